@@ -1,0 +1,96 @@
+"""What can go wrong, and what to do about it.
+
+FmtkitError                      exit 2  base of every error that fmtkit raises on purpose
+  UnknownNameError (LookupError)         no type, template, table, runner, option or key of that name
+  ColumnMismatchError (ValueError)       the data has not the columns that the type takes
+  OptionError (ValueError)               a flag, an option of a type or a config value is not understood
+  TemplateError (ValueError)             a template cannot be found, compiled or rendered at all
+  TokenizerError (ValueError)            a tokenizer cannot be loaded or lacks what is asked of it
+  DependencyError (ImportError)          a package is missing or of a version that does not work
+  OutputExistsError (FileExistsError)    the output is there already
+  ResumeError (ValueError)               a run cannot be resumed, since something changed
+  LimitError (ValueError)        exit 1  more bad rows than --max-errors or --on-error allows
+  SourceError (OSError)          exit 3  a source cannot be read
+  WriteError (OSError)           exit 3  an output cannot be written (a full disk, no permission)
+  NothingWrittenError            exit 4  not one row could be written
+
+The command line prints the message as one line and exits with the class's `exit_code`.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import ClassVar
+
+
+class FmtkitError(Exception):
+    """Say what is wrong, where, and what to do next, in one line."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class UnknownNameError(FmtkitError, LookupError):
+    """Say which name is unknown and which one was probably meant."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
+        known = sorted(known)
+        near = near_match(name, known)
+        advice = f"did you mean {near!r}?" if near else f"known: {', '.join(known)}"
+        super().__init__(f"no {kind} named {name!r}; {advice}{hint}")
+
+
+class ColumnMismatchError(FmtkitError, ValueError):
+    """Say which columns are missing or of another kind, and which types fit."""
+
+
+class OptionError(FmtkitError, ValueError):
+    """Name the flag, option or key, its value, and what it takes."""
+
+
+class TemplateError(FmtkitError, ValueError):
+    """Name the template and what is wrong with it."""
+
+
+class TokenizerError(FmtkitError, ValueError):
+    """Name the tokenizer and what it lacks."""
+
+
+class DependencyError(FmtkitError, ImportError):
+    """Name the package and the command that installs it."""
+
+
+class OutputExistsError(FmtkitError, FileExistsError):
+    """Name the output and the flags that overwrite or resume it."""
+
+
+class ResumeError(FmtkitError, ValueError):
+    """Name what changed since the run that was to be resumed."""
+
+
+class LimitError(FmtkitError, ValueError):
+    """Say how many rows were bad and where the first ones are listed."""
+
+    exit_code = 1
+
+
+class SourceError(FmtkitError, OSError):
+    """Name the source and why it cannot be read."""
+
+    exit_code = 3
+
+
+class WriteError(FmtkitError, OSError):
+    """Name the output and why it cannot be written."""
+
+    exit_code = 3
+
+
+class NothingWrittenError(FmtkitError):
+    """Say why no row was written and where the reasons are."""
+
+    exit_code = 4
+
+
+def near_match(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that was probably meant, or None."""
+    near = get_close_matches(name, list(known), n=1)
+    return near[0] if near else None

@@ -1,0 +1,1 @@
+"""Faces of a survey: terminal, JSON, HTML."""

@@ -1,0 +1,1 @@
+"""Sources: bytes become record batches and rejects."""

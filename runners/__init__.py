@@ -1,0 +1,1 @@
+"""Runners: what one training method needs of a table, a trainer and a config."""
