@@ -1,0 +1,43 @@
+"""A column and what can be wrong with it: expressions that say which rows are bad, and why.
+
+A converter's helpers return columns; the problems of a table are the problems of its columns, and one
+select computes values and problems together. What goes wrong at the source (two contexts differ, an
+unknown role) cannot be found in the canonical table later.
+"""
+
+from dataclasses import dataclass, field
+
+import polars as pl
+from polars import Expr
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows where `when` is true are bad for the reason `code`; null counts as false."""
+
+    code: str
+    column: str | None
+    when: Expr
+    message: str
+
+
+@dataclass(frozen=True)
+class Column:
+    """An expression, the problems its rows may have, and warnings (code -> which rows)."""
+
+    value: Expr
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[tuple[str, Expr], ...] = field(default=())
+
+    def but(self, value: Expr, *problems: Problem) -> "Column":
+        """Return the column with another value and these problems besides its own."""
+        return Column(value, (*self.problems, *problems), self.warnings)
+
+    def warn(self, code: str, when: Expr) -> "Column":
+        """Return the column with a warning for the rows where `when` is true."""
+        return Column(self.value, self.problems, (*self.warnings, (code, when)))
+
+
+def literal(value: str | bool | float | None, dtype: pl.DataType | None = None) -> Column:
+    """Make a column of one value, which can have no problem."""
+    return Column(pl.lit(value, dtype=dtype))

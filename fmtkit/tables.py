@@ -1,0 +1,241 @@
+"""The canonical tables: what every converter makes and every runner takes.
+
+They are TRL's dataset types (https://huggingface.co/docs/trl/dataset_formats), as Arrow schemas:
+
+  Conversation  messages [, tools]                          sft
+  Completion    prompt, completion [, tools]                sft
+  Prompt        prompt [, tools] + the source's columns     grpo, gdpo, rloo, online_dpo, nash_md, xpo
+  Preference    prompt, chosen, rejected [, margin, tools]  dpo, ipo, orpo, cpo, simpo, reward
+  Unpaired      prompt, completion, label                   kto, bco
+  Ranking       prompt, replies, scores                     becomes Preference by a pair policy
+  Stepwise      prompt, completions, labels                 prm
+  Reference     prompt, ground_truth, remaining_turns       ebft, structured
+  Tokens        input_ids, attention_mask, labels, ...      ebft, strided
+
+A dialog (prompt, chosen, messages, ...) is a list of messages, or its text once rendered. Whether a
+message is narrow ({role, content}) or wide is fixed by the converter, never by the data.
+"""
+
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+import pyarrow as pa
+
+from fmtkit.problems import Column
+
+MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
+WIDE_MESSAGE = pa.struct(
+    [
+        ("role", pa.string()),
+        ("content", pa.string()),
+        ("name", pa.string()),
+        ("reasoning_content", pa.string()),
+        ("tool_calls", pa.string()),
+        ("tool_call_id", pa.string()),
+        ("train", pa.bool_()),
+    ]
+)
+"""`tool_calls` is canonical JSON text: inferred structs would rewrite the arguments."""
+
+DIALOG_COLUMNS = frozenset({"messages", "prompt", "completion", "chosen", "rejected"})
+"""Columns that hold messages, or their text once rendered."""
+
+TEXT_NAMES = {"messages": "text"}
+"""How a dialog column is called once it holds text, where the name changes."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One column for each canonical column; one that is None is not in this table."""
+
+    optional: ClassVar[frozenset[str]] = frozenset()
+    others: ClassVar[dict[str, pa.DataType]] = {}
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the table's name as it stands in reports."""
+        return cls.__name__
+
+    @classmethod
+    def column_names(cls) -> tuple[str, ...]:
+        """Return every column that such a table may have, in order."""
+        return tuple(f.name for f in fields(cls))
+
+    @classmethod
+    def schema(cls, columns: frozenset[str] | None = None, *, wide: bool, text: bool) -> pa.Schema:
+        """Return the Arrow schema on disk; `columns` says which optional ones are there."""
+        present = cls.column_names() if columns is None else columns
+        dialog = pa.string() if text else pa.list_(WIDE_MESSAGE if wide else MESSAGE)
+        out: list[pa.Field] = []
+        for name in cls.column_names():
+            if name in present or name not in cls.optional:
+                out.append(cls._field(name, dialog, text=text))
+        return pa.schema(out)
+
+    @classmethod
+    def _field(cls, name: str, dialog: pa.DataType, *, text: bool) -> pa.Field:
+        if name in cls.others:
+            dtype = cls.others[name]
+            if isinstance(dtype, _ListOfDialogs):
+                dtype = pa.list_(dialog)
+            return pa.field(name, dtype)
+        return pa.field(TEXT_NAMES.get(name, name) if text else name, dialog)
+
+
+class _ListOfDialogs:
+    """Mark of a column whose items are dialogs."""
+
+
+@dataclass(frozen=True)
+class Conversation(Table):
+    """A whole chat to learn from."""
+
+    messages: Column
+    tools: Column | None = None
+    optional = frozenset({"tools"})
+    others: ClassVar[dict[str, pa.DataType]] = {"tools": pa.string()}
+
+
+@dataclass(frozen=True)
+class Completion(Table):
+    """A prompt with one reply to learn."""
+
+    prompt: Column
+    completion: Column
+    tools: Column | None = None
+    optional = frozenset({"tools"})
+    others: ClassVar[dict[str, pa.DataType]] = {"tools": pa.string()}
+
+
+@dataclass(frozen=True)
+class Prompt(Table):
+    """A prompt to answer while training; the source's other columns go to the reward functions."""
+
+    prompt: Column
+    tools: Column | None = None
+    answer: Column | None = None
+    optional = frozenset({"tools", "answer"})
+    others: ClassVar[dict[str, pa.DataType]] = {"tools": pa.string(), "answer": pa.string()}
+
+
+@dataclass(frozen=True)
+class Preference(Table):
+    """A prompt with a better and a worse reply."""
+
+    prompt: Column
+    chosen: Column
+    rejected: Column
+    margin: Column | None = None
+    tools: Column | None = None
+    optional = frozenset({"margin", "tools"})
+    others: ClassVar[dict[str, pa.DataType]] = {"margin": pa.float64(), "tools": pa.string()}
+
+
+@dataclass(frozen=True)
+class Unpaired(Table):
+    """A prompt with one reply, liked or not."""
+
+    prompt: Column
+    completion: Column
+    label: Column
+    others: ClassVar[dict[str, pa.DataType]] = {"label": pa.bool_()}
+
+
+@dataclass(frozen=True)
+class Ranking(Table):
+    """A prompt with several replies and a score for each, higher is better."""
+
+    prompt: Column
+    replies: Column
+    scores: Column
+    others: ClassVar[dict[str, pa.DataType]] = {
+        "replies": _ListOfDialogs(),
+        "scores": pa.list_(pa.float64()),
+    }
+
+
+@dataclass(frozen=True)
+class Stepwise(Table):
+    """A problem, the steps of one solution, and whether each step is right (or how likely)."""
+
+    prompt: Column
+    completions: Column
+    labels: Column
+    others: ClassVar[dict[str, pa.DataType]] = {
+        "prompt": pa.string(),
+        "completions": pa.list_(pa.string()),
+        "labels": pa.list_(pa.bool_()),
+    }
+
+
+@dataclass(frozen=True)
+class Reference(Table):
+    """A prompt with the text that a good answer resembles, and the turns that follow."""
+
+    prompt: Column
+    ground_truth: Column
+    remaining_turns: Column | None = None
+    optional = frozenset({"remaining_turns"})
+    others: ClassVar[dict[str, pa.DataType]] = {
+        "ground_truth": pa.string(),
+        "remaining_turns": pa.list_(MESSAGE),
+    }
+
+
+@dataclass(frozen=True)
+class Tokens(Table):
+    """Token ids, their labels (-100 where nothing is learnt) and where the prompt ends."""
+
+    input_ids: Column
+    attention_mask: Column
+    labels: Column
+    prompt_length: Column
+    anchor_mask: Column | None = None
+    optional = frozenset({"anchor_mask"})
+    others: ClassVar[dict[str, pa.DataType]] = {
+        "input_ids": pa.list_(pa.int32()),
+        "attention_mask": pa.list_(pa.int8()),
+        "labels": pa.list_(pa.int32()),
+        "prompt_length": pa.int32(),
+        "anchor_mask": pa.list_(pa.int8()),
+    }
+
+
+TABLES: dict[str, type[Table]] = {
+    table.__name__: table
+    for table in (
+        Conversation,
+        Completion,
+        Prompt,
+        Preference,
+        Unpaired,
+        Ranking,
+        Stepwise,
+        Reference,
+        Tokens,
+    )
+}
+
+METHODS: dict[str, tuple[str, ...]] = {
+    "sft": ("Conversation", "Completion"),
+    "dpo": ("Preference",),
+    "ipo": ("Preference",),
+    "orpo": ("Preference",),
+    "cpo": ("Preference",),
+    "simpo": ("Preference",),
+    "alphapo": ("Preference",),
+    "reward": ("Preference",),
+    "kto": ("Unpaired",),
+    "bco": ("Unpaired",),
+    "prm": ("Stepwise",),
+    "grpo": ("Prompt",),
+    "gdpo": ("Prompt",),
+    "rloo": ("Prompt",),
+    "online_dpo": ("Prompt",),
+    "nash_md": ("Prompt",),
+    "xpo": ("Prompt",),
+    "distillation": ("Prompt",),
+    "gkd": ("Conversation", "Completion"),
+    "ebft": ("Reference", "Tokens"),
+}
+"""Training method -> the tables that it takes."""
