@@ -1,0 +1,371 @@
+"""Binding: a converter's parameters meet the columns that a source has.
+
+The bound signature is the read schema. A kind that takes several shapes (text or messages) is bound to
+the one that the first block shows; rows of another legal shape are read one by one, never rejected.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from fmtkit.codes import PRECEDENCE
+from fmtkit.columns import ABSENT, parameter
+from fmtkit.kinds import Kind, TextKind, absent
+from fmtkit.message_kinds import DialogKind
+from fmtkit.registry import Converter
+from fmtkit.sources.strict import Fault, NonFinite, Overflow, faults
+from polars import Expr
+
+Row = Mapping[str, Any]
+MEDIA = frozenset({"image", "images", "audio", "audios", "video", "videos"})
+
+
+@dataclass(frozen=True)
+class BoundColumn:
+    """A parameter, where its column lies, and the shape in which the fast parser reads it."""
+
+    name: str
+    path: tuple[str, ...]
+    kind: Kind
+    required: bool
+    shape: str | None
+    """None where the file's first block has no such column, or only rows of mixed shapes."""
+
+    @property
+    def label(self) -> str:
+        """Return the column's name as the user knows it."""
+        return ".".join(self.path)
+
+    def lookup(self, row: Row) -> Any:
+        """Return the value in a row; None if it is null or not there."""
+        value: Any = row
+        for key in self.path:
+            if not isinstance(value, Mapping):
+                return None
+            value = value.get(key)
+        return value
+
+    def parsed(self) -> Expr:
+        """Return the expression over what the fast parser read."""
+        expression = pl.col(self.path[0])
+        for key in self.path[1:]:
+            expression = expression.struct.field(key)
+        return expression
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A converter bound to a source: which columns to read, how, and what makes a row bad."""
+
+    converter: Converter
+    columns: tuple[BoundColumn, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    kept: tuple[BoundColumn, ...] = ()
+
+    @property
+    def every(self) -> tuple[BoundColumn, ...]:
+        """Return the bound columns and the kept ones."""
+        return (*self.columns, *self.kept)
+
+    def schema(self) -> dict[str, pl.DataType]:
+        """Return the dtypes of the frame that the converter sees."""
+        return {c.name: c.kind.output() for c in self.every}
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the converter's arguments over that frame; a column nobody has is ABSENT."""
+        out: dict[str, Any] = {}
+        for column in self.columns:
+            out[column.name] = parameter(
+                column.label, column.kind, required=column.required, value=pl.col(column.name)
+            )
+        for name in self.converter.takes:
+            out.setdefault(name, ABSENT)
+        return out | dict(self.options)
+
+    def judge(self, row: Row) -> list[Fault]:
+        """Return everything that is wrong with the shape of a row, the most telling code first."""
+        found: list[Fault] = []
+        for column in self.every:
+            found += _column_faults(column, row)
+        found += _group_faults(self, row)
+        found += [
+            Fault("unsupported", name, f"the row has {name}; fmtkit converts text only")
+            for name in row
+            if name in MEDIA and row[name]
+        ]
+        used = {column.path[0] for column in self.every}
+        found += _ignored_faults(row, used)
+        return sorted(found, key=lambda fault: PRECEDENCE[fault.code])
+
+    def frame(self, rows: Sequence[Row], numbers: Sequence[int]) -> pl.DataFrame:
+        """Make the frame that the converter sees from sound rows."""
+        data: dict[str, pl.Series] = {}
+        for column in self.every:
+            values = [column.lookup(row) for row in rows]
+            data[column.name] = pl.Series(
+                column.name,
+                [None if value is None else column.kind.value(value) for value in values],
+                dtype=column.kind.output(),
+                strict=True,
+            )
+        data["__row"] = pl.Series("__row", list(numbers), dtype=pl.Int64)
+        return pl.DataFrame(data)
+
+    def is_plain(self, row: Row) -> bool:
+        """Tell whether the fast parser reads this sound row just as `frame` would."""
+        for column in self.every:
+            value = column.lookup(row)
+            if value is not None and (
+                column.shape is None or column.kind.shape_of(value) != column.shape
+            ):
+                return False
+        return True
+
+
+def _column_faults(column: BoundColumn, row: Row) -> list[Fault]:
+    holder: Any = row
+    for i, key in enumerate(column.path):
+        label = ".".join(column.path[: i + 1])
+        if not isinstance(holder, Mapping):
+            return [Fault("type_error", label, f"{'.'.join(column.path[:i])} is no object")]
+        if holder.get(key) is None:
+            return [absent(label, key, holder)] if column.required else []
+        holder = holder[key]
+    return column.kind.faults(holder, column.label)
+
+
+def _group_faults(binding: Binding, row: Row) -> list[Fault]:
+    found = []
+    labels = {column.name: column for column in binding.columns}
+    for group in binding.converter.any_of:
+        columns = [labels[name] for name in group if name in labels]
+        if any(column.lookup(row) is not None for column in columns):
+            continue
+        names = [column.label for column in columns]
+        there = [name for name in names if name in row]
+        if there:
+            found.append(Fault("null_field", there[0], f"{there[0]} is null"))
+        else:
+            missing = absent(names[-1], names[-1], row)
+            found.append(
+                replace(missing, message=f"{missing.message} (none of {', '.join(names)})")
+            )
+    return found
+
+
+def _ignored_faults(row: Row, used: set[str]) -> list[Fault]:
+    found = []
+    for name, value in row.items():
+        if name in used or value is None or isinstance(value, str | bool | int | float):
+            if not isinstance(value, str) or name in used:
+                continue
+        mark = faults(value, name)
+        if mark is not None and mark.code == "invalid_unicode":
+            found.append(mark)
+        elif _holds_overflow(value):
+            found.append(Fault("number_overflow", name, f"{name} holds a number beyond 64 bits"))
+    if any(
+        name.encode("utf-8", "replace") != name.encode("utf-8", "surrogatepass") for name in row
+    ):
+        found.append(Fault("invalid_unicode", None, "a key holds half a surrogate pair"))
+    return found
+
+
+def _holds_overflow(value: Any) -> bool:
+    if isinstance(value, Overflow):
+        return value.real
+    if isinstance(value, list):
+        return any(_holds_overflow(item) for item in value)
+    if isinstance(value, dict):
+        return any(_holds_overflow(item) for item in value.values())
+    return False
+
+
+def bind(
+    converter: Converter,
+    sample: Sequence[Row],
+    *,
+    mapping: Mapping[str, str],
+    options: Mapping[str, Any],
+    kinds: Mapping[str, Kind] = {},
+    kept: Mapping[str, Kind] = {},
+) -> Binding:
+    """Bind a converter to the columns that the sample's rows show.
+
+    `mapping` is parameter -> dotted path, `kinds` replaces the kind of a parameter, `kept` names the
+    columns that are carried through, with the kind that holds all their values.
+    """
+    columns = []
+    for name, kind in converter.takes.items():
+        path = tuple(mapping.get(name, converter.path(name)).split("."))
+        bound = BoundColumn(name, path, kinds.get(name, kind), name in converter.required, None)
+        columns.append(replace(bound, shape=_shape(bound, sample)))
+    carried = []
+    for name, kind in kept.items():
+        bound = BoundColumn(name, (name,), kind, required=False, shape=None)
+        carried.append(replace(bound, name=f"__keep_{name}", shape=_shape(bound, sample)))
+    return Binding(converter, tuple(columns), options, tuple(carried))
+
+
+def _shape(column: BoundColumn, sample: Sequence[Row]) -> str | None:
+    values = [value for row in sample if (value := column.lookup(row)) is not None]
+    if not values:
+        # A column that starts late is still read, unless only the strict parser could.
+        simple = isinstance(column.kind, TextKind)
+        return "plain" if simple else None
+    if column.kind.open:
+        return None
+    shapes = Counter(shape for value in values if (shape := column.kind.shape_of(value)))
+    if not shapes:
+        return "plain" if isinstance(column.kind, TextKind) else None
+    return shapes.most_common(1)[0][0]
+
+
+@dataclass
+class ReadPlan:
+    """How the fast parser reads a source; `extra` grows as ignored columns are met.
+
+    mode `ignore`: flat columns only, unknown keys are skipped. `error`: an unknown key is a suspicion,
+    since a duplicate key or a number may hide in it. `strict`: only the strict parser can read it.
+    """
+
+    binding: Binding
+    mode: str
+    extra: dict[str, pa.DataType | None]
+
+    @classmethod
+    def of(cls, binding: Binding, sample: Iterable[Row]) -> "ReadPlan":
+        """Plan the reading of a source from the rows of its first block."""
+        extra: dict[str, pa.DataType | None] = {}
+        for row in sample:
+            learn(extra, row)
+        plan = cls(binding, "error", extra)
+        columns = binding.every
+        if any(column.kind.open and column.path[0] in extra for column in columns):
+            plan.mode = "strict"
+        elif all(
+            len(column.path) == 1
+            and not column.kind.nested
+            and not column.kind.open
+            and column.shape
+            for column in columns
+        ):
+            plan.mode = "ignore"
+        return plan
+
+    def schema(self) -> pa.Schema | None:
+        """Return the explicit schema of the fast parser; None where it cannot read this source."""
+        if self.mode == "strict":
+            return None
+        types: dict[str, pa.DataType] = {}
+        if self.mode == "error":
+            for name, dtype in self.extra.items():
+                if dtype is None and name not in {c.path[0] for c in self.binding.every}:
+                    return None
+                types[name] = pa.null() if dtype is None else dtype
+        for column in self.binding.every:
+            if column.shape is None:
+                types.pop(column.path[0], None)
+                continue
+            types[column.path[0]] = _nest(column, types.get(column.path[0]))
+        return pa.schema(list(types.items()))
+
+    def select(self, parsed: pl.DataFrame, numbers: pl.Series) -> pl.DataFrame:
+        """Turn what the fast parser read into the frame that the converter sees."""
+        expressions = []
+        for column in self.binding.every:
+            if column.shape is None:
+                expressions.append(pl.lit(None, dtype=column.kind.output()).alias(column.name))
+            else:
+                read = column.kind.read(column.parsed(), column.shape)
+                expressions.append(read.alias(column.name))
+        frame = parsed.select(expressions) if expressions else pl.DataFrame()
+        if frame.height != len(numbers):
+            frame = parsed.with_columns(expressions).select(c.name for c in self.binding.every)
+        return frame.with_columns(numbers.alias("__row"))
+
+
+def _nest(column: BoundColumn, known: pa.DataType | None) -> pa.DataType:
+    def within(path: tuple[str, ...], dtype: pa.DataType | None) -> pa.DataType:
+        if not path:
+            assert column.shape is not None
+            return column.kind.read_type(column.shape, dtype)
+        fields = {}
+        if dtype is not None and pa.types.is_struct(dtype):
+            fields = {dtype.field(i).name: dtype.field(i).type for i in range(dtype.num_fields)}
+        fields[path[0]] = within(path[1:], fields.get(path[0]))
+        return pa.struct(list(fields.items()))
+
+    return within(column.path[1:], known)
+
+
+def learn(extra: dict[str, pa.DataType | None], row: Row) -> bool:
+    """Add what a row shows to the types of the columns; tell whether something was new.
+
+    None is the type of a column whose values no single Arrow type holds.
+    """
+    grew = False
+    for name, value in row.items():
+        if name in extra and extra[name] is None:
+            continue
+        try:
+            seen = _type_of(value)
+            merged = _merge(extra[name], seen) if name in extra else seen
+        except _MixedError:
+            merged = None
+        if name not in extra or merged != extra[name]:
+            extra[name] = merged
+            grew = True
+    return grew
+
+
+class _MixedError(ValueError):
+    """Values that no single Arrow type holds."""
+
+
+def _type_of(value: Any) -> pa.DataType:
+    if value is None:
+        return pa.null()
+    if isinstance(value, bool):
+        return pa.bool_()
+    if isinstance(value, str):
+        return pa.string()
+    if isinstance(value, int | float | NonFinite | Overflow):
+        return pa.float64()
+    if isinstance(value, list):
+        inner = pa.null()
+        for item in value:
+            inner = _merge(inner, _type_of(item))
+        return pa.list_(inner)
+    return pa.struct([(key, _type_of(item)) for key, item in value.items()])
+
+
+def _merge(one: pa.DataType | None, other: pa.DataType) -> pa.DataType:
+    if one is None:
+        raise _MixedError
+    if one == other or pa.types.is_null(other):
+        return one
+    if pa.types.is_null(one):
+        return other
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return pa.list_(_merge(one.value_type, other.value_type))
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        fields = {one.field(i).name: one.field(i).type for i in range(one.num_fields)}
+        for i in range(other.num_fields):
+            entry = other.field(i)
+            fields[entry.name] = (
+                _merge(fields[entry.name], entry.type) if entry.name in fields else entry.type
+            )
+        return pa.struct(list(fields.items()))
+    raise _MixedError
+
+
+def configure(kind: Kind, options: Mapping[str, Any]) -> Kind:
+    """Give a dialog kind the source's names of role and content, and of the speakers."""
+    if not isinstance(kind, DialogKind):
+        return kind
+    changes = {key: options[key] for key in ("role", "content", "roles") if key in options}
+    return replace(kind, **changes) if changes else kind

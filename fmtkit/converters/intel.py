@@ -1,0 +1,17 @@
+"""Intel Orca: one question, answers to it, and sometimes a system prompt."""
+
+from fmtkit.columns import ABSENT, Flag, Text, dialog, pair
+from fmtkit.registry import converter
+from fmtkit.tables import Preference, Unpaired
+
+
+@converter()
+def preference(question: Text, chosen: Text, rejected: Text, system: Text = ABSENT) -> Preference:
+    """https://huggingface.co/datasets/Intel/orca_dpo_pairs."""
+    return pair(question, chosen, rejected, system)
+
+
+@converter()
+def unpaired(question: Text, completion: Text, label: Flag, system: Text = ABSENT) -> Unpaired:
+    """https://huggingface.co/datasets/argilla/distilabel-intel-orca-kto."""
+    return Unpaired(dialog(system=system, user=question), dialog(assistant=completion), label)

@@ -1,0 +1,152 @@
+"""Detection: which converter a source's columns, and what they hold, speak for.
+
+Column names alone are ambiguous (`prompt_pairs` and `ultra`): the rows of the first block decide.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fmtkit import registry
+from fmtkit.binding import Binding, Row, bind
+from fmtkit.errors import ColumnMismatchError, OptionError, near_match
+from fmtkit.registry import Converter
+
+SAMPLE_ROWS = 200
+"""Rows of the first block that are looked at closely."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How well a converter fits the rows of a sample."""
+
+    converter: Converter
+    missing: tuple[str, ...]
+    """Required columns that no row has, in the converter's words."""
+    sound: float
+    """Share of the rows in which nothing is wrong with a column's shape."""
+    used: int
+    """Columns of the converter that the rows have."""
+    foreign: int
+    """Columns of the rows that the converter does not know."""
+
+    @property
+    def reason(self) -> str:
+        """Say in words why the converter fits, or does not."""
+        if self.missing:
+            return f"no column {', '.join(self.missing)}"
+        return f"{self.used} columns fit in {self.sound:.0%} of the rows"
+
+    def rank(self) -> tuple[int, float, int, int, int, str]:
+        """Order fits, best first."""
+        generic = (
+            1 if self.converter.name in ("default", "passthrough", "user_defined.default") else 0
+        )
+        return (
+            len(self.missing),
+            -round(self.sound, 2),
+            generic,
+            -self.used,
+            self.foreign,
+            self.converter.name,
+        )
+
+
+def fit(
+    converter: Converter, sample: Sequence[Row], mapping: Mapping[str, str] | None = None
+) -> Fit:
+    """Tell how a converter fits the rows."""
+    binding = bind(converter, sample, mapping=mapping or {}, options={})
+    missing = missing_columns(binding, sample)
+    if missing or not sample:
+        return Fit(converter, tuple(missing), 0.0, 0, 0)
+    sound = sum(not binding.judge(row) for row in sample) / len(sample)
+    there = {key for row in sample for key, value in row.items() if value is not None}
+    used = [column for column in binding.columns if column.path[0] in there]
+    foreign = there - {column.path[0] for column in binding.columns}
+    return Fit(converter, (), sound, len(used), len(foreign))
+
+
+def missing_columns(binding: Binding, sample: Sequence[Row]) -> list[str]:
+    """Return the required columns that no row of the sample has a key for."""
+    missing = [
+        column.label
+        for column in binding.columns
+        if column.required and not any(_has(row, column.path) for row in sample)
+    ]
+    columns = {column.name: column for column in binding.columns}
+    for group in binding.converter.any_of:
+        paths = [columns[name].path for name in group]
+        if not any(_has(row, path) for row in sample for path in paths):
+            missing.append(" or ".join(".".join(path) for path in paths))
+    return missing
+
+
+def _has(row: Any, path: tuple[str, ...]) -> bool:
+    for key in path:
+        if not isinstance(row, Mapping) or key not in row:
+            return False
+        row = row[key]
+    return True
+
+
+def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
+    """Return the converters that fit the rows, best first."""
+    tables = set(registry.tables_of(method)) if method else None
+    fits = [
+        fit(converter, sample)
+        for converter in registry.converters()
+        if tables is None or converter.makes.name() in tables
+    ]
+    return sorted((found for found in fits if not found.missing and found.sound > 0), key=Fit.rank)
+
+
+def choose(
+    name: str, sample: Sequence[Row], *, method: str | None, mapping: Mapping[str, str], source: str
+) -> Converter:
+    """Return the converter of that name that fits the rows.
+
+    Raises:
+        UnknownNameError: if no converter has that name.
+        ColumnMismatchError: if a required column is in none of the rows; it names what fits instead.
+        OptionError: if the name fits several tables and nothing decides between them.
+    """
+    candidates = registry.named(name, method)
+    if not sample:
+        return candidates[0]
+    fits = sorted((fit(c, sample, _within(c, mapping)) for c in candidates), key=Fit.rank)
+    best = fits[0]
+    if best.missing:
+        raise ColumnMismatchError(_mismatch(name, best, sample, source))
+    rivals = [
+        f
+        for f in fits[1:]
+        if f.rank()[:-1] == best.rank()[:-1] and f.converter.makes is not best.converter.makes
+    ]
+    if rivals:
+        tables = ", ".join(sorted({f.converter.makes.name() for f in (best, *rivals)}))
+        raise OptionError(f"{source}: type {name} fits {tables}; choose one with --method")
+    return best.converter
+
+
+def _within(converter: Converter, mapping: Mapping[str, str]) -> dict[str, str]:
+    return {name: path for name, path in mapping.items() if name in converter.takes}
+
+
+def _mismatch(name: str, best: Fit, sample: Sequence[Row], source: str) -> str:
+    there = sorted({key for row in sample for key in row})
+    hints = []
+    for column in best.missing:
+        near = [match for part in column.split(" or ") if (match := near_match(part, there))]
+        hints.append(
+            f"{column} (near: {near[0]}; map it with --map {column.split(' or ')[0]}={near[0]})"
+            if near
+            else column
+        )
+    fitting = _distinct(found.converter.name for found in detect(sample))[:4]
+    fits = f"; types that fit: {', '.join(fitting)}" if fitting else ""
+    return f"{source}: type {name} needs column {', '.join(hints)}; the columns are {', '.join(there) or 'none'}{fits}"
+
+
+def _distinct(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))

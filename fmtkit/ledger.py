@@ -1,0 +1,58 @@
+"""The ledger: every row that was read is in exactly one of its terms."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from fmtkit.errors import FmtkitError
+
+TERMS = ("converted", "quarantined", "skipped", "filtered", "overlong_dropped", "no_pair")
+
+
+@dataclass
+class Ledger:
+    """Counts of rows, and of the codes they were given; blank lines are not rows."""
+
+    rows_read: int = 0
+    converted: int = 0
+    quarantined: int = 0
+    skipped: int = 0
+    filtered: int = 0
+    overlong_dropped: int = 0
+    no_pair: int = 0
+    rows_written: int = 0
+    blank_lines: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    warnings: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def bad(self) -> int:
+        """Return how many rows were bad, quarantined or skipped."""
+        return self.quarantined + self.skipped
+
+    def check(self) -> None:
+        """Raise if a row is in no term or in two: a defect of fmtkit, never of the data."""
+        total = sum(getattr(self, term) for term in TERMS)
+        if total != self.rows_read:
+            terms = ", ".join(f"{term} {getattr(self, term)}" for term in TERMS)
+            raise FmtkitError(
+                f"the ledger does not balance: {self.rows_read} rows read, but {terms}; "
+                "please report this with the input"
+            )
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the ledger with its counters sorted, as it stands in reports and journals."""
+        out: dict[str, object] = {"rows_read": self.rows_read}
+        out |= {term: getattr(self, term) for term in TERMS}
+        out |= {"rows_written": self.rows_written, "blank_lines": self.blank_lines}
+        out["reasons"] = dict(sorted(self.reasons.items()))
+        out["warnings"] = dict(sorted(self.warnings.items()))
+        return out
+
+    @classmethod
+    def from_dict(cls, data: dict[str, object]) -> "Ledger":
+        """Read what `as_dict` wrote."""
+        counts = {name: data[name] for name in ("rows_read", *TERMS, "rows_written", "blank_lines")}
+        ledger = cls(**counts)  # type: ignore[arg-type]
+        ledger.reasons.update(data["reasons"])  # type: ignore[call-overload]
+        ledger.warnings.update(data["warnings"])  # type: ignore[call-overload]
+        return ledger

@@ -1,0 +1,134 @@
+"""Pairing: a prompt with ranked replies becomes preference rows, by a stated policy.
+
+Ties make no pair. Rows that no pair can be made of are counted, never dropped in silence.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import polars as pl
+from fmtkit.errors import OptionError, UnknownNameError
+from polars import Expr
+
+POLICIES = {
+    "best-worst": "the best reply against the worst",
+    "best-next": "the best reply against the best of the rest",
+    "best-random": "the best reply against one of the rest, chosen by a keyed hash of the prompt",
+    "adjacent": "each reply against the next one down",
+    "all": "every better reply against every worse one",
+    "margin:M": "every pair whose scores differ by at least M",
+    "none": "keep the ranking as it is",
+}
+_MARGIN = re.compile(r"margin:(\d+(?:\.\d+)?)")
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Preference rows with `__row`, the rows that made none, and the count of rows with ties."""
+
+    frame: pl.DataFrame
+    without_pair: pl.Series
+    tied: int
+
+
+def check_policy(policy: str) -> str:
+    """Return the policy; raise UnknownNameError or OptionError if there is none of that name."""
+    if policy in POLICIES or _MARGIN.fullmatch(policy):
+        if policy == "margin:M":
+            raise OptionError("pairs=margin:M: M is a number, as in margin:0.5")
+        return policy
+    raise UnknownNameError("pair policy", policy, POLICIES)
+
+
+def pair_up(frame: pl.DataFrame, policy: str, seed: int = 0) -> Paired:
+    """Make preference rows of a frame with prompt, replies (list of dialogs), scores and `__row`.
+
+    Within a row pairs come in order of the better reply, then of the worse; equal scores keep the
+    source's order. Two replies that say the same make no pair.
+    """
+    others = [name for name in frame.columns if name not in ("replies", "scores")]
+    long = (
+        frame.select("__row", "replies", "scores")
+        .explode("replies", "scores", empty_as_null=True)
+        .with_columns(place=pl.int_range(pl.len()).over("__row"))
+        .sort("__row", pl.col("scores"), "place", descending=[False, True, False], nulls_last=True)
+        .with_columns(rank=pl.int_range(pl.len()).over("__row"), level=_level())
+    )
+    better = long.select("__row", "rank", "level", "scores", chosen="replies")
+    worse = long.select(
+        "__row", rank_worse="rank", level_worse="level", scores_worse="scores", rejected="replies"
+    )
+    if policy in ("best-worst", "best-next", "best-random"):
+        better = better.filter(pl.col("rank") == 0)
+    pairs = better.join(worse, on="__row", how="inner", maintain_order="left_right").filter(
+        (pl.col("rank") < pl.col("rank_worse")) & (pl.col("scores") > pl.col("scores_worse"))
+    )
+    pairs = pairs.filter(_said(pl.col("chosen")) != _said(pl.col("rejected")))
+    pairs = _CHOOSE[policy.partition(":")[0]](pairs, policy, seed)
+    pairs = pairs.sort("__row", "rank", "rank_worse")
+    made = frame.select(others).join(
+        pairs.select("__row", "chosen", "rejected"),
+        on="__row",
+        how="inner",
+        maintain_order="left_right",
+    )
+    without = frame.get_column("__row").filter(
+        ~frame.get_column("__row").is_in(made["__row"].implode())
+    )
+    tied = frame.select(
+        (pl.col("scores").list.n_unique() < pl.col("scores").list.len()).sum()
+    ).item()
+    return Paired(made, without, int(tied))
+
+
+def _level() -> Expr:
+    """Number the distinct scores of a row, best first."""
+    return pl.col("scores").rank("dense", descending=True).over("__row")
+
+
+def _said(dialog: Expr) -> Expr:
+    return dialog.list.last().struct.field("content")
+
+
+def _first_of_each(pairs: pl.DataFrame, by: Expr) -> pl.DataFrame:
+    return pairs.sort("__row", by).unique("__row", keep="first", maintain_order=True)
+
+
+def _worst(pairs: pl.DataFrame, policy: str, seed: int) -> pl.DataFrame:  # noqa: ARG001
+    return _first_of_each(pairs, -pl.col("rank_worse"))
+
+
+def _next(pairs: pl.DataFrame, policy: str, seed: int) -> pl.DataFrame:  # noqa: ARG001
+    return _first_of_each(pairs, pl.col("rank_worse"))
+
+
+def _random(pairs: pl.DataFrame, policy: str, seed: int) -> pl.DataFrame:  # noqa: ARG001
+    # The replies themselves are hashed, so that a row's choice depends on the row alone.
+    draw = pl.concat_str(_said(pl.col("chosen")), _said(pl.col("rejected")), separator="\0")
+    return _first_of_each(pairs, draw.hash(seed))
+
+
+def _adjacent(pairs: pl.DataFrame, policy: str, seed: int) -> pl.DataFrame:  # noqa: ARG001
+    neighbours = pairs.filter(pl.col("level_worse") == pl.col("level") + 1)
+    return neighbours.unique(["__row", "level"], keep="first", maintain_order=True)
+
+
+def _all(pairs: pl.DataFrame, policy: str, seed: int) -> pl.DataFrame:  # noqa: ARG001
+    return pairs
+
+
+def _margin(pairs: pl.DataFrame, policy: str, seed: int) -> pl.DataFrame:  # noqa: ARG001
+    found = _MARGIN.fullmatch(policy)
+    assert found is not None
+    return pairs.filter(pl.col("scores") - pl.col("scores_worse") >= float(found[1]))
+
+
+_CHOOSE: dict[str, Callable[[pl.DataFrame, str, int], pl.DataFrame]] = {
+    "best-worst": _worst,
+    "best-next": _next,
+    "best-random": _random,
+    "adjacent": _adjacent,
+    "all": _all,
+    "margin": _margin,
+}
