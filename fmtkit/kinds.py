@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 from fmtkit.sources.strict import Fault, canonical, faults, kind_of
@@ -57,8 +58,8 @@ class Kind:
         """Turn what the fast parser read into what converters see."""
         return parsed
 
-    def suspects(self, shape: str) -> bool:  # noqa: ARG002
-        """Tell whether parsed values need a second look: floats may be NaN or beyond int64."""
+    def doubts(self, values: pa.Array, shape: str) -> bool:  # noqa: ARG002
+        """Tell whether parsed values hold any that the strict parser would refuse."""
         return False
 
     def _wrong(self, value: Any, path: str) -> Fault:
@@ -79,7 +80,12 @@ class TextKind(Kind):
         return pa.string()
 
 
-_FLAGS = {"true": True, "false": False}
+_INT64_END = 2.0**63
+
+
+def _numbers(values: pa.Array) -> np.ndarray:
+    """Return the numbers that are there, as floats: NaN, infinity and beyond int64 stay visible."""
+    return values.drop_null().cast(pa.float64(), safe=False).to_numpy()
 
 
 @dataclass(frozen=True)
@@ -114,8 +120,11 @@ class FlagKind(Kind):
             return parsed.replace_strict(dict(self.texts), default=None, return_dtype=pl.Boolean)
         return parsed.cast(pl.Boolean)
 
-    def suspects(self, shape: str) -> bool:
-        return shape != "bool"
+    def doubts(self, values: pa.Array, shape: str) -> bool:
+        if shape != "number":
+            return False
+        numbers = _numbers(values)
+        return bool(((numbers != 0) & (numbers != 1)).any())
 
 
 @dataclass(frozen=True)
@@ -135,8 +144,8 @@ class NumberKind(Kind):
     def read_type(self, shape: str, extra: pa.DataType | None) -> pa.DataType:  # noqa: ARG002
         return pa.float64()
 
-    def suspects(self, shape: str) -> bool:  # noqa: ARG002
-        return True
+    def doubts(self, values: pa.Array, shape: str) -> bool:  # noqa: ARG002
+        return bool((~(np.abs(_numbers(values)) < _INT64_END)).any())
 
 
 @dataclass(frozen=True)
@@ -212,8 +221,8 @@ class ListKind(Kind):
             return parsed
         return parsed.list.eval(self.item.read(pl.element(), shape))
 
-    def suspects(self, shape: str) -> bool:
-        return self.item.suspects(shape)
+    def doubts(self, values: pa.Array, shape: str) -> bool:
+        return self.item.doubts(values.flatten(), shape)
 
 
 @dataclass(frozen=True)
@@ -281,8 +290,13 @@ class RecordKind(Kind):
         )
         return "plain" if plain else None
 
-    def suspects(self, shape: str) -> bool:
-        return any(kind.suspects(shape) for kind in self.fields.values())
+    def doubts(self, values: pa.Array, shape: str) -> bool:
+        there = values.drop_null()
+        return any(
+            kind.doubts(there.field(name), shape)
+            for name, kind in self.fields.items()
+            if there.type.get_field_index(name) >= 0
+        )
 
 
 def _like(value: dict[str, Any], rest: dict[str, Any]) -> dict[str, Any]:

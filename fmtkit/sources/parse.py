@@ -124,7 +124,7 @@ def _parse_fast(records: Records, start: int, stop: int, plan: ReadPlan) -> pl.D
     if not guards.is_utf8(buffer) or not guards.is_shallow(unit, data, lines):
         return None
     table = read_json(buffer, schema, plan.mode)
-    if table is None or table.num_rows != stop - start or _is_suspect(table, plan.binding):
+    if table is None or table.num_rows != stop - start or is_doubtful(table, plan.binding):
         return None
     return plan.select(_to_polars(table), pl.int_range(start, stop, eager=True))
 
@@ -149,24 +149,17 @@ def _to_polars(table: pa.Table) -> pl.DataFrame:
     return frame
 
 
-def _is_suspect(table: pa.Table, binding: Binding) -> bool:
-    """Tell whether a number that was read may have been NaN, infinite or beyond 64 bits."""
+def is_doubtful(table: pa.Table, binding: Binding) -> bool:
+    """Tell whether a value that was read is one that the strict parser would refuse (NaN, a flag of 2)."""
     for column in binding.every:
-        if column.shape is not None and column.kind.suspects(column.shape):
-            values = table.column(column.path[0])
-            if any(_has_wild_floats(chunk) for chunk in values.chunks):
+        if column.shape is None:
+            continue
+        for chunk in table.column(column.path[0]).chunks:
+            values = chunk
+            for key in column.path[1:]:
+                values = values.field(key)
+            if column.kind.doubts(values, column.shape):
                 return True
-    return False
-
-
-def _has_wild_floats(array: pa.Array) -> bool:
-    if pa.types.is_floating(array.type):
-        values = array.drop_null().to_numpy()
-        return bool((~(np.abs(values) < 2.0**63)).any())
-    if pa.types.is_list(array.type):
-        return _has_wild_floats(array.flatten())
-    if pa.types.is_struct(array.type):
-        return any(_has_wild_floats(child) for child in array.flatten())
     return False
 
 

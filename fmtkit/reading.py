@@ -1,0 +1,214 @@
+"""Reading: any block of a source becomes the frame that its converter sees, and rejects."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from fmtkit.binding import Binding, ReadPlan, Row
+from fmtkit.codes import Reject
+from fmtkit.kinds import TextKind
+from fmtkit.message_kinds import CARRIED, DialogKind, json_value
+from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock, RowsBlock
+from fmtkit.sources.parse import RAW_LIMIT, Parsed, Records, parse_records
+from fmtkit.sources.strict import canonical
+
+
+class Rows(Protocol):
+    """The records of a block, for who needs one of them: its value, its line, its reject."""
+
+    def __len__(self) -> int: ...
+    def value(self, record: int, *, written: bool = False) -> tuple[Any, Any]:
+        """Return a record's value and the fault that it has none for."""
+        ...
+
+    def line(self, record: int) -> int | None:
+        """Return the physical line on which a record begins."""
+        ...
+
+    def reject(self, record: int, code: str, column: str | None, message: str) -> Reject:
+        """Make the reject of a record."""
+        ...
+
+
+class ListedRows:
+    """Records that are Python objects: of CSV, of columnar sources, of a user's function."""
+
+    def __init__(self, rows: Sequence[Row], lines: Sequence[int] | None = None) -> None:
+        self.rows = rows
+        self.lines = lines
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def value(self, record: int, *, written: bool = False) -> tuple[Any, Any]:  # noqa: ARG002
+        """Return a record's value; it has one, always."""
+        return self.rows[record], None
+
+    def line(self, record: int) -> int | None:
+        """Return the line of a record, None where the source has no lines."""
+        return None if self.lines is None else self.lines[record]
+
+    def reject(self, record: int, code: str, column: str | None, message: str) -> Reject:
+        """Make the reject of a record; its bytes are its canonical JSON text."""
+        raw = canonical(plain_json(self.rows[record])).encode("utf-8", "surrogatepass")
+        whole = len(raw) if len(raw) > RAW_LIMIT else None
+        return Reject(record, self.line(record), code, column, message, raw[:RAW_LIMIT], whole)
+
+
+class ArrowRows(ListedRows):
+    """Records of a columnar batch, made Python objects one at a time."""
+
+    def __init__(self, batch: pa.Table) -> None:
+        super().__init__(())
+        self.batch = batch
+
+    def __len__(self) -> int:
+        return int(self.batch.num_rows)
+
+    def value(self, record: int, *, written: bool = False) -> tuple[Any, Any]:  # noqa: ARG002
+        """Return a record's value."""
+        return plain_json(self.batch.slice(record, 1).to_pylist()[0]), None
+
+    def reject(self, record: int, code: str, column: str | None, message: str) -> Reject:
+        """Make the reject of a record."""
+        made = ListedRows([self.value(record)[0]]).reject(0, code, column, message)
+        return replace(made, row=record)
+
+
+def plain_json(value: Any) -> Any:
+    """Turn what columnar sources hold beside JSON (bytes, dates, decimals) into its text."""
+    if isinstance(value, dict):
+        return {str(key): plain_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_json(item) for item in value]
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def records_of(block: Block) -> Rows:
+    """Return the records of a block."""
+    if isinstance(block, JsonBlock):
+        return Records(block.data, block.first_line, block.lines)
+    if isinstance(block, ArrowBlock):
+        return ArrowRows(block.batch)
+    return ListedRows(block.rows, block.lines)
+
+
+def parse_block(block: Block, records: Rows, plan: ReadPlan) -> Parsed:
+    """Parse a block by the plan of its source; the block's own rejects are not in the result."""
+    if isinstance(block, JsonBlock):
+        assert isinstance(records, Records)
+        return parse_records(records, plan)
+    if isinstance(block, ArrowBlock):
+        fast = _parse_columns(block.batch, plan)
+        if fast is not None:
+            return fast
+        return parse_rows(
+            records, [plain_json(row) for row in block.batch.to_pylist()], plan.binding
+        )
+    parsed = parse_rows(records, [cells(row, plan.binding) for row in block.rows], plan.binding)
+    return Parsed(parsed.frame, parsed.rejects, parsed.records, block.blank_lines, 0)
+
+
+def cells(row: Row, binding: Binding) -> Row:
+    """Read the cells of a CSV row: text where text belongs, JSON where anything else does."""
+    out = dict(row)
+    for column in binding.every:
+        cell = out.get(column.path[0])
+        if not isinstance(cell, str) or isinstance(column.kind, TextKind):
+            continue
+        is_json = not isinstance(column.kind, DialogKind) or cell.lstrip()[:1] in ("[", "{")
+        out[column.path[0]] = json_value(cell) if is_json else cell
+    return out
+
+
+def parse_rows(records: Rows, rows: Sequence[Row], binding: Binding) -> Parsed:
+    """Judge rows one by one and make the frame of the sound ones."""
+    sound: list[int] = []
+    rejects: list[Reject] = []
+    for record, row in enumerate(rows):
+        found = binding.judge(row)
+        if found:
+            rejects.append(records.reject(record, found[0].code, found[0].column, found[0].message))
+        else:
+            sound.append(record)
+    frame = binding.frame([rows[record] for record in sound], sound)
+    return Parsed(frame, rejects, len(rows), 0, 0)
+
+
+def _parse_columns(batch: pa.Table, plan: ReadPlan) -> Parsed | None:
+    """Take the columns of a batch as they are; None where only a look at each row will do."""
+    binding = plan.binding
+    names = set(batch.schema.names)
+    if any(name in names for name in ("image", "images", "audio", "audios", "video", "videos")):
+        return None
+    types = {}
+    for column in binding.every:
+        if column.path[0] not in names:
+            if column.shape is not None:
+                types[column.path[0]] = pa.null()
+            continue
+        if len(column.path) > 1 or column.shape is None or column.kind.open:
+            return None
+        dtype = batch.schema.field(column.path[0]).type
+        if not _fits(dtype, column.kind.read_type(column.shape, None)):
+            return None
+        if isinstance(column.kind, DialogKind) and _may_carry(dtype):
+            return None
+        types[column.path[0]] = dtype
+        values = batch.column(column.path[0]).chunks
+        if any(column.kind.doubts(chunk, column.shape) for chunk in values):
+            return None
+    present = [name for name in types if name in names]
+    read = pl.from_arrow(batch.select(present))
+    assert isinstance(read, pl.DataFrame)
+    frame = read.with_columns(
+        pl.lit(None, dtype=pl.String).alias(name) for name in types if name not in names
+    )
+    numbers = pl.int_range(0, batch.num_rows, eager=True)
+    return Parsed(plan.select(frame, numbers), [], batch.num_rows, 0, batch.num_rows)
+
+
+def _fits(dtype: pa.DataType, wanted: pa.DataType) -> bool:
+    """Tell whether a column of this Arrow type reads as the wanted one without a look at its values."""
+    if pa.types.is_null(dtype):
+        return True
+    if pa.types.is_string(wanted):
+        return (
+            pa.types.is_string(dtype)
+            or pa.types.is_large_string(dtype)
+            or pa.types.is_string_view(dtype)
+        )
+    if pa.types.is_boolean(wanted):
+        return bool(pa.types.is_boolean(dtype))
+    if pa.types.is_floating(wanted):
+        return bool(pa.types.is_integer(dtype) or pa.types.is_floating(dtype))
+    if pa.types.is_list(wanted):
+        lists = pa.types.is_list(dtype) or pa.types.is_large_list(dtype)
+        return lists and _fits(dtype.value_type, wanted.value_type)
+    if pa.types.is_struct(wanted) and pa.types.is_struct(dtype):
+        there = {dtype.field(i).name: dtype.field(i).type for i in range(dtype.num_fields)}
+        fields = [wanted.field(i) for i in range(wanted.num_fields)]
+        return all(field.name in there and _fits(there[field.name], field.type) for field in fields)
+    return False
+
+
+def _may_carry(dtype: pa.DataType) -> bool:
+    """Tell whether messages of this type have keys that change what a turn says."""
+    if pa.types.is_list(dtype) or pa.types.is_large_list(dtype):
+        return _may_carry(dtype.value_type)
+    if not pa.types.is_struct(dtype):
+        return False
+    names = {dtype.field(i).name for i in range(dtype.num_fields)}
+    return bool(names & (CARRIED | {"weight", "train", "name", "tool_call_id"}))
+
+
+def places(own: Sequence[Reject], records: int) -> np.ndarray:
+    """Return the row of each parsed record among all records of the block, the block's own rejects too."""
+    everything = np.arange(records + len(own))
+    return np.delete(everything, [reject.row for reject in own]) if own else everything
