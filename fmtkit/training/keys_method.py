@@ -1,0 +1,157 @@
+"""Keys about the method: which one, and the terms of its loss."""
+
+from fmtkit.training.keys import Key
+
+METHOD_NAMES = (
+    "sft",
+    "dpo",
+    "ipo",
+    "kto",
+    "orpo",
+    "cpo",
+    "simpo",
+    "alphapo",
+    "bco",
+    "reward",
+    "prm",
+    "distillation",
+    "gkd",
+    "grpo",
+    "gdpo",
+    "rloo",
+    "online_dpo",
+    "ebft",
+    "ppo",
+    "nash_md",
+    "xpo",
+)
+
+KEYS: tuple[Key, ...] = (
+    Key(
+        "rl",
+        "enum:" + "|".join(METHOD_NAMES),
+        "fmtkit",
+        "the method; sft unless set",
+        aliases=("method",),
+    ),
+    Key("reward_model", "bool", "fmtkit", "train a reward model (the method `reward`)"),
+    Key(
+        "process_reward_model",
+        "bool",
+        "fmtkit",
+        "train a step-wise reward model (the method `prm`)",
+    ),
+    Key(
+        "rl_beta",
+        "number",
+        "trainer",
+        "strength of the pull to the reference; of the odds ratio in orpo",
+        "beta",
+        ("beta", "dpo_beta", "kto_beta"),
+    ),
+    Key(
+        "loss_type",
+        "text or texts",
+        "trainer",
+        "the loss, or several of them (dpo)",
+        aliases=("dpo_loss_type",),
+    ),
+    Key(
+        "loss_weights",
+        "numbers",
+        "trainer",
+        "weights of several losses (dpo)",
+        aliases=("dpo_loss_weights",),
+    ),
+    Key(
+        "label_smoothing",
+        "fraction",
+        "trainer",
+        "share of labels taken to be wrong",
+        aliases=("dpo_label_smoothing",),
+    ),
+    Key(
+        "dpo_use_weighting", "bool", "trainer", "weigh pairs by their probability", "use_weighting"
+    ),
+    Key(
+        "dpo_use_logits_to_keep", "bool", "nothing", "TRL computes the logits of the replies alone"
+    ),
+    Key("dpo_padding_free", "bool", "trainer", "no padding inside a batch", "padding_free"),
+    Key("dpo_norm_loss", "bool", "refused", "use loss_type: sigmoid_norm"),
+    Key(
+        "dpo_use_liger_kernel",
+        "bool",
+        "nothing",
+        "TRL fuses the head and the log-probabilities by itself",
+    ),
+    Key(
+        "dpo_generate_during_eval",
+        "bool",
+        "refused",
+        "TRL's DPO does not sample any more; leave it out",
+    ),
+    Key(
+        "rpo_alpha",
+        "number",
+        "refused",
+        "TRL has no rpo_alpha any more; write loss_type: [sigmoid, sft] and loss_weights: [1.0, ALPHA]",
+    ),
+    Key("ld_alpha", "fraction", "trainer", "weight of the tokens past the shorter reply"),
+    Key("f_divergence_type", "text", "trainer", "the divergence of dpo"),
+    Key("f_alpha_divergence_coef", "number", "trainer", "its coefficient"),
+    Key("discopop_tau", "number", "trainer", "temperature of the discopop loss"),
+    Key("precompute_ref_log_probs", "bool", "trainer", "run the reference once, before training"),
+    Key("precompute_ref_batch_size", "count", "trainer", "rows of a batch for it"),
+    Key("sync_ref_model", "bool", "trainer", "let the reference follow the model (no adapter)"),
+    Key("ref_model_mixup_alpha", "fraction", "trainer", "how much of the model enters it"),
+    Key("ref_model_sync_steps", "count", "trainer", "after how many steps"),
+    Key("orpo_alpha", "number", "trainer", "orpo: weight of the odds ratio", "beta"),
+    Key(
+        "kto_desirable_weight",
+        "number",
+        "trainer",
+        "kto, bco: weight of liked replies",
+        "desirable_weight",
+        ("desirable_weight",),
+    ),
+    Key(
+        "kto_undesirable_weight",
+        "number",
+        "trainer",
+        "kto, bco: weight of disliked replies",
+        "undesirable_weight",
+        ("undesirable_weight",),
+    ),
+    Key(
+        "cpo_alpha", "number", "trainer", "cpo, simpo: weight of the likelihood of the better reply"
+    ),
+    Key("simpo_gamma", "number", "trainer", "simpo: margin between the replies"),
+    Key("alpha", "number", "trainer", "alphapo: shape of the reward", aliases=("alphapo_alpha",)),
+    Key(
+        "center_rewards_coefficient", "number", "trainer", "reward: pull of the mean reward to zero"
+    ),
+    Key("margin", "bool", "nothing", "a `margin` column is used where the data have one"),
+    Key(
+        "lmbda",
+        "fraction",
+        "trainer",
+        "gkd: share of the model's own samples",
+        aliases=("gkd_lmbda",),
+    ),
+    Key("seq_kd", "bool", "trainer", "gkd: train on the teacher's samples"),
+    Key("max_new_tokens", "count", "trainer", "gkd: longest sample"),
+    Key("disable_dropout", "bool", "trainer", "no dropout while training"),
+    Key(
+        "assistant_only_loss",
+        "bool",
+        "trainer",
+        "sft: learn the replies alone; set from train_on_inputs",
+    ),
+    Key(
+        "completion_only_loss",
+        "bool",
+        "trainer",
+        "sft: learn the completions alone; set from train_on_inputs",
+    ),
+    Key("reward_model_path", "text", "fmtkit", "ppo, nash_md, xpo: the reward model"),
+)

@@ -1,0 +1,222 @@
+"""Keys of the online methods: sampling, rewards, the vLLM server, EBFT and NeMo Gym."""
+
+from fmtkit.training.keys import Key
+
+_TRUTH = {True: "group", False: "none"}
+_ASYNC = "vllm server or a rollout_func"
+
+_TRL: tuple[Key, ...] = (
+    Key("beta", "number", "trainer", "weight of the KL term"),
+    Key("max_completion_length", "count", "trainer", "longest answer in tokens"),
+    Key(
+        "max_prompt_length",
+        "count",
+        "refused",
+        "TRL does not cut prompts any more; rows longer than sequence_len are dropped by the conversion",
+    ),
+    Key("num_generations", "count", "trainer", "answers to each prompt"),
+    Key("num_generations_eval", "count", "trainer", "the same while evaluating"),
+    Key("temperature", "number", "trainer", "of sampling"),
+    Key("top_p", "number", "trainer", "nucleus of sampling"),
+    Key("top_k", "integer", "trainer", "candidates of sampling"),
+    Key("min_p", "number", "trainer", "least probability in sampling"),
+    Key("repetition_penalty", "number", "trainer", "of sampling"),
+    Key("generation_kwargs", "object", "trainer", "further arguments of generation"),
+    Key("chat_template_kwargs", "object", "trainer", "variables of the template"),
+    Key("generation_batch_size", "count", "trainer", "answers made at once"),
+    Key("steps_per_generation", "count", "trainer", "optimizer steps for each batch of answers"),
+    Key("num_iterations", "count", "trainer", "passes over each batch of answers"),
+    Key("epsilon", "number", "trainer", "lower clip of the ratio"),
+    Key("epsilon_high", "number", "trainer", "upper clip of the ratio"),
+    Key("delta", "number", "trainer", "upper clip of the ratio for negative advantages"),
+    Key("loss_type", "text", "trainer", "how token losses are summed"),
+    Key(
+        "scale_rewards",
+        "bool or text",
+        "trainer",
+        "divide advantages by their spread: group, batch, none",
+        values=_TRUTH,
+    ),
+    Key("mask_truncated_completions", "bool", "trainer", "do not learn answers that were cut"),
+    Key("log_completions", "bool", "trainer", "print answers"),
+    Key("num_completions_to_print", "count", "trainer", "how many"),
+    Key(
+        "importance_sampling_level",
+        "enum:token|sequence",
+        "trainer",
+        "ratio per token or per answer",
+    ),
+    Key(
+        "multi_objective_aggregation", "text", "trainer", "how several rewards become one advantage"
+    ),
+    Key("reward_funcs", "text or texts", "rl", "module.function, or a reward model"),
+    Key("reward_weights", "numbers", "trainer", "weights of the rewards"),
+    Key("reward_num_workers", "count", "rl", "processes that run reward functions"),
+    Key("rollout_func", "text", "rl", "module.function that makes the answers"),
+    Key("environment_factory", "text or object", "rl", "class of an environment with tools"),
+    Key("tools", "texts", "rl", "module.function of each tool"),
+    Key("max_tool_calling_iterations", "count", "trainer", "rounds of tool calls"),
+    Key("sync_ref_model", "bool", "trainer", "let the reference follow the model"),
+    Key("ref_model_mixup_alpha", "fraction", "trainer", "how much of the model enters it"),
+    Key("ref_model_sync_steps", "count", "trainer", "after how many steps"),
+    Key(
+        "use_liger_loss",
+        "bool",
+        "nothing",
+        "TRL fuses the head and the log-probabilities by itself",
+    ),
+    Key("use_vllm", "bool", "trainer", "let vLLM make the answers"),
+    Key(
+        "vllm_mode",
+        "enum:server|colocate",
+        "trainer",
+        "a server of its own, or in this process; server unless set",
+    ),
+    Key("vllm_server_base_url", "text", "trainer", "the server"),
+    Key("vllm_server_host", "text", "trainer", "its host"),
+    Key("vllm_server_port", "count", "trainer", "its port"),
+    Key("vllm_server_timeout", "number", "trainer", "seconds to wait for it"),
+    Key("vllm_group_port", "count", "trainer", "port of the weight transfer"),
+    Key(
+        "vllm_guided_decoding_regex",
+        "text",
+        "trainer",
+        "pattern of the answers",
+        "vllm_structured_outputs_regex",
+        ("trl.vllm_structured_outputs_regex",),
+    ),
+    Key("vllm_enable_sleep_mode", "bool", "trainer", "free memory between generations (colocate)"),
+    Key("vllm_gpu_memory_utilization", "fraction", "trainer", "memory for vLLM (colocate)"),
+    Key("vllm_tensor_parallel_size", "count", "trainer", "devices for vLLM (colocate)"),
+    Key("vllm_max_model_length", "count", "trainer", "longest context (colocate)"),
+    Key(
+        "vllm_importance_sampling_correction",
+        "bool",
+        "trainer",
+        "correct for the sampler's other probabilities",
+    ),
+    Key("vllm_importance_sampling_mode", "text", "trainer", "per token or sequence, cut or mask"),
+    Key(
+        "vllm_importance_sampling_cap",
+        "number",
+        "trainer",
+        "upper clip of that ratio",
+        "vllm_importance_sampling_clip_max",
+        ("trl.vllm_importance_sampling_clip_max",),
+    ),
+    Key("vllm_importance_sampling_clip_min", "number", "trainer", "lower clip of that ratio"),
+    Key(
+        "off_policy_mask_threshold",
+        "number",
+        "trainer",
+        "drop bad answers whose KL to the sampler is above it",
+    ),
+    Key("use_bias_correction_kl", "bool", "trainer", "weigh the KL term by the ratio"),
+    Key("use_data_producer", "bool", "rl", "implied by what needs it"),
+    Key("async_prefetch", "bool", "rl", f"make the next answers while training; needs a {_ASYNC}"),
+    Key("prefetch_depth", "count", "rl", "batches made ahead"),
+    Key("vllm_sync_interval", "count", "rl", "steps between two transfers of the weights"),
+    Key("vllm_lora_sync", "bool", "rl", "transfer the adapter instead of the weights"),
+    Key("streaming_partial_batch", "bool", "rl", "score groups as they come"),
+    Key("streaming_min_groups", "count", "rl", "groups to score at once"),
+    Key("replay_buffer_size", "natural", "rl", "groups with a signal to keep for batches without"),
+    Key("replay_recompute_logps", "bool", "rl", "recompute their log-probabilities"),
+    Key(
+        "reroll_start_fraction",
+        "fraction",
+        "rl",
+        "share of the run after which failed prompts come again",
+    ),
+    Key("reroll_max_groups", "count", "rl", "failed prompts in a batch"),
+    Key("skip_zero_advantage_batches", "bool", "rl", "skip batches without a signal"),
+)
+
+_VLLM: tuple[Key, ...] = (
+    Key("host", "text", "vllm", "address to listen on"),
+    Key("port", "count", "vllm", "port to listen on"),
+    Key("tensor_parallel_size", "count", "vllm", "devices that share the model"),
+    Key("data_parallel_size", "count", "vllm", "copies of the model"),
+    Key("gpu_memory_utilization", "fraction", "vllm", "share of the memory"),
+    Key("dtype", "text", "vllm", "dtype of the weights"),
+    Key("max_model_len", "count", "vllm", "longest context"),
+    Key("enable_prefix_caching", "bool", "vllm", "reuse the cache of equal beginnings"),
+    Key("enforce_eager", "bool", "vllm", "no CUDA graphs"),
+    Key("enable_reasoning", "bool", "refused", "vLLM has reasoning_parser alone now"),
+    Key("reasoning_parser", "text", "vllm", "parser of the thinking"),
+    Key("serve_module", "text", "refused", "the server is plain `vllm serve`; leave it out"),
+    Key(
+        "worker_extension_cls", "text", "refused", "the server is plain `vllm serve`; leave it out"
+    ),
+    Key("device", "text", "nothing", "vLLM finds its device"),
+)
+
+_EBFT: tuple[Key, ...] = (
+    Key("mode", "enum:structured|strided", "ebft", "whole answers, or blocks inside documents"),
+    Key("feature_layers", "numbers", "ebft", "depths of the feature network, 0 to 1"),
+    Key(
+        "embed_method",
+        "enum:last_token|mean_pooling|completion_mean|concat",
+        "ebft",
+        "how features are pooled",
+    ),
+    Key("use_whitening", "bool", "ebft", "whiten the features of a group"),
+    Key("alignment_coef", "number", "ebft", "weight of the likeness to the reference"),
+    Key("diversity_coef", "number", "ebft", "weight of the likeness to each other"),
+    Key("ce_coef", "number", "ebft", "weight of the cross entropy on the reference"),
+    Key("adaptive_max_tokens", "bool", "ebft", "cap answers by the references' lengths"),
+    Key("gt_length_multiplier", "number", "ebft", "by how much"),
+    Key("stride", "count", "ebft", "strided: tokens between blocks"),
+    Key("context_length", "count", "ebft", "strided: first block's position"),
+    Key("generate_max_len", "count", "ebft", "strided: tokens of a block"),
+    Key("n_samples_per_prompt", "count", "ebft", "strided: samples of a block"),
+    Key("temperature", "number", "ebft", "strided: of sampling"),
+    Key("top_p", "number", "ebft", "strided: nucleus of sampling"),
+    Key("rl_coef", "number", "ebft", "strided: weight of the policy term"),
+    Key(
+        "advantage_estimator",
+        "enum:rloo|group_norm|grpo|reinforce",
+        "ebft",
+        "baseline of the rewards",
+    ),
+    Key(
+        "min_completion_prefix",
+        "natural",
+        "ebft",
+        "strided: tokens of the reply before the first block",
+    ),
+    Key("mask_thinking_ce", "bool", "ebft", "leave the thinking out of the cross entropy"),
+    Key("diversity_baseline", "enum:group|loo", "ebft", "baseline of the diversity term"),
+    Key("whitening_space", "enum:feature|sample", "ebft", "where features are whitened"),
+    Key("multi_turn_train", "enum:all|first", "ebft", "which answers of a dialog train"),
+)
+
+_NEMO_GYM: tuple[Key, ...] = (
+    Key("nemo_gym_enabled", "bool", "nemo_gym", "take rewards from a NeMo Gym server"),
+    Key("nemo_gym_dir", "text", "nemo_gym", "folder that relative paths start from"),
+    Key("nemo_gym_auto_clone", "bool", "refused", "install it: pip install nemo-gym"),
+    Key("nemo_gym_auto_start", "bool", "nemo_gym", "start the servers"),
+    Key("nemo_gym_config_paths", "texts", "nemo_gym", "their configurations"),
+    Key("nemo_gym_head_port", "count", "nemo_gym", "port of the head server"),
+    Key("nemo_gym_server_timeout", "number", "nemo_gym", "seconds for their start"),
+    Key("nemo_gym_verify_timeout", "number", "nemo_gym", "seconds for one check"),
+    Key("nemo_gym_run_timeout", "number", "nemo_gym", "seconds for one rollout"),
+    Key("nemo_gym_datasets", "objects", "nemo_gym", "path, server_name, max_samples of each"),
+    Key("nemo_gym_model_name", "text", "nemo_gym", "name of the model in requests"),
+    Key("nemo_gym_multi_turn", "bool", "nemo_gym", "let the agent run the dialog"),
+    Key("nemo_gym_max_turns", "count", "nemo_gym", "turns of a dialog"),
+)
+
+
+def _inside(section: str, keys: tuple[Key, ...]) -> tuple[Key, ...]:
+    """Return the keys with the section before their names."""
+    from dataclasses import replace
+
+    return tuple(replace(key, name=f"{section}.{key.name}") for key in keys)
+
+
+KEYS: tuple[Key, ...] = (
+    *_inside("trl", _TRL),
+    *_inside("vllm", _VLLM),
+    *_inside("ebft", _EBFT),
+    *_NEMO_GYM,
+)

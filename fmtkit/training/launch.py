@@ -1,0 +1,217 @@
+"""How the training processes are started: one process, torchrun, or accelerate with a profile.
+
+The profiles are our own accelerate files, as data; the one in use is written to the run folder.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fmtkit.errors import OptionError, UnknownNameError
+from fmtkit.training.config import Config
+
+MODULE = "fmtkit.training.process"
+
+_MACHINE: dict[str, object] = {
+    "compute_environment": "LOCAL_MACHINE",
+    "machine_rank": 0,
+    "main_training_function": "main",
+    "num_machines": 1,
+    "same_network": True,
+    "use_cpu": False,
+}
+_FSDP: dict[str, object] = {
+    "fsdp_version": 2,
+    "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+    "fsdp_reshard_after_forward": True,
+    "fsdp_cpu_ram_efficient_loading": True,
+    "fsdp_offload_params": False,
+    "fsdp_state_dict_type": "FULL_STATE_DICT",
+}
+
+
+def _zero(stage: int) -> dict[str, object]:
+    # `auto` lets transformers fill in the batch and precision of the training arguments.
+    inside: dict[str, object] = {
+        "zero_stage": stage,
+        "gradient_accumulation_steps": "auto",
+        "gradient_clipping": "auto",
+        "offload_optimizer_device": "none",
+        "offload_param_device": "none",
+    }
+    if stage == 3:
+        inside |= {"zero3_init_flag": True, "zero3_save_16bit_model": True}
+    return {**_MACHINE, "distributed_type": "DEEPSPEED", "deepspeed_config": inside}
+
+
+PROFILES: dict[str, dict[str, object]] = {
+    "single": {**_MACHINE, "distributed_type": "NO", "num_processes": 1},
+    "multi_gpu": {**_MACHINE, "distributed_type": "MULTI_GPU"},
+    "fsdp2": {**_MACHINE, "distributed_type": "FSDP", "fsdp_config": _FSDP},
+    "zero1": _zero(1),
+    "zero2": _zero(2),
+    "zero3": _zero(3),
+}
+"""Name of a profile -> the accelerate file that it stands for, without the number of processes."""
+
+_FSDP_WORDS = {"full_shard", "auto_wrap", "shard_grad_op", "offload", "hybrid_shard", "no_shard"}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The command that starts training, and the accelerate file that it reads, if any."""
+
+    command: tuple[str, ...]
+    profile: str
+    accelerate: Mapping[str, object] | None = None
+    notes: tuple[str, ...] = ()
+    needs_cuda: bool = False
+    trainer: Mapping[str, object] = field(default_factory=dict)
+    """Arguments of the trainer that follow from the way of launching."""
+
+
+def make(config: Config, run: Path) -> Launch:
+    """Return how this configuration is launched; raise OptionError where its keys contradict."""
+    wishes = [name for name in ("deepspeed", "fsdp", "accelerate_config") if config.get(name)]
+    if len(wishes) > 1:
+        raise OptionError(f"{' and '.join(wishes)} both say how to launch; keep one")
+    processes = config.get("num_processes")
+    count = processes if isinstance(processes, int) else None
+    if config.get("context_parallel_size") not in {None, 1} or config.get("fsdp"):
+        return _fsdp(config, run, count)
+    if config.get("deepspeed"):
+        return _deepspeed(config, run, count)
+    named = config.text("accelerate_config")
+    if named is not None:
+        return _named(named, run, count)
+    return _plain(run, count or 1)
+
+
+def _plain(run: Path, count: int) -> Launch:
+    if count == 1:
+        return Launch((sys.executable, "-m", MODULE, str(run)), "one process")
+    # accelerate starts one process for `--cpu --num_processes 2`, in silence; torchrun starts two.
+    command = ("torchrun", "--standalone", f"--nproc_per_node={count}", "-m", MODULE, str(run))
+    return Launch(_python(command), f"torchrun, {count} processes")
+
+
+def _python(command: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the command through this interpreter, so that it does not depend on the PATH."""
+    modules = {
+        "torchrun": "torch.distributed.run",
+        "accelerate": "accelerate.commands.accelerate_cli",
+    }
+    return (sys.executable, "-m", modules[command[0]], *command[1:])
+
+
+def _named(name: str, run: Path, count: int | None) -> Launch:
+    if name in PROFILES:
+        return _accelerate(name, PROFILES[name], run, count)
+    path = Path(name)
+    if path.suffix not in {".yaml", ".yml", ".json"}:
+        raise UnknownNameError("accelerate profile", name, PROFILES, " (or give a file)")
+    if not path.is_file():
+        raise OptionError(f"accelerate_config: {name}: no such file")
+    counted = (f"--num_processes={count}",) if count else ()
+    command = ("accelerate", "launch", "--config_file", str(path), *counted, "-m", MODULE, str(run))
+    return Launch(_python(command), str(path))
+
+
+def _accelerate(name: str, profile: Mapping[str, object], run: Path, count: int | None) -> Launch:
+    single = profile.get("distributed_type") == "NO"
+    filled = {**profile, "num_processes": 1 if single else count or "all devices"}
+    file = run / "accelerate.yaml"
+    command = ("accelerate", "launch", "--config_file", str(file), "-m", MODULE, str(run))
+    return Launch(_python(command), f"accelerate, {name}", filled, needs_cuda=not single)
+
+
+def _fsdp(config: Config, run: Path, count: int | None) -> Launch:
+    wish = config.get("fsdp")
+    words = set(wish.split() if isinstance(wish, str) else wish if isinstance(wish, list) else ())
+    unknown = words - _FSDP_WORDS
+    if unknown:
+        raise UnknownNameError("word of fsdp", sorted(unknown)[0], _FSDP_WORDS)
+    inside = dict(_FSDP)
+    if "shard_grad_op" in words:
+        inside["fsdp_reshard_after_forward"] = False
+    if "offload" in words:
+        inside["fsdp_offload_params"] = True
+    inside |= _fsdp_config(config)
+    profile: dict[str, object] = {**PROFILES["fsdp2"], "fsdp_config": inside}
+    split = config.get("context_parallel_size")
+    trainer: dict[str, object] = {}
+    if isinstance(split, int) and split > 1:
+        profile["parallelism_config"] = _parallelism(config, split)
+        # Each device takes two pieces of a sequence, so its length must be a multiple of twice that.
+        trainer["pad_to_multiple_of"] = 2 * split
+        count = count or split
+    launch = _accelerate("fsdp2", profile, run, count)
+    notes = (
+        ("FSDP version 1 is on its way out; this runs version 2",)
+        if config.get("fsdp_version") == 1
+        else ()
+    )
+    return Launch(
+        launch.command, launch.profile, launch.accelerate, notes, needs_cuda=True, trainer=trainer
+    )
+
+
+def _parallelism(config: Config, split: int) -> dict[str, object]:
+    sizes = {"cp_size": split, "tp_size": 1, "dp_replicate_size": 1, "dp_shard_size": 1}
+    for name in ("dp_replicate_size", "dp_shard_size"):
+        value = config.get(name)
+        if isinstance(value, int):
+            sizes[name] = value
+    return {
+        **{f"parallelism_config_{name}": value for name, value in sizes.items()},
+        "parallelism_config_cp_comm_strategy": "allgather",
+    }
+
+
+def _fsdp_config(config: Config) -> dict[str, object]:
+    given = config.get("fsdp_config")
+    out: dict[str, object] = {}
+    for name, value in given.items() if isinstance(given, Mapping) else ():
+        short = str(name).removeprefix("fsdp_")
+        known = {
+            "version",
+            "sharding_strategy",
+            "backward_prefetch",
+            "use_orig_params",
+            "sync_module_states",
+        }
+        if short in known:
+            continue
+        if short == "state_dict_type" and value == "LOCAL_STATE_DICT":
+            raise OptionError(
+                "fsdp_config.state_dict_type: takes FULL_STATE_DICT or SHARDED_STATE_DICT"
+            )
+        out[f"fsdp_{'offload_params' if short == 'cpu_offload' else short}"] = (
+            ",".join(map(str, value)) if isinstance(value, list) else value
+        )
+    final = config.text("fsdp_final_state_dict_type")
+    return out | ({"fsdp_state_dict_type": final} if final else {})
+
+
+def _deepspeed(config: Config, run: Path, count: int | None) -> Launch:
+    wish = config.get("deepspeed")
+    stage = next((s for s in (1, 2, 3) if f"zero{s}" in str(wish).lower()), None)
+    if isinstance(wish, Mapping) or Path(str(wish)).is_file():
+        command = (
+            "torchrun",
+            "--standalone",
+            f"--nproc_per_node={count or 'gpu'}",
+            "-m",
+            MODULE,
+            str(run),
+        )
+        return Launch(
+            _python(command), "torchrun, DeepSpeed", needs_cuda=True, trainer={"deepspeed": wish}
+        )
+    if stage is None:
+        raise OptionError(f"deepspeed: {wish}: no such file; give one, or zero1, zero2 or zero3")
+    launch = _accelerate(f"zero{stage}", PROFILES[f"zero{stage}"], run, count)
+    note = f"deepspeed: {wish} is not here; the profile zero{stage} stands in for it"
+    notes = () if str(wish) == f"zero{stage}" else (note,)
+    return Launch(launch.command, launch.profile, launch.accelerate, notes, needs_cuda=True)

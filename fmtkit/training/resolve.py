@@ -1,0 +1,154 @@
+"""Where every key of a configuration goes: the arguments of each class, and who set them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from fmtkit.errors import OptionError
+from fmtkit.training.arguments import Fields, fields_of
+from fmtkit.training.config import Config
+from fmtkit.training.keys import Destination, Key, table
+from fmtkit.training.runner import Runner
+
+MODEL_ARGUMENTS = frozenset(
+    ["attn_implementation", "cache_dir", "config", "device_map", "dtype", "experts_implementation", "force_download", "ignore_mismatched_sizes", "key_mapping", "local_files_only", "low_cpu_mem_usage", "max_memory", "offload_buffers", "offload_folder", "quantization_config", "revision", "state_dict", "subfolder", "token", "tp_plan", "tp_size", "trust_remote_code", "use_cache", "use_kernels", "use_safetensors", "variant", "weights_only", "rope_scaling", "rope_theta", "rope_parameters", "max_position_embeddings", "sliding_window", "attention_dropout", "output_router_logits", "router_aux_loss_coef", "num_labels"]
+)
+"""Arguments of from_pretrained, and the attributes of a model's config that training changes."""
+
+_SECTIONS: tuple[Destination, ...] = ("rl", "vllm", "ebft", "nemo_gym", "environment", "launch")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument, its value and who set it."""
+
+    name: str
+    value: object
+    origin: str
+
+
+Arguments = Mapping[str, Argument]
+
+
+@dataclass
+class Resolution:
+    """The arguments of each destination, and what the user should know."""
+
+    trainer: dict[str, Argument] = field(default_factory=dict)
+    model: dict[str, Argument] = field(default_factory=dict)
+    peft: dict[str, Argument] = field(default_factory=dict)
+    quantization: dict[str, Argument] = field(default_factory=dict)
+    teacher: dict[str, Argument] = field(default_factory=dict)
+    sections: dict[str, dict[str, Argument]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def of(self, destination: str) -> dict[str, Argument]:
+        """Return the arguments of a destination."""
+        own = {
+            "trainer": self.trainer,
+            "model": self.model,
+            "peft": self.peft,
+            "quantization": self.quantization,
+            "teacher": self.teacher,
+        }
+        return own[destination] if destination in own else self.sections.setdefault(destination, {})
+
+    def put(self, destination: str, argument: Argument) -> None:
+        """Set an argument; two keys that set it to different values are an error."""
+        where = self.of(destination)
+        before = where.get(argument.name)
+        if before is not None and before.value != argument.value and not _is_default(before):
+            raise OptionError(
+                f"{argument.origin} sets {argument.name} to {argument.value!r}, "
+                f"but {before.origin} sets it to {before.value!r}; keep one"
+            )
+        where[argument.name] = argument
+
+    def default(self, name: str, value: object, origin: str) -> None:
+        """Set an argument of the trainer that nothing has set yet."""
+        self.trainer.setdefault(name, Argument(name, value, origin))
+
+
+def resolve(config: Config, runner: Runner) -> Resolution:
+    """Send every key to its destination, and check what reaches the trainer's config class."""
+    out = Resolution()
+    for name, value in runner.arguments.items():
+        out.put("trainer", Argument(name, value, f"method {runner.method}"))
+    fields = fields_of(runner.config)
+    for key, value, origin in _set_keys(config):
+        for argument in _arguments(key, value, origin):
+            _place(out, key, argument, fields)
+    for name, value in runner.defaults.items():
+        out.default(name, value, f"default of {runner.method}")
+    _notes(config, runner, out)
+    return out
+
+
+def _set_keys(config: Config) -> Iterator[tuple[Key, object, str]]:
+    for name, setting in config.settings.items():
+        yield table()[name], setting.value, setting.origin
+
+
+def _arguments(key: Key, value: object, origin: str) -> Iterator[Argument]:
+    """Yield what a key sets: one argument, those of a pass-through mapping, or none."""
+    if key.target == "*":
+        if not isinstance(value, Mapping):
+            raise OptionError(f"{origin}: takes a mapping, not {value!r}")
+        for name, inner in value.items():
+            yield Argument(str(name), inner, f"{origin}.{name}")
+        return
+    # A switch that spells one value of an argument (flash_attention: true) says nothing when false.
+    if value is False and key.values and False not in key.values:
+        return
+    yield Argument(key.target, key.translate(value), origin)
+
+
+def _place(out: Resolution, key: Key, argument: Argument, fields: Fields) -> None:
+    if key.to == "trainer":
+        name, _, inner = argument.name.partition(".")
+        fields.check(name, argument.origin)
+        if inner:
+            before = out.trainer.get(name)
+            whole = dict(before.value) if before and isinstance(before.value, Mapping) else {}
+            out.trainer[name] = Argument(name, {**whole, inner: argument.value}, argument.origin)
+            return
+        fields.check_value(name, argument.value, argument.origin)
+        out.put("trainer", argument)
+    elif key.to == "model":
+        _check_model_argument(argument, own=key.target != "*")
+        out.put("model", argument)
+    elif key.to == "peft":
+        fields_of("peft:LoraConfig").check(argument.name, argument.origin)
+        out.put("peft", argument)
+    elif key.to in {"quantization", "teacher", *_SECTIONS}:
+        out.put(key.to, argument)
+
+
+def _check_model_argument(argument: Argument, *, own: bool) -> None:
+    if own or argument.name in MODEL_ARGUMENTS:
+        return
+    if argument.name == "torch_dtype":
+        raise OptionError(f"{argument.origin}: transformers calls it dtype now")
+    if argument.origin.startswith("key overrides_of_model_config"):
+        return
+    Fields("from_pretrained", "transformers", dict.fromkeys(MODEL_ARGUMENTS, "")).check(
+        argument.name, argument.origin
+    )
+
+
+def _notes(config: Config, runner: Runner, out: Resolution) -> None:
+    """Say which keys were set and change nothing, so that nothing is ignored in silence."""
+    idle = [name for name in config.settings if table()[name].to == "nothing"]
+    out.notes += [f"{name} changes nothing: {table()[name].about}" for name in sorted(idle)]
+    for section in ("rl", "vllm", "ebft", "nemo_gym"):
+        if section not in runner.sections and out.sections.get(section):
+            keys = ", ".join(
+                sorted(a.origin.removeprefix("key ") for a in out.sections[section].values())
+            )
+            out.notes.append(f"{runner.method} does not use {keys}")
+    if out.peft and config.get("adapter") is None:
+        keys = ", ".join(sorted(a.origin.removeprefix("key ") for a in out.peft.values()))
+        out.notes.append(f"without `adapter` all weights train: {keys} change nothing")
+
+
+def _is_default(argument: Argument) -> bool:
+    return argument.origin.startswith("default of ")

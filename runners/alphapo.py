@@ -1,0 +1,13 @@
+"""AlphaPO: SimPO with a shaped reward, https://arxiv.org/abs/2501.03884."""
+
+from fmtkit.training.runner import Runner
+
+RUNNER = Runner(
+    method="alphapo",
+    tables=("Preference",),
+    trainer="trl.experimental.cpo:CPOTrainer",
+    config="trl.experimental.cpo:CPOConfig",
+    about="SimPO with a reward bent by `alpha`",
+    arguments={"loss_type": "alphapo"},
+    build="fmtkit.training.exact:build_trainer",
+)

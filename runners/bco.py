@@ -1,0 +1,14 @@
+"""Binary classifier optimisation, from single liked or disliked replies: https://arxiv.org/abs/2404.04656."""
+
+from fmtkit.training.runner import Runner
+
+RUNNER = Runner(
+    method="bco",
+    tables=("Unpaired",),
+    trainer="trl.experimental.bco:BCOTrainer",
+    config="trl.experimental.bco:BCOConfig",
+    about="like or dislike single replies by a classifier",
+    trl=">=1.8,<=1.13.0",
+    needs=frozenset({"reference"}),
+    instead="for pairs write rl: dpo with loss_type: bco_pair, for single replies rl: kto",
+)

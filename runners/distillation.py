@@ -1,0 +1,14 @@
+"""On-policy distillation: learn from a teacher's probabilities on the model's own answers."""
+
+from fmtkit.training.runner import Runner
+
+RUNNER = Runner(
+    method="distillation",
+    tables=("Prompt",),
+    trainer="trl:DistillationTrainer",
+    config="trl:DistillationConfig",
+    about="follow a teacher on the model's own answers",
+    trl=">=1.10,<2",
+    needs=frozenset({"teacher"}),
+    sections=frozenset({"vllm"}),
+)

@@ -1,0 +1,14 @@
+"""Group reward-decoupled policy optimisation: GRPO that scales each reward by itself."""
+
+from fmtkit.training.runner import Runner
+
+RUNNER = Runner(
+    method="gdpo",
+    tables=("Prompt",),
+    trainer="trl:GRPOTrainer",
+    config="trl:GRPOConfig",
+    about="raise several rewards of the model's own answers, each on its own scale",
+    defaults={"multi_objective_aggregation": "normalize_then_sum"},
+    needs=frozenset({"rewards"}),
+    sections=frozenset({"rl", "vllm", "nemo_gym"}),
+)

@@ -1,0 +1,13 @@
+"""Identity preference optimisation: DPO with a squared loss, https://arxiv.org/abs/2310.12036."""
+
+from fmtkit.training.runner import Runner
+
+RUNNER = Runner(
+    method="ipo",
+    tables=("Preference",),
+    trainer="trl:DPOTrainer",
+    config="trl:DPOConfig",
+    about="prefer the chosen reply by a fixed margin",
+    arguments={"loss_type": ["ipo"]},
+    needs=frozenset({"reference"}),
+)

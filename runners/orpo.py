@@ -1,0 +1,12 @@
+"""Odds ratio preference optimisation, without a reference: https://arxiv.org/abs/2403.07691."""
+
+from fmtkit.training.runner import Runner
+
+RUNNER = Runner(
+    method="orpo",
+    tables=("Preference",),
+    trainer="trl.experimental.orpo:ORPOTrainer",
+    config="trl.experimental.orpo:ORPOConfig",
+    about="learn the chosen reply and prefer it, without a reference model",
+    build="fmtkit.training.exact:build_trainer",
+)

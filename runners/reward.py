@@ -1,0 +1,12 @@
+"""Outcome reward models, after Bradley and Terry."""
+
+from fmtkit.training.runner import Runner
+
+RUNNER = Runner(
+    method="reward",
+    tables=("Preference",),
+    trainer="trl:RewardTrainer",
+    config="trl:RewardConfig",
+    about="score the chosen reply above the rejected one",
+    head="reward",
+)

@@ -1,0 +1,11 @@
+"""Supervised fine-tuning: learn the replies of conversations."""
+
+from fmtkit.training.runner import Runner
+
+RUNNER = Runner(
+    method="sft",
+    tables=("Conversation", "Completion"),
+    trainer="trl:SFTTrainer",
+    config="trl:SFTConfig",
+    about="learn the replies as they are",
+)
