@@ -1,0 +1,124 @@
+"""The Jinja that chat templates are written for: what transformers 5.23 gives a template, and no more.
+
+Rendering equals `tokenizer.apply_chat_template(..., tokenize=False)` byte for byte (test_templates.py
+compares them over every template that TRL ships); transformers itself is not needed.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from jinja2 import nodes
+from jinja2.exceptions import SecurityError, TemplateError
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.runtime import Macro
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
+
+REASONING_KEYS = ("reasoning_content", "thinking", "reasoning")
+"""Keys under which a message may carry its reasoning, the one that templates should read first."""
+
+GENERATION_START = "\U0010fff0"
+GENERATION_END = "\U0010fff1"
+"""Put around what `{% generation %}` encloses while spans are asked for."""
+
+
+class Generation(Extension):
+    """`{% generation %}`: encloses what the model is trained to write; it has no text of its own."""
+
+    tags = {"generation"}  # noqa: RUF012 - jinja2 declares it as an instance variable
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        """Read the block as a call block: like in transformers, what it sets stays inside."""
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.CallBlock(self.call_method("_enclose"), [], [], body).set_lineno(line)
+
+    def _enclose(self, caller: Macro) -> str:
+        text: str = caller()
+        if self.environment.mark_generation:  # type: ignore[attr-defined]
+            return GENERATION_START + text + GENERATION_END
+        return text
+
+
+def raise_exception(message: str) -> None:
+    """Refuse the conversation, in the template's own words."""
+    raise TemplateError(message)
+
+
+def tojson(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | str | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """Write JSON as models saw it: Jinja's own filter would escape <, > and & for HTML."""
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+
+
+class TemplateDict:
+    """`dict` without the type behind it, through which a template could reach the interpreter."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
+        """Make a dict."""
+        return dict(*args, **kwargs)
+
+    def fromkeys(self, *args: Any) -> dict[Any, Any]:
+        """Make a dict of keys that share a value."""
+        return dict.fromkeys(*args)
+
+
+class TemplateNamespace(Namespace):
+    """`namespace` that takes no underscored name."""
+
+    def __init__(*args: Any, **kwargs: Any) -> None:  # noqa: N805 - `namespace(self=1)` must work
+        itself, *values = args
+        attributes = dict(*values, **kwargs)
+        for name in attributes:
+            _refuse_underscore(name)
+        Namespace.__init__(itself, attributes)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        _refuse_underscore(name)
+        super().__setitem__(name, value)
+
+
+def _refuse_underscore(name: object) -> None:
+    if isinstance(name, str) and name.startswith("_"):
+        raise SecurityError(f"a template cannot store {name!r}: the name begins with an underscore")
+
+
+Kind = TypeVar("Kind", bound=ImmutableSandboxedEnvironment)
+
+
+def environment(
+    kind: type[Kind], *, now: Callable[[], datetime] = datetime.now, mark_generation: bool = False
+) -> Kind:
+    """Make the environment; `mark_generation` puts marks around the text of generation blocks."""
+    made = kind(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
+    made.filters["tojson"] = tojson
+    made.globals.update(
+        raise_exception=raise_exception,
+        strftime_now=lambda format: now().strftime(format),
+        dict=TemplateDict(),
+        namespace=TemplateNamespace,
+    )
+    made.extend(mark_generation=mark_generation)
+    return made
+
+
+def with_reasoning_aliases(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Give reasoning the names that templates read, and drop keys whose value is None."""
+    return [_with_aliases({k: v for k, v in m.items() if v is not None}) for m in messages]
+
+
+def _with_aliases(message: dict[str, Any]) -> dict[str, Any]:
+    for key in REASONING_KEYS:
+        if message.get(key) is not None:
+            return {"thinking": message[key], **message, "reasoning_content": message[key]}
+    return message
