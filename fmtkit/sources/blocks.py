@@ -1,0 +1,68 @@
+"""What a source is cut into: blocks of rows, in the order of the source.
+
+Where a block ends depends on the bytes of the source and the constants here (for columnar sources
+also on the columns that are read), never on workers, on the size of single reads or on the clock.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from fmtkit.codes import Reject
+
+BLOCK_BYTES = 8 << 20
+"""About how many bytes of a source one block holds."""
+
+MAX_LINE_BYTES = 16 << 20
+"""The longest line, array element or CSV row that is read; longer ones become `line_too_long`."""
+
+RAW_BYTES = 1 << 20
+"""How much of a record that never reaches the parser is kept in its reject."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonBlock:
+    """Whole JSON records, one per line; the records in `rejects` are not among those in `data`.
+
+    Rows are counted over both together: a reject's `row` is its place among all records of the
+    block, blank lines apart. So the rows of the n records in `data` are
+    `numpy.delete(numpy.arange(n + len(rejects)), [reject.row for reject in rejects])`.
+    A block of JSON lines has data or one reject, never both.
+    The `line` of a reject is absolute, unlike that of rejects made by a parser.
+    """
+
+    data: bytes
+    """Cut after LF only; CRLF as in the file, no byte order mark; the file's last LF may lack."""
+    first_line: int
+    """1-based physical line of the first byte; 0 where the source has no lines (rows in memory)."""
+    lines: np.ndarray | None = None
+    """int64: physical first line of each record of `data`, where a record may span lines."""
+    rejects: tuple[Reject, ...] = ()
+    bytes_read: int = 0
+    """Bytes of the source consumed so far (compressed ones, where it is), for a progress bar."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowBlock:
+    """Rows of a columnar source; dictionary columns are decoded."""
+
+    batch: pa.Table
+    bytes_read: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RowsBlock:
+    """Rows of a CSV file: column -> text, an empty cell is None.
+
+    `rejects` are counted as in JsonBlock: `row` among all records of the block, `line` absolute.
+    """
+
+    rows: list[dict[str, str | None]]
+    lines: list[int]
+    """1-based physical first line of each row."""
+    rejects: tuple[Reject, ...] = ()
+    blank_lines: int = 0
+    bytes_read: int = 0
+
+
+Block = JsonBlock | ArrowBlock | RowsBlock

@@ -1,0 +1,122 @@
+"""Columnar sources: Parquet, Arrow IPC and tables in memory, in slices bounded by bytes."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from fmtkit.sources.blocks import BLOCK_BYTES
+
+PARQUET_BATCH_ROWS = 2048
+"""Most rows decoded at once: a dictionary-encoded column can be far larger than its file says."""
+
+READ_BUFFER_BYTES = 1 << 20
+"""Without a buffer size pyarrow reads a whole column chunk of a row group at once."""
+
+ARROW_MAGIC = b"ARROW1"
+
+
+def parquet_batches(
+    file: pq.ParquetFile, columns: Sequence[str] | None
+) -> Iterator[pa.RecordBatch]:
+    """Read a Parquet file row group by row group, in batches of about a block or less."""
+    metadata = file.metadata
+    for group in range(metadata.num_row_groups):
+        size = metadata.row_group(group)
+        if not size.num_rows:
+            continue
+        rows = size.num_rows * BLOCK_BYTES // max(size.total_byte_size, 1)
+        yield from file.iter_batches(
+            batch_size=min(max(rows, 1), PARQUET_BATCH_ROWS),
+            row_groups=[group],
+            columns=None if columns is None else present(columns, file.schema_arrow),
+            use_threads=False,
+        )
+
+
+def ipc_batches(
+    reader: "pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader",
+    columns: Sequence[str] | None,
+) -> Iterator[pa.RecordBatch]:
+    """Read an Arrow file or stream record batch by record batch."""
+    kept = None if columns is None else present(columns, reader.schema)
+    for batch in _each(reader):
+        yield batch if kept is None else batch.select(kept)
+
+
+def _each(
+    reader: "pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader",
+) -> Iterator[pa.RecordBatch]:
+    if isinstance(reader, pa.ipc.RecordBatchStreamReader):
+        yield from reader
+        return
+    for index in range(reader.num_record_batches):
+        yield reader.get_batch(index)
+
+
+def open_ipc(
+    file: pa.NativeFile,
+) -> "pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader":
+    """Open an Arrow file (which knows its end) or an Arrow stream."""
+    magic = file.read(len(ARROW_MAGIC))
+    file.seek(0)
+    return pa.ipc.open_file(file) if magic == ARROW_MAGIC else pa.ipc.open_stream(file)
+
+
+def present(columns: Sequence[str], schema: pa.Schema) -> list[str]:
+    """Return those of the columns that the schema has, once each, in the schema's order."""
+    wanted = set(columns)
+    return [name for name in schema.names if name in wanted]
+
+
+def cut_tables(
+    batches: Iterable[pa.RecordBatch], block_bytes: int = BLOCK_BYTES
+) -> Iterator[pa.Table]:
+    """Join small batches and slice large ones into tables of about `block_bytes`."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        for part in _slices(decoded(batch), block_bytes):
+            if held and size + part.nbytes > block_bytes:
+                yield pa.Table.from_batches(held)
+                held, size = [], 0
+            held.append(part)
+            size += part.nbytes
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _slices(batch: pa.RecordBatch, block_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Halve a batch until each part fits, so that one giant row makes no other part small."""
+    if batch.num_rows <= 1 or batch.nbytes <= block_bytes:
+        if batch.num_rows:
+            yield batch
+        return
+    middle = batch.num_rows // 2
+    yield from _slices(batch.slice(0, middle), block_bytes)
+    yield from _slices(batch.slice(middle), block_bytes)
+
+
+def decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch with dictionary columns as plain ones."""
+    schema = decoded_schema(batch.schema)
+    return batch if schema is batch.schema else batch.cast(schema)
+
+
+def decoded_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema with dictionary types as their value types."""
+    fields = [field.with_type(_plain(field.type)) for field in schema]
+    if all(new.type == old.type for new, old in zip(fields, schema, strict=True)):
+        return schema
+    return pa.schema(fields, schema.metadata)
+
+
+def _plain(dtype: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(dtype):
+        return _plain(dtype.value_type)
+    if pa.types.is_struct(dtype):
+        return pa.struct([field.with_type(_plain(field.type)) for field in dtype])
+    if pa.types.is_list(dtype):
+        return pa.list_(dtype.value_field.with_type(_plain(dtype.value_type)))
+    if pa.types.is_large_list(dtype):
+        return pa.large_list(dtype.value_field.with_type(_plain(dtype.value_type)))
+    return dtype

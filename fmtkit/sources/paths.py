@@ -1,0 +1,83 @@
+"""Arguments on the local disk -> the files they stand for, in order."""
+
+import glob
+import re
+from pathlib import Path
+
+from fmtkit.errors import SourceError, near_match
+from fmtkit.sources.kinds import SUFFIXES, data_suffix
+
+OUTPUT_NAMES = re.compile(
+    r"(.*\.)?(quarantine\.jsonl|report\.json)|manifest\.json"
+    r"|dataset_infos?\.json|dataset_dict\.json|state\.json"
+)
+"""Files beside data that hold no rows: fmtkit's own and those of `datasets`."""
+
+
+def local_files(argument: str, split: str | None = None) -> list[Path]:
+    """Return the files of a path, a glob or a folder, sorted within each; raise SourceError.
+
+    Globs and folders with a split keep the files named for it, as `datasets` does.
+    """
+    path = Path(argument).expanduser()
+    if path.is_dir():
+        return _of_split(files_in(path), path, split)
+    if path.exists() or not glob.has_magic(argument):
+        if not path.exists():
+            raise SourceError(_missing(argument, path))
+        return [path]
+    matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True))  # noqa: PTH207 - paths may be absolute
+    files = [file for match in matches for file in (files_in(match) if match.is_dir() else [match])]
+    if not files:
+        raise SourceError(f"no file matches {argument}")
+    return files
+
+
+def files_in(folder: Path) -> list[Path]:
+    """Return the data files of a folder and of those below it, sorted by path.
+
+    A folder that fmtkit wrote has its rows in data/. Hidden files, quarantines, reports and
+    manifests are no data.
+    """
+    root = folder / "data" if (folder / "manifest.json").is_file() else folder
+    try:
+        next(root.iterdir(), None)
+    except OSError as error:
+        raise SourceError(f"{root} cannot be listed: {error.strerror}") from error
+    found = sorted(
+        path for path in root.rglob("*") if _is_data(path.relative_to(root)) and path.is_file()
+    )
+    if not found:
+        raise SourceError(f"{folder} holds no data files ({', '.join(SUFFIXES)})")
+    return found
+
+
+def _is_data(path: Path) -> bool:
+    if any(part.startswith((".", "__")) for part in path.parts):
+        return False
+    return data_suffix(path.name) in SUFFIXES and not OUTPUT_NAMES.fullmatch(path.name)
+
+
+def _of_split(files: list[Path], folder: Path, split: str | None) -> list[Path]:
+    if split is None:
+        return files
+    word = re.compile(rf"(?:^|[-_. /]){re.escape(split)}(?=[-_. /0-9]|$)")
+    named = [file for file in files if word.search(file.relative_to(folder).as_posix())]
+    if named or split == "train":
+        return named or files
+    names = ", ".join(file.name for file in files[:5])
+    raise SourceError(f"{folder} has no file named for the split {split!r}; it has {names}")
+
+
+def _missing(argument: str, path: Path) -> str:
+    try:
+        siblings = [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        if re.fullmatch(r"[\w.-]+/[\w.-]+", argument):
+            return (
+                f"{argument} does not exist here; a dataset of the Hugging Face hub is written "
+                f"hf://datasets/{argument}"
+            )
+        return f"{argument} does not exist, nor does the folder {path.parent}"
+    near = near_match(path.name, siblings)
+    return f"{argument} does not exist" + (f"; did you mean {path.parent / near}?" if near else "")

@@ -1,0 +1,162 @@
+"""The bytes of a source as they lie there, counted and hashed while they pass."""
+
+import hashlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import IO, Protocol
+
+from fmtkit.errors import SourceError
+
+PEEK_BYTES = 1 << 20
+"""How much of a source is looked at to tell what it is."""
+
+
+class Readable(Protocol):
+    """Anything with bytes in it; a read of 0 bytes is its end."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to `size` bytes."""
+        ...
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        """Fill the buffer as far as a read goes and return by how much."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file."""
+        ...
+
+
+class RawBytes(AbstractContextManager["RawBytes"]):
+    """One pass over a source; what other libraries take for a file that cannot seek."""
+
+    def __init__(self, location: "Location", head: bytes, file: Readable, *, hashed: bool) -> None:
+        self._location, self._head, self._file = location, head, file
+        self._hash = hashlib.sha256() if hashed else None
+        self.count = 0
+        self.closed = False
+
+    def read(self, size: int) -> bytes:
+        """Return up to `size` bytes; raise SourceError where the system cannot deliver them."""
+        buffer = bytearray(size)
+        return bytes(memoryview(buffer)[: self.readinto(memoryview(buffer))])
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill the buffer as far as a read goes; raise SourceError as `read` does."""
+        try:
+            size = self._take(buffer)
+        except OSError as error:
+            raise SourceError(f"{self._location.name}: {error.strerror or error}") from error
+        self.count += size
+        if self._hash is not None:
+            self._hash.update(buffer[:size])
+            if len(buffer) and (not size or self._location.once):
+                self._location.digest = self._hash.hexdigest()
+        return size
+
+    def _take(self, buffer: memoryview) -> int:
+        if not self._head:
+            return self._file.readinto(buffer)
+        size = min(len(self._head), len(buffer))
+        buffer[:size] = self._head[:size]
+        self._head = self._head[size:]
+        return size
+
+    def drain(self) -> None:
+        """Read to the end, so that the hash is that of the whole."""
+        while self.read(PEEK_BYTES):
+            pass
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self.closed = True
+        self._file.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Location:
+    """Where bytes are, how to open them, and their hash once it is known.
+
+    A location that can be read `once` (stdin) keeps what was peeked and gives it again to the pass.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        opener: Callable[[], Readable],
+        size: int | None = None,
+        *,
+        once: bool = False,
+        path: Path | None = None,
+    ) -> None:
+        self.name, self.size, self.once, self.path = name, size, once, path
+        self.digest: str | None = None
+        self.spool: IO[bytes] | None = None
+        """Its text as a temporary file, once a reader had to seek in it."""
+        self._opener = opener
+        self._kept: tuple[bytes, Readable] | None = None
+        self._used = False
+
+    def peek(self, size: int = PEEK_BYTES) -> bytes:
+        """Return the first bytes; raise SourceError where the source cannot be opened or read."""
+        file = self.open()
+        try:
+            head = read_fully(file, size)
+        except OSError as error:
+            raise SourceError(f"{self.name}: {error.strerror or error}") from error
+        if self.once:
+            self._kept = (head, file)
+        else:
+            file.close()
+        return head
+
+    def bytes(self, *, hashed: bool = False) -> RawBytes:
+        """Begin a pass over the bytes."""
+        if not self.once:
+            return RawBytes(self, b"", self.open(), hashed=hashed)
+        if self._used:
+            raise SourceError(f"{self.name} can be read only once; give a file to read it again")
+        self._used = True
+        head, file = self._kept or (b"", self.open())
+        self._kept = None
+        return RawBytes(self, head, file, hashed=hashed)
+
+    def sha256(self) -> str:
+        """Return the hash of the raw bytes, read for it unless a whole pass has gone before."""
+        if self.digest is None:
+            with self.bytes(hashed=True) as raw:
+                raw.drain()
+        assert self.digest is not None
+        return self.digest
+
+    def open(self) -> Readable:
+        """Open the source, uncounted; raise SourceError where it cannot be."""
+        try:
+            return self._opener()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise SourceError(f"{self.name} cannot be opened: {reason}") from error
+
+
+def read_fully(file: Readable, size: int) -> bytes:
+    """Read `size` bytes, fewer only at the end: pipes and decompressors hand out less at a time."""
+    data = file.read(size) if size else b""
+    if not data or len(data) == size:
+        return data
+    parts = [data]
+    missing = size - len(data)
+    while missing and (data := file.read(missing)):
+        parts.append(data)
+        missing -= len(data)
+    return b"".join(parts)
+
+
+def fill(file: Readable, buffer: memoryview) -> int:
+    """Fill a buffer, less only at the end of the file, and return how far."""
+    done = 0
+    while done < len(buffer) and (size := file.readinto(buffer[done:])):
+        done += size
+    return done

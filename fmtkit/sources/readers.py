@@ -1,0 +1,160 @@
+"""How each layout is read: a reader gives a source's blocks, and its schema where it has one."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import IO, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from fmtkit.errors import SourceError
+from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock
+from fmtkit.sources.columnar import (
+    READ_BUFFER_BYTES,
+    cut_tables,
+    decoded_schema,
+    ipc_batches,
+    open_ipc,
+    parquet_batches,
+)
+from fmtkit.sources.compression import compression_of, decompressed
+from fmtkit.sources.jsonl import blocks_of_lines
+from fmtkit.sources.raw import PEEK_BYTES, Location
+
+
+class Reader(Protocol):
+    """What a source is read by."""
+
+    def blocks(self, columns: Sequence[str] | None) -> Iterator[Block]:
+        """Read the source from its start."""
+        ...
+
+    def schema(self) -> pa.Schema | None:
+        """Return the schema where it is known without reading rows."""
+        ...
+
+    def sha256(self) -> str:
+        """Return the hash of the source's bytes."""
+        ...
+
+
+@dataclass(frozen=True)
+class JsonReader:
+    """JSON lines."""
+
+    location: Location
+    head: bytes
+    """The first raw bytes, which tell the compression."""
+    max_line_bytes: int
+    hashed: bool
+
+    def blocks(self, columns: Sequence[str] | None) -> Iterator[JsonBlock]:
+        """Cut the text; `columns` is the parser's business."""
+        del columns
+        with self.location.bytes(hashed=self.hashed) as raw:
+            text = decompressed(raw, self.location.name, self.head)
+            for block in blocks_of_lines(text, max_line_bytes=self.max_line_bytes):
+                yield block if text is raw else replace(block, bytes_read=raw.count)
+            raw.drain()
+
+    def schema(self) -> None:
+        """Return None: JSON has no schema."""
+
+    def sha256(self) -> str:
+        """Return the hash of the file as it lies there."""
+        return self.location.sha256()
+
+
+@dataclass(frozen=True)
+class ParquetReader:
+    """A Parquet file, read row group by row group."""
+
+    location: Location
+    head: bytes
+
+    def blocks(self, columns: Sequence[str] | None) -> Iterator[ArrowBlock]:
+        """Decode the columns in slices bounded by bytes."""
+        with native_file(self.location, self.head) as file, arrow_errors(self.location.name):
+            parquet = open_parquet(file)
+            total, rows = parquet.metadata.num_rows, 0
+            for table in cut_tables(parquet_batches(parquet, columns)):
+                rows += table.num_rows
+                yield ArrowBlock(table, (self.location.size or 0) * rows // total)
+
+    def schema(self) -> pa.Schema:
+        """Read the footer."""
+        with native_file(self.location, self.head) as file, arrow_errors(self.location.name):
+            return decoded_schema(open_parquet(file).schema_arrow)
+
+    def sha256(self) -> str:
+        """Return the hash of the file as it lies there."""
+        return self.location.sha256()
+
+
+@dataclass(frozen=True)
+class IpcReader:
+    """An Arrow file or stream."""
+
+    location: Location
+    head: bytes
+
+    def blocks(self, columns: Sequence[str] | None) -> Iterator[ArrowBlock]:
+        """Read record batches, joined and sliced to blocks."""
+        with native_file(self.location, self.head) as file, arrow_errors(self.location.name):
+            read = 0
+            for table in cut_tables(ipc_batches(open_ipc(file), columns)):
+                read += table.nbytes
+                yield ArrowBlock(table, min(read, self.location.size or read))
+
+    def schema(self) -> pa.Schema:
+        """Read the schema message."""
+        with native_file(self.location, self.head) as file, arrow_errors(self.location.name):
+            return decoded_schema(open_ipc(file).schema)
+
+    def sha256(self) -> str:
+        """Return the hash of the file as it lies there."""
+        return self.location.sha256()
+
+
+def open_parquet(file: pa.NativeFile) -> pq.ParquetFile:
+    """Open a Parquet file such that a huge row group is not read at once."""
+    return pq.ParquetFile(file, buffer_size=READ_BUFFER_BYTES, pre_buffer=False)
+
+
+@contextmanager
+def arrow_errors(name: str) -> Iterator[None]:
+    """Say of which file pyarrow complains."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, SourceError):
+            raise
+        reason = str(error).splitlines()[0]
+        raise SourceError(f"{name} cannot be read: {reason}") from error
+
+
+@contextmanager
+def native_file(location: Location, head: bytes) -> Iterator[pa.NativeFile]:
+    """Open a source for random access; what cannot seek is written to a temporary file first."""
+    plain = compression_of(head) is None and not location.once
+    if plain and location.path is None:
+        with pa.PythonFile(location.open(), "r") as file:
+            yield file
+        return
+    if not plain and location.spool is None:
+        location.spool = _spooled(location, head)
+    path = location.path if location.spool is None else location.spool.name
+    with pa.OSFile(str(path)) as file:
+        yield file
+
+
+def _spooled(location: Location, head: bytes) -> IO[bytes]:
+    spool = tempfile.NamedTemporaryFile(prefix="fmtkit-")  # noqa: SIM115 - it lives as the location
+    with location.bytes(hashed=True) as raw:
+        text = decompressed(raw, location.name, head)
+        while data := text.read(PEEK_BYTES):
+            spool.write(data)
+        raw.drain()
+    spool.flush()
+    return spool
