@@ -1,0 +1,117 @@
+"""Where a tokenizer's added tokens stand in a block of texts.
+
+A tokenizer takes them out of a text before anything else looks at it: leftmost first, of those the
+longest, first the tokens that are matched as they stand, then in the rest those of the normalized
+text.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Bools = npt.NDArray[np.bool_]
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class AddedTokens:
+    """The added tokens of one pass, by how they begin."""
+
+    first: Bools
+    """Shape (256,): the bytes that one of them begins with."""
+    lengths: dict[bytes, tuple[int, ...]]
+    """First two bytes (or the only one) -> lengths of the tokens that begin so, longest first."""
+    contents: frozenset[bytes]
+    greedy: frozenset[bytes]
+    """Those that take white space beside them along, or stand only between words."""
+
+
+def passes(added: list[dict[str, Any]]) -> tuple[AddedTokens, ...]:
+    """Make the passes of a tokenizer.json's `added_tokens`; a pass without tokens is left out."""
+    groups = (
+        [t for t in added if t["normalized"] is is_normalized] for is_normalized in (False, True)
+    )
+    return tuple(_pass(group) for group in groups if group)
+
+
+def _pass(added: list[dict[str, Any]]) -> AddedTokens:
+    first = np.zeros(256, dtype=np.bool_)
+    lengths: dict[bytes, set[int]] = {}
+    contents = {token["content"].encode(): token for token in added if token["content"]}
+    for content in contents:
+        first[content[0]] = True
+        lengths.setdefault(content[:2], set()).add(len(content))
+    greedy = [
+        content
+        for content, token in contents.items()
+        if token["lstrip"] or token["rstrip"] or token["single_word"]
+    ]
+    ordered = {start: tuple(sorted(found, reverse=True)) for start, found in lengths.items()}
+    return AddedTokens(first, ordered, frozenset(contents), frozenset(greedy))
+
+
+@dataclass(frozen=True)
+class Found:
+    """Added tokens in a block: where each begins and ends (bytes), and which of them are greedy."""
+
+    starts: Ints
+    ends: Ints
+    greedy: Bools
+
+
+def find(data: Bytes, ends: Ints, kinds: tuple[AddedTokens, ...]) -> Found:
+    """Find the added tokens in texts that end at `ends`."""
+    raw = data.tobytes()
+    spans: list[tuple[int, int, bool]] = []
+    limits = ends
+    for kind in kinds:
+        new = _find_pass(data, raw, limits, kind, spans)
+        spans = sorted([*spans, *new])
+        limits = np.unique(
+            np.concatenate((ends, np.array([s for s, _, _ in spans], dtype=np.int64)))
+        )
+    table = np.array(spans, dtype=np.int64).reshape(-1, 3)
+    return Found(table[:, 0], table[:, 1], table[:, 2].astype(np.bool_))
+
+
+def _find_pass(
+    data: Bytes, raw: bytes, limits: Ints, kind: AddedTokens, taken: list[tuple[int, int, bool]]
+) -> list[tuple[int, int, bool]]:
+    places = np.flatnonzero(kind.first[data])
+    if len(places) == 0:
+        return []
+    # A second byte rules out most places, for `<` and `[` are common and `<|` is not.
+    seconds = np.zeros((256, 256), dtype=np.bool_)
+    for start in kind.lengths:
+        seconds[start[0], start[1] if len(start) > 1 else slice(None)] = True
+    following = data[np.minimum(places + 1, len(data) - 1)]
+    places = places[seconds[data[places], following]]
+    if taken:
+        before = np.searchsorted([start for start, _, _ in taken], places, side="right") - 1
+        taken_ends = np.array([end for _, end, _ in taken])
+        places = places[(before < 0) | (taken_ends[before] <= places)]
+    limit = limits[np.searchsorted(limits, places, side="right")]
+    found: list[tuple[int, int, bool]] = []
+    free = 0
+    for place, end in zip(places.tolist(), limit.tolist(), strict=True):
+        if place < free:
+            continue
+        content = _token_at(raw, place, end, kind)
+        if content is not None:
+            free = place + len(content)
+            found.append((place, free, content in kind.greedy))
+    return found
+
+
+def _token_at(raw: bytes, place: int, end: int, kind: AddedTokens) -> bytes | None:
+    candidates = (
+        *kind.lengths.get(raw[place : place + 2], ()),
+        *kind.lengths.get(raw[place : place + 1], ()),
+    )
+    for length in candidates:
+        if place + length <= end and raw[place : place + length] in kind.contents:
+            return raw[place : place + length]
+    return None
