@@ -28,8 +28,8 @@ def check_layers(model: LanguageModel, longest: int) -> None:
     if foreign or getattr(causal_model(model), "_is_stateful", False):
         raise OptionError(
             "ebft.mode: strided cannot train a model with "
-            f"{foreign[0] if foreign else 'recurrent'} layers ({config.model_type}): they do not keep "
-            "to the mask that parts the blocks; use ebft.mode: structured"
+            f"{foreign[0] if foreign else 'recurrent'} layers ({config.model_type}): they do not "
+            "keep to the mask that parts the blocks; use ebft.mode: structured"
         )
     window = getattr(config, "sliding_window", None)
     if window is not None and window < longest and _slides(config, kinds):
