@@ -90,13 +90,14 @@ def plain_json(value: Any) -> Any:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def records_of(block: Block) -> Rows:
-    """Return the records of a block."""
+def records_of(block: Block, binding: Binding | None = None) -> Rows:
+    """Return the records of a block; CSV cells are read as the binding's kinds say."""
     if isinstance(block, JsonBlock):
         return Records(block.data, block.first_line, block.lines)
     if isinstance(block, ArrowBlock):
         return ArrowRows(block.batch)
-    return ListedRows(block.rows, block.lines)
+    rows = block.rows if binding is None else [cells(row, binding) for row in block.rows]
+    return ListedRows(rows, block.lines)
 
 
 def parse_block(block: Block, records: Rows, plan: ReadPlan) -> Parsed:
@@ -111,7 +112,7 @@ def parse_block(block: Block, records: Rows, plan: ReadPlan) -> Parsed:
         return parse_rows(
             records, [plain_json(row) for row in block.batch.to_pylist()], plan.binding
         )
-    parsed = parse_rows(records, [cells(row, plan.binding) for row in block.rows], plan.binding)
+    parsed = parse_rows(records, [records.value(i)[0] for i in range(len(records))], plan.binding)
     return Parsed(parsed.frame, parsed.rejects, parsed.records, block.blank_lines, 0)
 
 
@@ -212,3 +213,20 @@ def places(own: Sequence[Reject], records: int) -> np.ndarray:
     """Return the row of each parsed record among all records of the block, the block's own rejects too."""
     everything = np.arange(records + len(own))
     return np.delete(everything, [reject.row for reject in own]) if own else everything
+
+
+def head(block: Block, rows: int) -> tuple[Block, int]:
+    """Return the first rows of a block, and how many more rows are wanted after them."""
+    own = () if isinstance(block, ArrowBlock) else block.rejects
+    if isinstance(block, ArrowBlock):
+        return replace(block, batch=block.batch.slice(0, rows)), rows - min(rows, block.batch.num_rows)
+    count = len(records_of(block)) + len(own)
+    if count <= rows:
+        return block, rows - count
+    kept = tuple(reject for reject in own if reject.row < rows)
+    records = rows - len(kept)
+    if isinstance(block, RowsBlock):
+        return replace(block, rows=block.rows[:records], lines=block.lines[:records], rejects=kept), 0
+    found = Records(block.data, block.first_line, block.lines).found
+    end = int(found.ends[records - 1]) if records else 0
+    return replace(block, data=block.data[:end], rejects=kept), 0

@@ -1,0 +1,5 @@
+"""`python -m fmtkit` is `fmtkit`."""
+
+from fmtkit.cli import main
+
+main()

@@ -1,0 +1,83 @@
+"""The catalogue: every type, schema and template, as data for the command line and the docs."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from fmtkit import registry, resources, template_sources, typenames
+from fmtkit.kinds import Kind
+from fmtkit.registry import Converter
+from fmtkit.tables import TABLES
+from fmtkit.table_schemas import row_schema
+
+
+def types(name: str | None = None, *, plugins: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return every converter, or those that a type's name stands for, as JSON-able entries."""
+    for plugin in plugins:
+        registry.load_plugin(plugin)
+    if name is None:
+        return [_entry(converter, f"source {converter.name}") for converter in registry.converters()]
+    read = typenames.read(name)
+    return [_entry(converter, read.reading) for converter in registry.named(read.source)]
+
+
+def _entry(converter: Converter, reading: str) -> dict[str, Any]:
+    return {
+        "name": converter.name,
+        "aliases": list(converter.aliases),
+        "reading": reading,
+        "columns": columns_in_words(converter),
+        "table": converter.makes.name(),
+        "summary": converter.summary,
+        "options": {key: value for key, value in converter.options.items()},
+        "url": converter.source_url,
+        "differs": converter.differs,
+    }
+
+
+def columns_in_words(converter: Converter) -> str:
+    """Return the columns of a converter with their kinds, as in `question T, system T?`."""
+    words = []
+    grouped = {name for group in converter.any_of for name in group}
+    for group in converter.any_of:
+        letters = {converter.takes[name].letter for name in group}
+        paths = " or ".join(converter.path(name) for name in group)
+        words.append(f"{paths} {' or '.join(sorted(letters))}")
+    for name, kind in converter.takes.items():
+        if name not in grouped:
+            mark = "" if name in converter.required else "?"
+            words.append(f"{converter.path(name)} {_letter(kind)}{mark}")
+    return ", ".join(words)
+
+
+def _letter(kind: Kind) -> str:
+    return kind.letter
+
+
+def schema(name: str) -> dict[str, Any]:
+    """Return the JSON Schema of a table, of a type's rows as they come out, or of a file of ours.
+
+    Raises UnknownNameError.
+    """
+    tables = {table.lower(): TABLES[table] for table in TABLES}
+    if name.lower() in tables:
+        return row_schema(tables[name.lower()])
+    if name in resources.schema_names():
+        found: dict[str, Any] = json.loads(resources.schema_text(name))
+        return found
+    read = typenames.read(name)
+    made = {c.makes.name(): c.makes for c in registry.named(read.source, read.method)}
+    schemas = [row_schema(table) for table in made.values()]
+    return schemas[0] if len(schemas) == 1 else {"$schema": schemas[0]["$schema"], "anyOf": schemas}
+
+
+def templates(name: str | None = None) -> list[dict[str, Any]]:
+    """Return the templates that can be named, or one with its source."""
+    if name is not None:
+        return [_template(name) | {"source": template_sources.find_model_template(name).source}]
+    return [_template(known) for known in template_sources.names()]
+
+
+def _template(name: str) -> dict[str, Any]:
+    found = template_sources.find_model_template(name)
+    return {"name": name, "origin": found.name, "sha256": found.sha256}

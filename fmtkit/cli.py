@@ -1,0 +1,229 @@
+"""The command line: each command parses, calls one function of the library and prints.
+
+Results go to stdout, everything else to stderr. Errors are one line; exit codes are those of the error
+classes (fmtkit.errors). Nothing heavy is imported before a command runs.
+"""
+
+import os
+import sys
+from typing import Annotated, Any
+
+import click
+import typer
+
+from fmtkit.errors import FmtkitError
+
+app = typer.Typer(
+    name="fmtkit",
+    help="Turn any post-training dataset into a trainer's input: convert, validate, inspect, train.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Sources = Annotated[
+    list[str] | None,
+    typer.Argument(help="Files, globs, folders, - for JSON lines on stdin, hf://datasets/ORG/NAME.", show_default=False),
+]
+Type = Annotated[str | None, typer.Option("--type", "-t", help="TEMPLATE.SOURCE, for example chatml.intel.")]
+Method = Annotated[str | None, typer.Option(help="Training method; decides where type and columns do not.")]
+Map = Annotated[list[str] | None, typer.Option("--map", help="COLUMN=PATH: the source's own name of a column.")]
+Columns = Annotated[str | None, typer.Option(help='The same as JSON: {"question": "meta.q"}.')]
+Option = Annotated[list[str] | None, typer.Option("--option", "-O", help="KEY=VALUE: an option of the type.")]
+Tokenizer = Annotated[str | None, typer.Option(help="Folder or hub id of a tokenizer.")]
+ChatTemplate = Annotated[str | None, typer.Option(help="Name, FILE.jinja or tokenizer_default.")]
+Plugin = Annotated[list[str] | None, typer.Option(help="Python file with converters or functions.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Read the first N rows only.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Threads; the output is the same for any number.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+Config = Annotated[str | None, typer.Option("--config", "-c", help="YAML whose datasets are converted.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+NoProgress = Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")]
+
+
+@app.command()
+def convert(
+    source: Sources = None,
+    out: Annotated[str, typer.Option("--out", "-o", help="FILE.parquet, .jsonl, .arrow, or a folder.")] = "",
+    type: Type = None,
+    config: Config = None,
+    form: Annotated[str | None, typer.Option("--as", help="text, messages or tokens.")] = None,
+    method: Method = None,
+    chat_template: ChatTemplate = None,
+    tokenizer: Tokenizer = None,
+    map_: Map = None,
+    columns: Columns = None,
+    option: Option = None,
+    keep: Annotated[str | None, typer.Option(help="Source columns to carry through: A,B or all.")] = None,
+    on_error: Annotated[str, typer.Option(help="quarantine, fail or skip bad rows.")] = "quarantine",
+    max_errors: Annotated[str | None, typer.Option(help="Stop after N bad rows, or P%.")] = None,
+    max_length: Annotated[int | None, typer.Option(min=1, help="Tokens a row may have.")] = None,
+    on_overlong: Annotated[
+        str, typer.Option(help="keep, drop, truncate-start, truncate-end or fail.")
+    ] = "keep",
+    val_size: Annotated[str | None, typer.Option(help="Fraction or rows for validation.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the split and of random pairs.")] = 0,
+    limit: Limit = None,
+    workers: Workers = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an output of ours.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
+    plugin: Plugin = None,
+    format: Annotated[str | None, typer.Option(help="parquet, jsonl or arrow.")] = None,
+    compression: Annotated[str | None, typer.Option(help="snappy, zstd, lz4 or none.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+) -> None:
+    """Convert sources to a canonical table: rows that cannot be converted are listed with their reason."""
+    from fmtkit import terminal
+    from fmtkit.conversions import ConvertOptions, convert_to
+
+    settings = ConvertOptions(
+        type=type,
+        config=config,
+        form=form,
+        method=method,
+        chat_template=chat_template,
+        tokenizer=tokenizer,
+        columns=_columns(map_, columns),
+        options=_pairs(option, "--option"),
+        keep=tuple(name for name in (keep or "").split(",") if name),
+        on_error=on_error,
+        max_errors=max_errors,
+        max_length=max_length,
+        on_overlong=on_overlong,
+        val_size=val_size,
+        seed=seed,
+        limit=limit,
+        workers=workers,
+        overwrite=overwrite,
+        resume=resume,
+        plugins=tuple(plugin or ()),
+        format=format,
+        compression=compression,
+    )
+    with terminal.progress(shown=not (quiet or no_progress or json)) as watch:
+        report = convert_to(source or [], out, settings, watch=watch)
+    terminal.print_report(report, as_json=json, quiet=quiet)
+
+
+@app.command()
+def validate(
+    source: Sources = None,
+    type: Type = None,
+    method: Method = None,
+    chat_template: ChatTemplate = None,
+    tokenizer: Tokenizer = None,
+    map_: Map = None,
+    columns: Columns = None,
+    option: Option = None,
+    limit: Limit = None,
+    workers: Workers = None,
+    max_errors: Annotated[str | None, typer.Option(help="Findings allowed: N, or P%.")] = None,
+    schema: Annotated[bool, typer.Option("--schema", help="Check canonical rows by JSON Schema too.")] = False,
+    plugin: Plugin = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Check sources without writing anything: prints file:line: code: message for every finding."""
+    from fmtkit import terminal
+    from fmtkit.conversions import ConvertOptions
+    from fmtkit.validation import validate_sources
+
+    settings = ConvertOptions(
+        type=type,
+        method=method,
+        chat_template=chat_template,
+        tokenizer=tokenizer,
+        columns=_columns(map_, columns),
+        options=_pairs(option, "--option"),
+        max_errors=max_errors,
+        limit=limit,
+        workers=workers,
+        plugins=tuple(plugin or ()),
+    )
+    findings = validate_sources(source or [], settings, schema=schema)
+    terminal.print_findings(findings, as_json=json, quiet=quiet)
+    raise typer.Exit(findings.exit_code)
+
+
+@app.command()
+def types(
+    name: Annotated[str | None, typer.Argument(help="A type; all of them without.")] = None,
+    plugin: Plugin = None,
+    json: Json = False,
+) -> None:
+    """List every type with its columns, its table and its options."""
+    from fmtkit import catalogue, terminal
+
+    terminal.print_types(catalogue.types(name, plugins=plugin or ()), name, as_json=json)
+
+
+@app.command()
+def schema(name: Annotated[str, typer.Argument(help="A type, a table, report, quarantine, manifest, survey, config.")]) -> None:
+    """Print a JSON Schema."""
+    from fmtkit import catalogue, terminal
+
+    terminal.print_json(catalogue.schema(name))
+
+
+@app.command()
+def templates(
+    name: Annotated[str | None, typer.Argument(help="A template; all of them without.")] = None,
+    json: Json = False,
+) -> None:
+    """List the templates, or print one."""
+    from fmtkit import catalogue, terminal
+
+    terminal.print_templates(catalogue.templates(name), name, as_json=json)
+
+
+@app.command()
+def env(json: Json = False) -> None:
+    """Print versions and devices, to paste in a bug report."""
+    from fmtkit import environment, terminal
+
+    terminal.print_environment(environment.describe(), as_json=json)
+
+
+def _pairs(pairs: list[str] | None, flag: str) -> dict[str, str]:
+    from fmtkit.type_options import parse_pairs
+
+    return parse_pairs(pairs or [], flag)
+
+
+def _columns(pairs: list[str] | None, text: str | None) -> dict[str, Any]:
+    from fmtkit.type_options import parse_columns
+
+    return parse_columns(text) | _pairs(pairs, "--map")
+
+
+def main() -> None:
+    """Run the command line; every expected error is one line on stderr and an exit code."""
+    # One pool of polars beside our own threads: more only contend (two cores: 8 % slower).
+    os.environ.setdefault("POLARS_MAX_THREADS", str(os.cpu_count() or 1))
+    try:
+        sys.exit(app(standalone_mode=False) or 0)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except FmtkitError as error:
+        _say(f"fmtkit: {error}")
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        _say("fmtkit: interrupted")
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough: `fmtkit types | head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def _say(text: str) -> None:
+    from fmtkit.escaping import visible
+
+    sys.stderr.write(visible(text) + "\n")

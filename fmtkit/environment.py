@@ -1,0 +1,60 @@
+"""The machine and the versions that a bug report needs."""
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+PACKAGES = (
+    "fmtkit",
+    "pyarrow",
+    "polars",
+    "jinja2",
+    "tokenizers",
+    "datasets",
+    "transformers",
+    "trl",
+    "peft",
+    "accelerate",
+    "torch",
+    "vllm",
+    "deepspeed",
+    "bitsandbytes",
+)
+
+
+def describe() -> dict[str, object]:
+    """Return versions and devices; nothing heavy is imported, so a GPU is found by its driver."""
+    facts: dict[str, object] = {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "memory": _memory(),
+        "gpus": _gpus(),
+    }
+    return facts | {name: version_of(name) or "not installed" for name in PACKAGES}
+
+
+def version_of(package: str) -> str | None:
+    """Return a package's installed version, or None."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _memory() -> str:
+    if not hasattr(os, "sysconf"):
+        return "unknown"
+    return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB"
+
+
+def _gpus() -> str:
+    import shutil
+    import subprocess
+
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return "none found (no nvidia-smi)"
+    asked = [tool, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=False)  # noqa: S603
+    return "; ".join(done.stdout.strip().splitlines()) or "none found"

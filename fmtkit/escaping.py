@@ -1,0 +1,16 @@
+"""Text from data on a terminal: control bytes are shown, never obeyed."""
+
+import re
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    """Return the text with control characters as escapes; tabs and newlines stay."""
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}" if ord(match[0]) < 256 else f"\\u{ord(match[0]):04x}", text)
+
+
+def one_line(text: str, width: int = 0) -> str:
+    """Return the text on one line, cut to `width` characters where that is given."""
+    flat = visible(text).replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
+    return flat if not width or len(flat) <= width else flat[: width - 1] + "…"

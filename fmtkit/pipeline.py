@@ -1,0 +1,339 @@
+"""The pipeline: read, convert, pair, render, cut, split; in input order, on threads, in bounded memory.
+
+`prepare` binds a type to its sources, `stream` yields what each block became. Nothing here writes:
+`fmtkit.conversions` hands the pieces to a sink.
+"""
+
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any, TypeVar
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from fmtkit import detection, pairing, reading, type_options, typenames
+from fmtkit.binding import Binding, ReadPlan, Row, bind
+from fmtkit.codes import PRECEDENCE, Reject
+from fmtkit.conversion import convert_frame
+from fmtkit.errors import OptionError
+from fmtkit.keeping import Kept, find_kept
+from fmtkit.kinds import Kind
+from fmtkit.problems import Problem
+from fmtkit.registry import Converter
+from fmtkit.sources.blocks import Block
+from fmtkit.sources.opening import Source
+from fmtkit.sources.strict import Fault
+from fmtkit.soft_labels import has_soft_labels
+from fmtkit.splitting import Split
+from fmtkit.tables import Preference, Ranking, Table
+from fmtkit.text_stage import TextStage
+from fmtkit.type_options import TypeOptions
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a run was asked for, as the flags of `fmtkit convert` say it."""
+
+    type: str
+    form: str | None = None
+    """text, messages or tokens; None for what the type speaks for."""
+    method: str | None = None
+    chat_template: str | None = None
+    tokenizer: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
+    max_length: int | None = None
+    on_overlong: str = "keep"
+    seed: int = 0
+    limit: int | None = None
+    functions: bool = False
+    """Whether a type may name a user's function (a config or a plugin does)."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A request bound to its sources."""
+
+    request: Request
+    name: typenames.TypeName
+    sources: tuple[Source, ...]
+    plans: tuple[ReadPlan, ...]
+    table: type[Table]
+    text: TextStage
+    pairs: str | None
+    """The pair policy, where a ranking becomes pairs."""
+    schema: pa.Schema
+    """Of the rows that `stream` yields."""
+    split: Split | None = None
+
+    @property
+    def converter(self) -> Converter:
+        """Return the converter of the first source; all make the same table."""
+        return self.plans[0].binding.converter
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What a block became: rows, rejects, and the terms of the ledger.
+
+    `records` and `lines` give each row's record (within its source once `stream` yields it) and line.
+    """
+
+    source: int
+    block: int
+    table: pa.Table
+    records: np.ndarray
+    rejects: tuple[Reject, ...]
+    rows_read: int
+    converted: int
+    no_pair: int
+    overlong_dropped: int
+    blank_lines: int
+    warnings: Counter[str]
+    bytes_read: int
+    fast_rows: int
+    traced_rows: int
+    plain_rows: int
+    result: Any = None
+    """What the caller's own step made of the table on the worker."""
+
+
+def prepare(sources: Sequence[Source], request: Request) -> Job:
+    """Bind a type to its sources.
+
+    Raises:
+        UnknownNameError, OptionError, ColumnMismatchError: if type, options and columns do not fit.
+        SourceError: if a source cannot be read.
+    """
+    name = typenames.read(request.type, functions=request.functions)
+    samples = [sample_of(source) for source in sources]
+    converters = _converters(name, sources, samples, request)
+    resolved = [type_options.resolve(c, request.columns, request.options) for c in converters]
+    resolved = [_decide_softness(s, c, o) for s, c, o in zip(sources, converters, resolved, strict=True)]
+    if any(options.values.get("soft") for options in resolved):
+        resolved = [replace(options, values={**options.values, "soft": True}) for options in resolved]
+    kept = find_kept(sources, converters, resolved, request.keep)
+    plans = []
+    for converter, options, sample in zip(converters, resolved, samples, strict=True):
+        binding = bind(
+            converter, sample, mapping=options.mapping, options=options.values, kinds=options.kinds, kept=kept.kinds
+        )
+        plans.append(ReadPlan.of(binding, sample))
+    first = plans[0].binding
+    policy = _policy(first)
+    table = Preference if policy else first.converter.makes
+    text = TextStage.of(name, first.converter, table, request)
+    schema = _schema(first, table, kept, text)
+    return Job(request, name, tuple(sources), tuple(plans), table, text, policy, schema)
+
+
+def _decide_softness(source: Source, converter: Converter, options: TypeOptions) -> TypeOptions:
+    """Look through a source's step labels, unless an option says what they are."""
+    if "soft" not in converter.options or options.values["soft"] is not None:
+        return options
+    path = options.mapping.get("labels", converter.path("labels"))
+    return replace(options, values={**options.values, "soft": has_soft_labels(source, path)})
+
+
+def sample_of(source: Source) -> list[Row]:
+    """Return the sound rows at the start of a source, for choosing a converter and its shapes."""
+    block = source.first_block()
+    if block is None:
+        return []
+    records = reading.records_of(block)
+    values = (records.value(i) for i in range(min(len(records), detection.SAMPLE_ROWS)))
+    return [value for value, fault in values if fault is None]
+
+
+def _converters(
+    name: typenames.TypeName, sources: Sequence[Source], samples: Sequence[Sequence[Row]], request: Request
+) -> list[Converter]:
+    method = request.method or name.method
+    chosen = [
+        detection.choose(name.source, sample, method=method, mapping=_paths(request), source=source.name)
+        for source, sample in zip(sources, samples, strict=True)
+    ]
+    filled = [c for c, sample in zip(chosen, samples, strict=True) if sample] or chosen
+    made = {(c.makes.name(), c.wide, c.text) for c in filled}
+    if len(made) > 1:
+        tables = ", ".join(sorted(f"{n}" for n, _, _ in made))
+        raise OptionError(f"the sources make different tables ({tables}); convert them one by one")
+    return [c if sample else filled[0] for c, sample in zip(chosen, samples, strict=True)]
+
+
+def _paths(request: Request) -> dict[str, str]:
+    fields = {
+        key.removeprefix("field_"): str(value)
+        for key, value in request.options.items()
+        if key.startswith("field_")
+    }
+    return fields | dict(request.columns)
+
+
+def _policy(binding: Binding) -> str | None:
+    if binding.converter.makes is not Ranking:
+        return None
+    policy = pairing.check_policy(str(binding.options.get("pairs", "best-worst")))
+    return None if policy == "none" else policy
+
+
+def _schema(binding: Binding, table: type[Table], kept: Kept, text: TextStage) -> pa.Schema:
+    converter = binding.converter
+    if table is converter.makes:
+        present = frozenset(converter.table_columns())
+        schema = table.schema(present, wide=converter.wide, text=text.is_text)
+        if binding.options.get("soft"):
+            soft = pa.field("labels", pa.list_(pa.float64()))
+            schema = schema.set(schema.get_field_index("labels"), soft)
+    else:
+        schema = table.schema(frozenset(), wide=converter.wide, text=text.is_text)
+    return text.schema(pa.schema([*schema, *kept.fields]))
+
+
+def stream(
+    job: Job,
+    *,
+    workers: int | None = None,
+    step: Callable[[pa.Table, "Piece"], Any] | None = None,
+    start: tuple[int, int] = (0, 0),
+) -> Iterator[Piece]:
+    """Yield what each block becomes, in input order, from the block `start` (source, block) on.
+
+    `step` runs on the worker over each table. Records and lines of rejects are within their source.
+    """
+    count = workers or os.cpu_count() or 1
+    places: dict[int, int] = {}
+    tasks = _tasks(job, start)
+    with ThreadPoolExecutor(max_workers=count) as pool:
+        for piece in _in_order(pool, tasks, lambda task: process(job, *task, step=step), count + 2):
+            first = places.get(piece.source, 0)
+            places[piece.source] = first + piece.rows_read
+            yield replace(
+                piece,
+                records=piece.records + first,
+                rejects=tuple(replace(reject, row=reject.row + first) for reject in piece.rejects),
+            )
+
+
+def _tasks(job: Job, start: tuple[int, int]) -> Iterator[tuple[int, int, Block]]:
+    left = job.request.limit
+    for index, source in enumerate(job.sources):
+        if index < start[0]:
+            continue
+        skipped = start[1] if index == start[0] else 0
+        for number, block in enumerate(source.blocks(skipped), start=skipped):
+            if left is None:
+                yield index, number, block
+                continue
+            kept, left = reading.head(block, left)
+            yield index, number, kept
+            if left <= 0:
+                return
+
+
+def _in_order(
+    pool: ThreadPoolExecutor, tasks: Iterator[Any], work: Callable[[Any], T], ahead: int
+) -> Iterator[T]:
+    """Run tasks on a pool with at most `ahead` in flight; yield their results in order."""
+    waiting: deque[Future[T]] = deque(pool.submit(work, task) for task in islice(tasks, ahead))
+    try:
+        while waiting:
+            result = waiting.popleft().result()
+            waiting.extend(pool.submit(work, task) for task in islice(tasks, 1))
+            yield result
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def process(
+    job: Job,
+    source: int,
+    number: int,
+    block: Block,
+    *,
+    step: Callable[[pa.Table, Piece], Any] | None = None,
+) -> Piece:
+    """Take one block the whole way."""
+    plan = job.plans[source]
+    records = reading.records_of(block, plan.binding)
+    parsed = reading.parse_block(block, records, plan)
+    converted = convert_frame(parsed.frame, plan.binding)
+    rejects = [*parsed.rejects, *(_rejudged(records, plan.binding, *bad) for bad in converted.bad)]
+    frame, warnings = converted.frame, Counter(converted.warnings)
+    no_pair = 0
+    if job.pairs is not None:
+        paired = pairing.pair_up(frame, job.pairs, job.request.seed)
+        frame, no_pair = paired.frame, len(paired.without_pair)
+        warnings["rank_tie"] += paired.tied
+    rows = frame.get_column("__row").to_numpy()
+    table = _canonical(frame, job, plan.binding)
+    done = job.text.apply(table)
+    rejects += [records.reject(int(rows[f.row]), f.code, f.column, f.message) for f in done.failures]
+    warnings += done.warnings
+    lost = {int(rows[failure.row]) for failure in done.failures}
+    rows = rows[done.kept]
+    own = block.rejects if hasattr(block, "rejects") else ()
+    places = reading.places(own, len(records))
+    rejects = [replace(reject, row=int(places[reject.row])) for reject in rejects]
+    rejects = _one_each([*rejects, *own])
+    overlong = len({int(row) for row in done.overlong_rows(rows)}) if done.overlong is not None else 0
+    converted_rows = len(records) + len(own) - len(rejects) - no_pair - overlong
+    piece = Piece(
+        source=source,
+        block=number,
+        table=done.table,
+        records=places[rows] if len(rows) else rows,
+        rejects=tuple(sorted(rejects, key=lambda reject: reject.row)),
+        rows_read=len(records) + len(own),
+        converted=converted_rows,
+        no_pair=no_pair,
+        overlong_dropped=overlong,
+        blank_lines=parsed.blank,
+        warnings=+warnings,
+        bytes_read=block.bytes_read,
+        fast_rows=parsed.fast_rows,
+        traced_rows=done.traced_rows,
+        plain_rows=done.plain_rows,
+    )
+    del lost
+    return piece if step is None else replace(piece, result=step(piece.table, piece))
+
+
+def _rejudged(records: reading.Rows, binding: Binding, row: int, problem: Problem) -> Reject:
+    """Give a row that the converter refused its code: the strict judge may know a more exact one."""
+    value, fault = records.value(row, written=True)
+    found = [fault] if fault is not None else binding.judge(value)
+    found.append(Fault(problem.code, problem.column, problem.message))
+    best = min(found, key=lambda fault: PRECEDENCE[fault.code])
+    return records.reject(row, best.code, best.column, best.message)
+
+
+def _one_each(rejects: Sequence[Reject]) -> list[Reject]:
+    """Keep one reject for each row, the most telling; a row of several pairs may fail more than once."""
+    best: dict[int, Reject] = {}
+    for reject in rejects:
+        known = best.get(reject.row)
+        if known is None or PRECEDENCE[reject.code] < PRECEDENCE[known.code]:
+            best[reject.row] = reject
+    return list(best.values())
+
+
+def _canonical(frame: pl.DataFrame, job: Job, binding: Binding) -> pa.Table:
+    """Turn a converted frame into the canonical table, messages not yet rendered."""
+    names = {kept.name: kept.label for kept in binding.kept}
+    out = frame.drop("__row").rename(names)
+    schema = job.text.messages_schema(job.schema)
+    table = out.select(schema.names).to_arrow(compat_level=pl.CompatLevel.newest())
+    return table.cast(schema).combine_chunks()
+
+
+__all__ = ["Job", "Kind", "Piece", "Request", "prepare", "process", "sample_of", "stream"]

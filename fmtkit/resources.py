@@ -1,0 +1,20 @@
+"""What fmtkit ships beside its code, by name."""
+
+from importlib.resources import files
+
+from fmtkit.errors import UnknownNameError
+
+_SUFFIX = ".schema.json"
+
+
+def schema_names() -> list[str]:
+    """Return the names of the shipped JSON Schemas."""
+    entries = (entry.name for entry in files("fmtkit.schemas").iterdir())
+    return sorted(name.removesuffix(_SUFFIX) for name in entries if name.endswith(_SUFFIX))
+
+
+def schema_text(name: str) -> str:
+    """Return a shipped JSON Schema; UnknownNameError if there is none of that name."""
+    if name not in schema_names():
+        raise UnknownNameError("schema", name, schema_names())
+    return files("fmtkit.schemas").joinpath(name + _SUFFIX).read_text(encoding="utf-8")
