@@ -1,0 +1,152 @@
+"""Files that are seen whole or not at all.
+
+Everything is written under a hidden name beside the final one, forced to the disk and renamed.
+Every failure of the operating system becomes a WriteError of one line.
+"""
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from fmtkit.errors import WriteError
+
+_ADVICE = {
+    errno.ENOSPC: "free some space and run again",
+    errno.EDQUOT: "free some of the quota and run again",
+    errno.EFBIG: "raise the limit of file sizes (ulimit -f) or write a folder of shards",
+    errno.EACCES: "choose a folder that you may write to",
+    errno.EPERM: "choose a folder that you may write to",
+    errno.EROFS: "choose a folder that you may write to",
+    errno.ENOTDIR: "a part of this path is a file; choose another",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A finished file; `sha256` is None where no manifest will ask for it."""
+
+    path: Path
+    rows: int
+    bytes: int
+    sha256: str | None = None
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what the operating system refuses into a WriteError that names `path`."""
+    try:
+        yield
+    except WriteError:
+        raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        advice = _ADVICE.get(error.errno or 0, "nothing was left under that name")
+        raise WriteError(f"cannot write {path}: {reason}; {advice}") from error
+
+
+class PartialFile:
+    """A file that has its final name only once it is published.
+
+    With `resume_at` the first so many bytes of an earlier run's partial file are kept.
+    """
+
+    def __init__(self, path: Path, *, hashed: bool = False, resume_at: int = 0) -> None:
+        self.path = path
+        self.partial = partial_name(path)
+        self.size = resume_at
+        self._hash = hashlib.sha256() if hashed else None
+        with writing(path):
+            if not resume_at:
+                self.partial.unlink(missing_ok=True)
+            # Unbuffered: what a full disk refuses is known at once, and closing never fails.
+            self._file = self.partial.open("r+b" if resume_at else "xb", buffering=0)
+            self._file.truncate(resume_at)
+            self._file.seek(resume_at)
+
+    def write(self, data: bytes | pa.Buffer) -> None:
+        """Append all of `data`."""
+        view = memoryview(data)
+        if self._hash is not None:
+            self._hash.update(view)
+        self.size += len(view)
+        with writing(self.path):
+            while view:
+                view = view[self._file.write(view) :]
+
+    def sync(self) -> None:
+        """Force what was written to the disk.
+
+        Raises:
+            WriteError: if another run to the same output has taken the partial name.
+        """
+        with writing(self.path):
+            os.fsync(self._file.fileno())
+            if not self._is_ours():
+                raise WriteError(f"{self.path} is being written by another run; this one stops")
+
+    def publish(self) -> None:
+        """Give the file its final name, over what is there."""
+        self.sync()
+        with writing(self.path):
+            self.partial.replace(self.path)
+        self._file.close()
+
+    def leave(self) -> None:
+        """Force what was written to the disk, for a later run to go on with."""
+        self.sync()
+        self._file.close()
+
+    def written(self, rows: int) -> Written:
+        """Say what the finished file is."""
+        digest = self._hash.hexdigest() if self._hash is not None else None
+        return Written(self.path, rows, self.size, digest)
+
+    def discard(self) -> None:
+        """Delete the file, unless it is published, left or deleted already."""
+        if self._file.closed:
+            return
+        with writing(self.path):
+            if self._is_ours():
+                self.partial.unlink()
+        self._file.close()
+
+    def _is_ours(self) -> bool:
+        """Say whether the partial name still leads to this file: a later run may have taken it."""
+        try:
+            return os.path.samestat(os.fstat(self._file.fileno()), self.partial.stat())
+        except FileNotFoundError:
+            return False
+
+
+def partial_name(path: Path) -> Path:
+    """Return the hidden name beside `path` under which it is written."""
+    return path.with_name(f".{path.name}.partial")
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write an indented JSON document atomically."""
+    file = PartialFile(path)
+    try:
+        file.write(json.dumps(value, ensure_ascii=False, indent=2).encode() + b"\n")
+        file.publish()
+    except BaseException:
+        file.discard()
+        raise
+
+
+def sync_folder(path: Path) -> None:
+    """Force the names in a folder to the disk."""
+    with writing(path):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,95 @@
+"""Quarantined rows as JSON lines: where each stood, why it was not converted, and its bytes."""
+
+import json
+from base64 import b64encode
+from collections.abc import Iterable
+from pathlib import Path
+
+from fmtkit.atomic import PartialFile, writing
+from fmtkit.codes import Reject
+
+RAW_BYTES = 2**20
+"""More of a row than this is not kept; `raw_bytes` then tells its whole length."""
+
+# A terminal obeys these too, and many tools take some for the end of a line.
+_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
+
+
+def encode(file: str, rejects: Iterable[Reject]) -> bytes:
+    """Return one line for each reject; its `row` and `line` must be those within the source."""
+    return b"".join(_line(file, reject) for reject in rejects)
+
+
+def _line(file: str, reject: Reject) -> bytes:
+    record: dict[str, str | int | None] = {
+        "file": file,
+        "row": reject.row,
+        "line": reject.line,
+        "code": reject.code,
+        "column": reject.column,
+        "message": reject.message,
+    }
+    raw = reject.raw[:RAW_BYTES]
+    length = reject.raw_bytes or len(reject.raw)
+    is_cut = length > len(raw)
+    text = _decode(raw, is_cut=is_cut)
+    if text is None:
+        record["raw_base64"] = b64encode(raw).decode()
+    else:
+        record["raw"] = text
+    if is_cut:
+        record["raw_bytes"] = length
+    # A file's name may hold bytes that are no UTF-8: Python knows them as lone surrogates.
+    line = json.dumps(record, ensure_ascii=False).translate(_ESCAPES)
+    return line.encode(errors="backslashreplace") + b"\n"
+
+
+def _decode(raw: bytes, *, is_cut: bool) -> str | None:
+    """Return the text, less the part of a character at the cut; None for what is not UTF-8."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        if is_cut and error.reason == "unexpected end of data":
+            return raw[: error.start].decode()
+        return None
+
+
+class QuarantineFile:
+    """The quarantine of a run, created with its first line."""
+
+    def __init__(self, path: Path, *, resume_at: int = 0) -> None:
+        self.path = path
+        self._file = PartialFile(path, resume_at=resume_at) if resume_at else None
+
+    def write(self, lines: bytes) -> None:
+        """Append lines."""
+        if not lines:
+            return
+        if self._file is None:
+            self._file = PartialFile(self.path)
+        self._file.write(lines)
+
+    def sync(self) -> int:
+        """Force the lines to the disk and return their size."""
+        if self._file is None:
+            return 0
+        self._file.sync()
+        return self._file.size
+
+    def publish(self) -> None:
+        """Give the file its final name; without a line, take away that of a run before."""
+        if self._file is not None:
+            self._file.publish()
+            return
+        with writing(self.path):
+            self.path.unlink(missing_ok=True)
+
+    def leave(self) -> None:
+        """Leave what is written for a later run to go on with."""
+        if self._file is not None:
+            self._file.leave()
+
+    def discard(self) -> None:
+        """Delete what is written."""
+        if self._file is not None:
+            self._file.discard()
