@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fmtkit.errors import WriteError
+from fmtkit.errors import FmtkitError, WriteError
 
 _ADVICE = {
     errno.ENOSPC: "free some space and run again",
@@ -44,7 +44,7 @@ def writing(path: Path) -> Iterator[None]:
     """Turn what the operating system refuses into a WriteError that names `path`."""
     try:
         yield
-    except WriteError:
+    except FmtkitError:
         raise
     except OSError as error:
         reason = error.strerror or str(error)

@@ -1,9 +1,9 @@
 """A folder of shards that can be resumed.
 
 The folder OUT is made as `.OUT.partial/out` and gets its name by one rename at the very end; beside
-it lies the journal. A checkpoint closes the open shards of all splits behind the same block, so that
-where shards begin is a function of the input alone, and an undisturbed run and a resumed one end in
-the same bytes.
+it lies the journal. A checkpoint closes the open shards of all splits behind the same block, so
+that where shards begin is a function of the input alone, and an undisturbed run and a resumed one
+end in the same bytes.
 """
 
 import shutil
