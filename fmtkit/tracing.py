@@ -68,6 +68,15 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
+class Request:
+    """One conversation to render."""
+
+    messages: Sequence[Mapping[str, Any]]
+    tools: Any
+    generation_prompt: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Fault:
     """A template refused a conversation, in these words; `raised` says that it did so on purpose."""
 
@@ -113,13 +122,15 @@ class Interpreter:
         """Say whether the template can be traced at all."""
         return self._symbolic is not None
 
-    def render(
-        self, messages: Sequence[Mapping[str, Any]], tools: Any, *, generation_prompt: bool
-    ) -> str | Fault:
-        """Render one conversation."""
-        given = with_reasoning_aliases(messages)
+    def render(self, requests: Sequence[Request]) -> list[str | Fault]:
+        """Render conversations one by one."""
+        return [self._render(request) for request in requests]
+
+    def _render(self, request: Request) -> str | Fault:
+        given = with_reasoning_aliases(request.messages)
         try:
-            return _run(self._template, self._arguments(given, tools, generation_prompt))
+            arguments = self._arguments(given, request.tools, request.generation_prompt)
+            return _run(self._template, arguments)
         except FAULTS as error:
             return fault(error)
 

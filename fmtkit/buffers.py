@@ -1,0 +1,86 @@
+"""Arrow arrays from numpy and Python values, and back, without the way that imports pandas.
+
+Where pandas is installed, pyarrow imports it (0.9 s, 55 MB) at the first `pa.array(...)`, `pa.scalar(...)`,
+`Array.to_numpy()` or `pc.equal(array, "x")`: whenever it must recognise a Python object. Buffers are never
+recognised: `pa.py_buffer` takes a numpy array as it is.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+MAX_INT32 = 2**31 - 1
+
+
+def texts(values: Iterable[str | None]) -> pa.Array:
+    """Make a string array (large_string beyond 2 GiB) of Python strings."""
+    encoded = [None if value is None else value.encode() for value in values]
+    sizes = np.fromiter((len(value or b"") for value in encoded), np.int64, len(encoded))
+    valid = np.fromiter((value is not None for value in encoded), np.bool_, len(encoded))
+    return from_offsets(ends(sizes), pa.py_buffer(b"".join(v or b"" for v in encoded)), valid)
+
+
+def from_offsets(offsets: Int64s, data: pa.Buffer, valid: Bools | None = None) -> pa.Array:
+    """Make a string array of its parts; `offsets` has one entry more than there are strings."""
+    count = len(offsets) - 1
+    large = bool(count) and int(offsets[-1]) > MAX_INT32
+    stored = offsets if large else offsets.astype(np.int32)
+    buffers = [bits(valid), pa.py_buffer(stored), data]
+    return pa.Array.from_buffers(pa.large_string() if large else pa.string(), count, buffers)
+
+
+def bits(valid: Bools | None) -> pa.Buffer | None:
+    """Pack booleans as Arrow does; None, which says that nothing is null, where all are true."""
+    if valid is None or valid.all():
+        return None
+    return pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def int64s(values: Int64s) -> pa.Array:
+    """Make an int64 array, sharing memory."""
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
+
+
+def booleans(values: Bools) -> pa.Array:
+    """Make a boolean array."""
+    packed = pa.py_buffer(np.packbits(values, bitorder="little"))
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, packed])
+
+
+def ends(sizes: Int64s) -> Int64s:
+    """Return the offsets of things of these sizes, one after another."""
+    offsets = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    return offsets
+
+
+def numbers(buffer: pa.Buffer | None, dtype: Any, offset: int, count: int) -> NDArray[Any]:
+    """View a part of a buffer as numbers."""
+    if buffer is None or not count:
+        return np.zeros(count, dtype)
+    return np.frombuffer(buffer, dtype, count, offset * np.dtype(dtype).itemsize)
+
+
+def validity(array: pa.Array) -> Bools:
+    """Say of each item whether it is there."""
+    if not array.null_count:
+        return np.ones(len(array), np.bool_)
+    valid = pc.is_valid(array)
+    packed = np.frombuffer(valid.buffers()[1], np.uint8)
+    unpacked = np.unpackbits(packed, bitorder="little", count=valid.offset + len(valid))
+    return unpacked[valid.offset :].astype(np.bool_)
+
+
+def offsets_of(array: pa.Array) -> Int64s:
+    """Return the offsets of a string or list array as they stand in its buffer."""
+    wide = pa.types.is_large_string(array.type) or pa.types.is_large_list(array.type)
+    count = len(array) + 1 if array.buffers()[1] is not None else 0
+    found = numbers(array.buffers()[1], np.int64 if wide else np.int32, array.offset, count)
+    return found.astype(np.int64) if count else np.zeros(len(array) + 1, np.int64)

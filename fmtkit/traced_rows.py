@@ -1,0 +1,117 @@
+"""The tier for whatever can be traced: rows of one shape get their texts together, by columns.
+
+Rows of one signature walk down the tree of known paths (decision_tree.py); all that arrive at one leaf
+are given their texts from it at once.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fmtkit.assembly import Assembly
+from fmtkit.batch_answers import Rows, Unknowns
+from fmtkit.buffers import Bools, Int64s
+from fmtkit.decision_tree import Tree, walk
+from fmtkit.dialog_columns import DialogColumn, groups, signature
+from fmtkit.render_plan import Engine, Outcome, Plan
+from fmtkit.reply_cut import Problem
+from fmtkit.survival import Found, absent, find, incomplete, spoken
+from fmtkit.symbols import Slot
+from fmtkit.tracing import Fault, Leaf, Signature
+
+@dataclass
+class Compiled:
+    """A template that is ready to render, with the paths that are known; threads share it."""
+
+    engine: Engine
+    trees: dict[Plan, dict[Signature, Tree]] = field(default_factory=dict)
+    difference: str | None = None
+
+    def tree(self, plan: Plan, shapes: Signature) -> Tree:
+        """Return the tree of a signature."""
+        return self.trees.setdefault(plan, {}).setdefault(shapes, Tree())
+
+
+class TracedRows:
+    """The rows of a batch that were rendered by columns so far."""
+
+    def __init__(
+        self, plan: Plan, dialogs: Sequence[DialogColumn], training: Compiled | None
+    ) -> None:
+        """Begin without a text; `training` is another template for prompts that change."""
+        self.plan, self.dialogs, self.training = plan, dialogs, training
+        self.rows = Rows(dialogs)
+        self.assembly = Assembly(self.rows, len(dialogs[0]), plan.columns)
+        self.problems: dict[int, Problem] = {}
+        self.warnings: dict[str, list[int]] = defaultdict(list)
+        self.fresh: list[int] = []
+
+    def render(self, compiled: Compiled, rows: Int64s, *, strict: bool = False) -> Int64s:
+        """Render rows by columns; return those that must be rendered in another way."""
+        left = []
+        for group in groups(self.dialogs, rows):
+            shapes = signature(self.dialogs, int(group[0]))
+            tree = compiled.tree(self.plan, shapes)
+
+            def trace_row(row: int, shapes: Signature = shapes) -> Leaf | None:
+                texts = self.rows.every_text(row)
+                return compiled.engine.trace(shapes, self.plan.views, texts)
+
+            for taken in walk(tree, self.rows, group, trace_row):
+                if taken.fresh:
+                    self.fresh.append(int(taken.rows[0]))
+                left.append(self._take(taken.leaf, taken.rows, shapes, strict=strict))
+        return np.sort(np.concatenate(left)) if left else rows
+
+    def _take(
+        self, leaf: Leaf | None, rows: Int64s, shapes: Signature, *, strict: bool
+    ) -> Int64s:
+        """Give the rows of a leaf their texts; return those that get none here."""
+        # What Python says of an error names the real values, which a trace has not.
+        if leaf is None or any(isinstance(o, Fault) and not o.raised for o in leaf.outputs):
+            return rows
+        outcome = self.plan.finish(leaf.outputs)
+        if strict and not isinstance(outcome, Outcome):
+            return rows
+        if outcome is None:
+            if self.training is not None:
+                rows = self.render(self.training, rows, strict=True)
+            outcome = self.plan.finish_at_header(leaf.outputs, leaf.unknowns)
+        if isinstance(outcome, Problem):
+            self._refuse(outcome, leaf.unknowns, rows)
+        elif len(rows):
+            self._place(outcome, leaf.unknowns, rows, shapes)
+        return rows[:0]
+
+    def _refuse(self, problem: Problem, unknowns: Unknowns, rows: Int64s) -> None:
+        for row in rows.tolist():
+            said = self.rows.expand(problem.message, unknowns, row)
+            self.problems[row] = Problem(problem.code, said)
+
+    def _place(
+        self, outcome: Outcome, unknowns: Unknowns, rows: Int64s, shapes: Signature
+    ) -> None:
+        found = find("".join(outcome.texts), unknowns)
+        replies = spoken(shapes, range(1, len(self.dialogs)))
+        lost = self._absent([slot for slot in replies if slot.key == "content"], found, rows)
+        for row in rows[lost].tolist():
+            self.problems[row] = Problem("template_error", "the template leaves out the reply")
+        rows = rows[~lost]
+        for column, text in enumerate(outcome.texts):
+            self.assembly.add(column, rows, text, unknowns)
+        if outcome.shortened:
+            self.warnings["generation_prompt_not_a_prefix"] += rows.tolist()
+        everything = spoken(shapes, range(len(self.dialogs)))
+        dropped = self._absent(everything, found, rows)
+        for slot in everything:
+            dropped |= incomplete(slot, found, unknowns, self.rows, rows)
+        if dropped.any():
+            self.warnings["content_dropped"] += rows[dropped].tolist()
+
+    def _absent(self, slots: Sequence[Slot], found: Found, rows: Int64s) -> Bools:
+        missing = np.zeros(len(rows), np.bool_)
+        for slot in slots:
+            missing |= absent(slot, found, self.rows, rows)
+        return missing
