@@ -8,10 +8,12 @@ import os
 import sys
 from typing import Annotated, Any
 
-import click
 import typer
 
 from fmtkit.errors import FmtkitError
+
+# typer brings a click of its own; this is the base of every complaint about flags.
+UsageError = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="fmtkit",
@@ -206,15 +208,13 @@ def main() -> None:
     os.environ.setdefault("POLARS_MAX_THREADS", str(os.cpu_count() or 1))
     try:
         sys.exit(app(standalone_mode=False) or 0)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
-    except click.ClickException as error:
+    except UsageError as error:
         error.show()
         sys.exit(error.exit_code)
     except FmtkitError as error:
         _say(f"fmtkit: {error}")
         sys.exit(error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         _say("fmtkit: interrupted")
         sys.exit(130)
     except BrokenPipeError:

@@ -2,22 +2,27 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 
-from fmtkit import registry
-from fmtkit.encoding import Encoded, compression_of, encode, format_of
-from fmtkit.errors import LimitError, NothingWrittenError, OptionError
+from fmtkit import quarantine, registry
+from fmtkit.encoding import COMPRESSIONS, Encoded, compression_of, encode, format_of
+from fmtkit.errors import LimitError, NothingWrittenError, OptionError, OutputExistsError
+from fmtkit.error_limit import ErrorLimit
+from fmtkit.folder_sink import FolderSink, find_resume
+from fmtkit.atomic import Written
 from fmtkit.ledger import Ledger
-from fmtkit.pipeline import Job, Piece, Request, prepare, stream
+from fmtkit.pipeline import Job, Piece, Progress, Request, prepare, stream
+from fmtkit import sinks
+from fmtkit.sinks import Closing, FileSink, Sink
 from fmtkit.sources.opening import Source, open_sources
-from fmtkit.splitting import TRAIN, VALIDATION
+from fmtkit.splitting import TRAIN, VALIDATION, by_fraction, by_rows, parse_size, prompt_hashes
+from fmtkit.text_stage import OVERLONG
 
 ON_ERROR = ("quarantine", "fail", "skip")
 
@@ -70,27 +75,298 @@ class ConvertOptions:
         )
 
 
+
 @dataclass(frozen=True)
-class ErrorLimit:
-    """How many bad rows a run may have."""
+class Report:
+    """What a conversion did; `as_dict` is report.json."""
 
-    rows: int | None = None
-    share: float | None = None
+    data: Mapping[str, Any]
+    outputs: tuple[str, ...]
+    """The files that were written, the quarantine last."""
 
-    @classmethod
-    def parse(cls, text: str | None) -> "ErrorLimit":
-        """Read --max-errors: N, or P%."""
-        if text is None:
-            return cls()
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as it is written."""
+        return dict(self.data)
+
+    def __getattr__(self, name: str) -> Any:
+        """Let every key of the report be an attribute: `report.rows_written`."""
         try:
-            if text.endswith("%"):
-                return cls(share=float(text[:-1]) / 100)
-            return cls(rows=int(text))
-        except ValueError as error:
-            raise OptionError(f"--max-errors {text}: give a number of rows or a percentage such as 1%") from error
+            return self.__dict__["data"][name]
+        except KeyError:
+            raise AttributeError(name) from None
 
-    def is_passed(self, ledger: Ledger) -> bool:
-        """Tell whether there are more bad rows than that."""
-        if self.rows is not None:
-            return ledger.bad > self.rows
-        return self.share is not None and ledger.bad > self.share * ledger.rows_read
+
+Watcher = Callable[[int, int | None, Ledger], None]
+
+
+def convert_to(
+    sources: Sequence[object] | object,
+    out: str | Path,
+    options: ConvertOptions,
+    *,
+    watch: Watcher | None = None,
+) -> Report:
+    """Convert sources and write them to a file or a folder.
+
+    Raises:
+        OptionError, UnknownNameError, ColumnMismatchError: before anything is read or written.
+        SourceError, WriteError: if a source cannot be read, or OUT cannot be written.
+        LimitError: if more rows are bad than --max-errors or --on-error fail allows.
+        NothingWrittenError: if not one row could be converted; quarantine and report are there.
+    """
+    check_options(options)
+    if not str(out):
+        raise OptionError("OUT is missing: give -o FILE.parquet, FILE.jsonl, FILE.arrow or a folder")
+    for plugin in options.plugins:
+        registry.load_plugin(plugin)
+    opened = open_named(sources)
+    job = with_split(prepare(opened, options.request()), options)
+    return write_job(job, Path(out), options, watch)
+
+
+def check_options(options: ConvertOptions) -> None:
+    """Raise OptionError for a flag's value that nothing takes."""
+    if options.on_error not in ON_ERROR:
+        raise OptionError(f"--on-error {options.on_error}: choose one of {', '.join(ON_ERROR)}")
+    if options.on_overlong not in OVERLONG:
+        raise OptionError(f"--on-overlong {options.on_overlong}: choose one of {', '.join(OVERLONG)}")
+    if options.form not in (None, "text", "messages", "tokens"):
+        raise OptionError(f"--as {options.form}: choose text, messages or tokens")
+    if options.overwrite and options.resume:
+        raise OptionError("--overwrite and --resume contradict each other; give one of them")
+    ErrorLimit.parse(options.max_errors)
+
+
+def open_named(sources: Sequence[object] | object) -> list[Source]:
+    """Open sources; OptionError if there is none."""
+    opened = open_sources(sources)
+    if not opened:
+        raise OptionError("SOURCE is missing: give files, folders, globs, hf://datasets/ORG/NAME or -")
+    return opened
+
+
+def with_split(job: Job, options: ConvertOptions) -> Job:
+    """Find which prompts go to validation; a number of rows costs a pass over the sources."""
+    if options.val_size is None:
+        return job
+    size = parse_size(options.val_size)
+    if isinstance(size, float):
+        return replace(job, split=by_fraction(size, options.seed))
+    from collections import Counter
+
+    counts: Counter[int] = Counter()
+    for piece in stream(job, workers=options.workers):
+        counts.update(prompt_hashes(_frame(piece.table), options.seed).tolist())
+    return replace(job, split=by_rows(counts, size, options.seed))
+
+
+def write_job(job: Job, out: Path, options: ConvertOptions, watch: Watcher | None) -> Report:
+    """Run a job into a sink."""
+    run = _Run(job, out, options, watch)
+    try:
+        return run.write()
+    except KeyboardInterrupt:
+        run.sink.suspend()
+        raise
+    except (LimitError, NothingWrittenError):
+        raise
+    except BaseException:
+        run.sink.abort()
+        raise
+
+
+class _Run:
+    """One conversion under way."""
+
+    def __init__(self, job: Job, out: Path, options: ConvertOptions, watch: Watcher | None) -> None:
+        self.job, self.options, self.watch = job, options, watch
+        self.begun = time.monotonic()
+        self.limit = ErrorLimit.parse(options.max_errors)
+        named = format_of(out, options.format)
+        is_file = format_of(out) is not None
+        self.format = named or "parquet"
+        self.compression = compression_of(self.format, options.compression)
+        self.ledger = Ledger()
+        self.progress = Progress()
+        self.tiers = {"fast_rows": 0, "traced_rows": 0, "plain_rows": 0}
+        self.quarantine_path = out.with_suffix(".quarantine.jsonl") if is_file else out / "quarantine.jsonl"
+        self.sink, state = self._open(out, is_file=is_file)
+        if state is not None:
+            self.ledger = Ledger.from_dict(state["ledger"])
+            self.progress = Progress.from_dict(state["progress"])
+            self.tiers = dict(state["tiers"])
+
+    def _open(self, out: Path, *, is_file: bool) -> tuple[Sink, Mapping[str, Any] | None]:
+        if is_file:
+            if self.job.split is not None:
+                raise OptionError(f"{out} is one file and holds one split; give a folder as OUT with --val-size")
+            # A single file starts again: it is never seen half-written, so there is nothing to resume.
+            overwrite = self.options.overwrite or self.options.resume
+            return FileSink(out, self.format, overwrite=overwrite), None
+        fingerprint = self._fingerprint()
+        resume = find_resume(out, fingerprint) if self.options.resume else None
+        if resume is not None and resume.is_complete:
+            raise OutputExistsError(f"{out} is complete; there is nothing to resume (--overwrite starts anew)")
+        sink = FolderSink(
+            out, self.format, fingerprint, overwrite=self.options.overwrite, resume=resume
+        )
+        return sink, resume.state if resume is not None and resume.state else None
+
+    def _fingerprint(self) -> dict[str, Any]:
+        """Return what must be the same for a run to be resumed."""
+        ignored = ("workers", "overwrite", "resume", "plugins")
+        options = {k: _plain(v) for k, v in vars(self.options).items() if k not in ignored}
+        return {
+            "sources": [{"path": s.name, "sha256": s.sha256()} for s in self.job.sources if not s.once],
+            "options": options,
+            "template": self.job.text.template.sha256 if self.job.text.template else None,
+            "fmtkit": version("fmtkit"),
+        }
+
+    def write(self) -> Report:
+        pieces = stream(
+            self.job, workers=self.options.workers, step=self._encode, progress=self.progress
+        )
+        for piece in pieces:
+            self._account(piece)
+            if self.options.on_error != "skip":
+                name = self.job.sources[piece.source].name
+                self.sink.quarantine(quarantine.encode(name, piece.rejects))
+            self._check_limit(piece)
+            for split, encoded in piece.result:
+                self.sink.write(encoded, split)
+            self.sink.end_block(sinks.Progress(self.progress.next_block, self._state(), self._metadata()))
+            if self.watch is not None:
+                self.watch(self.progress.bytes_of_sources(), self._size(), self.ledger)
+        self.ledger.check()
+        if not self.ledger.rows_written:
+            self._reject()
+            raise NothingWrittenError(self._nothing())
+        written = self.sink.finish(Closing(self._report, self._metadata(), self._manifest()))
+        return self._finished(written)
+
+    def _encode(self, table: pa.Table, piece: Piece) -> list[tuple[str, Encoded]]:  # noqa: ARG002
+        """Split and encode a block's rows, on the worker."""
+        parts = [(TRAIN, table)]
+        if self.job.split is not None and table.num_rows:
+            mask = pa.array(self.job.split.is_validation(_frame(table)))
+            parts = [(TRAIN, table.filter(pa.compute.invert(mask))), (VALIDATION, table.filter(mask))]
+        return [(s, encode(t, self.format, self.compression)) for s, t in parts if t.num_rows]
+
+    def _account(self, piece: Piece) -> None:
+        self.ledger.add(piece, skipped=self.options.on_error == "skip")
+        for tier in self.tiers:
+            self.tiers[tier] += getattr(piece, tier)
+        self.progress.add(piece)
+
+    def _check_limit(self, piece: Piece) -> None:
+        if self.options.on_error == "fail" and piece.rejects:
+            first = piece.rejects[0]
+            self._reject()
+            where = f"{self.job.sources[piece.source].name}:{first.line if first.line is not None else first.row}"
+            raise LimitError(f"{where}: {first.code}: {first.message}; nothing was written (--on-error fail)")
+        if self.limit.is_passed(self.ledger):
+            self._reject()
+            raise LimitError(
+                f"{self.ledger.bad:,} of {self.ledger.rows_read:,} rows are bad, more than --max-errors "
+                f"{self.options.max_errors} allows; nothing was written{self._where()}"
+            )
+
+    def _where(self) -> str:
+        path = self.quarantine_path
+        return f", the rows are in {path}" if self.options.on_error != "skip" and self.ledger.bad else ""
+
+    def _nothing(self) -> str:
+        if not self.ledger.rows_read:
+            return "the sources hold no rows; nothing was written"
+        codes = ", ".join(f"{code} {count:,}" for code, count in self.ledger.reasons.most_common(3))
+        if self.ledger.no_pair:
+            codes = ", ".join(filter(None, [codes, f"no pair {self.ledger.no_pair:,}"]))
+        return f"none of {self.ledger.rows_read:,} rows could be converted ({codes}); nothing was written{self._where()}"
+
+    def _reject(self) -> None:
+        self.sink.reject(self._report(()))
+
+    def _report(self, written: Sequence[Written]) -> dict[str, Any]:
+        seconds = time.monotonic() - self.begun
+        report = report_of(self.job, self.ledger, self.progress, written=written, seconds=seconds)
+        return report.as_dict() | {"tiers": dict(self.tiers)}
+
+    def _sources(self) -> list[dict[str, Any]]:
+        return _sources_of(self.job, self.progress)
+
+    def _metadata(self) -> dict[str, str]:
+        """Return the key-value metadata of the files."""
+        template = self.job.text.template
+        hashes = " ".join(str(source["sha256"]) for source in self._sources())
+        return {
+            "fmtkit.type": self.job.request.type,
+            "fmtkit.table": self.job.table.name(),
+            "fmtkit.template": template.sha256 if template else "",
+            "fmtkit.sources": hashes,
+            "fmtkit.version": version("fmtkit"),
+        }
+
+    def _manifest(self) -> dict[str, Any]:
+        return {"type": self.job.request.type, "table": self.job.table.name(), "sources": self._sources()}
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "ledger": self.ledger.as_dict(),
+            "progress": self.progress.as_dict(),
+            "tiers": dict(self.tiers),
+        }
+
+    def _size(self) -> int | None:
+        sizes = [source.size for source in self.job.sources]
+        return None if None in sizes else sum(size for size in sizes if size is not None)
+
+    def _finished(self, written: Sequence[Written]) -> Report:
+        outputs = [str(file.path) for file in written]
+        if self.ledger.quarantined:
+            outputs.append(str(self.quarantine_path))
+        return Report(self._report(written), tuple(outputs))
+
+
+def report_of(
+    job: Job,
+    ledger: Ledger,
+    progress: Progress,
+    *,
+    written: Sequence[Written] = (),
+    seconds: float = 0.0,
+) -> Report:
+    """Account for a run: the ledger, the sources with their hashes, and what was written."""
+    template = job.text.template
+    data = {
+        "type": job.request.type,
+        "table": job.table.name(),
+        "template": template.name if template and job.text.form != "messages" else None,
+        **ledger.as_dict(),
+        "bytes_read": progress.bytes_of_sources(),
+        "bytes_written": sum(file.bytes for file in written),
+        "seconds": round(seconds, 3),
+        "sources": _sources_of(job, progress),
+        "fmtkit": version("fmtkit"),
+        "schema": {f.name: str(f.type) for f in job.schema},
+    }
+    return Report(data, ())
+
+
+def _sources_of(job: Job, progress: Progress) -> list[dict[str, Any]]:
+    return [
+        {"path": source.name, "sha256": source.sha256(), "rows": progress.rows.get(i, 0)}
+        for i, source in enumerate(job.sources)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _frame(table: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame

@@ -2,10 +2,28 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Protocol
 
+import pyarrow as pa
+
+from fmtkit.codes import Reject
 from fmtkit.errors import FmtkitError
 
 TERMS = ("converted", "quarantined", "skipped", "filtered", "overlong_dropped", "no_pair")
+
+
+class Counted(Protocol):
+    """What a block became, as far as the ledger is concerned."""
+
+    table: pa.Table
+    rejects: tuple[Reject, ...]
+    rows_read: int
+    converted: int
+    no_pair: int
+    overlong_dropped: int
+    filtered: int
+    blank_lines: int
+    warnings: Counter[str]
 
 
 @dataclass
@@ -28,6 +46,22 @@ class Ledger:
     def bad(self) -> int:
         """Return how many rows were bad, quarantined or skipped."""
         return self.quarantined + self.skipped
+
+    def add(self, piece: "Counted", *, skipped: bool) -> None:
+        """Enter what became of a block's rows; bad rows are skipped or quarantined."""
+        self.rows_read += piece.rows_read
+        self.converted += piece.converted
+        self.no_pair += piece.no_pair
+        self.overlong_dropped += piece.overlong_dropped
+        self.filtered += piece.filtered
+        self.rows_written += piece.table.num_rows
+        self.blank_lines += piece.blank_lines
+        if skipped:
+            self.skipped += len(piece.rejects)
+        else:
+            self.quarantined += len(piece.rejects)
+        self.reasons.update(reject.code for reject in piece.rejects)
+        self.warnings.update(piece.warnings)
 
     def check(self) -> None:
         """Raise if a row is in no term or in two: a defect of fmtkit, never of the data."""

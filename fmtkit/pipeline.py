@@ -22,10 +22,9 @@ from fmtkit.codes import PRECEDENCE, Reject
 from fmtkit.conversion import convert_frame
 from fmtkit.errors import OptionError
 from fmtkit.keeping import Kept, find_kept
-from fmtkit.kinds import Kind
 from fmtkit.problems import Problem
 from fmtkit.registry import Converter
-from fmtkit.sources.blocks import Block
+from fmtkit.sources.blocks import ArrowBlock, Block
 from fmtkit.sources.opening import Source
 from fmtkit.sources.strict import Fault
 from fmtkit.soft_labels import has_soft_labels
@@ -80,22 +79,56 @@ class Job:
         return self.plans[0].binding.converter
 
 
+@dataclass
+class Progress:
+    """How far a run has come: what a resumed run must know."""
+
+    next_block: tuple[int, int] = (0, 0)
+    rows: dict[int, int] = field(default_factory=dict)
+    """Source -> rows read of it."""
+    bytes: dict[int, int] = field(default_factory=dict)
+    """Source -> bytes read of it."""
+
+    def add(self, piece: "Piece") -> None:
+        """Count a piece."""
+        self.next_block = (piece.source, piece.block + 1)
+        self.rows[piece.source] = self.rows.get(piece.source, 0) + piece.rows_read
+        self.bytes[piece.source] = piece.bytes_read
+
+    def bytes_of_sources(self) -> int:
+        """Return the bytes read of all sources."""
+        return sum(self.bytes.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the progress as it stands in a journal."""
+        return {"next_block": list(self.next_block), "rows": list(self.rows.items()), "bytes": list(self.bytes.items())}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Progress":
+        """Read what `as_dict` wrote."""
+        first, second = data["next_block"]
+        return cls((first, second), {k: v for k, v in data["rows"]}, {k: v for k, v in data["bytes"]})
+
+
 @dataclass(frozen=True)
 class Piece:
     """What a block became: rows, rejects, and the terms of the ledger.
 
-    `records` and `lines` give each row's record (within its source once `stream` yields it) and line.
+    `records` is each row's record, within its source once `stream` yields it (int64).
     """
 
     source: int
     block: int
     table: pa.Table
     records: np.ndarray
+    lines: Callable[[int], int | None]
+    """Row of the table -> the physical line of its record."""
     rejects: tuple[Reject, ...]
     rows_read: int
     converted: int
     no_pair: int
     overlong_dropped: int
+    filtered: int
     blank_lines: int
     warnings: Counter[str]
     bytes_read: int
@@ -203,15 +236,16 @@ def stream(
     *,
     workers: int | None = None,
     step: Callable[[pa.Table, "Piece"], Any] | None = None,
-    start: tuple[int, int] = (0, 0),
+    progress: Progress | None = None,
 ) -> Iterator[Piece]:
-    """Yield what each block becomes, in input order, from the block `start` (source, block) on.
+    """Yield what each block becomes, in input order, from where `progress` says on.
 
     `step` runs on the worker over each table. Records and lines of rejects are within their source.
     """
     count = workers or os.cpu_count() or 1
-    places: dict[int, int] = {}
-    tasks = _tasks(job, start)
+    begun = progress or Progress()
+    places = dict(begun.rows)
+    tasks = _tasks(job, begun.next_block, sum(places.values()))
     with ThreadPoolExecutor(max_workers=count) as pool:
         for piece in _in_order(pool, tasks, lambda task: process(job, *task, step=step), count + 2):
             first = places.get(piece.source, 0)
@@ -223,8 +257,10 @@ def stream(
             )
 
 
-def _tasks(job: Job, start: tuple[int, int]) -> Iterator[tuple[int, int, Block]]:
-    left = job.request.limit
+def _tasks(job: Job, start: tuple[int, int], done: int) -> Iterator[tuple[int, int, Block]]:
+    left = None if job.request.limit is None else job.request.limit - done
+    if left is not None and left <= 0:
+        return
     for index, source in enumerate(job.sources):
         if index < start[0]:
             continue
@@ -275,37 +311,46 @@ def process(
         frame, no_pair = paired.frame, len(paired.without_pair)
         warnings["rank_tie"] += paired.tied
     rows = frame.get_column("__row").to_numpy()
-    table = _canonical(frame, job, plan.binding)
-    done = job.text.apply(table)
+    done = job.text.apply(_canonical(frame, job, plan.binding))
     rejects += [records.reject(int(rows[f.row]), f.code, f.column, f.message) for f in done.failures]
-    warnings += done.warnings
-    lost = {int(rows[failure.row]) for failure in done.failures}
-    rows = rows[done.kept]
-    own = block.rejects if hasattr(block, "rejects") else ()
+    table, kept = _without(done.table, rows[done.kept], {reject.row for reject in rejects})
+    too_long = set(rows[done.overlong].tolist()) - set(kept.tolist()) - {r.row for r in rejects}
+    own = () if isinstance(block, ArrowBlock) else block.rejects
     places = reading.places(own, len(records))
-    rejects = [replace(reject, row=int(places[reject.row])) for reject in rejects]
-    rejects = _one_each([*rejects, *own])
-    overlong = len({int(row) for row in done.overlong_rows(rows)}) if done.overlong is not None else 0
-    converted_rows = len(records) + len(own) - len(rejects) - no_pair - overlong
+    rejects = _one_each([*(replace(r, row=int(places[r.row])) for r in rejects), *own])
+    rows_read = len(records) + len(own)
     piece = Piece(
         source=source,
         block=number,
-        table=done.table,
-        records=places[rows] if len(rows) else rows,
-        rejects=tuple(sorted(rejects, key=lambda reject: reject.row)),
-        rows_read=len(records) + len(own),
-        converted=converted_rows,
+        table=table,
+        records=places[kept],
+        lines=_lines(records, kept),
+        rejects=tuple(rejects),
+        rows_read=rows_read,
+        converted=rows_read - len(rejects) - no_pair - len(too_long),
         no_pair=no_pair,
-        overlong_dropped=overlong,
+        overlong_dropped=len(too_long),
+        filtered=0,
         blank_lines=parsed.blank,
-        warnings=+warnings,
+        warnings=warnings + done.warnings,
         bytes_read=block.bytes_read,
         fast_rows=parsed.fast_rows,
         traced_rows=done.traced_rows,
         plain_rows=done.plain_rows,
     )
-    del lost
     return piece if step is None else replace(piece, result=step(piece.table, piece))
+
+
+def _without(table: pa.Table, rows: np.ndarray, lost: set[int]) -> tuple[pa.Table, np.ndarray]:
+    """Drop the rows of lost records: if one pair of a row has no text, the row has none."""
+    if not lost:
+        return table, rows
+    keep = ~np.isin(rows, list(lost))
+    return (table, rows) if keep.all() else (table.filter(pa.array(keep)), rows[keep])
+
+
+def _lines(records: reading.Rows, kept: np.ndarray) -> Callable[[int], int | None]:
+    return lambda row: records.line(int(kept[row]))
 
 
 def _rejudged(records: reading.Rows, binding: Binding, row: int, problem: Problem) -> Reject:
@@ -324,7 +369,7 @@ def _one_each(rejects: Sequence[Reject]) -> list[Reject]:
         known = best.get(reject.row)
         if known is None or PRECEDENCE[reject.code] < PRECEDENCE[known.code]:
             best[reject.row] = reject
-    return list(best.values())
+    return [best[row] for row in sorted(best)]
 
 
 def _canonical(frame: pl.DataFrame, job: Job, binding: Binding) -> pa.Table:
@@ -334,6 +379,3 @@ def _canonical(frame: pl.DataFrame, job: Job, binding: Binding) -> pa.Table:
     schema = job.text.messages_schema(job.schema)
     table = out.select(schema.names).to_arrow(compat_level=pl.CompatLevel.newest())
     return table.cast(schema).combine_chunks()
-
-
-__all__ = ["Job", "Kind", "Piece", "Request", "prepare", "process", "sample_of", "stream"]

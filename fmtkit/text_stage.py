@@ -1,19 +1,17 @@
 """The text stage: canonical messages become text or tokens, and rows that are too long are dealt with."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fmtkit import chat, template_sources
 from fmtkit.errors import OptionError
 from fmtkit.registry import Converter
-from fmtkit.tables import DIALOG_COLUMNS, MESSAGE, TEXT_NAMES, WIDE_MESSAGE, Preference, Ranking, Stepwise, Table, Tokens
-from fmtkit.template_sources import ChatTemplate
+from fmtkit.tables import DIALOG_COLUMNS, MESSAGE, TEXT_NAMES, WIDE_MESSAGE, Ranking, Stepwise, Table, Tokens
+from fmtkit.chat import ChatTemplate
 from fmtkit.typenames import TypeName
 
 if TYPE_CHECKING:
@@ -40,7 +38,7 @@ class Done:
     table: pa.Table
     kept: np.ndarray
     failures: tuple[RowFailure, ...] = ()
-    overlong: np.ndarray | None = None
+    overlong: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """Rows of the input that were dropped for their length."""
     warnings: Counter[str] = field(default_factory=Counter)
     traced_rows: int = 0
@@ -161,20 +159,10 @@ def _render(table: pa.Table, template: ChatTemplate) -> Done:
     out = out.cast(pa.schema([f if f.name not in names else f for f in _text_schema(table.schema, texts)]))
     if failures:
         out = out.take(pa.array(kept))
-    return Done(out, kept, failures, None, warnings, made.traced_rows, made.plain_rows)
+    return Done(out, kept, failures, np.zeros(0, dtype=np.int64), warnings, made.traced_rows, made.plain_rows)
 
 
 def _text_schema(schema: pa.Schema, texts: dict[str, pa.Array]) -> list[pa.Field]:
     return [
         pa.field(TEXT_NAMES.get(f.name, f.name), pa.string()) if f.name in texts else f for f in schema
     ]
-
-
-def drop_rows(table: pa.Table, rows: Sequence[int]) -> pa.Table:
-    """Return the table without these rows."""
-    keep = np.ones(table.num_rows, dtype=bool)
-    keep[list(rows)] = False
-    return table.filter(pa.array(keep))
-
-
-__all__ = ["OVERLONG", "Done", "Preference", "RowFailure", "TextStage", "pc"]

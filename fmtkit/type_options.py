@@ -43,6 +43,13 @@ def parse_pairs(pairs: list[str], flag: str) -> dict[str, str]:
     return out
 
 
+def parse_columns(text: str | None) -> dict[str, str]:
+    """Parse --columns, a JSON object of column names; None has none."""
+    if text is None:
+        return {}
+    return {name: str(path) for name, path in _mapping("--columns", text).items()}
+
+
 def resolve(
     converter: Converter, columns: Mapping[str, str], given: Mapping[str, Any]
 ) -> TypeOptions:

@@ -1,0 +1,63 @@
+# Every target sets up what it needs; nothing has to be installed by hand.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Two cores: one pool of polars, torch and tokenizers beside pytest's own workers.
+JOBS ?= 2
+export TOKENIZERS_PARALLELISM ?= false
+export HF_HUB_OFFLINE ?= 1
+export TRL_EXPERIMENTAL_SILENCE ?= 1
+
+.PHONY: demo test test-all lint types format bench docs clean help
+
+help:
+	@echo "make demo      convert the shipped samples, good and bad rows, and show what came of them"
+	@echo "make test      the tests, in about five minutes"
+	@echo "make test-all  the slow ones too: real trainers, browsers, big inputs"
+	@echo "make lint      ruff and mypy"
+	@echo "make format    ruff format and its safe fixes"
+	@echo "make docs      generate what is generated in docs/ and schemas/"
+	@echo "make bench     the side-by-side benchmarks"
+
+$(VENV)/base: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/dev: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) torch
+	$(PIP) -e '.[dev]'
+	touch $@ $(VENV)/base
+
+$(VENV)/bench: $(VENV)/dev
+	$(PIP) -e '.[bench]'
+	touch $@
+
+demo: $(VENV)/base
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh docs/examples/demo.sh
+
+test: $(VENV)/dev
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow" -rs
+
+test-all: $(VENV)/dev
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -rs
+
+lint: $(VENV)/dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/dev
+	$(BIN)/python docs/generate.py
+
+bench: $(VENV)/bench
+	$(BIN)/python benchmarks/convert.py
+
+clean:
+	rm -rf $(VENV) demo build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,48 @@
+"""fmtkit: turn any post-training dataset into a trainer's input.
+
+Names are imported when they are first used, so that `import fmtkit` stays light.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fmtkit.conversions import Report
+    from fmtkit.errors import FmtkitError
+    from fmtkit.library import convert, inspect, read, render, table, train, types, validate
+    from fmtkit.registry import converter
+
+_HOMES = {
+    "FmtkitError": "fmtkit.errors",
+    "Report": "fmtkit.conversions",
+    "convert": "fmtkit.library",
+    "converter": "fmtkit.registry",
+    "inspect": "fmtkit.library",
+    "read": "fmtkit.library",
+    "render": "fmtkit.library",
+    "table": "fmtkit.library",
+    "train": "fmtkit.library",
+    "types": "fmtkit.library",
+    "validate": "fmtkit.library",
+}
+
+__all__ = [
+    "FmtkitError",
+    "Report",
+    "convert",
+    "converter",
+    "inspect",
+    "read",
+    "render",
+    "table",
+    "train",
+    "types",
+    "validate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its home on first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fmtkit' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
