@@ -28,6 +28,7 @@ DEFAULTS = {
     "mask_thinking_ce": False,
     "diversity_baseline": "group",
     "whitening_space": "feature",
+    "multi_turn_train": "all",
 }
 
 
@@ -96,6 +97,7 @@ def test_an_unknown_key_is_refused_with_the_one_meant() -> None:
         ("min_completion_prefix", -1),
         ("diversity_baseline", "none"),
         ("whitening_space", "both"),
+        ("multi_turn_train", "last"),
     ],
 )
 def test_a_value_out_of_range_is_refused_with_its_key(key, value) -> None:

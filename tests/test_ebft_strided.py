@@ -77,7 +77,7 @@ def test_a_batch_is_as_wide_as_its_longest_real_row() -> None:
         {"input_ids": [5, 6, 7, 8, 9, 0, 0, 0], "attention_mask": [1, 1, 1, 1, 1, 0, 0, 0]},
         {"input_ids": [5, 6, 7, 0, 0, 0, 0, 0], "attention_mask": [1, 1, 1, 0, 0, 0, 0, 0]},
     ]
-    batch = StridedCollator(AnchorRule(2, 2, 2), 0)(rows)
+    batch = StridedCollator(AnchorRule(2, 2, 2))(rows)
     assert batch["input_ids"].tolist() == [[5, 6, 7, 8, 9], [5, 6, 7, 0, 0]]
     assert batch["attention_mask"].tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]
     assert batch["labels"].eq(-100).all()
@@ -85,8 +85,8 @@ def test_a_batch_is_as_wide_as_its_longest_real_row() -> None:
     assert batch["valid"].tolist() == [[True], [False]]
 
 
-def test_a_pad_id_of_zero_is_a_legal_pad_id() -> None:
-    batch = StridedCollator(AnchorRule(2, 2, 2), 0)([{"input_ids": [5]}, {"input_ids": [5, 6]}])
+def test_rows_are_padded_on_the_right() -> None:
+    batch = StridedCollator(AnchorRule(2, 2, 2))([{"input_ids": [5]}, {"input_ids": [5, 6]}])
     assert batch["input_ids"].tolist() == [[5, 0], [5, 6]]
 
 
@@ -102,14 +102,14 @@ def test_a_pad_id_of_zero_is_a_legal_pad_id() -> None:
     ],
 )
 def test_anchors_follow_the_columns_that_are_there(row, anchors) -> None:
-    batch = StridedCollator(AnchorRule(2, 2, 2), 0)([{"input_ids": list(range(10)), **row}])
+    batch = StridedCollator(AnchorRule(2, 2, 2))([{"input_ids": list(range(10)), **row}])
     assert batch["anchors"].tolist() == [anchors]
 
 
 def test_padding_on_the_left_is_refused_with_the_row() -> None:
     rows = [{"input_ids": [1, 2]}, {"input_ids": [0, 1], "attention_mask": [0, 1]}]
     with pytest.raises(ColumnMismatchError, match="row 1: attention_mask has padding before"):
-        StridedCollator(AnchorRule(), 0)(rows)
+        StridedCollator(AnchorRule())(rows)
 
 
 def test_rows_that_hold_no_block_are_counted() -> None:

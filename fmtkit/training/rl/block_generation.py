@@ -3,10 +3,11 @@
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from fmtkit.training.rl.block_layout import BlockLayout
 from fmtkit.training.rl.block_mask import additive, dense_mask
 from fmtkit.training.rl.language_model import LanguageModel
-from torch import Tensor
 
 
 def sample(logits: Tensor, temperature: float, top_p: float = 1.0) -> Tensor:

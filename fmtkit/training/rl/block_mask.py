@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from fmtkit.training.rl.block_layout import BlockLayout
 from torch import Tensor
+
+from fmtkit.training.rl.block_layout import BlockLayout
 
 Predicate = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 

@@ -16,8 +16,9 @@ EmbedMethod = Literal["last_token", "mean_pooling", "completion_mean", "concat"]
 AdvantageEstimator = Literal["rloo", "group_norm", "reinforce"]
 DiversityBaseline = Literal["group", "loo"]
 WhiteningSpace = Literal["feature", "sample"]
+MultiTurnTrain = Literal["all", "first"]
 
-STRUCTURED_KEYS = frozenset({"adaptive_max_tokens", "gt_length_multiplier"})
+STRUCTURED_KEYS = frozenset({"adaptive_max_tokens", "gt_length_multiplier", "multi_turn_train"})
 STRIDED_KEYS = frozenset(
     {
         "stride",
@@ -38,6 +39,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "advantage_estimator": get_args(AdvantageEstimator),
     "diversity_baseline": get_args(DiversityBaseline),
     "whitening_space": get_args(WhiteningSpace),
+    "multi_turn_train": get_args(MultiTurnTrain),
 }
 
 LEAST: dict[str, float] = {
@@ -78,6 +80,7 @@ class EbftSettings:
     mask_thinking_ce: bool = False
     diversity_baseline: DiversityBaseline = "group"
     whitening_space: WhiteningSpace = "feature"
+    multi_turn_train: MultiTurnTrain = "all"
 
     @property
     def anchor_rule(self) -> AnchorRule:
@@ -130,7 +133,7 @@ def plan_settings(
             "one sample per prompt: the advantage is the reward, and there is no diversity"
         )
         settings = replace(settings, advantage_estimator="reinforce", diversity_coef=0.0)
-    _check_group(settings, group)
+    check_group(settings, group)
     if settings.use_whitening and settings.diversity_coef:
         remarks.append(
             "whitened samples are orthogonal unless they repeat: diversity_coef only counts repeats"
@@ -194,7 +197,8 @@ def _check_structured(settings: EbftSettings, given: set[str]) -> None:
         )
 
 
-def _check_group(settings: EbftSettings, group: int | None) -> None:
+def check_group(settings: EbftSettings, group: int | None) -> None:
+    """Refuse the unbiased diversity baseline for groups too small for it."""
     unbiased = settings.diversity_baseline == "loo" and settings.diversity_coef > 0
     if unbiased and group is not None and group < 3:
         name = "trl.num_generations"

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from fmtkit.training.rl.whitening import Space, whiten
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, normalize
+
+from fmtkit.errors import OptionError
+from fmtkit.training.rl.whitening import Space, whiten
 
 Baseline = Literal["group", "loo"]
 
@@ -79,6 +81,10 @@ def baseline_factor(n: int, baseline: Baseline) -> float:
     """
     if baseline == "group" or n == 1:
         return 1.0
+    if n == 2:
+        raise OptionError(
+            "ebft.diversity_baseline: loo needs at least 3 samples of a prompt, not 2"
+        )
     return (n - 1) / (n - 2)
 
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import torch
+from torch import nn
+
 from fmtkit.errors import OptionError
 from fmtkit.training.rl.language_model import LanguageModel, decoder_body
-from torch import nn
 
 FeatureNetwork = Callable[[], AbstractContextManager[nn.Module]]
 """Opens the frozen body: `with network() as body: body(input_ids=…)`; no dropout, no gradients."""

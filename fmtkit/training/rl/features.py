@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 import torch
-from fmtkit.errors import FmtkitError
 from torch import Tensor, nn
+
+from fmtkit.errors import FmtkitError
 
 Pooling = Literal["last_token", "mean_pooling", "completion_mean", "concat"]
 

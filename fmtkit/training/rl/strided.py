@@ -10,17 +10,18 @@ from collections import defaultdict
 from typing import Any
 
 import torch
+from torch import Tensor
+from transformers import Trainer
+
 from fmtkit.errors import OptionError
 from fmtkit.training.rl.attention_support import Attention, attending, check_layers
 from fmtkit.training.rl.block_loss import cross_entropy, policy_loss, token_log_probs
 from fmtkit.training.rl.block_mask import additive, dense_mask, flex_mask
-from fmtkit.training.rl.ebft_settings import EbftSettings
+from fmtkit.training.rl.ebft_settings import EbftSettings, check_group
 from fmtkit.training.rl.feature_network import FeatureNetwork
 from fmtkit.training.rl.language_model import LanguageModel
 from fmtkit.training.rl.strided_batch import StridedCollator, survey_rows
 from fmtkit.training.rl.strided_rollout import Rollout, mask_dtype, roll_out
-from torch import Tensor
-from transformers import Trainer
 
 METRICS = (
     "ebft/rl_loss",
@@ -56,8 +57,7 @@ class StridedTrainer(Trainer):
         self.network = network
         self.attention = attention
         self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-        pad = self.processing_class.pad_token_id if self.processing_class else None
-        self.data_collator = StridedCollator(settings.anchor_rule, pad or 0)
+        self.data_collator = StridedCollator(settings.anchor_rule)
         self._check()
 
     def compute_loss(
@@ -105,14 +105,16 @@ class StridedTrainer(Trainer):
                 "remove_unused_columns is true, which would drop prompt_length and anchor_mask; "
                 "strided EBFT needs remove_unused_columns: false"
             )
-        if self.train_dataset is None:
+        check_group(self.settings, self.settings.n_samples_per_prompt)
+        rows: Any = self.train_dataset
+        if rows is None:
             return
         rule = self.settings.anchor_rule
-        longest, short = survey_rows(rule, self.train_dataset)
+        longest, short = survey_rows(rule, rows)
         check_layers(self.model, longest + rule.generate_max_len)
         if short:
             warnings.warn(
-                f"{len(short)} of {len(self.train_dataset)} rows are too short for one block "
+                f"{len(short)} of {len(rows)} rows are too short for one block "
                 f"(the first is row {short[0]}): they teach by ce_coef alone",
                 stacklevel=3,
             )

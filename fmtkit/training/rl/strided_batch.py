@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from fmtkit.errors import ColumnMismatchError, OptionError
 from fmtkit.training.rl.anchors import AnchorRule, anchor_positions
-from torch import Tensor
 
 Row = Mapping[str, Any]
 
@@ -20,18 +21,16 @@ class StridedCollator:
     """Turn rows of a Tokens table into tensors; what is missing follows from the labels."""
 
     rule: AnchorRule
-    pad_token_id: int
 
     def __call__(self, rows: Sequence[Row]) -> dict[str, Tensor]:
         """Return input_ids, attention_mask and labels (B, S), anchors and valid (B, K), K ≥ 1."""
+        # Nothing ever looks at the padding, so any id does.
         lengths = [token_count(row, i) for i, row in enumerate(rows)]
         longest = max(lengths)
         anchors = [row_anchors(self.rule, row, n) for row, n in zip(rows, lengths, strict=True)]
         most = max(1, *map(len, anchors))
         return {
-            "input_ids": _padded(
-                [r["input_ids"] for r in rows], lengths, longest, self.pad_token_id
-            ),
+            "input_ids": _padded([r["input_ids"] for r in rows], lengths, longest, 0),
             "attention_mask": _padded([[1] * n for n in lengths], lengths, longest, 0),
             "labels": _padded([_labels(row) for row in rows], lengths, longest, -100),
             "anchors": _padded(anchors, map(len, anchors), most, PLACEHOLDER),

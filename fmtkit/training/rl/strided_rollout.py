@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
+
 from fmtkit.training.rl.advantages import advantages
 from fmtkit.training.rl.block_generation import generate_blocks
 from fmtkit.training.rl.block_layout import BlockLayout
@@ -12,7 +14,6 @@ from fmtkit.training.rl.energy_reward import Energy, Weights, energy
 from fmtkit.training.rl.feature_network import FeatureNetwork, evaluating
 from fmtkit.training.rl.features import check_finite, layer_indices, pool_steps, token_features
 from fmtkit.training.rl.language_model import LanguageModel, layer_count
-from torch import Tensor
 
 
 @dataclass(frozen=True)
