@@ -1,0 +1,155 @@
+"""Lengths in tokens: exact figures of any number of rows, in the memory of their histogram.
+
+A percentile is the smallest length that at least so many of the rows do not exceed: cut there and
+that share of the rows stays whole.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fmtkit.token_counts import TokenCounter
+
+Ints = npt.NDArray[np.int64]
+
+PERCENTILES = (50, 90, 95, 99)
+BINS = 40
+
+
+@dataclass
+class Tally:
+    """How often each length occurs."""
+
+    counts: dict[int, int] = field(default_factory=dict)
+
+    def add(self, lengths: Ints) -> None:
+        """Count these lengths too."""
+        values, times = np.unique(lengths, return_counts=True)
+        for value, number in zip(values.tolist(), times.tolist(), strict=True):
+            self.counts[value] = self.counts.get(value, 0) + number
+
+    def sorted(self) -> tuple[Ints, Ints]:
+        """Return the lengths that occur, ascending, and how often."""
+        table = np.array(sorted(self.counts.items()), dtype=np.int64).reshape(-1, 2)
+        return table[:, 0], table[:, 1]
+
+    def longer_than(self, limit: int) -> int:
+        """Count the rows that are longer."""
+        return sum(number for length, number in self.counts.items() if length > limit)
+
+    def beyond(self, limit: int) -> int:
+        """Count the tokens that stand beyond a limit."""
+        return sum((length - limit) * n for length, n in self.counts.items() if length > limit)
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Rows with a length of at least `start` and less than `end`."""
+
+    start: int
+    end: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """The figures of one column, or of several that are read as one."""
+
+    name: str
+    rows: int
+    tokens: int
+    mean: float
+    p50: int
+    p90: int
+    p95: int
+    p99: int
+    max: int
+    bins: tuple[Bin, ...]
+    logarithmic: bool
+    """Whether the bins grow, since the tail is long."""
+
+
+def summarize(name: str, tally: Tally) -> Lengths | None:
+    """Make the figures of a tally; None where nothing was counted."""
+    values, times = tally.sorted()
+    if len(values) == 0:
+        return None
+    rows, tokens = int(times.sum()), int((values * times).sum())
+    ranks = np.ceil(np.array(PERCENTILES) * rows / 100).astype(np.int64)
+    p50, p90, p95, p99 = values[np.searchsorted(np.cumsum(times), ranks)].tolist()
+    longest = int(values[-1])
+    logarithmic = longest > 8 * max(p50, 1)
+    edges = _edges(int(values[0]), longest, logarithmic=logarithmic)
+    heights = np.add.reduceat(np.append(times, 0), np.searchsorted(values, edges[:-1]))
+    filled = np.searchsorted(values, edges[1:]) > np.searchsorted(values, edges[:-1])
+    bins = tuple(
+        Bin(start, end, height if is_filled else 0)
+        for start, end, height, is_filled in zip(
+            edges[:-1].tolist(), edges[1:].tolist(), heights.tolist(), filled.tolist(), strict=True
+        )
+    )
+    return Lengths(
+        name, rows, tokens, tokens / rows, p50, p90, p95, p99, longest, bins, logarithmic
+    )
+
+
+def _edges(shortest: int, longest: int, *, logarithmic: bool) -> Ints:
+    if logarithmic:
+        edges = np.geomspace(max(shortest, 1), longest + 1, BINS + 1)
+        edges[0] = shortest
+    else:
+        edges = np.linspace(shortest, longest + 1, min(BINS, longest + 1 - shortest) + 1)
+    rounded: Ints = np.unique(np.ceil(edges).astype(np.int64))
+    return rounded
+
+
+JOINT = {
+    "chosen": "prompt+chosen",
+    "rejected": "prompt+rejected",
+    "completion": "prompt+completion",
+    "ground_truth": "prompt+ground_truth",
+}
+"""Reply -> the name of what the model reads: the prompt and that reply."""
+
+
+@dataclass(frozen=True)
+class RowLengths:
+    """Tokens of each row of a batch, by column and joint."""
+
+    columns: Mapping[str, Ints]
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """Name the sequences that a row makes for the model."""
+        joint = tuple(name for name in self.columns if "+" in name)
+        return joint or tuple(self.columns)[:1]
+
+    @property
+    def longest(self) -> Ints:
+        """Return the tokens of each row's longest sequence."""
+        longest: Ints = np.max([self.columns[side] for side in self.sides], axis=0)
+        return longest
+
+
+def count_columns(texts: Mapping[str, pa.Array], counter: TokenCounter) -> RowLengths:
+    """Count the tokens of text columns, and of prompt and reply together across their seam."""
+    found = {name: counter.count(array) for name, array in texts.items()}
+    joint: dict[str, Ints] = {}
+    if "prompt" in texts:
+        for reply in JOINT.keys() & texts.keys():
+            added = found["prompt"] + found[reply]
+            joint[JOINT[reply]] = counter.count_joined(texts["prompt"], texts[reply], added)
+    return RowLengths({**found, **{name: joint[name] for name in JOINT.values() if name in joint}})
+
+
+def count_lists(texts: pa.ListArray, counter: TokenCounter) -> Ints:
+    """Count the tokens of a column of lists of text, each text on its own (steps, contents)."""
+    lists = texts.cast(pa.large_list(pa.large_string()))
+    counts = counter.count(lists.flatten())
+    rows = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
+    total: Ints = np.bincount(rows, weights=counts, minlength=len(lists)).astype(np.int64)
+    return total
