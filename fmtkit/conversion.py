@@ -4,8 +4,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 import polars as pl
+
 from fmtkit.binding import Binding
 from fmtkit.codes import PRECEDENCE
+from fmtkit.expansion import expand
 from fmtkit.problems import Column, Problem
 from fmtkit.tables import Table
 
@@ -49,7 +51,7 @@ def convert_frame(frame: pl.DataFrame, binding: Binding) -> Converted:
     for i, (code, _) in enumerate(warnings):
         counts[code] += int(out.get_column(f"__warn_{i}").sum())
     out = out.drop([f"__warn_{i}" for i in range(len(warnings))])
-    return Converted(out, bad, +counts)
+    return Converted(expand(out, columns), bad, +counts)
 
 
 def _columns(table: Table) -> list[tuple[str, Column]]:

@@ -109,11 +109,11 @@ class FlagKind(Kind):
         if not self.holds(value):
             return None
         if isinstance(value, bool):
-            return "bool"
+            return "plain"
         return "text" if isinstance(value, str) else "number"
 
     def read_type(self, shape: str, extra: pa.DataType | None) -> pa.DataType:  # noqa: ARG002
-        return {"bool": pa.bool_(), "number": pa.float64(), "text": pa.string()}[shape]
+        return {"plain": pa.bool_(), "number": pa.float64(), "text": pa.string()}[shape]
 
     def read(self, parsed: Expr, shape: str) -> Expr:
         if shape == "text":
@@ -149,8 +149,42 @@ class NumberKind(Kind):
 
 
 @dataclass(frozen=True)
+class LabelKind(NumberKind):
+    """A step's label: true, false, or how likely it is right, from 0 to 1; as a float64."""
+
+    letter: ClassVar[str] = "F or number"
+    words: ClassVar[str] = "true, false or a number"
+
+    def holds(self, value: Any) -> bool:
+        return isinstance(value, bool | int | float)
+
+    def faults(self, value: Any, path: str) -> list[Fault]:
+        found = super().faults(value, path)
+        if not found and not 0 <= value <= 1:
+            return [Fault("value_error", path, f"{path} is {value}, not from 0 to 1")]
+        return found
+
+    def shape_of(self, value: Any) -> str | None:
+        if not self.holds(value):
+            return None
+        return "plain" if isinstance(value, bool) else "number"
+
+    def read_type(self, shape: str, extra: pa.DataType | None) -> pa.DataType:  # noqa: ARG002
+        return pa.bool_() if shape == "plain" else pa.float64()
+
+    def read(self, parsed: Expr, shape: str) -> Expr:
+        return parsed.cast(pl.Float64) if shape == "plain" else parsed
+
+    def doubts(self, values: pa.Array, shape: str) -> bool:
+        if shape == "plain":
+            return False
+        numbers = _numbers(values)
+        return bool((~((numbers >= 0) & (numbers <= 1))).any())
+
+
+@dataclass(frozen=True)
 class OpenKind(Kind):
-    """Any JSON value, kept as canonical JSON text; text that is itself JSON is parsed where asked."""
+    """Any JSON value, kept as canonical JSON text."""
 
     letter: ClassVar[str] = "any"
     words: ClassVar[str] = "any value"
@@ -217,7 +251,7 @@ class ListKind(Kind):
         return pa.list_(self.item.read_type(shape, inner))
 
     def read(self, parsed: Expr, shape: str) -> Expr:
-        if isinstance(self.item, TextKind | NumberKind):
+        if type(self.item) in (TextKind, NumberKind):
             return parsed
         return parsed.list.eval(self.item.read(pl.element(), shape))
 

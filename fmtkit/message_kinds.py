@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import polars as pl
 import pyarrow as pa
-from fmtkit.kinds import Kind, absent
+from fmtkit.kinds import Kind, OpenKind, absent
 from fmtkit.sources.strict import Fault, canonical, faults, kind_of, parse
 from polars import Expr
 
@@ -14,19 +14,23 @@ ROLES: dict[str, str] = {
     "system": "system",
     "developer": "developer",
     "user": "user",
-    "human": "user",
-    "prompter": "user",
     "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+"""What sources call the speakers -> what templates call them; `function` is what OpenAI called tools."""
+SHAREGPT_ROLES: dict[str, str] = {
+    "system": "system",
+    "human": "user",
+    "user": "user",
     "gpt": "assistant",
-    "chatgpt": "assistant",
+    "assistant": "assistant",
     "bing": "assistant",
-    "bard": "assistant",
-    "model": "assistant",
+    "chatgpt": "assistant",
     "tool": "tool",
     "observation": "tool",
-    "ipython": "tool",
 }
-"""What sources call the speakers -> what templates call them."""
+"""The speakers of ShareGPT; `function_call` is a turn of the assistant, not a speaker."""
 
 NARROW = pl.Struct({"role": pl.String, "content": pl.String})
 WIDE = pl.Struct(
@@ -136,7 +140,9 @@ class DialogKind(Kind):
         content = message.get(self.content)
         if content is None:
             spoken = self.wide and (message.get("tool_calls") or message.get("function_call"))
-            silent = message.get(self.role) == "system" and self.content in message
+            role = message.get(self.role)
+            system = isinstance(role, str) and self._role(role) == "system"
+            silent = system and self.content in message
             return [] if spoken or silent else [absent(here, self.content, message)]
         if isinstance(content, str):
             return self._call_faults(message, content, here)
@@ -173,12 +179,9 @@ class DialogKind(Kind):
         return [self._message(message) for message in messages if not self._is_silent(message)]
 
     def _is_silent(self, message: dict[str, Any]) -> bool:
-        """An empty or null system text makes no system turn."""
-        return self._role(message[self.role]) == "system" and message.get(self.content) in (
-            None,
-            "",
-            [],
-        )
+        """A null system text makes no system turn; an empty one is for the template to judge."""
+        content = message.get(self.content)
+        return content is None and self._role(message[self.role]) == "system"
 
     def _message(self, message: dict[str, Any]) -> dict[str, Any]:
         content = message.get(self.content)
@@ -265,8 +268,8 @@ class DialogKind(Kind):
         content = turn.field(self.content)
         role = self._mapped(turn.field(self.role))
         message = pl.when(pl.element().is_not_null()).then(self._struct(role, content))
-        silent = (role == "system") & (content.fill_null("").str.len_bytes() == 0)
-        return parsed.list.eval(message.filter(~silent.fill_null(False)))
+        silent = (role == "system") & content.is_null()
+        return parsed.list.eval(message.filter(~silent.fill_null(value=False)))
 
     def _mapped(self, role: Expr) -> Expr:
         return role.replace_strict(dict(self.roles), default=None, return_dtype=pl.String)
@@ -318,6 +321,39 @@ def _train(message: dict[str, Any]) -> bool | None:
         if isinstance(message.get(key), bool | int | float):
             return bool(message[key])
     return None
+
+
+@dataclass(frozen=True)
+class ToolsKind(OpenKind):
+    """Tool definitions, or the JSON text of them; each becomes {"type": "function", "function": ...}."""
+
+    letter: ClassVar[str] = "tools"
+    words: ClassVar[str] = "a list of tools"
+
+    def faults(self, value: Any, path: str) -> list[Fault]:
+        tools = _parsed(value)
+        if tools is None or isinstance(tools, list):
+            marks = faults(tools, path)
+            items = [] if tools is None else enumerate(tools)
+            wrong = [
+                self._wrong(item, f"{path}[{i}]") for i, item in items if not isinstance(item, dict)
+            ]
+            return wrong + ([marks] if marks else [])
+        if isinstance(value, str):
+            return [
+                Fault("value_error", path, f"{path} is text, but not the JSON of a list of tools")
+            ]
+        return [self._wrong(value, path)]
+
+    def value(self, value: Any) -> str | None:
+        tools = _parsed(value)
+        return canonical(_calls(tools)) if tools else None
+
+
+def _parsed(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return json_value(value) if value.strip() else None
 
 
 def json_value(text: str) -> Any:

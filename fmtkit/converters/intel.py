@@ -1,6 +1,7 @@
 """Intel Orca: one question, answers to it, and sometimes a system prompt."""
 
-from fmtkit.columns import ABSENT, Flag, Text, dialog, pair
+from fmtkit.columns import ABSENT, Flag, Text
+from fmtkit.dialogs import judged, pair
 from fmtkit.registry import converter
 from fmtkit.tables import Preference, Unpaired
 
@@ -14,4 +15,4 @@ def preference(question: Text, chosen: Text, rejected: Text, system: Text = ABSE
 @converter()
 def unpaired(question: Text, completion: Text, label: Flag, system: Text = ABSENT) -> Unpaired:
     """https://huggingface.co/datasets/argilla/distilabel-intel-orca-kto."""
-    return Unpaired(dialog(system=system, user=question), dialog(assistant=completion), label)
+    return judged(question, completion, label, system)

@@ -1,0 +1,20 @@
+"""Argilla: an instruction with two responses, or with one completion and a label."""
+
+from fmtkit.columns import ABSENT, Flag, Text
+from fmtkit.dialogs import judged, pair
+from fmtkit.registry import converter
+from fmtkit.tables import Preference, Unpaired
+
+
+@converter(differs="works for DPO, for which the peer documents the name but has no function")
+def preference(
+    instruction: Text, chosen_response: Text, rejected_response: Text, system: Text = ABSENT
+) -> Preference:
+    """https://huggingface.co/datasets/argilla/distilabel-math-preference-dpo."""
+    return pair(instruction, chosen_response, rejected_response, system)
+
+
+@converter()
+def unpaired(instruction: Text, completion: Text, label: Flag, system: Text = ABSENT) -> Unpaired:
+    """https://huggingface.co/datasets/argilla/ultrafeedback-binarized-preferences-cleaned-kto."""
+    return judged(instruction, completion, label, system)

@@ -1,0 +1,15 @@
+"""GSM8K: a question, and a worked answer with the number after ####."""
+
+from fmtkit.columns import Text
+from fmtkit.dialogs import dialog
+from fmtkit.problems import Problem
+from fmtkit.registry import converter
+from fmtkit.tables import Prompt
+
+
+@converter(keeps=True)
+def prompt(question: Text, answer: Text) -> Prompt:
+    """https://huggingface.co/datasets/openai/gsm8k."""
+    number = answer.value.str.extract(r"(?s).*####\s*(\S.*?)\s*\z")
+    missing = Problem("value_error", "answer", number.is_null(), "answer has nothing after ####")
+    return Prompt(dialog(user=question), answer=answer.but(number, missing))

@@ -1,0 +1,12 @@
+"""Input, chosen, rejected: one question and two answers."""
+
+from fmtkit.columns import ABSENT, Text
+from fmtkit.dialogs import pair
+from fmtkit.registry import converter
+from fmtkit.tables import Preference
+
+
+@converter()
+def preference(input: Text, chosen: Text, rejected: Text, system: Text = ABSENT) -> Preference:
+    """https://docs.axolotl.ai/docs/rlhf.html, as `icr`."""
+    return pair(input, chosen, rejected, system)

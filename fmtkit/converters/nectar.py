@@ -1,0 +1,30 @@
+"""Nectar: a prompt with answers ranked from 1, the best, upwards."""
+
+from typing import Annotated, TypeAlias
+
+import polars as pl
+
+from fmtkit.columns import ABSENT, Text, records
+from fmtkit.dialogs import asks, of_each, ranking, with_system
+from fmtkit.kinds import NumberKind, TextKind
+from fmtkit.problems import Column
+from fmtkit.registry import converter
+from fmtkit.tables import Ranking
+from fmtkit.transcripts import question_or_transcript
+
+Ranked: TypeAlias = Annotated[Column, records({"answer": TextKind(), "rank": NumberKind()})]
+
+
+@converter(differs="rank 1 is the best answer; the peer trains on the worst one")
+def rank(
+    prompt: Text,
+    answers: Ranked,
+    system: Text = ABSENT,
+    *,
+    pairs: str = "best-worst",  # noqa: ARG001
+) -> Ranking:
+    """https://huggingface.co/datasets/berkeley-nest/Nectar."""
+    texts = answers.but(of_each(answers.value, "answer"))
+    asked = asks(with_system(system, question_or_transcript(prompt)), "prompt")
+    scores = of_each(answers.value, "rank").list.eval(-pl.element())
+    return ranking(asked, texts, scores)

@@ -1,0 +1,12 @@
+"""OpenAI chat: messages, with tool calls, tools and the weight of a turn where there are any."""
+
+from fmtkit.columns import ABSENT, Tools, WideMessages
+from fmtkit.dialogs import conversation
+from fmtkit.registry import converter
+from fmtkit.tables import Conversation
+
+
+@converter(wide=True)
+def chat(messages: WideMessages, tools: Tools = ABSENT) -> Conversation:
+    """https://developers.openai.com/api/docs/guides/supervised-fine-tuning."""
+    return conversation(messages, tools)

@@ -1,0 +1,18 @@
+"""A prompt with two answers, or with one completion and a label, all of them text."""
+
+from fmtkit.columns import ABSENT, Flag, Text
+from fmtkit.dialogs import judged, pair
+from fmtkit.registry import converter
+from fmtkit.tables import Preference, Unpaired
+
+
+@converter()
+def preference(prompt: Text, chosen: Text, rejected: Text, system: Text = ABSENT) -> Preference:
+    """https://docs.axolotl.ai/docs/rlhf.html, as `prompt_pairs`."""
+    return pair(prompt, chosen, rejected, system)
+
+
+@converter()
+def unpaired(prompt: Text, completion: Text, label: Flag, system: Text = ABSENT) -> Unpaired:
+    """https://huggingface.co/datasets/trl-lib/kto-mix-14k, with text for messages."""
+    return judged(prompt, completion, label, system)
