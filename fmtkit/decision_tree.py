@@ -5,6 +5,7 @@ Where a row comes to a branch that no row took before, that row is traced and th
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 
 from fmtkit.batch_answers import Rows
@@ -18,20 +19,19 @@ MAX_LEAVES = 64
 
 @dataclass
 class Branch:
-    """A question, and what follows each answer."""
+    """A question, and what follows each answer: None where nothing can be traced."""
 
     question: Question
     unknowns: tuple[Unknown, ...]
-    follows: dict[bool, "Branch | Leaf"] = field(default_factory=dict)
+    follows: "dict[bool, Branch | Leaf | None]" = field(default_factory=dict)
 
 
 @dataclass
 class Tree:
     """The known paths of one signature, for all threads."""
 
-    top: dict[bool, Branch | Leaf] = field(default_factory=dict)
+    top: dict[bool, Branch | Leaf | None] = field(default_factory=dict)
     leaves: int = 0
-    closed: bool = False
     lock: Lock = field(default_factory=Lock)
     taken: set[int] = field(default_factory=set)
 
@@ -46,25 +46,26 @@ class Tree:
         follows, answer = self.top, True
         for question, then in leaf.path:
             branch = follows.setdefault(answer, Branch(question, leaf.unknowns))
-            if isinstance(branch, Leaf) or branch.question != question:
-                # Only a template that asks differently each time gets here.
-                self.closed = True
+            # Only a template that asks differently each time would leave the path that is there.
+            if not isinstance(branch, Branch) or branch.question != question:
                 return
             follows, answer = branch.follows, then
         follows[answer] = leaf
         self.leaves += 1
 
     def grow(
-        self, follows: dict[bool, Branch | Leaf], answer: bool, trace: Callable[[], Leaf | None]
-    ) -> bool:
-        """Trace where the tree ends; say whether it goes on there now."""
+        self,
+        follows: dict[bool, Branch | Leaf | None],
+        answer: bool,
+        trace: Callable[[], Leaf | None],
+    ) -> None:
+        """Trace where the tree ends, unless another thread was faster or it is large enough."""
         with self.lock:
-            if answer not in follows and not self.closed and self.leaves < MAX_LEAVES:
+            if answer not in follows and self.leaves < MAX_LEAVES:
                 leaf = trace()
                 if leaf is not None:
                     self.add(leaf)
-                self.closed |= leaf is None and not self.leaves
-            return answer in follows
+            follows.setdefault(answer, None)
 
 
 @dataclass(frozen=True)
@@ -88,15 +89,12 @@ def walk(
         follows, answer, walking = waiting.pop()
         if not len(walking):
             continue
-        if answer not in follows and not tree.grow(
-            follows, answer, lambda row=int(walking[0]): trace(row)
-        ):
-            yield Taken(None, walking)
-            continue
+        if answer not in follows:
+            tree.grow(follows, answer, partial(trace, int(walking[0])))
         found = follows[answer]
-        if isinstance(found, Leaf):
-            yield Taken(found, walking, tree.first_time(found))
-            continue
-        answers = rows.answer(found.question, found.unknowns, walking)
-        waiting.append((found.follows, False, walking[~answers]))
-        waiting.append((found.follows, True, walking[answers]))
+        if isinstance(found, Branch):
+            answers = rows.answer(found.question, found.unknowns, walking)
+            waiting.append((found.follows, False, walking[~answers]))
+            waiting.append((found.follows, True, walking[answers]))
+        else:
+            yield Taken(found, walking, found is not None and tree.first_time(found))
