@@ -46,6 +46,8 @@ WARNINGS: dict[str, str] = {
     "system_dropped": "the format has no place for the system text",
     "content_dropped": "the template leaves out a message's text",
     "generation_prompt_not_a_prefix": "the template's generation prompt is not how its replies begin",
+    "overlong": "more tokens than --max-length; the row is kept as it is",
+    "truncated": "cut to --max-length",
     "extra_columns": "columns that the type does not use and --keep does not name",
 }
 """Code of a warning -> what it means. The row is kept and counted."""

@@ -1,7 +1,8 @@
 """The text stage: canonical messages become text or tokens, and rows that are too long are dealt with."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from fmtkit import chat, template_sources
 from fmtkit.errors import OptionError
+from fmtkit.length_limit import LengthLimit
 from fmtkit.registry import Converter
 from fmtkit.tables import DIALOG_COLUMNS, MESSAGE, TEXT_NAMES, WIDE_MESSAGE, Ranking, Stepwise, Table, Tokens
 from fmtkit.chat import ChatTemplate
@@ -54,26 +56,32 @@ class TextStage:
     wide: bool
     text_source: bool
     """The converter makes text itself (user_defined); there is nothing to render."""
+    limit: LengthLimit | None = None
 
     @classmethod
     def of(cls, name: TypeName, converter: Converter, table: type[Table], request: "Request") -> "TextStage":
-        """Decide on form and template from the type's name and the flags.
+        """Decide on form, template and limit from the type's name and the flags.
 
         Raises OptionError where they contradict each other, TemplateError where there is no template.
         """
         template = _template(name, request)
+        limit = _limit(request)
         if converter.text or table in (Stepwise, Tokens):
             if request.form == "messages" and converter.text:
                 raise OptionError(f"--as messages: type {name.type} makes text; use --as text")
-            return cls("text" if converter.text else "messages", template, converter.wide, converter.text)
+            form = "text" if converter.text else "messages"
+            return cls(form, None, converter.wide, converter.text or table is Stepwise, limit)
         form = request.form or ("text" if template is not None else "messages")
-        if form != "messages" and template is None:
+        if template is None and (form != "messages" or limit is not None):
+            wanted = f"--as {form}" if form != "messages" else "--max-length"
             raise OptionError(
-                f"--as {form} needs a template: name one in the type (chatml.{name.source}) or by --chat-template"
+                f"{wanted} needs a template: name one in the type (chatml.{name.source}) or by --chat-template"
             )
         if form != "messages" and table is Ranking:
-            raise OptionError(f"--as {form}: a ranking stays messages; choose a pair policy with --option pairs=all")
-        return cls(form, template, converter.wide, text_source=False)
+            raise OptionError(f"--as {form}: a ranking stays messages; choose a pair policy, --option pairs=all")
+        if form == "messages" and limit is not None and limit.action.startswith("truncate"):
+            raise OptionError(f"--on-overlong {limit.action} cuts text; it goes with --as text")
+        return cls(form, template, converter.wide, text_source=False, limit=limit)
 
     @property
     def is_text(self) -> bool:
@@ -101,20 +109,22 @@ class TextStage:
         return entry.name in DIALOG_COLUMNS or entry.name in TEXT_NAMES.values()
 
     def apply(self, table: pa.Table) -> Done:
-        """Render a table of messages; rows are named by their place in it."""
-        everything = np.arange(table.num_rows)
-        if self.text_source or not self.is_text or self.template is None or not table.num_rows:
-            return Done(self._renamed(table), everything)
-        return _render(table, self.template)
+        """Render a table of messages and mind its length; rows are named by their place in it."""
+        if not table.num_rows:
+            return Done(self._renamed(table), np.arange(0))
+        done = Done(table, np.arange(table.num_rows))
+        if self.template is not None and not self.text_source and (self.is_text or self.limit is not None):
+            done = _render(table, self.template)
+        if self.limit is not None and done.table.num_rows:
+            done = _limited(done, self.limit)
+        if self.is_text or self.template is None:
+            return done
+        return replace(done, table=table.take(pa.array(done.kept)) if len(done.kept) < table.num_rows else table)
 
     def _renamed(self, table: pa.Table) -> pa.Table:
         if not self.is_text or self.text_source or table.num_rows:
             return table
-        fields = [
-            pa.field(TEXT_NAMES.get(f.name, f.name), pa.string()) if self._is_dialog(f) else f
-            for f in table.schema
-        ]
-        return pa.schema(fields).empty_table()
+        return pa.schema(_text_schema(table.schema, {n: None for n in DIALOG_COLUMNS})).empty_table()
 
 
 def _template(name: TypeName, request: "Request") -> ChatTemplate | None:
@@ -131,6 +141,61 @@ def _template(name: TypeName, request: "Request") -> ChatTemplate | None:
     if request.form in ("text", "tokens") and request.tokenizer is not None:
         return template_sources.find_model_template("tokenizer_default", tokenizer=request.tokenizer)
     return None
+
+
+def _limit(request: "Request") -> LengthLimit | None:
+    if request.max_length is None:
+        if request.on_overlong != "keep":
+            raise OptionError(f"--on-overlong {request.on_overlong} needs --max-length")
+        return None
+    if request.tokenizer is None:
+        raise OptionError("--max-length counts tokens: give --tokenizer")
+    limit = LengthLimit(request.max_length, request.on_overlong, request.tokenizer)
+    _ = limit.tokenizer
+    return limit
+
+
+def _limited(done: Done, limit: LengthLimit) -> Done:
+    """Do with overlong rows what the limit says."""
+    names = [n for n in done.table.schema.names if n in (*DIALOG_COLUMNS, *TEXT_NAMES.values(), "completions")]
+    texts = {name: done.table.column(name).combine_chunks() for name in names}
+    rows = limit.overlong(texts)
+    if not len(rows):
+        return done
+    if limit.action == "keep":
+        return replace(done, warnings=done.warnings + Counter({"overlong": len(rows)}))
+    places = done.kept[rows]
+    kept = np.delete(done.kept, rows)
+    table = done.table.filter(pa.array(~np.isin(np.arange(done.table.num_rows), rows)))
+    if limit.action == "drop":
+        return replace(done, table=table, kept=kept, overlong=places)
+    if limit.action == "fail":
+        failures = [RowFailure(int(p), "too_long", None, f"more than {limit.tokens} tokens") for p in places]
+        return replace(done, table=table, kept=kept, failures=(*done.failures, *failures))
+    return _cut(done, limit, rows)
+
+
+def _cut(done: Done, limit: LengthLimit, rows: np.ndarray) -> Done:
+    table, failures, lost = done.table, list(done.failures), []
+    names = [name for name in table.schema.names if name in (*DIALOG_COLUMNS, *TEXT_NAMES.values())]
+    values = {name: table.column(name).to_pylist() for name in names}
+    for row in rows.tolist():
+        cut = limit.cut({name: values[name][row] for name in names})
+        if cut is None:
+            lost.append(row)
+            message = f"cut to {limit.tokens} tokens, nothing is left to learn from"
+            failures.append(RowFailure(int(done.kept[row]), "too_long", None, message))
+            continue
+        for name, text in cut.items():
+            values[name][row] = text
+    for name in names:
+        index = table.schema.get_field_index(name)
+        table = table.set_column(index, table.schema.field(index), pa.array(values[name], pa.string()))
+    warnings = done.warnings + Counter({"truncated": len(rows) - len(lost)})
+    keep = np.delete(np.arange(table.num_rows), lost)
+    return replace(
+        done, table=table.take(pa.array(keep)), kept=done.kept[keep], failures=tuple(failures), warnings=+warnings
+    )
 
 
 def _render(table: pa.Table, template: ChatTemplate) -> Done:
@@ -162,7 +227,7 @@ def _render(table: pa.Table, template: ChatTemplate) -> Done:
     return Done(out, kept, failures, np.zeros(0, dtype=np.int64), warnings, made.traced_rows, made.plain_rows)
 
 
-def _text_schema(schema: pa.Schema, texts: dict[str, pa.Array]) -> list[pa.Field]:
+def _text_schema(schema: pa.Schema, texts: Mapping[str, object]) -> list[pa.Field]:
     return [
         pa.field(TEXT_NAMES.get(f.name, f.name), pa.string()) if f.name in texts else f for f in schema
     ]
