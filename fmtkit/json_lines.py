@@ -6,11 +6,13 @@ keep a point or an exponent, so that 1.0 is not read back as an integer.
 """
 
 import json
+from functools import reduce
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from fmtkit.errors import WriteError
 
 
@@ -52,7 +54,10 @@ def _objects(array: pa.StructArray, path: str) -> pa.StringArray:
         _member(field.name, _texts(child, f"{path}.{field.name}"))
         for child, field in zip(array.flatten(), array.type, strict=True)
     ]
-    # Joining skips nulls: that leaves the null keys out.
+    # Joining skips nulls: that leaves the null keys out. But pyarrow 26 returns too few texts where all
+    # that is to be joined is null.
+    is_empty = reduce(pc.and_, [member.is_null() for member in members])
+    members[0] = pc.if_else(is_empty, "", members[0])
     inner = pc.binary_join_element_wise(*members, ",", null_handling="skip")
     return _between("{", inner, "}", array)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 import pyarrow.ipc
+
 from fmtkit.thrift import (
     BINARY,
     I16,
@@ -113,7 +114,7 @@ def _with_metadata(field: Field, metadata: Mapping[str, str]) -> Field:
     """Add to the key-value pairs, and to the Arrow schema among them: pyarrow reads only that."""
     pairs = {_text(pair[1]): _text(pair[2]) for pair in _structs(field)} | dict(metadata)
     schema = pa.ipc.read_schema(pa.py_buffer(b64decode(pairs[_ARROW_SCHEMA])))
-    whole = schema.with_metadata(dict(metadata) or None).serialize()
+    whole = (schema.with_metadata(dict(metadata)) if metadata else schema).serialize()
     pairs[_ARROW_SCHEMA] = b64encode(whole).decode()
     added: list[Value] = [
         {1: Field(BINARY, key.encode()), 2: Field(BINARY, value.encode())}

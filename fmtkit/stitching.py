@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.ipc
+
 from fmtkit.encoding import END_OF_STREAM, Encoded
 from fmtkit.parquet_footer import MAGIC, JoinedFooter
 
@@ -83,7 +84,8 @@ class ArrowStitcher:
 
     def end(self, metadata: Mapping[str, str]) -> bytes:
         """Return the mark of the stream's end and the footer, whose schema bears the metadata."""
-        schema = pa.ipc.read_schema(pa.py_buffer(self._head)).with_metadata(metadata or None)
+        schema = pa.ipc.read_schema(pa.py_buffer(self._head))
+        schema = schema.with_metadata(dict(metadata)) if metadata else schema
         footer = _with_blocks(_empty_footer(schema), self._blocks)
         return END_OF_STREAM + footer + len(footer).to_bytes(4, "little") + self._MAGIC
 
