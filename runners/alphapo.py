@@ -9,5 +9,6 @@ RUNNER = Runner(
     config="trl.experimental.cpo:CPOConfig",
     about="SimPO with a reward bent by `alpha`",
     arguments={"loss_type": "alphapo"},
+    defaults={"alpha": 0.25},
     build="fmtkit.training.exact:build_trainer",
 )

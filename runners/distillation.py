@@ -11,4 +11,5 @@ RUNNER = Runner(
     trl=">=1.10,<2",
     needs=frozenset({"teacher"}),
     sections=frozenset({"vllm"}),
+    own=frozenset({"max_length"}),
 )

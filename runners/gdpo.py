@@ -11,4 +11,5 @@ RUNNER = Runner(
     defaults={"multi_objective_aggregation": "normalize_then_sum"},
     needs=frozenset({"rewards"}),
     sections=frozenset({"rl", "vllm", "nemo_gym"}),
+    own=frozenset({"max_length"}),
 )

@@ -10,4 +10,5 @@ RUNNER = Runner(
     about="raise the rewards of the model's own answers, group by group",
     needs=frozenset({"rewards"}),
     sections=frozenset({"rl", "vllm", "nemo_gym"}),
+    own=frozenset({"max_length"}),
 )

@@ -10,4 +10,5 @@ RUNNER = Runner(
     about="tell right steps from wrong ones",
     head="steps",
     build="fmtkit.training.stepwise:build_trainer",
+    own=frozenset({"max_length"}),
 )

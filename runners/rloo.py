@@ -10,4 +10,5 @@ RUNNER = Runner(
     about="raise the rewards of the model's own answers against each other",
     needs=frozenset({"rewards"}),
     sections=frozenset({"rl", "vllm"}),
+    own=frozenset({"max_length"}),
 )

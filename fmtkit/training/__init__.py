@@ -1,1 +1,6 @@
-"""From a YAML to a trained model."""
+"""Training: from a configuration to a trained model."""
+
+from fmtkit.training.planning import Plan, plan
+from fmtkit.training.run import Outcome, train
+
+__all__ = ["Outcome", "Plan", "plan", "train"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import cast
 
 import yaml
+
 from fmtkit.errors import OptionError, SourceError, UnknownNameError
 from fmtkit.training import schema
 from fmtkit.training.keys import aliases, check_known, refuse, section_names, table
@@ -27,7 +28,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Config:
-    """The keys that were set, by their own names; sections have dotted names, null counts as unset."""
+    """The keys that were set, by their own (dotted) names; null counts as unset."""
 
     source: str
     settings: Mapping[str, Setting]
@@ -82,8 +83,8 @@ class Config:
 def load(source: str | Path | Mapping[str, object], overrides: Sequence[str] = ()) -> Config:
     """Read a file (or take a mapping), apply `KEY=VALUE` overrides and check every key.
 
-    Raises UnknownNameError for an unknown key, OptionError for a value of the wrong kind and for a key
-    that cannot be honoured, SourceError for a file that cannot be read.
+    Raises UnknownNameError for an unknown key, OptionError for a value of the wrong kind and for a
+    key that cannot be honoured, SourceError for a file that cannot be read.
     """
     name, raw = ("<mapping>", dict(source)) if isinstance(source, Mapping) else _read(Path(source))
     settings = dict(_settings(raw, name))
@@ -160,7 +161,7 @@ def parse(text: str, name: str) -> dict[str, object]:
 
 
 def _settings(raw: Mapping[str, object], source: str) -> Iterator[tuple[str, Setting]]:
-    """Yield every key with its dotted name; raise for a key that is unknown or written in two ways."""
+    """Yield every key with its dotted name; raise for one that is unknown or written twice."""
     seen: dict[str, str] = {}
     for written, value in _flat(raw, source):
         check_known([written])
@@ -185,7 +186,7 @@ def _flat(raw: Mapping[str, object], source: str) -> Iterator[tuple[str, object]
 
 
 def _override(text: str, settings: Mapping[str, Setting]) -> dict[str, Setting]:
-    """Return the setting that `KEY=VALUE` makes; a dotted key may reach into a mapping or a list."""
+    """Return what `KEY=VALUE` sets; a dotted key may reach into a mapping or a list."""
     name, equals, value = text.partition("=")
     name = name.strip()
     if not equals or not name:

@@ -1,4 +1,4 @@
-"""What the `type:` of a dataset means for a run: its template, its table, and the converter's options.
+"""What the `type:` of a dataset means for a run: its template, table and options.
 
 This is the one place where training meets the names of formats.
 """
@@ -8,12 +8,28 @@ from dataclasses import dataclass, field
 
 from fmtkit.errors import OptionError
 from fmtkit.training.config import Config, Entry
-from fmtkit.training.runner import Runner
 
 TEXT_TYPES = frozenset({"text", "user_defined.default"})
 """Types whose dialogs are finished text: they reach the trainer through the identity template."""
 
-_OPTION_KEYS = ["field", "field_messages", "field_chosen", "field_rejected", "field_tools", "field_system", "field_thinking", "message_property_mappings", "roles", "drop_system_message", "step_separator", "max_completion_length", "train_on_last_step_only", "pairs", "split_thinking", "message_field_training"]
+_OPTION_KEYS = [
+    "field",
+    "field_messages",
+    "field_chosen",
+    "field_rejected",
+    "field_tools",
+    "field_system",
+    "field_thinking",
+    "message_property_mappings",
+    "roles",
+    "drop_system_message",
+    "step_separator",
+    "max_completion_length",
+    "train_on_last_step_only",
+    "pairs",
+    "split_thinking",
+    "message_field_training",
+]
 _FAMILIES = frozenset({"chatml", "llama3", "zephyr"})
 
 
@@ -60,6 +76,25 @@ def template_of(config: Config, readings: tuple[Reading, ...]) -> tuple[str, str
 
     Raises OptionError where two types, or a type and the configuration, name different ones.
     """
+    named = _templates(config, readings)
+    if len(named) > 1:
+        both = " and ".join(f"{name} ({origin})" for name, origin in named.items())
+        raise OptionError(f"a model has one chat template, but these differ: {both}")
+    if not any(reading.is_text for reading in readings):
+        return next(iter(named.items()), ("tokenizer_default", "default"))
+    if named:
+        raise OptionError(
+            f"{next(iter(named))} is a template, but {_text_type(readings)} holds finished text"
+        )
+    if not all(reading.is_text for reading in readings):
+        raise OptionError(
+            f"{_text_type(readings)} holds finished text and cannot be mixed with messages"
+        )
+    return "identity", "finished text"
+
+
+def _templates(config: Config, readings: tuple[Reading, ...]) -> dict[str, str]:
+    """Return every template that is named, and where."""
     named: dict[str, str] = {}
     for reading in readings:
         if reading.template is not None:
@@ -72,29 +107,11 @@ def template_of(config: Config, readings: tuple[Reading, ...]) -> tuple[str, str
         wish = "jinja"
     if wish is not None:
         named.setdefault(wish, "key chat_template")
-    if len(named) > 1:
-        both = " and ".join(f"{name} ({origin})" for name, origin in named.items())
-        raise OptionError(f"a model has one chat template, but these differ: {both}")
-    if any(reading.is_text for reading in readings):
-        if named:
-            raise OptionError(
-                f"{next(iter(named))} is a template, but {_text_type(readings)} holds finished text; keep one"
-            )
-        if not all(reading.is_text for reading in readings):
-            raise OptionError(
-                f"{_text_type(readings)} holds finished text and cannot be mixed with messages"
-            )
-        return "identity", "finished text"
-    return next(iter(named.items()), ("tokenizer_default", "default"))
+    return named
 
 
 def _text_type(readings: tuple[Reading, ...]) -> str:
     return next(reading.type for reading in readings if reading.is_text)
-
-
-def tables_of(reading: Reading, runner: Runner) -> str:
-    """Return the table that a type makes for this runner, as words for the plan."""
-    return " or ".join(runner.tables)
 
 
 def _mapping(value: object) -> dict[str, object]:

@@ -1,12 +1,13 @@
 """The keys of a training configuration: what each holds, where it goes, and why some go nowhere.
 
-The table is data. A key is spelled as users of axolotl know it; a key of a section has a dotted name
-(`trl.beta`). What a key means for one method follows from its destination: a trainer argument that the
-method's config class does not have is an error, found by `fmtkit.training.arguments`.
+The table is data. A key is spelled as users of axolotl know it; a key of a section has a dotted
+name (`trl.beta`). What a key means for one method follows from its destination: a trainer argument
+that the method's config class does not have is an error, found by `fmtkit.training.arguments`.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cache
 from typing import Literal
 
@@ -115,19 +116,19 @@ def check_known(names: Iterable[str]) -> None:
     for name in names:
         if name in table() or name in aliases():
             continue
-        section, _, last = name.rpartition(".")
-        near = None if section else _near_elsewhere(last)
-        if near is not None:
-            raise UnknownNameError("key", name, [near])
-        known = sections().get(section, ())
-        raise UnknownNameError("key", name, [f"{section}.{k}" if section else k for k in known])
+        raise UnknownNameError("key", name, _near(name), "; all of them: docs/config.md")
 
 
-def _near_elsewhere(last: str) -> str | None:
-    """Return the key of a section whose last part is this name, if the top level has none near it."""
-    if near_match(last, (*sections()[""], *aliases())):
-        return None
-    return next((name for name in table() if name.endswith(f".{last}")), None)
+def _near(name: str) -> list[str]:
+    """Return the keys that may have been meant: near ones of its section, or a section's own."""
+    section, _, last = name.rpartition(".")
+    own = [f"{section}.{key}" if section else key for key in sections().get(section, ())]
+    spellings = [*own, *(alias for alias in aliases() if alias.rpartition(".")[0] == section)]
+    near = near_match(name, spellings)
+    if near is not None:
+        return [near]
+    elsewhere = [key for key in table() if key.rpartition(".")[2] == last]
+    return elsewhere or get_close_matches(name.lower(), spellings, n=5, cutoff=0.0)
 
 
 def refuse(key: Key, value: object) -> None:

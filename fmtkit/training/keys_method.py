@@ -94,7 +94,11 @@ KEYS: tuple[Key, ...] = (
         "rpo_alpha",
         "number",
         "refused",
-        "TRL has no rpo_alpha any more; write loss_type: [sigmoid, sft] and loss_weights: [1.0, ALPHA]",
+        (
+            "TRL has no rpo_alpha any more; write loss_type: [sigmoid, sft] and loss_weights: "
+            "[1.0, "
+            "ALPHA]"
+        ),
     ),
     Key("ld_alpha", "fraction", "trainer", "weight of the tokens past the shorter reply"),
     Key("f_divergence_type", "text", "trainer", "the divergence of dpo"),

@@ -276,7 +276,10 @@ KEYS: tuple[Key, ...] = (
         "relora",
         "bool",
         "refused",
-        "restarts of the adapter are not in TRL; train in rounds with merge_lora and lora_model_dir",
+        (
+            "restarts of the adapter are not in TRL; train in rounds with merge_lora and "
+            "lora_model_dir"
+        ),
     ),
     Key(
         "load_in_8bit", "bool", "quantization", "load the base model in 8 bits (CUDA, bitsandbytes)"

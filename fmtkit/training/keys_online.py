@@ -2,7 +2,7 @@
 
 from fmtkit.training.keys import Key
 
-_TRUTH = {True: "group", False: "none"}
+_TRUTH: dict[object, object] = {True: "group", False: "none"}
 _ASYNC = "vllm server or a rollout_func"
 
 _TRL: tuple[Key, ...] = (
@@ -12,7 +12,10 @@ _TRL: tuple[Key, ...] = (
         "max_prompt_length",
         "count",
         "refused",
-        "TRL does not cut prompts any more; rows longer than sequence_len are dropped by the conversion",
+        (
+            "TRL does not cut prompts any more; rows longer than sequence_len are dropped by the "
+            "conversion"
+        ),
     ),
     Key("num_generations", "count", "trainer", "answers to each prompt"),
     Key("num_generations_eval", "count", "trainer", "the same while evaluating"),

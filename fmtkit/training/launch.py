@@ -131,7 +131,7 @@ def _fsdp(config: Config, run: Path, count: int | None) -> Launch:
     words = set(wish.split() if isinstance(wish, str) else wish if isinstance(wish, list) else ())
     unknown = words - _FSDP_WORDS
     if unknown:
-        raise UnknownNameError("word of fsdp", sorted(unknown)[0], _FSDP_WORDS)
+        raise UnknownNameError("word of fsdp", min(unknown), _FSDP_WORDS)
     inside = dict(_FSDP)
     if "shard_grad_op" in words:
         inside["fsdp_reshard_after_forward"] = False
@@ -143,7 +143,7 @@ def _fsdp(config: Config, run: Path, count: int | None) -> Launch:
     trainer: dict[str, object] = {}
     if isinstance(split, int) and split > 1:
         profile["parallelism_config"] = _parallelism(config, split)
-        # Each device takes two pieces of a sequence, so its length must be a multiple of twice that.
+        # Each device takes two pieces of a sequence: its length is a multiple of twice that.
         trainer["pad_to_multiple_of"] = 2 * split
         count = count or split
     launch = _accelerate("fsdp2", profile, run, count)

@@ -11,7 +11,23 @@ from fmtkit.training.config import Config
 from fmtkit.training.runner import Runner
 
 DPO_LOSSES = frozenset(
-    ["sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "aot", "aot_unpaired", "apo_zero", "apo_down", "discopop", "sft", "sigmoid_norm"]
+    [
+        "sigmoid",
+        "hinge",
+        "ipo",
+        "exo_pair",
+        "nca_pair",
+        "robust",
+        "bco_pair",
+        "sppo_hard",
+        "aot",
+        "aot_unpaired",
+        "apo_zero",
+        "apo_down",
+        "discopop",
+        "sft",
+        "sigmoid_norm",
+    ]
 )
 LOSSES: dict[str, frozenset[str]] = {
     "sft": frozenset({"nll", "dft"}),
@@ -34,7 +50,7 @@ _NO_REFERENCE_ARGUMENT = frozenset({"grpo", "gdpo", "rloo", "ebft"})
 
 
 class RefusalError(OptionError):
-    """Say which combination cannot be honoured, why, and what to do; `name` is that of the refusal."""
+    """Say which combination cannot be honoured, why, and what to do."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(f"{message} [{name}]")
@@ -43,7 +59,7 @@ class RefusalError(OptionError):
 
 @dataclass(frozen=True)
 class Refusal:
-    """A combination of keys that cannot be honoured; `why` returns the reason, or None if it is fine."""
+    """A combination of keys that cannot be honoured; `why` returns None if it is fine."""
 
     name: str
     why: Callable[[Config, Runner], str | None]
@@ -57,13 +73,28 @@ def check(config: Config, runner: Runner) -> None:
             raise RefusalError(refusal.name, reason)
 
 
+def _method(config: Config, runner: Runner) -> str | None:
+    if runner.method != "sft":
+        return None
+    section = next(
+        (s for s in ("trl", "ebft") if any(n.startswith(f"{s}.") for n in config.settings)), None
+    )
+    if section is None:
+        return None
+    return (
+        f"{section}: these keys are for another method than sft; write rl: "
+        f"{'ebft' if section == 'ebft' else 'grpo'}"
+    )
+
+
 def _context_parallel(config: Config, runner: Runner) -> str | None:
     size = config.get("context_parallel_size")
     if size in {None, 1}:
         return None
     if runner.method != "sft":
         return (
-            f"context_parallel_size: {size} works with sft alone: TRL's trainer for {runner.method} does not "
+            f"context_parallel_size: {size} works with sft alone: TRL's trainer for "
+            f"{runner.method} does not "
             "split sequences; leave it out, and use fsdp and gradient_checkpointing for long rows"
         )
     if config.is_true("sample_packing"):
@@ -78,41 +109,56 @@ def _reference(config: Config, runner: Runner) -> str | None:
     if wish is None:
         return None
     if runner.method in _NO_REFERENCE_ARGUMENT:
-        return f"{wish}: the trainer for {runner.method} takes no reference model; it makes its own where beta is set"
+        return (
+            f"{wish}: the trainer for {runner.method} takes no reference model; it makes its "
+            "own where beta is set"
+        )
     if "reference" not in runner.needs:
         return f"{wish}: {runner.method} has no reference model; leave it out"
     return None
 
 
-def _sync(config: Config, runner: Runner) -> str | None:
+def _sync(config: Config, _: Runner) -> str | None:
     if not (config.is_true("sync_ref_model") or config.is_true("trl.sync_ref_model")):
         return None
     if config.get("adapter") and not config.get("rl_adapter_ref_model"):
-        return "sync_ref_model: with an adapter the reference is the base model, which does not move; leave one out"
+        return (
+            "sync_ref_model: with an adapter the reference is the base model, which does not "
+            "move; leave one out"
+        )
     if config.is_true("precompute_ref_log_probs"):
-        return "sync_ref_model: precomputed log-probabilities do not follow a moving reference; leave one out"
+        return (
+            "sync_ref_model: precomputed log-probabilities do not follow a moving reference; "
+            "leave one out"
+        )
     return None
 
 
-def _quantized(config: Config, runner: Runner) -> str | None:
+def _quantized(config: Config, _: Runner) -> str | None:
     bits = next((k for k in ("load_in_4bit", "load_in_8bit") if config.is_true(k)), None)
     if bits and config.get("adapter") is None:
         return f"{bits}: quantized weights cannot train; add adapter: qlora"
     if config.get("adapter") == "qlora" and config.is_true("load_in_8bit"):
-        return "adapter: qlora is 4 bits, load_in_8bit asks for 8; write adapter: lora with load_in_8bit"
+        return (
+            "adapter: qlora is 4 bits, load_in_8bit asks for 8; write adapter: lora with "
+            "load_in_8bit"
+        )
     return None
 
 
-def _precision(config: Config, runner: Runner) -> str | None:
+def _precision(config: Config, _: Runner) -> str | None:
     if config.is_true("bf16") and config.is_true("fp16"):
         return "bf16 and fp16 are both true; keep one"
     return None
 
 
-def _targets(config: Config, runner: Runner) -> str | None:
+def _targets(config: Config, _: Runner) -> str | None:
     modules = config.get("lora_target_modules")
     if isinstance(modules, list) and "lm_head" in modules:
-        return "lora_target_modules: lm_head cannot have an adapter with TRL's fused head; put it in lora_modules_to_save"
+        return (
+            "lora_target_modules: lm_head cannot have an adapter with TRL's fused head; put "
+            "it in lora_modules_to_save"
+        )
     return None
 
 
@@ -138,7 +184,10 @@ def _losses(config: Config, runner: Runner) -> str | None:
 
 def _pairs_in_a_batch(config: Config, runner: Runner) -> str | None:
     if runner.method == "kto" and config.get("micro_batch_size") == 1:
-        return "micro_batch_size: kto needs at least 2: its KL term takes a reply from another row of the batch"
+        return (
+            "micro_batch_size: kto needs at least 2: its KL term takes a reply from another "
+            "row of the batch"
+        )
     return None
 
 
@@ -150,14 +199,20 @@ def _order(config: Config, runner: Runner) -> str | None:
     return None
 
 
-def _masks(config: Config, runner: Runner) -> str | None:
+def _masks(config: Config, _: Runner) -> str | None:
     entries = (*config.datasets, *config.test_datasets)
     for where in (*entries, {k: config.get(k) for k in ("roles_to_train", "train_on_eos")}):
         roles = where.get("roles_to_train")
         if roles not in (None, ["assistant"]):
-            return f"roles_to_train: {roles}: only [assistant] can be learnt; mark messages by message_field_training"
+            return (
+                f"roles_to_train: {roles}: only [assistant] can be learnt; mark messages by "
+                "message_field_training"
+            )
         if where.get("train_on_eos") not in {None, "turn"}:
-            return f"train_on_eos: {where['train_on_eos']}: a reply is learnt with its own end of turn; write `turn`"
+            return (
+                f"train_on_eos: {where['train_on_eos']}: a reply is learnt with its own end of "
+                "turn; write `turn`"
+            )
     return None
 
 
@@ -174,7 +229,7 @@ def _head(config: Config, runner: Runner) -> str | None:
     return None
 
 
-def _batch(config: Config, runner: Runner) -> str | None:
+def _batch(config: Config, _: Runner) -> str | None:
     whole, micro = config.get("batch_size"), config.get("micro_batch_size")
     if not isinstance(whole, int):
         return None
@@ -189,7 +244,7 @@ def _batch(config: Config, runner: Runner) -> str | None:
     return None
 
 
-def _evaluation(config: Config, runner: Runner) -> str | None:
+def _evaluation(config: Config, _: Runner) -> str | None:
     if config.get("val_set_size") or config.test_datasets:
         return None
     for name in (
@@ -203,29 +258,35 @@ def _evaluation(config: Config, runner: Runner) -> str | None:
     return None
 
 
-def _templates(config: Config, runner: Runner) -> str | None:
+def _templates(config: Config, _: Runner) -> str | None:
     for entry in (*config.datasets, *config.test_datasets):
         own, whole = entry.get("chat_template"), config.get("chat_template")
         if own is not None and whole is not None and own != whole:
-            return f"chat_template: {whole} for the run and {own} for {entry.get('path')}; a model has one template"
+            return (
+                f"chat_template: {whole} for the run and {own} for {entry.get('path')}; a "
+                "model has one template"
+            )
     if config.get("chat_template_jinja") and config.get("chat_template") not in {None, "jinja"}:
         return "chat_template and chat_template_jinja both give a template; keep one"
     return None
 
 
-def _unfrozen(config: Config, runner: Runner) -> str | None:
+def _unfrozen(config: Config, _: Runner) -> str | None:
     if config.get("unfrozen_parameters") and config.get("adapter"):
         return "unfrozen_parameters chooses among all weights, adapter freezes them; keep one"
     return None
 
 
-def _tokens(config: Config, runner: Runner) -> str | None:
+def _tokens(config: Config, _: Runner) -> str | None:
     if config.get("tokens") and config.get("adapter") and not config.get("lora_modules_to_save"):
-        return "tokens: new rows of the embedding cannot be learnt by an adapter; add lora_modules_to_save: [embed_tokens, lm_head]"
+        return (
+            "tokens: new rows of the embedding cannot be learnt by an adapter; add "
+            "lora_modules_to_save: [embed_tokens, lm_head]"
+        )
     return None
 
 
-def _missing_plugin(config: Config, runner: Runner) -> str | None:
+def _missing_plugin(config: Config, _: Runner) -> str | None:
     plugins = config.get("plugins")
     known = ("NemoGymPlugin", "LigerPlugin", "CutCrossEntropyPlugin", "KernelsPlugin")
     for plugin in plugins if isinstance(plugins, list) else ():
@@ -234,15 +295,18 @@ def _missing_plugin(config: Config, runner: Runner) -> str | None:
     return None
 
 
-def _weights(config: Config, runner: Runner) -> str | None:
+def _weights(config: Config, _: Runner) -> str | None:
     for entry in config.datasets:
         weight = entry.get("weight")
         if isinstance(weight, (int, float)) and weight <= 0:
-            return f"weight: {weight} for {entry.get('path')}: takes a number above 0; leave the entry out"
+            return (
+                f"weight: {weight} for {entry.get('path')}: takes a number above 0; leave the "
+                "entry out"
+            )
     return None
 
 
-def _steps(config: Config, runner: Runner) -> str | None:
+def _steps(config: Config, _: Runner) -> str | None:
     for name in ("eval", "save"):
         if config.get(f"{name}s_per_epoch") and config.get(f"{name}_steps"):
             return f"{name}s_per_epoch sets {name}_steps; keep one"
@@ -253,6 +317,7 @@ def _steps(config: Config, runner: Runner) -> str | None:
 
 def _jobs() -> Iterator[Refusal]:
     named: Mapping[str, Callable[[Config, Runner], str | None]] = {
+        "method": _method,
         "context_parallel": _context_parallel,
         "reference": _reference,
         "sync_ref_model": _sync,

@@ -10,7 +10,44 @@ from fmtkit.training.keys import Destination, Key, table
 from fmtkit.training.runner import Runner
 
 MODEL_ARGUMENTS = frozenset(
-    ["attn_implementation", "cache_dir", "config", "device_map", "dtype", "experts_implementation", "force_download", "ignore_mismatched_sizes", "key_mapping", "local_files_only", "low_cpu_mem_usage", "max_memory", "offload_buffers", "offload_folder", "quantization_config", "revision", "state_dict", "subfolder", "token", "tp_plan", "tp_size", "trust_remote_code", "use_cache", "use_kernels", "use_safetensors", "variant", "weights_only", "rope_scaling", "rope_theta", "rope_parameters", "max_position_embeddings", "sliding_window", "attention_dropout", "output_router_logits", "router_aux_loss_coef", "num_labels"]
+    [
+        "attn_implementation",
+        "cache_dir",
+        "config",
+        "device_map",
+        "dtype",
+        "experts_implementation",
+        "force_download",
+        "ignore_mismatched_sizes",
+        "key_mapping",
+        "local_files_only",
+        "low_cpu_mem_usage",
+        "max_memory",
+        "offload_buffers",
+        "offload_folder",
+        "quantization_config",
+        "revision",
+        "state_dict",
+        "subfolder",
+        "token",
+        "tp_plan",
+        "tp_size",
+        "trust_remote_code",
+        "use_cache",
+        "use_kernels",
+        "use_safetensors",
+        "variant",
+        "weights_only",
+        "rope_scaling",
+        "rope_theta",
+        "rope_parameters",
+        "max_position_embeddings",
+        "sliding_window",
+        "attention_dropout",
+        "output_router_logits",
+        "router_aux_loss_coef",
+        "num_labels",
+    ]
 )
 """Arguments of from_pretrained, and the attributes of a model's config that training changes."""
 
@@ -38,6 +75,7 @@ class Resolution:
     peft: dict[str, Argument] = field(default_factory=dict)
     quantization: dict[str, Argument] = field(default_factory=dict)
     teacher: dict[str, Argument] = field(default_factory=dict)
+    own: dict[str, Argument] = field(default_factory=dict)
     sections: dict[str, dict[str, Argument]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -76,7 +114,10 @@ def resolve(config: Config, runner: Runner) -> Resolution:
     fields = fields_of(runner.config)
     for key, value, origin in _set_keys(config):
         for argument in _arguments(key, value, origin):
-            _place(out, key, argument, fields)
+            if key.to == "trainer" and argument.name in runner.own:
+                out.own[argument.name] = argument
+            else:
+                _place(out, key, argument, fields)
     for name, value in runner.defaults.items():
         out.default(name, value, f"default of {runner.method}")
     _notes(config, runner, out)

@@ -1,7 +1,7 @@
 """What a runner says of a training method: data for the plan, found by the method's name.
 
-A runner is a file `runners/METHOD.py` with one constant, RUNNER. It is imported for the plan too, so it
-imports nothing heavy; classes are named ("trl:DPOTrainer") and loaded in the training process alone.
+A runner is a file `runners/METHOD.py` with one constant, RUNNER. It is imported for the plan too,
+so it imports nothing heavy; classes are named ("trl:DPOTrainer") and loaded while training alone.
 """
 
 from collections.abc import Mapping
@@ -22,9 +22,10 @@ class Runner:
     `arguments` are fixed by the method, `defaults` hold unless the configuration says otherwise.
     `trl` is the range of TRL versions that it was run with, `instead` what to do outside of it.
     `needs` names what must be configured: a `reference` model is made where none is, a `teacher`,
-    `rewards` or `reward_model` must be named. `head` is the kind of model. `build` is the function
-    that makes the trainer: (job, model inputs) -> trainer. A runner whose nature depends on a key has
-    `variants`: the runner for each value of `variant_key`.
+    `rewards` or `reward_model` must be named. `head` is the kind of model. `own` are
+    arguments that the config class lacks and fmtkit acts on (`max_length`). `build` is the function
+    that makes the trainer: (job, model inputs) -> trainer. A runner whose nature depends on a key
+    has `variants`: the runner for each value of `variant_key`.
     """
 
     method: str
@@ -38,6 +39,7 @@ class Runner:
     needs: frozenset[str] = frozenset()
     head: str = "causal"
     sections: frozenset[str] = frozenset()
+    own: frozenset[str] = frozenset()
     build: str = BUILD
     instead: str = ""
     variant_key: str = ""

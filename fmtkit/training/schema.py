@@ -1,6 +1,6 @@
 """The JSON Schema of a configuration, made from the table of keys.
 
-`python -m fmtkit.training.schema` writes `schemas/config.schema.json`; a test holds it to the table.
+`python -m fmtkit.training.schema` writes `schemas/config.schema.json`; a test compares them.
 """
 
 import json
@@ -16,7 +16,19 @@ Schema = dict[str, object]
 _TEXT: Schema = {"type": "string"}
 _NUMBER: Schema = {"type": "number"}
 _TEXTS: Schema = {"type": "array", "items": _TEXT}
-_TYPE_FIELDS = ["field_prompt", "field_system", "field_chosen", "field_rejected", "field_completion", "field_label", "prompt_format", "chosen_format", "rejected_format", "completion_format", "system_format"]
+_TYPE_FIELDS = [
+    "field_prompt",
+    "field_system",
+    "field_chosen",
+    "field_rejected",
+    "field_completion",
+    "field_label",
+    "prompt_format",
+    "chosen_format",
+    "rejected_format",
+    "completion_format",
+    "system_format",
+]
 
 KINDS: dict[str, Schema] = {
     "any": {},
@@ -93,12 +105,10 @@ def build() -> Schema:
             properties |= inside
     for alias, name in aliases().items():
         section, _, last = alias.rpartition(".")
-        inside = (
-            cast("Schema", cast("Schema", properties[section])["properties"])
-            if section
-            else properties
-        )
-        inside[last] = _property(table()[name])
+        where = properties
+        if section:
+            where = cast("Schema", cast("Schema", properties[section])["properties"])
+        where[last] = _property(table()[name])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A configuration of fmtkit train",

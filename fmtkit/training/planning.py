@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fmtkit.errors import DependencyError, OptionError
 from fmtkit.training import datatypes, launch, refusals, runner
 from fmtkit.training.arguments import has_class, installed
-from fmtkit.training.config import Config, Entry, load
+from fmtkit.training.config import Config, Entry, Setting, load
 from fmtkit.training.datatypes import Reading
 from fmtkit.training.resolve import Argument, Resolution, resolve
 from fmtkit.training.runner import Runner
@@ -112,7 +112,7 @@ class Plan:
         return _aligned(rows)
 
 
-def make(
+def plan(
     source: str | Path | Mapping[str, object] | Config,
     overrides: Sequence[str] = (),
     *,
@@ -124,6 +124,8 @@ def make(
     DependencyError where the installed TRL is not one that the method works with.
     """
     config = source if isinstance(source, Config) else load(source, overrides)
+    if partial:
+        config = _completed(config)
     chosen = _runner(config)
     package = _package(chosen)
     refusals.check(config, chosen)
@@ -135,11 +137,13 @@ def make(
     missing = tuple(_missing(config, chosen))
     if missing and not partial:
         raise OptionError(
-            f"{config.source}: {', '.join(missing)}: needed to train; a fragment is planned with --partial"
+            f"{config.source}: {', '.join(missing)}: needed to train; a fragment is planned "
+            "with "
+            "--partial"
         )
     count = len(config.datasets)
     planned = tuple(
-        DatasetPlan(_source(entry), reading, datatypes.tables_of(reading, chosen), entry)
+        DatasetPlan(_source(entry), reading, " or ".join(chosen.tables), entry)
         for entry, reading in zip((*config.datasets, *config.test_datasets), readings, strict=True)
     )
     return Plan(
@@ -158,6 +162,23 @@ def make(
         missing,
         (*resolution.notes, *launching.notes),
     )
+
+
+_METHOD_OF_SECTION = {"ebft": "ebft", "trl": "grpo", "vllm": "grpo", "nemo_gym_enabled": "grpo"}
+
+
+def _completed(config: Config) -> Config:
+    """Return a fragment with the method that its keys belong to, where it names none."""
+    if config.method() != "sft" or config.get("rl") is not None:
+        return config
+    sections = {name.partition(".")[0] for name in config.settings}
+    method = next((m for section, m in _METHOD_OF_SECTION.items() if section in sections), None)
+    if method is None and sections & {"rl_adapter_ref_model", "ref_model"}:
+        method = "dpo"
+    if method is None:
+        return config
+    origin = "guess for a fragment"
+    return replace(config, settings={**config.settings, "rl": Setting(method, origin)})
 
 
 def _runner(config: Config) -> Runner:

@@ -1,0 +1,285 @@
+"""From a job to a TRL trainer: tokenizer, datasets, model, arguments; in a training process."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from fmtkit.errors import DependencyError, OptionError, TokenizerError
+from fmtkit.training.job import Job
+from fmtkit.training.runner import Runner, find
+
+_TASKS = {"causal": "CAUSAL_LM", "reward": "SEQ_CLS", "steps": "TOKEN_CLS"}
+_AUTO = {
+    "causal": "AutoModelForCausalLM",
+    "reward": "AutoModelForSequenceClassification",
+    "steps": "AutoModelForTokenClassification",
+}
+
+
+@dataclass
+class Parts:
+    """What every trainer is made of; `model` is a path wherever TRL can load it by itself."""
+
+    runner: Runner
+    tokenizer: Any
+    train: Any
+    evaluation: Any
+    arguments: Any
+    model: Any
+    peft: Any = None
+    quantization: Any = None
+    callbacks: list[Any] = field(default_factory=list)
+
+
+def runner_of(job: Job) -> Runner:
+    """Return the runner of a job, in the variant that its configuration chose."""
+    found = find(job.method)
+    return found.variant(job.variant) if job.variant else found
+
+
+def load_class(path: str) -> Any:
+    """Return the class or function that a runner names ("trl:DPOTrainer")."""
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)
+
+
+def build_trainer(job: Job, parts: Parts) -> Any:
+    """Make the trainer of a runner by the arguments that its class takes."""
+    trainer_class = load_class(parts.runner.trainer)
+    return trainer_class(**trainer_inputs(job, parts, trainer_class))
+
+
+def trainer_inputs(job: Job, parts: Parts, trainer_class: Any) -> dict[str, Any]:
+    """Return the keyword arguments of a trainer's class for these parts."""
+    takes = signature(trainer_class.__init__).parameters
+    inputs: dict[str, Any] = {
+        "model": parts.model,
+        "args": parts.arguments,
+        "train_dataset": parts.train,
+        "eval_dataset": parts.evaluation,
+        "processing_class": parts.tokenizer,
+        "callbacks": parts.callbacks,
+    }
+    if parts.peft is not None:
+        inputs["peft_config"] = parts.peft
+    if parts.quantization is not None and isinstance(parts.model, str):
+        if "quantization_config" in takes:
+            inputs["quantization_config"] = parts.quantization
+        else:
+            loading = parts.arguments.model_init_kwargs or {}
+            parts.arguments.model_init_kwargs = {
+                **loading,
+                "quantization_config": parts.quantization,
+            }
+    if "ref_model" in takes:
+        reference = reference_model(job)
+        if reference is not None:
+            inputs["ref_model"] = reference
+    if "teacher_model" in takes and job.teacher:
+        inputs["teacher_model"] = job.teacher
+    return inputs
+
+
+def parts_of(job: Job, callbacks: list[Any]) -> Parts:
+    """Load and make everything that the job's trainer needs."""
+    from fmtkit.training.rows import load_rows
+
+    runner = runner_of(job)
+    tokenizer = load_tokenizer(job)
+    train, evaluation = load_rows(job, runner)
+    arguments = make_arguments(job, runner)
+    model, peft = make_model(job, runner, tokenizer)
+    return Parts(
+        runner=runner,
+        tokenizer=tokenizer,
+        train=train,
+        evaluation=evaluation,
+        arguments=arguments,
+        model=model,
+        peft=peft,
+        quantization=make_quantization(job),
+        callbacks=callbacks,
+    )
+
+
+def load_tokenizer(job: Job) -> Any:
+    """Load the tokenizer with the run's special tokens and the run's chat template."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(
+        job.tokenizer,
+        revision=job.model_arguments.get("revision", "main")
+        if job.tokenizer == job.model
+        else "main",
+        trust_remote_code=bool(job.trainer.get("trust_remote_code")),
+    )
+    special = job.setting("special_tokens")
+    if isinstance(special, Mapping):
+        tokenizer.add_special_tokens({str(k): v for k, v in special.items()})
+    tokens = job.setting("tokens")
+    if isinstance(tokens, list):
+        tokenizer.add_tokens([str(token) for token in tokens])
+    if tokenizer.pad_token is None:
+        raise TokenizerError(
+            f"{job.tokenizer}: the tokenizer has no pad token; set special_tokens.pad_token"
+        )
+    if job.template_text is not None:
+        tokenizer.chat_template = job.template_text
+    if tokenizer.chat_template is None and runner_of(job).head != "steps":
+        raise TokenizerError(
+            f"{job.tokenizer}: the tokenizer has no chat template; set chat_template"
+        )
+    return tokenizer
+
+
+def make_arguments(job: Job, runner: Runner) -> Any:
+    """Make the config object of the trainer; where it runs decides what was left to `auto`."""
+    import torch
+
+    values = dict(job.trainer)
+    if values.get("bf16") == "auto":
+        values["bf16"] = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+    elif values.get("bf16") is True and not torch.cuda.is_available():
+        # TRL refuses bf16 on a machine without a device unless it is told to use the CPU.
+        values.setdefault("use_cpu", True)
+    config_class = load_class(runner.config)
+    names = config_class.__dataclass_fields__
+    if "padding_value" in names or "is_encoder_decoder" in names:
+        # Their collator reads columns that no forward pass takes; they set this too, and warn.
+        values.setdefault("remove_unused_columns", False)
+    if "model_init_kwargs" in names:
+        values["model_init_kwargs"] = loading_arguments(job, runner)
+    if "teacher_model_init_kwargs" in names and job.teacher:
+        values["teacher_model_init_kwargs"] = {"dtype": "float32", **job.teacher_arguments}
+    if "teacher_model_name_or_path" in names and job.teacher:
+        values["teacher_model_name_or_path"] = job.teacher
+    values["output_dir"] = str(Path(job.run) / "checkpoints")
+    # The progress bar and the metrics are fmtkit's; the filter would hide a NaN loss, and
+    # look at the loss on the device at every step.
+    values |= {"disable_tqdm": True, "logging_nan_inf_filter": False}
+    try:
+        return config_class(**values)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"{config_class.__name__}: {error}") from error
+
+
+def loading_arguments(job: Job, runner: Runner) -> dict[str, Any]:
+    """Return the arguments of from_pretrained; weights stay where the trainer puts them."""
+    values = dict(job.model_arguments)
+    if "experimental" in runner.trainer:
+        # These trainers would ask for device_map="auto", which breaks data parallel training.
+        values.setdefault("device_map", None)
+    return values
+
+
+def make_model(job: Job, runner: Runner, tokenizer: Any) -> tuple[Any, Any]:
+    """Return the model (its path, if nothing is done to it first) and the new adapter, if any."""
+    peft = make_peft(job, runner)
+    adapter = job.setting("lora_model_dir")
+    touched = job.setting("unfrozen_parameters") or job.setting("tokens") or adapter
+    if not touched and "model_init_kwargs" in load_class(runner.config).__dataclass_fields__:
+        return job.model, peft
+    model = load_model(job, runner)
+    if job.setting("tokens"):
+        _grow(model, tokenizer, job)
+    if adapter:
+        from peft import PeftModel
+
+        return PeftModel.from_pretrained(model, str(adapter), is_trainable=True), None
+    _freeze(model, job)
+    return model, peft
+
+
+def load_model(job: Job, runner: Runner) -> Any:
+    """Load the model with the head that the method trains."""
+    import torch
+    import transformers
+
+    values = dict(job.model_arguments)
+    if values.get("dtype") not in {None, "auto"}:
+        values["dtype"] = getattr(torch, str(values["dtype"]))
+    quantization = make_quantization(job)
+    if quantization is not None:
+        values["quantization_config"] = quantization
+    labels = {"reward": {"num_labels": 1}, "steps": {"num_labels": 2}}.get(runner.head, {})
+    if runner.head != "causal":
+        # A head that is new is expected here; the report on it would read like an error.
+        speak: Any = transformers.utils.logging
+        speak.set_verbosity_error()
+    auto = getattr(transformers, _AUTO[runner.head])
+    trusted = bool(job.trainer.get("trust_remote_code"))
+    return auto.from_pretrained(job.model, trust_remote_code=trusted, **values, **labels)
+
+
+def reference_model(job: Job) -> Any:
+    """Load a reference of its own where one is asked for; else TRL makes or spares it."""
+    named = job.setting("ref_model")
+    if not named and not (job.setting("rl_adapter_ref_model") and job.peft is not None):
+        return None
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    dtype = job.model_arguments.get("dtype")
+    return AutoModelForCausalLM.from_pretrained(
+        str(named or job.model), dtype="auto" if dtype == "auto" else getattr(torch, str(dtype))
+    )
+
+
+def make_peft(job: Job, runner: Runner) -> Any:
+    """Return the configuration of a new adapter, or None."""
+    if job.peft is None or job.setting("lora_model_dir"):
+        return None
+    from peft import LoraConfig
+
+    values: dict[str, Any] = dict(job.peft)
+    if runner.head == "steps":
+        # peft leaves the head out of "all-linear" for every task but this one.
+        values.setdefault("exclude_modules", ["score", "classifier"])
+    return LoraConfig(task_type=_TASKS[runner.head], **values)
+
+
+def make_quantization(job: Job) -> Any:
+    """Return the quantization of the base model, or None; it needs bitsandbytes."""
+    if job.quantization is None:
+        return None
+    from importlib.util import find_spec
+
+    if find_spec("bitsandbytes") is None:
+        raise DependencyError(
+            "quantized weights need bitsandbytes: pip install bitsandbytes (CUDA)"
+        )
+    import torch
+    from transformers import BitsAndBytesConfig
+
+    values = dict(job.quantization)
+    if "bnb_4bit_compute_dtype" in values:
+        values["bnb_4bit_compute_dtype"] = getattr(torch, str(values["bnb_4bit_compute_dtype"]))
+    made: Any = BitsAndBytesConfig
+    return made(**values)
+
+
+def _grow(model: Any, tokenizer: Any, job: Job) -> None:
+    if len(tokenizer) <= model.get_input_embeddings().num_embeddings:
+        return
+    model.resize_token_embeddings(
+        len(tokenizer),
+        pad_to_multiple_of=32 if job.setting("resize_token_embeddings_to_32x") else None,
+        mean_resizing=job.setting("mean_resizing_embeddings") is not False,
+    )
+
+
+def _freeze(model: Any, job: Job) -> None:
+    import re
+
+    patterns = job.setting("unfrozen_parameters")
+    if not isinstance(patterns, list):
+        return
+    trained = 0
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad = any(re.match(str(pattern), name) for pattern in patterns)
+        trained += parameter.requires_grad
+    if not trained:
+        raise OptionError(f"unfrozen_parameters: {patterns} match no parameter of {job.model}")

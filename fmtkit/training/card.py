@@ -1,0 +1,55 @@
+"""The model card of a run: what was trained, on which data, with which settings and versions."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from fmtkit.training.job import Job
+
+
+def write(folder: Path, job: Job, report: Mapping[str, object]) -> Path:
+    """Write README.md beside the model."""
+    path = folder / "README.md"
+    path.write_text(text(job, report), encoding="utf-8")
+    return path
+
+
+def text(job: Job, report: Mapping[str, object]) -> str:
+    """Return the card: front matter for the hub, then the facts."""
+    head = {
+        "base_model": job.model,
+        "library_name": "peft" if job.peft is not None else "transformers",
+        "tags": ["fmtkit", "trl", job.method],
+    }
+    name = Path(job.run).name
+    parts = [
+        "---\n" + yaml.safe_dump(head, sort_keys=False) + "---",
+        f"# {name}",
+        f"`{job.model}` trained with {job.method} by fmtkit.",
+        "## Data\n\n" + _data(report.get("data")),
+        "## Result\n\n" + _table(report.get("metrics")),
+        "## Settings\n\n```yaml\n" + _config(job) + "```",
+        "## Versions\n\n" + _table(report.get("versions")),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _config(job: Job) -> str:
+    path = Path(job.run) / "config.yaml"
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+def _data(data: object) -> str:
+    lines = ["| files | rows | sha256 |", "|---|---|---|"]
+    entries = data if isinstance(data, list) else []
+    lines += [f"| {e['file']} | {e['rows']} | `{e['sha256']}` |" for e in entries]
+    return "\n".join(lines)
+
+
+def _table(values: object) -> str:
+    lines = ["| | |", "|---|---|"]
+    for name, value in values.items() if isinstance(values, Mapping) else ():
+        shown = f"{value:.6g}" if isinstance(value, float) else value
+        lines.append(f"| {name} | {shown} |")
+    return "\n".join(lines)

@@ -1,0 +1,146 @@
+"""What would stop a run, found before a model is loaded: each is one line, and exit code 2.
+
+The model's folder is read as JSON, its tokenizer through `tokenizers`; torch is not imported.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from fmtkit.errors import OptionError, TokenizerError
+from fmtkit.training.job import Source
+from fmtkit.training.planning import Plan
+from fmtkit.training.runner import Runner
+
+_PADS = ("<|pad|>", "<pad>", "[PAD]", "<|finetune_right_pad_id|>", "<|endoftext|>", "<unk>")
+_HEADS = {
+    "reward": "ForSequenceClassification",
+    "steps": "ForTokenClassification",
+    "causal": "ForCausalLM",
+}
+_OWN_HEADS = frozenset(_HEADS.values())
+
+
+def check_model(plan: Plan) -> None:
+    """Raise OptionError or TokenizerError for a model or tokenizer that the method cannot train."""
+    config = plan.config
+    for key in ("base_model", "ref_model", "teacher_model", "tokenizer_config", "lora_model_dir"):
+        name = config.text(key)
+        if name is not None:
+            _check_there(key, name)
+    model = plan.model or ""
+    if (Path(model) / "config.json").is_file():
+        _check_head(model, plan.runner)
+    _check_tokenizer(plan, config.text("tokenizer_config") or model)
+
+
+def check_rows(plan: Plan, train: Sequence[Source], evaluation: Sequence[Source]) -> None:
+    """Raise OptionError for rows that the trainer would refuse, or could not learn from."""
+    import pyarrow.parquet as pq
+
+    files = [file for source in train for file in source.files]
+    if sum(pq.read_metadata(file).num_rows for file in files) == 0:
+        raise OptionError(f"no row is left to train on; {plan.run / 'data'}/*/report.json says why")
+    del evaluation
+    if plan.method in {"kto", "bco"}:
+        _check_labels(plan, files)
+
+
+def _check_there(key: str, name: str) -> None:
+    path = Path(name).expanduser()
+    if path.is_dir() and key == "lora_model_dir" and not (path / "adapter_config.json").is_file():
+        raise OptionError(f"{key}: {name}: has no adapter_config.json")
+    if path.is_dir() and key != "lora_model_dir" and not _is_model(path, key):
+        raise OptionError(f"{key}: {name}: has no config.json, so it is no model")
+    if path.exists():
+        return
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise OptionError(f"{key}: {name}: no such folder")
+
+
+def _is_model(path: Path, key: str) -> bool:
+    wanted = "tokenizer_config.json" if key == "tokenizer_config" else "config.json"
+    return (path / wanted).is_file()
+
+
+def _check_head(model: str, runner: Runner) -> None:
+    facts = json.loads((Path(model) / "config.json").read_text(encoding="utf-8"))
+    right = _HEADS[runner.head]
+    for architecture in facts.get("architectures") or ():
+        ending = next((e for e in _OWN_HEADS if architecture.endswith(e)), None)
+        if runner.head == "causal" and ending not in {None, right}:
+            raise OptionError(
+                f"base_model: {model} is a {architecture}; {runner.method} trains a language model"
+            )
+        if runner.head != "causal" and ending not in {None, right, "ForCausalLM"}:
+            raise OptionError(
+                f"base_model: {model} is a {architecture}; {runner.method} needs a {right} or "
+                "a "
+                "language model"
+            )
+        if runner.head == "reward" and ending == right and len(facts.get("id2label", {0: 0})) != 1:
+            labels = len(facts["id2label"])
+            raise OptionError(
+                f"base_model: {model} has a head of {labels} outputs; a reward model has 1"
+            )
+
+
+def _check_tokenizer(plan: Plan, name: str) -> None:
+    folder = Path(name).expanduser()
+    if not (folder / "tokenizer.json").is_file():
+        return
+    from fmtkit import tokens
+
+    tokenizer = tokens.load(folder)
+    special = plan.config.get("special_tokens")
+    given = special if isinstance(special, dict) else {}
+    for key in ("pad_token", "eos_token", "bos_token"):
+        text = given.get(key)
+        if (
+            text is not None
+            and tokenizer.backend.token_to_id(str(text)) is None
+            and not plan.config.get("tokens")
+        ):
+            raise TokenizerError(
+                f"special_tokens.{key}: {text!r} is not in the vocabulary of {name}"
+            )
+    eos = str(given.get("eos_token") or tokenizer.special_tokens.get("eos_token"))
+    pad = given.get("pad_token") or tokenizer.special_tokens.get("pad_token")
+    if pad is None:
+        known = [t for t in _PADS if tokenizer.backend.token_to_id(t) is not None and t != eos]
+        advice = (
+            f"special_tokens: {{pad_token: '{known[0]}'}}" if known else "special_tokens.pad_token"
+        )
+        raise TokenizerError(f"{name}: the tokenizer has no pad token; set {advice}")
+    if (
+        plan.template[0] == "tokenizer_default"
+        and tokenizer.chat_template is None
+        and plan.runner.head != "steps"
+    ):
+        raise TokenizerError(
+            f"{name}: the tokenizer has no chat template; set chat_template, such as chatml"
+        )
+
+
+def _check_labels(plan: Plan, files: Sequence[str]) -> None:
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    liked = disliked = 0
+    for file in files:
+        column = pq.read_table(file, columns=["label"]).column("label")
+        true = pc.sum(column).as_py() or 0
+        liked, disliked = liked + true, disliked + len(column) - true
+    if not liked or not disliked:
+        only = "true" if liked else "false"
+        raise OptionError(
+            f"{plan.method}: every label is {only}; it learns from the difference, and needs both"
+        )
+    batch = plan.resolution.trainer.get("per_device_train_batch_size")
+    if (
+        plan.method == "kto"
+        and batch is not None
+        and isinstance(batch.value, int)
+        and liked + disliked < batch.value
+    ):
+        raise OptionError(f"kto: {liked + disliked} rows are fewer than a batch of {batch.value}")

@@ -1,0 +1,79 @@
+"""The curves of a run: metrics.jsonl as a picture, and the run's page."""
+
+import html
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from fmtkit.training.life import METRICS
+
+_ALWAYS_OUT = frozenset({"step", "seconds", "epoch", "total_flos"})
+_PICTURE = "curves.png"
+
+
+def read(run: Path) -> dict[str, list[tuple[float, float]]]:
+    """Return each metric's points (step, value), in the order in which they first came."""
+    out: dict[str, list[tuple[float, float]]] = {}
+    path = run / METRICS
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    for line in lines:
+        row = json.loads(line)
+        for name, value in row.items():
+            if name not in _ALWAYS_OUT and value is not None and not name.startswith("train_"):
+                out.setdefault(name, []).append((row["step"], value))
+    return out
+
+
+def draw(run: Path) -> Path | None:
+    """Draw the curves into the run folder; None without matplotlib or without two points."""
+    curves = {name: points for name, points in read(run).items() if len(points) > 1}
+    if not curves or find_spec("matplotlib") is None:
+        return None
+    from matplotlib.figure import Figure
+
+    columns = 3
+    rows = -(-len(curves) // columns)
+    figure = Figure(figsize=(4 * columns, 2.4 * rows), layout="constrained")
+    for place, (name, points) in enumerate(curves.items(), start=1):
+        axes = figure.add_subplot(rows, columns, place)
+        axes.plot([step for step, _ in points], [value for _, value in points], linewidth=1.2)
+        axes.set_title(name, fontsize=9)
+        axes.tick_params(labelsize=7)
+        axes.grid(visible=True, linewidth=0.3)
+    path = run / _PICTURE
+    # A fixed date keeps equal runs equal in bytes.
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+    return path
+
+
+def write_page(run: Path, report: Mapping[str, object]) -> Path:
+    """Write the run's page: its report as a table, and the curves, in one file."""
+    picture = run / _PICTURE
+    image = ""
+    if picture.is_file():
+        data = b64encode(picture.read_bytes()).decode("ascii")
+        image = f'<img alt="Curves of the run" src="data:image/png;base64,{data}">'
+    rows = "".join(
+        f"<tr><th>{html.escape(str(name))}</th><td>{html.escape(_words(value))}</td></tr>"
+        for name, value in report.items()
+    )
+    page = (
+        "<!doctype html><html lang=en><meta charset=utf-8>"
+        f"<title>{html.escape(run.name)}</title>"
+        "<style>body{font:15px system-ui;margin:2em;max-width:70em}img{max-width:100%}"
+        "th{text-align:left;padding-right:1em;vertical-align:top}td{white-space:pre-wrap}</style>"
+        f"<h1>{html.escape(run.name)}</h1><table>{rows}</table>{image}</html>\n"
+    )
+    path = run / "report.html"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def _words(value: object) -> str:
+    return (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False, indent=1, default=str)
+    )

@@ -1,0 +1,277 @@
+"""The datasets of a run: converted once into the run folder, and reused while nothing changed.
+
+The key of a converted dataset is a hash over what it is made of: the bytes of the source, the
+type and its options, the template, the tokenizer, lengths, split and the version of fmtkit.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+
+from fmtkit.errors import OptionError
+from fmtkit.training.job import Source
+from fmtkit.training.planning import LENGTH_POLICIES, DatasetPlan, Plan
+
+KEY = "key.json"
+_SLICE = re.compile(r"^(?P<name>[\w.-]+)(?:\[(?P<from>\d+%?)?:(?P<to>\d+%?)?\])?$")
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A part of a split, as `train[10%:20%]` says it; bounds are rows or shares."""
+
+    name: str
+    start: float = 0.0
+    stop: float | None = None
+    is_share: bool = False
+
+    @property
+    def limit(self) -> int | None:
+        """Return the number of first rows that this is, or None where it is something else."""
+        return None if self.is_share or self.start or self.stop is None else int(self.stop)
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether nothing is cut."""
+        return not self.start and self.stop is None
+
+    def bounds(self, rows: int) -> tuple[int, int]:
+        """Return the first row and the one after the last, of so many."""
+        scale = rows if self.is_share else 1
+        stop = rows if self.stop is None else min(round(self.stop * scale), rows)
+        return min(round(self.start * scale), stop), stop
+
+
+@dataclass(frozen=True)
+class Converted:
+    """The files of a dataset, and whether they were there already."""
+
+    train: Source
+    evaluation: Source | None
+    reused: bool
+
+
+def parse_slice(text: str) -> Slice:
+    """Read `train`, `train[:500]` or `train[10%:20%]`."""
+    match = _SLICE.match(text.strip())
+    if match is None:
+        raise OptionError(
+            f"split: {text!r}: write a name, or a slice such as train[:500] or train[10%:20%]"
+        )
+    bounds = [match["from"], match["to"]]
+    shares = {bound.endswith("%") for bound in bounds if bound}
+    if len(shares) > 1:
+        raise OptionError(f"split: {text!r}: count both ends in rows, or both in percent")
+    is_share = True in shares
+    scale = 100.0 if is_share else 1.0
+    start, stop = (float(b.rstrip("%")) / scale if b else None for b in bounds)
+    return Slice(match["name"], start or 0.0, stop, is_share)
+
+
+def prepare(
+    plan: Plan, template_text: str | None, *, rebuild: bool = False
+) -> tuple[tuple[Source, ...], tuple[Source, ...]]:
+    """Convert every dataset of a plan and return the sources to train and to evaluate on."""
+    train: list[Source] = []
+    evaluation: list[Source] = []
+    for index, dataset in enumerate(plan.datasets):
+        done = _one(
+            plan, dataset, plan.run / "data" / f"{index:02}", template_text, rebuild, split=True
+        )
+        train.append(done.train)
+        if done.evaluation is not None:
+            evaluation.append(done.evaluation)
+    for index, dataset in enumerate(plan.test_datasets):
+        folder = plan.run / "data" / f"test-{index:02}"
+        evaluation.append(_one(plan, dataset, folder, template_text, rebuild, split=False).train)
+    return tuple(train), tuple(evaluation)
+
+
+def _one(
+    plan: Plan,
+    dataset: DatasetPlan,
+    folder: Path,
+    template_text: str | None,
+    rebuild: bool,
+    *,
+    split: bool,
+) -> Converted:
+    from fmtkit.conversions import ConvertOptions, convert_to
+
+    wish = parse_slice(str(dataset.entry.get("split", "train")))
+    specs, identity = _specs(dataset, wish)
+    options = _options(plan, dataset, wish, local=bool(identity), split=split)
+    key = _key(identity or [dataset.source], options, template_text, plan)
+    reused = not rebuild and _stored(folder) == key
+    if not reused:
+        convert_to(specs, folder, ConvertOptions(**options))  # type: ignore[arg-type]
+        (folder / KEY).write_text(json.dumps(key, indent=1) + "\n", encoding="utf-8")
+    weight = _number(dataset.entry.get("weight")) * _number(dataset.entry.get("fraction"))
+    rows = _rows(wish, dataset.entry) if identity else None
+    held_out = tuple(_files(folder, "validation"))
+    return Converted(
+        Source(tuple(_files(folder, "train")), weight, rows),
+        Source(held_out) if held_out else None,
+        reused,
+    )
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) else 1.0
+
+
+def _rows(wish: Slice, entry: Mapping[str, object]) -> tuple[float, float | None, bool] | None:
+    """Return the part of the converted rows that trains; None where the source was cut."""
+    shards, index = entry.get("shards"), entry.get("shards_idx", 0)
+    if isinstance(shards, int) and isinstance(index, int):
+        return index / shards, (index + 1) / shards, True
+    if wish.is_whole or wish.limit is not None:
+        return None
+    return wish.start, wish.stop, wish.is_share
+
+
+def _files(folder: Path, split: str) -> list[str]:
+    return sorted(str(path) for path in (folder / "data").glob(f"{split}-*.parquet"))
+
+
+def _specs(dataset: DatasetPlan, wish: Slice) -> tuple[list[object], list[str]]:
+    """Return what the pipeline reads, and the local files that it is; hub datasets have none."""
+    entry = dataset.entry
+    listed = entry.get("data_files")
+    named = (
+        [str(f) for f in listed] if isinstance(listed, list) else [str(listed)] if listed else []
+    )
+    path = str(entry["path"]) if "path" in entry else ""
+    local = Path(path).expanduser() if path else None
+    if local is not None and local.is_dir() and named:
+        named = [str(local / name) for name in named]
+    elif local is not None and not named and (local.exists() or any(c in path for c in "*?[")):
+        named = [str(local)]
+    elif path in {"json", "csv", "parquet", "arrow", "text"} or not path:
+        if not named:
+            raise OptionError(f"datasets: {dataset.source}: names no file; set path or data_files")
+    elif not _is_hub(path):
+        raise OptionError(f"datasets: {path}: no such file or folder")
+    else:
+        return [_hub(entry, path, wish)], []
+    return list(named), named
+
+
+def _is_hub(path: str) -> bool:
+    """Tell whether a path that is not there may be a dataset of the hub."""
+    if Path(path).suffix in {
+        ".json",
+        ".jsonl",
+        ".parquet",
+        ".csv",
+        ".arrow",
+        ".gz",
+        ".zst",
+        ".txt",
+    }:
+        return False
+    return not path.startswith((".", "/", "~")) and path.count("/") <= 1
+
+
+def _hub(entry: Mapping[str, object], path: str, wish: Slice) -> object:
+    """Load a dataset of the hub, or from its cache where there is no network."""
+    from datasets import load_dataset
+
+    split = str(entry.get("split", wish.name))
+    try:
+        return load_dataset(
+            path,
+            entry.get("name"),
+            split=split,
+            data_files=entry.get("data_files"),
+            data_dir=entry.get("data_dir"),
+            revision=entry.get("revision"),
+        )
+    except (OSError, ValueError) as error:
+        raise OptionError(f"datasets: {path}: {str(error).partition(chr(10))[0]}") from error
+
+
+def _options(
+    plan: Plan, dataset: DatasetPlan, wish: Slice, *, local: bool, split: bool
+) -> dict[str, object]:
+    """Return the options of the conversion, by the names of `fmtkit convert`."""
+    config = plan.config
+    columns = dataset.entry.get("columns")
+    limit = plan.resolution.trainer.get("max_length") or plan.resolution.own.get("max_length")
+    seed = config.get("seed")
+    policy = str(config.get("excess_length_strategy") or "drop")
+    out: dict[str, object] = {
+        "type": dataset.reading.type,
+        "form": None if dataset.reading.is_text else "messages",
+        "method": plan.method,
+        "columns": dict(columns) if isinstance(columns, Mapping) else {},
+        "options": dict(dataset.reading.options),
+        "limit": wish.limit if local else None,
+        "seed": seed if isinstance(seed, int) else 42,
+        "workers": config.get("dataset_processes"),
+        "overwrite": True,
+        "config": config.source,
+        "plugins": (str(config.get("plugin")),) if config.get("plugin") else (),
+    }
+    if split and config.get("val_set_size"):
+        out["val_size"] = config.get("val_set_size")
+    if limit is not None and limit.value is not None and plan.model and policy != "keep":
+        out |= {
+            "max_length": limit.value,
+            "on_overlong": LENGTH_POLICIES.get(policy, policy),
+            "tokenizer": config.text("tokenizer_config") or plan.model,
+            "chat_template": plan.template[0],
+        }
+    return out
+
+
+def _key(
+    files: Iterable[str], options: Mapping[str, object], template: str | None, plan: Plan
+) -> dict[str, object]:
+    kept = {
+        name: value
+        for name, value in options.items()
+        if name not in {"workers", "overwrite", "config"}
+    }
+    return {
+        "fmtkit": version("fmtkit"),
+        "sources": [[name, _digest(name)] for file in files for name in _expanded(file)],
+        "options": json.loads(json.dumps(kept, sort_keys=True, default=str)),
+        "template": sha256((template or "").encode()).hexdigest(),
+        "tokenizer": _digest(
+            str(Path(plan.config.text("tokenizer_config") or plan.model or "") / "tokenizer.json")
+        ),
+        "plugin": _digest(str(plan.config.get("plugin"))) if plan.config.get("plugin") else None,
+    }
+
+
+def _expanded(name: str) -> list[str]:
+    path = Path(name)
+    if path.is_dir():
+        return sorted(str(file) for file in path.rglob("*") if file.is_file())
+    if any(c in name for c in "*?["):
+        return sorted(
+            str(file) for file in Path(path.anchor or ".").glob(str(path.relative_to(path.anchor)))
+        )
+    return [name]
+
+
+def _digest(name: str) -> str | None:
+    """Return the hash of a file's bytes, or None for what is no local file."""
+    path = Path(name)
+    if not path.is_file():
+        return None
+    digest = sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _stored(folder: Path) -> object:
+    path = folder / KEY
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None

@@ -1,0 +1,132 @@
+"""A job: what the training processes read from the run folder, as plain values.
+
+The parent plans and converts, and writes `job.json`; each training process reads it.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import cast
+
+from fmtkit.training.planning import Plan
+
+FILE = "job.json"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Converted files of one dataset, and which of its rows train.
+
+    `rows` are (start, stop, is_share): bounds in rows, or in shares of all rows.
+    """
+
+    files: tuple[str, ...]
+    weight: float = 1.0
+    rows: tuple[float, float | None, bool] | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """A resolved run. Arguments hold what was set; all else is the classes' own default."""
+
+    run: str
+    method: str
+    variant: str
+    model: str
+    tokenizer: str
+    trainer: Mapping[str, object]
+    own: Mapping[str, object]
+    model_arguments: Mapping[str, object]
+    peft: Mapping[str, object] | None
+    quantization: Mapping[str, object] | None
+    teacher: str | None
+    teacher_arguments: Mapping[str, object]
+    template: str
+    template_text: str | None
+    train: tuple[Source, ...]
+    evaluation: tuple[Source, ...]
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """The keys that fmtkit itself acts on, by their names in the configuration."""
+    sections: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """The keys of fmtkit's own online methods: rl, vllm, ebft, nemo_gym."""
+    resume: str | None = None
+    needs_cuda: bool = False
+
+    def dumps(self) -> str:
+        """Return the job as JSON text."""
+        return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
+
+    def write(self) -> Path:
+        """Write the job into its run folder."""
+        path = Path(self.run) / FILE
+        path.write_text(self.dumps(), encoding="utf-8")
+        return path
+
+    def setting(self, name: str) -> object:
+        """Return a key that fmtkit acts on, or None where it is unset."""
+        return self.settings.get(name)
+
+
+def read(run: Path) -> Job:
+    """Read the job of a run folder."""
+    raw = cast("dict[str, object]", json.loads((run / FILE).read_text(encoding="utf-8")))
+    for name in ("train", "evaluation"):
+        sources = cast("list[dict[str, object]]", raw[name])
+        raw[name] = tuple(
+            Source(
+                tuple(cast("list[str]", s["files"])),
+                cast("float", s["weight"]),
+                cast("tuple[float, float | None, bool] | None", s["rows"]),
+            )
+            for s in sources
+        )
+    return Job(**raw)  # type: ignore[arg-type]
+
+
+def make(
+    plan: Plan,
+    train: tuple[Source, ...],
+    evaluation: tuple[Source, ...],
+    template_text: str | None,
+    resume: str | None = None,
+) -> Job:
+    """Return the job of a plan whose datasets are converted."""
+    resolution, config = plan.resolution, plan.config
+    values = {group: {a.name: a.value for a in resolution.of(group).values()} for group in _GROUPS}
+    adapter = config.get("adapter")
+    model = plan.model or ""
+    fmtkit_keys = {name: s.value for name, s in config.settings.items() if _is_ours(name)}
+    if plan.datasets:
+        fmtkit_keys["type_options"] = dict(plan.datasets[0].reading.options)
+    return Job(
+        run=str(plan.run),
+        method=plan.method,
+        variant=str(config.get(plan.runner.variant_key) or "") if plan.runner.variant_key else "",
+        model=model,
+        tokenizer=config.text("tokenizer_config") or model,
+        trainer=values["trainer"],
+        own={a.name: a.value for a in resolution.own.values()},
+        model_arguments=values["model"],
+        peft=values["peft"] if adapter else None,
+        quantization=values["quantization"] or None,
+        teacher=config.text("teacher_model"),
+        teacher_arguments=values["teacher"],
+        template=plan.template[0],
+        template_text=template_text,
+        train=train,
+        evaluation=evaluation,
+        settings=fmtkit_keys,
+        sections={s: values[s] for s in ("rl", "vllm", "ebft", "nemo_gym") if values[s]},
+        resume=resume,
+        needs_cuda=plan.launch.needs_cuda or bool(values["quantization"]),
+    )
+
+
+_GROUPS = ("trainer", "model", "peft", "quantization", "teacher", "rl", "vllm", "ebft", "nemo_gym")
+
+
+def _is_ours(name: str) -> bool:
+    from fmtkit.training.keys import table
+
+    return table()[name].to == "fmtkit"

@@ -1,0 +1,207 @@
+"""A run's life: metrics as they come, a clean stop, and plain words where learning goes wrong."""
+
+import json
+import math
+import signal
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, TextIO
+
+from fmtkit.errors import FmtkitError
+
+METRICS = "metrics.jsonl"
+_PATIENCE = 5
+
+
+class TrainingError(FmtkitError, RuntimeError):
+    """Say what stopped a run and which next step to try."""
+
+    exit_code = 1
+
+
+class RunLog:
+    """Writes `metrics.jsonl`, stops on a signal or a loss that is no number, says what it sees.
+
+    It is mixed with transformers' callback class in the training process; the arguments of its
+    methods are that class's. It reads what the trainer logs and nothing else: no step waits for it.
+    """
+
+    def __init__(self, run: Path, stop: "Stop", counter: "TokenCounter", method: str) -> None:
+        """Open the metrics of a run for appending."""
+        self.stop = stop
+        self.counter = counter
+        self.method = method
+        self.file: TextIO | None = None
+        self.path = run / METRICS
+        self.started = time.perf_counter()
+        self.mark = (self.started, 0)
+        self.recent: deque[Mapping[str, float]] = deque(maxlen=_PATIENCE)
+        self.said: set[str] = set()
+        self.findings: list[str] = []
+        self.first: dict[str, float] = {}
+        self.last: dict[str, float] = {}
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Start the clock of the tokens."""
+        del args, control
+        self.mark = (time.perf_counter(), self.counter.tokens)
+        if state.is_world_process_zero and self.file is None:
+            self.file = self.path.open("a", encoding="utf-8")
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Save and stop after a signal; with several processes that waits for the next log."""
+        del state
+        if self.stop.asked and args.world_size == 1:
+            control.should_save = control.should_training_stop = True
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        """Write a line of metrics, and look at it."""
+        if args.world_size > 1 and self.stop.asked_anywhere(args.device):
+            control.should_save = control.should_training_stop = True
+        values = {k: float(v) for k, v in (logs or {}).items() if isinstance(v, (int, float))}
+        if "loss" not in values and "eval_loss" not in values:
+            self._write(state, values)
+            return
+        if "loss" in values:
+            self._add_rate(values, args.world_size)
+        self._write(state, values)
+        self._look(values, state)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Close the file."""
+        del args, state, control
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+    def _add_rate(self, values: dict[str, float], processes: int) -> None:
+        """Add tokens per second: by TRL's own count, else this process's times their number."""
+        now = time.perf_counter()
+        tokens = int(values.get("num_tokens", self.counter.tokens * processes))
+        before, tokens_before = self.mark
+        if tokens > tokens_before:
+            values["tokens_per_second"] = (tokens - tokens_before) / max(now - before, 1e-9)
+        self.mark = (now, tokens)
+
+    def _write(self, state: Any, values: Mapping[str, float]) -> None:
+        if self.file is None:
+            return
+        line = {"step": state.global_step, "seconds": round(time.perf_counter() - self.started, 3)}
+        finite = {k: v if math.isfinite(v) else None for k, v in values.items()}
+        self.file.write(json.dumps({**line, **finite}) + "\n")
+        self.file.flush()
+
+    def _look(self, values: Mapping[str, float], state: Any) -> None:
+        """Raise TrainingError for a loss that is no number; note a run that learns nothing."""
+        for name in ("loss", "grad_norm", "eval_loss"):
+            value = values.get(name)
+            if value is not None and not math.isfinite(value):
+                raise TrainingError(_not_a_number(name, value, state.global_step))
+        if "loss" not in values:
+            return
+        self.first = self.first or dict(values)
+        self.last = dict(values)
+        self.recent.append(values)
+        if len(self.recent) == _PATIENCE:
+            for finding in findings(list(self.recent), self.method):
+                if finding not in self.said:
+                    self.said.add(finding)
+                    self.findings.append(finding)
+
+
+def findings(logs: list[Mapping[str, float]], method: str) -> Iterator[str]:
+    """Yield what a row of logs says against the run, each with the next step to try."""
+    norms = [log["grad_norm"] for log in logs if "grad_norm" in log]
+    losses = [log["loss"] for log in logs]
+    if norms and max(norms) == 0.0:
+        yield (
+            "no learning signal: the gradient is zero; look at `fmtkit inspect --show-mask 3` "
+            "(is any "
+            "token learnt?), and for online methods at the spread of the rewards"
+        )
+    elif len(losses) > 1 and max(losses) == min(losses):
+        yield "no learning signal: the loss does not move; raise learning_rate, or look at the data"
+    accuracies = [log["rewards/accuracies"] for log in logs if "rewards/accuracies" in log]
+    if (
+        method in {"dpo", "ipo", "orpo", "cpo", "simpo", "reward"}
+        and accuracies
+        and max(accuracies) == 0.0
+    ):
+        yield "chosen loses to rejected in every pair: are the two columns swapped?"
+
+
+def _not_a_number(name: str, value: float, step: int) -> str:
+    return (
+        f"{name} is {value} at step {step}: lower learning_rate (a tenth), set max_grad_norm: 1.0 "
+        "and "
+        "warmup_steps; with fp16 use bf16: true; the last checkpoint is sound and --resume goes "
+        "on from it"
+    )
+
+
+def out_of_memory(error: BaseException, job_batch: object, length: object) -> TrainingError:
+    """Return the error that explains a lack of memory."""
+    first = str(error).partition("\n")[0][:160]
+    return TrainingError(
+        f"out of memory ({first}): halve micro_batch_size (now {job_batch}) and double "
+        f"gradient_accumulation_steps, or lower sequence_len (now {length}), or set "
+        "gradient_checkpointing: true, or adapter: lora"
+    )
+
+
+class Stop:
+    """Whether a signal has asked the run to stop; a second one interrupts it at once."""
+
+    def __init__(self) -> None:
+        """Begin unasked."""
+        self.asked = False
+
+    def asked_anywhere(self, device: Any) -> bool:
+        """Tell whether any process was asked, so that all stop at the same step."""
+        import torch
+        from torch import distributed
+
+        flag = torch.tensor([int(self.asked)], device=device)
+        distributed.all_reduce(flag, op=distributed.ReduceOp.MAX)
+        return bool(flag.item())
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+        signal.signal(number, signal.default_int_handler)
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Take SIGINT and SIGTERM as a wish to stop after the current step."""
+        before = {n: signal.signal(n, self._ask) for n in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+class TokenCounter:
+    """A collator that counts its tokens on the CPU, before the batch moves anywhere."""
+
+    def __init__(self) -> None:
+        """Begin at zero, without a collator."""
+        self.tokens = 0
+        self.collate: Any = None
+
+    def __call__(self, rows: list[Any]) -> Any:
+        """Collate, and count the tokens that are no padding."""
+        batch = self.collate(rows)
+        masks = (
+            [v for k, v in batch.items() if k.endswith("attention_mask")]
+            if hasattr(batch, "items")
+            else []
+        )
+        self.tokens += sum(int(mask.sum()) for mask in masks if mask.device.type == "cpu")
+        return batch

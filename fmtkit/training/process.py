@@ -1,0 +1,189 @@
+"""A training process: `python -m fmtkit.training.process RUN` reads RUN/job.json and trains.
+
+Started by `fmtkit train`, by itself, by torchrun or by accelerate; exits with an error's code.
+"""
+
+import json
+import os
+import sys
+import time
+import warnings
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from fmtkit.errors import FmtkitError, OptionError
+from fmtkit.training import card, curves, job
+from fmtkit.training.job import Job
+from fmtkit.training.life import RunLog, Stop, TokenCounter, TrainingError, out_of_memory
+from fmtkit.training.progress import ProgressBar
+
+INTERRUPTED = 130
+
+
+def main(arguments: list[str]) -> int:
+    """Train the job of a run folder; print an error as one line and return its exit code."""
+    _quiet()
+    try:
+        return train(job.read(Path(arguments[0])))
+    except FmtkitError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def train(work: Job) -> int:
+    """Train, save the model and write the report; return the exit code."""
+    from transformers.utils import logging
+
+    from fmtkit.training.build import load_class, parts_of
+
+    speak: Any = logging
+    speak.disable_progress_bar()
+    started = time.perf_counter()
+    _check_device(work)
+    run, stop, counter = Path(work.run), Stop(), TokenCounter()
+    log = RunLog(run, stop, counter, work.method)
+    parts = parts_of(work, [_callback(log), _callback(ProgressBar()), *_early_stopping(work)])
+    trainer = load_class(parts.runner.build)(work, parts)
+    _tidy(trainer, counter)
+    with stop.listening():
+        result = _trained(trainer, work)
+    if stop.asked:
+        _say(trainer, f"stopped at step {trainer.state.global_step}; --resume goes on from there")
+        return INTERRUPTED
+    _save(trainer, work, parts)
+    if trainer.is_world_process_zero():
+        seconds = time.perf_counter() - started
+        _report(work, trainer, log, result, seconds)
+    return 0
+
+
+def _quiet() -> None:
+    """Silence what the user cannot act on, before TRL is imported."""
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    # TRL 1.16 still says gradient_checkpointing, transformers 5.23 activation_checkpointing.
+    warnings.filterwarnings("ignore", message=".*gradient_checkpointing.*", category=FutureWarning)
+
+
+def _check_device(work: Job) -> None:
+    import torch
+
+    if work.needs_cuda and not torch.cuda.is_available():
+        what = "quantized weights" if work.quantization else "this way of launching"
+        raise OptionError(f"{what} need a CUDA device, and none is visible; nothing was loaded")
+
+
+def _callback(own: Any) -> Any:
+    """Return one of our callbacks as one of transformers'."""
+    from transformers import TrainerCallback
+
+    own.__class__ = type(own.__class__.__name__, (own.__class__, TrainerCallback), {})
+    return own
+
+
+def _early_stopping(work: Job) -> list[Any]:
+    patience = work.setting("early_stopping_patience")
+    if not isinstance(patience, int):
+        return []
+    from transformers import EarlyStoppingCallback
+
+    return [EarlyStoppingCallback(early_stopping_patience=patience)]
+
+
+def _tidy(trainer: Any, counter: TokenCounter) -> None:
+    """Count tokens in the collator, and leave printing to the progress bar."""
+    from transformers.trainer_callback import PrinterCallback
+
+    trainer.remove_callback(PrinterCallback)
+    if trainer.args.dataloader_num_workers == 0:
+        counter.collate = trainer.data_collator
+        trainer.data_collator = counter
+
+
+def _trained(trainer: Any, work: Job) -> Any:
+    import torch
+
+    try:
+        return trainer.train(resume_from_checkpoint=work.resume)
+    except torch.OutOfMemoryError as error:
+        batch, length = (
+            trainer.args.per_device_train_batch_size,
+            work.trainer.get("max_length", "unset"),
+        )
+        raise out_of_memory(error, batch, length) from error
+    except RuntimeError as error:
+        if isinstance(error, TrainingError) or "can't allocate memory" not in str(error):
+            raise
+        batch, length = (
+            trainer.args.per_device_train_batch_size,
+            work.trainer.get("max_length", "unset"),
+        )
+        raise out_of_memory(error, batch, length) from error
+
+
+def _save(trainer: Any, work: Job, parts: Any) -> None:
+    """Save model and tokenizer, and the merged model where it is asked for."""
+    folder = Path(work.run) / "model"
+    trainer.save_model(str(folder))
+    if not trainer.is_world_process_zero():
+        return
+    parts.tokenizer.save_pretrained(folder)
+    if work.setting("merge_lora") and work.peft is not None:
+        merged = Path(work.run) / "merged"
+        trainer.accelerator.unwrap_model(trainer.model).merge_and_unload().save_pretrained(merged)
+        parts.tokenizer.save_pretrained(merged)
+
+
+def _report(work: Job, trainer: Any, log: RunLog, result: Any, seconds: float) -> None:
+    run = Path(work.run)
+    report: dict[str, object] = {
+        "method": work.method,
+        "model": work.model,
+        "steps": trainer.state.global_step,
+        "seconds": round(seconds, 3),
+        "metrics": {"train_loss": result.training_loss, **log.last},
+        "first_metrics": log.first,
+        "findings": log.findings,
+        "data": list(_data(work)),
+        "versions": {
+            n: version(n) for n in ("fmtkit", "trl", "transformers", "torch", "peft", "accelerate")
+        },
+    }
+    (run / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    curves.draw(run)
+    curves.write_page(run, report)
+    card.write(run / "model", work, report)
+    for finding in log.findings:
+        _say(trainer, f"warning: {finding}")
+    _say(
+        trainer,
+        (
+            f"{work.method}: {trainer.state.global_step} steps, loss {result.training_loss:.4g}, "
+            f"{run / 'model'}"
+        ),
+    )
+
+
+def _data(work: Job) -> Any:
+    import pyarrow.parquet as pq
+
+    for source in (*work.train, *work.evaluation):
+        for name in source.files:
+            path = Path(name)
+            digest = sha256(path.read_bytes()).hexdigest()
+            yield {"file": path.name, "rows": pq.read_metadata(path).num_rows, "sha256": digest}
+
+
+def _say(trainer: Any, line: str) -> None:
+    if trainer.is_world_process_zero():
+        print(line, file=sys.stderr)  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,163 @@
+"""Converted rows as the trainer's datasets: of one shape, mixed by weight, in a fixed order."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fmtkit.errors import OptionError
+from fmtkit.tables import DIALOG_COLUMNS
+from fmtkit.training.job import Job, Source
+from fmtkit.training.runner import Runner
+
+_TEXT_ROLES = {"prompt": "user"}
+
+
+def load_rows(job: Job, runner: Runner) -> tuple[Any, Any]:
+    """Return the rows to train on and those to evaluate on (None where there are none)."""
+    train = _mixed(job, job.train)
+    if runner.method in {"kto", "bco"}:
+        train = interleaved(train, _seed(job))
+    evaluation = _mixed(job, job.evaluation) if job.evaluation else None
+    return train, evaluation
+
+
+def _mixed(job: Job, sources: Sequence[Source]) -> Any:
+    from datasets import concatenate_datasets
+
+    parts = [
+        _weighted(_cut(_load(job, source), source), source.weight, _seed(job)) for source in sources
+    ]
+    whole = parts[0] if len(parts) == 1 else concatenate_datasets(parts)
+    if job.setting("dataset_exact_deduplication"):
+        whole = _distinct(whole)
+    if len(whole) == 0:
+        raise OptionError("no row is left to train on; RUN/data/*/report.json says why")
+    return whole
+
+
+def _load(job: Job, source: Source) -> Any:
+    """Load Parquet files through an Arrow file of the run folder, which the processes share."""
+    from datasets import Dataset
+
+    rows = Dataset.from_parquet(list(source.files), cache_dir=str(Path(job.run) / "data" / "cache"))
+    if not isinstance(rows, Dataset):
+        raise TypeError(f"{source.files}: not a dataset")
+    return _wide(_worded(rows))
+
+
+def _worded(rows: Any) -> Any:
+    """Give text dialogs the shape of messages, for the identity template to print as they are."""
+    columns = [name for name in rows.column_names if name in {*DIALOG_COLUMNS, "text"}]
+    texts = [name for name in columns if _is_text(rows.features[name])]
+    if not texts or "replies" in rows.column_names or "completions" in rows.column_names:
+        return rows
+
+    def word(batch: dict[str, list[str]]) -> dict[str, list[list[dict[str, str]]]]:
+        return {
+            "messages" if name == "text" else name: [
+                [{"role": _TEXT_ROLES.get(name, "assistant"), "content": text}]
+                for text in batch[name]
+            ]
+            for name in texts
+        }
+
+    dropped = [name for name in texts if name == "text"]
+    return rows.map(word, batched=True, remove_columns=dropped)
+
+
+def _is_text(feature: Any) -> bool:
+    return getattr(feature, "dtype", None) in {"string", "large_string"}
+
+
+def _wide(rows: Any) -> Any:
+    """Turn wide messages into JSON values, so that absent keys are absent and not null.
+
+    A column of structs has every key in every message; templates take a null for a value, and the
+    arguments of two tool calls would be merged.
+    """
+    from datasets import Json, List, Value
+
+    wide = [
+        n for n in rows.column_names if n in DIALOG_COLUMNS and len(_keys(rows.features[n])) > 2
+    ]
+    if not wide:
+        return rows
+
+    def narrow(batch: dict[str, list[list[dict[str, Any]]]]) -> dict[str, list[list[str]]]:
+        return {name: [[_message(m) for m in dialog] for dialog in batch[name]] for name in wide}
+
+    features = rows.features.copy()
+    for name in wide:
+        features[name] = List(Value("large_string"))
+    rows = rows.map(narrow, batched=True, features=features)
+    for name in wide:
+        rows = rows.cast_column(name, List(Json()))
+    return rows
+
+
+def _keys(feature: Any) -> tuple[str, ...]:
+    inner = getattr(feature, "feature", None)
+    return tuple(inner) if isinstance(inner, dict) else ()
+
+
+def _message(message: dict[str, Any]) -> str:
+    kept = {key: value for key, value in message.items() if value is not None and key != "train"}
+    if isinstance(kept.get("tool_calls"), str):
+        kept["tool_calls"] = json.loads(kept["tool_calls"])
+    return json.dumps(kept, ensure_ascii=False)
+
+
+def _cut(rows: Any, source: Source) -> Any:
+    """Return the part of the rows that a slice of the split asks for."""
+    if source.rows is None:
+        return rows
+    start, stop, is_share = source.rows
+    scale = len(rows) if is_share else 1
+    end = len(rows) if stop is None else min(round(stop * scale), len(rows))
+    return rows.select(range(min(round(start * scale), end), end))
+
+
+def _weighted(rows: Any, weight: float, seed: int) -> Any:
+    """Return whole passes over the rows, and a seeded sample for the rest of the weight."""
+    if weight == 1.0:
+        return rows
+    whole, share = divmod(weight, 1.0)
+    count = round(share * len(rows))
+    sample = np.sort(np.random.default_rng(seed).permutation(len(rows))[:count])
+    return rows.select(np.concatenate([*[np.arange(len(rows))] * int(whole), sample]).astype(int))
+
+
+def _distinct(rows: Any) -> Any:
+    seen: set[str] = set()
+    keep = []
+    for index, row in enumerate(rows):
+        text = json.dumps(row, sort_keys=True, ensure_ascii=False, default=str)
+        if text not in seen:
+            seen.add(text)
+            keep.append(index)
+    return rows.select(keep)
+
+
+def interleaved(rows: Any, seed: int) -> Any:
+    """Spread liked and disliked rows evenly over the dataset, in a seeded order within each.
+
+    KTO's trainer reads its rows in order, and converted pairs come all liked, then all disliked: a
+    batch of one label teaches nothing.
+    """
+    labels = np.asarray(rows["label"], dtype=bool)
+    generator = np.random.default_rng(seed)
+    order, places = [], []
+    for label in (True, False):
+        indices = generator.permutation(np.flatnonzero(labels == label))
+        order.append(indices)
+        places.append((np.arange(len(indices)) + 0.5) / max(len(indices), 1))
+    merged = np.concatenate(order)[np.argsort(np.concatenate(places), kind="stable")]
+    return rows.select(merged)
+
+
+def _seed(job: Job) -> int:
+    seed = job.trainer.get("data_seed", job.trainer.get("seed", 42))
+    return seed if isinstance(seed, int) else 42

@@ -1,0 +1,212 @@
+"""A run: plan, convert, launch, and the exit code of the training processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from fmtkit.errors import OptionError, ResumeError
+from fmtkit.training import checks, config, datasets, job, planning
+from fmtkit.training.config import Config
+from fmtkit.training.planning import Plan
+
+INTERRUPTED = 130
+_KEPT = (
+    "checkpoints",
+    "metrics.jsonl",
+    "model",
+    "merged",
+    "report.json",
+    "report.html",
+    "curves.png",
+)
+_FREE_TO_CHANGE = frozenset(
+    {"max_steps", "num_train_epochs", "logging_steps", "save_steps", "save_strategy", "eval_steps"}
+    | {"eval_strategy", "save_total_limit", "report_to", "run_name", "per_device_eval_batch_size"}
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a run: its plan, its exit code, and its report where it came to an end."""
+
+    plan: Plan
+    exit_code: int
+    report: Mapping[str, object] | None = None
+
+
+def train(
+    source: str | Path | Mapping[str, object],
+    *,
+    overrides: Sequence[str] = (),
+    dry_run: bool = False,
+    partial: bool = False,
+    num_processes: int | None = None,
+    accelerate_config: str | None = None,
+    resume: bool = False,
+    rebuild: bool = False,
+) -> Outcome:
+    """Train a model as a configuration says; with `dry_run` only plan it.
+
+    Raises UnknownNameError, OptionError, DependencyError, TokenizerError, SourceError and what a
+    conversion raises before a process is started. What goes wrong in the training processes is on
+    stderr and in the exit code: 0 done, 1 training failed, 2 configuration, 130 interrupted.
+    """
+    more = [f"num_processes={num_processes}"] if num_processes else []
+    more += [f"accelerate_config={accelerate_config}"] if accelerate_config else []
+    settings = config.load(source, [*overrides, *more])
+    planned = planning.plan(settings, partial=partial)
+    if dry_run:
+        return Outcome(planned, 0)
+    if planned.missing:
+        raise OptionError(f"{planned.source}: {', '.join(planned.missing)}: needed to train")
+    checks.check_model(planned)
+    _prepare(planned, resume=resume or _resumes(settings), rebuild=rebuild)
+    exit_code = launched(planned)
+    report = planned.run / "report.json"
+    done = exit_code == 0 and report.is_file()
+    return Outcome(
+        planned, exit_code, json.loads(report.read_text(encoding="utf-8")) if done else None
+    )
+
+
+def _resumes(settings: Config) -> bool:
+    wish = settings.get("resume_from_checkpoint")
+    return wish is True or settings.is_true("auto_resume_from_checkpoints")
+
+
+def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> None:
+    """Convert the data and write the run folder."""
+    run = planned.run
+    run.mkdir(parents=True, exist_ok=True)
+    template = template_text(planned)
+    train_rows, test_rows = datasets.prepare(planned, template, rebuild=rebuild)
+    checks.check_rows(planned, train_rows, test_rows)
+    work = job.make(planned, train_rows, test_rows, template, _checkpoint(planned, resume=resume))
+    if work.resume is not None:
+        _check_resumable(run, work)
+    elif not resume:
+        _set_aside(run)
+    (run / "config.yaml").write_text(config.dumps(planned.config), encoding="utf-8")
+    (run / "plan.json").write_text(planned.dumps() + "\n", encoding="utf-8")
+    if planned.launch.accelerate is not None:
+        (run / "accelerate.yaml").write_text(_accelerate(planned), encoding="utf-8")
+    work.write()
+
+
+def template_text(planned: Plan) -> str | None:
+    """Return the text of the run's chat template; None for the tokenizer's own."""
+    name = planned.template[0]
+    if name == "jinja":
+        return planned.config.text("chat_template_jinja")
+    if name == "tokenizer_default":
+        return None
+    from fmtkit import template_sources
+
+    named_by_type = planned.template[1].startswith(("type ", "finished text"))
+    find = template_sources.find_family if named_by_type else template_sources.find_model_template
+    found = find(name)
+    # The training variant marks the replies, and keeps earlier turns as they were.
+    return found.training or found.source
+
+
+def launched(planned: Plan) -> int:
+    """Start the training processes and wait for them; a signal is theirs to handle."""
+    environment = dict(os.environ)
+    for argument in planned.resolution.of("environment").values():
+        environment[argument.name] = str(argument.value)
+    # A process of its own finds the user's modules (rewards.py) as this one does.
+    environment["PYTHONPATH"] = os.pathsep.join([str(Path.cwd()), *_path(environment)])
+    # The command is ours: this interpreter, a module, and the run folder.
+    child = subprocess.Popen(planned.launch.command, env=environment)  # noqa: S603
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        code = child.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return INTERRUPTED if code in {INTERRUPTED, -signal.SIGINT} else code if code >= 0 else 1
+
+
+def _path(environment: Mapping[str, str]) -> list[str]:
+    value = environment.get("PYTHONPATH", "")
+    return [value] if value else []
+
+
+def _checkpoint(planned: Plan, *, resume: bool) -> str | None:
+    """Return the checkpoint to go on from, or None; raise ResumeError for one that is not there."""
+    named = planned.config.get("resume_from_checkpoint")
+    if isinstance(named, str):
+        if not Path(named).is_dir():
+            raise ResumeError(f"resume_from_checkpoint: {named}: no such folder")
+        return named
+    if not resume:
+        return None
+    found = sorted(
+        (planned.run / "checkpoints").glob("checkpoint-*"),
+        key=lambda path: int(path.name.rpartition("-")[2]),
+    )
+    if found:
+        return str(found[-1])
+    if planned.config.is_true("auto_resume_from_checkpoints"):
+        return None
+    raise ResumeError(f"--resume: {planned.run / 'checkpoints'} holds no checkpoint")
+
+
+def _check_resumable(run: Path, work: job.Job) -> None:
+    """Raise ResumeError if the interrupted run was another one."""
+    if not (run / job.FILE).is_file():
+        return
+    before = job.read(run)
+    for name in ("method", "model", "peft", "quantization", "template_text", "train"):
+        if getattr(before, name) != getattr(work, name):
+            raise ResumeError(
+                f"--resume: {name} is not that of the interrupted run in {run}; undo it, or "
+                "begin "
+                "anew"
+            )
+    for name in {*before.trainer, *work.trainer} - _FREE_TO_CHANGE:
+        old, new = before.trainer.get(name), work.trainer.get(name)
+        if old != new:
+            raise ResumeError(
+                f"--resume: {name} was {old!r} and is {new!r}; undo it, or begin anew"
+            )
+
+
+def _set_aside(run: Path) -> None:
+    """Move what an earlier run left to RUN/earlier/N, so that it is not mistaken for this one's."""
+    left = [run / name for name in _KEPT if (run / name).exists()]
+    if not left:
+        return
+    earlier = run / "earlier"
+    number = 1 + max((int(p.name) for p in earlier.glob("*") if p.name.isdigit()), default=0)
+    target = earlier / str(number)
+    target.mkdir(parents=True)
+    for path in left:
+        path.rename(target / path.name)
+
+
+def _accelerate(planned: Plan) -> str:
+    profile = dict(planned.launch.accelerate or {})
+    if profile.get("num_processes") == "all devices":
+        profile["num_processes"] = _devices()
+    return yaml.safe_dump(profile, sort_keys=False)
+
+
+def _devices() -> int:
+    """Return the number of visible CUDA devices, without importing torch."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        count = len([part for part in visible.split(",") if part.strip() not in {"", "-1"}])
+    else:
+        count = len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
+    if count == 0:
+        raise OptionError(
+            f"this way of launching needs CUDA devices, and none is visible ({sys.platform})"
+        )
+    return count
