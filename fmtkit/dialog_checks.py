@@ -1,0 +1,137 @@
+"""What can be wrong with the messages of a column of dialogs, looked at all at once."""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+THINKING = frozenset({"<think>", "</think>"})
+"""Tags that some tokenizers hold for control tokens, but that replies are meant to have."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dialogs:
+    """The messages of a column, flat, and which row each belongs to."""
+
+    name: str
+    size: int
+    rows: Ints
+    messages: pa.StructArray
+
+    @classmethod
+    def of(cls, name: str, column: pa.Array | pa.ChunkedArray) -> "Dialogs":
+        """Flatten a column of lists of messages."""
+        lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        rows = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False).astype(np.int64)
+        return cls(name, len(lists), rows, pc.list_flatten(lists))
+
+    def field(self, key: str) -> pa.Array:
+        """Return one key of every message; nulls where messages have no such key."""
+        if self.messages.type.get_field_index(key) < 0:
+            return pa.nulls(len(self.messages), pa.string())
+        return self.messages.field(key)
+
+    def filled(self, key: str) -> Bools:
+        """Tell which messages have more than white space under a key."""
+        return _bools(pc.match_substring_regex(self.field(key), r"\S"))
+
+    def is_role(self, *roles: str) -> Bools:
+        """Tell which messages have one of these roles."""
+        return _bools(pc.is_in(self.field("role"), pa.array(roles)))
+
+    @property
+    def is_first(self) -> Bools:
+        """Tell which messages begin their dialog."""
+        return np.append(True, self.rows[1:] != self.rows[:-1])[: len(self.rows)]
+
+    @property
+    def is_last(self) -> Bools:
+        """Tell which messages end their dialog."""
+        return np.append(self.rows[1:] != self.rows[:-1], True)[: len(self.rows)]
+
+    def rows_with(self, wrong: Bools) -> Bools:
+        """Tell which rows have a message for which `wrong` is true."""
+        found = np.zeros(self.size, dtype=np.bool_)
+        found[self.rows[wrong]] = True
+        return found
+
+
+def _bools(array: pa.Array) -> Bools:
+    found: Bools = pc.fill_null(array, pa.scalar(value=False)).to_numpy(zero_copy_only=False)
+    return found
+
+
+def empty_turn(dialogs: Dialogs) -> Bools:
+    """Find rows with a message without text, reasoning or tool call; system texts may be empty."""
+    full = (
+        dialogs.filled("content")
+        | dialogs.filled("tool_calls")
+        | dialogs.filled("reasoning_content")
+    )
+    return dialogs.rows_with(~full & ~dialogs.is_role("system", "developer", "tool"))
+
+
+def role_order(dialogs: Dialogs) -> Bools:
+    """Find rows whose turns do not alternate, or do not begin as they should."""
+    system, user = dialogs.is_role("system", "developer"), dialogs.is_role("user")
+    bot, tool = dialogs.is_role("assistant"), dialogs.is_role("tool")
+    first = dialogs.is_first
+    after_system, after_user, after_bot, after_tool = (
+        np.append(False, kind[:-1])[: len(kind)] & ~first for kind in (system, user, bot, tool)
+    )
+    calls = np.append(False, dialogs.filled("tool_calls")[:-1])[: len(first)]
+    wrong = system & ~first & ~after_system
+    wrong |= (user & after_user) | (bot & after_bot & ~calls)
+    wrong |= tool & ~(after_bot | after_tool) & ~first
+    if dialogs.name in ("prompt", "messages"):
+        wrong |= bot & (first | after_system)
+    else:
+        wrong |= first & ~bot
+    if dialogs.name == "prompt":
+        wrong |= dialogs.is_last & bot
+    return dialogs.rows_with(wrong)
+
+
+def trailing_user_turn(dialogs: Dialogs) -> Bools:
+    """Find conversations, and replies, that end with the user's turn."""
+    if dialogs.name == "prompt":
+        return np.zeros(dialogs.size, dtype=np.bool_)
+    return dialogs.rows_with(dialogs.is_last & dialogs.is_role("user"))
+
+
+def unclosed_think(dialogs: Dialogs) -> Bools:
+    """Find rows with a reply that opens more thoughts than it closes."""
+    content = pc.fill_null(dialogs.field("content"), "")
+    opened, closed = (
+        pc.count_substring(content, tag).to_numpy(zero_copy_only=False)
+        for tag in ("<think>", "</think>")
+    )
+    return dialogs.rows_with((opened > closed) & dialogs.is_role("assistant"))
+
+
+DIALOG_CHECKS: dict[str, Callable[[Dialogs], Bools]] = {
+    "empty_turn": empty_turn,
+    "role_order": role_order,
+    "trailing_user_turn": trailing_user_turn,
+    "unclosed_think": unclosed_think,
+}
+"""Code of a finding -> what tells the rows that have it."""
+
+
+def control_pattern(tokens: Iterable[str]) -> str | None:
+    """Make the pattern that finds any control token in a text; None where there is none to find."""
+    wanted = sorted(set(tokens) - THINKING, key=lambda token: (-len(token), token))
+    # Escaped for RE2, which knows fewer escapes than Python.
+    return "|".join(re.sub(r"([^\w\s])", r"\\\1", t) for t in wanted) if wanted else None
+
+
+def matching(texts: pa.Array, pattern: str) -> Bools:
+    """Tell which texts a pattern is found in."""
+    return _bools(pc.match_substring_regex(texts, pattern))
