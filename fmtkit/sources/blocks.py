@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+
 from fmtkit.codes import Reject
 
 BLOCK_BYTES = 8 << 20

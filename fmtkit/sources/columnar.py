@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from fmtkit.sources.blocks import BLOCK_BYTES
 
 PARQUET_BATCH_ROWS = 2048
@@ -11,6 +12,9 @@ PARQUET_BATCH_ROWS = 2048
 
 READ_BUFFER_BYTES = 1 << 20
 """Without a buffer size pyarrow reads a whole column chunk of a row group at once."""
+
+EXTENSION_NAME = b"ARROW:extension:name"
+"""Field metadata of a column that was of an extension type, `arrow.json` most of all."""
 
 ARROW_MAGIC = b"ARROW1"
 
@@ -97,22 +101,37 @@ def _slices(batch: pa.RecordBatch, block_bytes: int) -> Iterator[pa.RecordBatch]
 
 
 def decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with dictionary columns as plain ones."""
+    """Return the batch with dictionary, view and extension columns as plain ones."""
     schema = decoded_schema(batch.schema)
     return batch if schema is batch.schema else batch.cast(schema)
 
 
 def decoded_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with dictionary types as their value types."""
-    fields = [field.with_type(_plain(field.type)) for field in schema]
+    """Return the schema with plain types for dictionaries, views and extensions (JSON)."""
+    fields = [_plain_field(field) for field in schema]
     if all(new.type == old.type for new, old in zip(fields, schema, strict=True)):
         return schema
     return pa.schema(fields, schema.metadata)
 
 
+def _plain_field(field: pa.Field) -> pa.Field:
+    plain = field.with_type(_plain(field.type))
+    if not isinstance(field.type, pa.BaseExtensionType):
+        return plain
+    # As Arrow itself marks a type that a reader does not know: JSON is not any text.
+    return plain.with_metadata({EXTENSION_NAME: field.type.extension_name})
+
+
 def _plain(dtype: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(dtype):
         return _plain(dtype.value_type)
+    if isinstance(dtype, pa.BaseExtensionType):
+        return _plain(dtype.storage_type)
+    # A slice of views weighs as much as the whole: it could not be bounded by bytes.
+    if pa.types.is_string_view(dtype):
+        return pa.large_string()
+    if pa.types.is_binary_view(dtype):
+        return pa.large_binary()
     if pa.types.is_struct(dtype):
         return pa.struct([field.with_type(_plain(field.type)) for field in dtype])
     if pa.types.is_list(dtype):

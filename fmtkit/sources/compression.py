@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Literal, cast
 
 import pyarrow as pa
+
 from fmtkit.errors import SourceError
 from fmtkit.sources.raw import RawBytes, Readable
 

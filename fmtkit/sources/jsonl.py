@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import numpy as np
+
 from fmtkit.codes import Reject
 from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, RAW_BYTES, JsonBlock
 from fmtkit.sources.raw import Readable, fill, read_fully

@@ -1,12 +1,15 @@
 """What a file is, told by its first bytes and only then by its name."""
 
+import json
 import re
 from pathlib import PurePosixPath
 from typing import Literal
 
 from fmtkit.errors import SourceError
+from fmtkit.sources.jsonl import BOM
 
 Kind = Literal["json", "arrow", "csv"]
+"""Which blocks a source has: JsonBlock, ArrowBlock or RowsBlock."""
 Layout = Literal["lines", "array", "objects", "csv", "tsv", "parquet", "ipc"]
 """How the rows lie: `objects` are JSON objects spread over lines, one after the other."""
 
@@ -31,6 +34,16 @@ SUFFIXES: dict[str, Layout] = {
     ".arrow": "ipc",
     ".feather": "ipc",
 }
+DELIMITERS: dict[Layout, str] = {"csv": ",", "tsv": "\t"}
+DS_TYPES: dict[str, Layout] = {
+    "json": "lines",
+    "jsonl": "lines",
+    "csv": "csv",
+    "tsv": "tsv",
+    "parquet": "parquet",
+    "arrow": "ipc",
+}
+"""What a config calls the kind of files whose names do not tell."""
 COMPRESSED_SUFFIXES = (".gz", ".zst")
 
 COLUMNAR_MAGIC: dict[bytes, Layout] = {
@@ -39,6 +52,7 @@ COLUMNAR_MAGIC: dict[bytes, Layout] = {
     b"\xff\xff\xff\xff": "ipc",
 }
 
+UTF16 = "UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8 IN > OUT"
 FOREIGN_MAGIC: dict[bytes, str] = {
     b"PK\x03\x04": "a zip archive; unpack it first",
     b"BZh": "compressed with bzip2; decompress it, or compress it with gzip or zstd",
@@ -54,12 +68,15 @@ FOREIGN_MAGIC: dict[bytes, str] = {
     b"%PDF": "a PDF document",
     b"version https://git-lfs": "only a pointer to the data (Git LFS); run `git lfs pull`",
     b"\xff\xfe\x00\x00": "UTF-32 text; convert it: iconv -f UTF-32 -t UTF-8 IN > OUT",
-    b"\xff\xfe": "UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8 IN > OUT",
-    b"\xfe\xff": "UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8 IN > OUT",
+    b"\xff\xfe": UTF16,
+    b"\xfe\xff": UTF16,
 }
 
 UTF16_WITHOUT_MARK = re.compile(rb"\s?\x00?[\[{]\x00|\x00[\[{]")
 BLANK = b" \t\r\n"
+STANDARD_INPUT = "-"
+LONGEST_TOKEN = 16
+"""Whatever the parser complains of so near to the end may only be cut off."""
 
 
 def data_suffix(name: str) -> str:
@@ -68,13 +85,13 @@ def data_suffix(name: str) -> str:
     return path.with_suffix("").suffix if path.suffix in COMPRESSED_SUFFIXES else path.suffix
 
 
-def layout_of(name: str, head: bytes, *, text: bool = False) -> Layout:
+def layout_of(name: str, head: bytes, *, ds_type: str | None = None) -> Layout:
     """Tell how the rows of a (decompressed) source lie; raise SourceError where it is no data.
 
     Args:
-        name: Path or URL, for its suffix and for the error.
+        name: Path, URL or "-", for its suffix and for the error.
         head: The beginning of the text, up to a megabyte.
-        text: The source has no name that could tell (stdin): take it for JSON.
+        ds_type: One of DS_TYPES where the name does not tell.
     """
     for magic, layout in COLUMNAR_MAGIC.items():
         if head.startswith(magic):
@@ -83,20 +100,47 @@ def layout_of(name: str, head: bytes, *, text: bool = False) -> Layout:
         if head.startswith(magic):
             raise SourceError(f"{name} is {reason}")
     if UTF16_WITHOUT_MARK.match(head):
-        raise SourceError(f"{name} is {FOREIGN_MAGIC[bytes([0xFE, 0xFF])]}")
-    return _text_layout(name, head, text=text)
+        raise SourceError(f"{name} is {UTF16}")
+    return _text_layout(name, head, ds_type)
 
 
-def _text_layout(name: str, head: bytes, *, text: bool) -> Layout:
+def _text_layout(name: str, head: bytes, ds_type: str | None) -> Layout:
     named = SUFFIXES.get(data_suffix(name))
-    if named in ("csv", "tsv"):
+    if ds_type is not None:
+        named = DS_TYPES[ds_type]
+    elif name == STANDARD_INPUT:
+        named = "lines"
+    if named in DELIMITERS:
         return named
     if named in ("parquet", "ipc"):
         what = "empty" if not head else "damaged, or another kind of file"
-        raise SourceError(f"{name} is {what}: it does not begin as a {data_suffix(name)} file does")
-    start = head.removeprefix(b"\xef\xbb\xbf").lstrip(BLANK)
+        raise SourceError(f"{name} is {what}: its first bytes are not those of {named} data")
+    start = head.removeprefix(BOM).lstrip(BLANK)
     if start.startswith(b"["):
         return "array"
-    if named is None and not text and not start.startswith(b"{"):
+    if named is None and not start.startswith(b"{"):
         raise SourceError(f"{name} is no kind of data that is read here: {', '.join(SUFFIXES)}")
-    return "lines"
+    return "objects" if _is_spread(start) else "lines"
+
+
+def _is_spread(start: bytes) -> bool:
+    """Tell whether the first object goes on after its first line, as pretty-printers write it.
+
+    A first line that is only cut short, or broken, is still a line of JSON lines: then what follows
+    does not go on with it.
+    """
+    line, found, _ = start.partition(b"\n")
+    if not found or line.rstrip().endswith(b"}") or not begins_value(line):
+        return False
+    return begins_value(start)
+
+
+def begins_value(text: bytes) -> bool:
+    """Tell whether a text begins with a JSON value, or with one that only is not complete."""
+    try:
+        json.JSONDecoder(parse_int=str).raw_decode(text.decode("latin-1"))
+    except json.JSONDecodeError as error:
+        return error.pos >= len(text) - LONGEST_TOKEN or error.msg.startswith("Unterminated string")
+    except RecursionError:
+        return False
+    return True

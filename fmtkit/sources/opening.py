@@ -1,24 +1,26 @@
 """Any SOURCE argument -> sources, each of which gives blocks of rows in order."""
 
-import io
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import cast
 
+import polars as pl
 import pyarrow as pa
-from fmtkit.errors import SourceError
+
+from fmtkit.errors import OptionError, SourceError
 from fmtkit.sources.blocks import MAX_LINE_BYTES, Block
 from fmtkit.sources.compression import head_of_text
-from fmtkit.sources.kinds import KIND_OF, Kind, Layout, layout_of
-from fmtkit.sources.paths import local_files
-from fmtkit.sources.raw import Location, Readable
-from fmtkit.sources.readers import IpcReader, JsonReader, ParquetReader, Reader
+from fmtkit.sources.hub import SCHEME, DataFiles, Selection, is_dataset, load, reader_of
+from fmtkit.sources.kinds import DELIMITERS, DS_TYPES, KIND_OF, Kind, Layout, layout_of
+from fmtkit.sources.locations import locations
+from fmtkit.sources.memory import RowsReader, TableReader, reader_of_frame
+from fmtkit.sources.raw import PEEK_BYTES, Location
+from fmtkit.sources.readers import CsvReader, IpcReader, JsonReader, ParquetReader, Reader
 
-TEXT_PEEK_BYTES = 1 << 18
-"""How much text is looked at to tell its layout."""
+MEMORY = "<memory>"
+"""The name of a source that has none."""
 
 
 @dataclass(eq=False)
@@ -77,65 +79,119 @@ class Source:
 class Reading:
     """How files are read: what the caller knows of them and they do not say themselves."""
 
-    layout: Layout | None = None
-    """Of a text whose name does not tell, or lies."""
-    hashed: bool = True
-    """Hash while reading; else `sha256()` reads again."""
-    max_line_bytes: int = MAX_LINE_BYTES
+    ds_type: str | None
+    hashed: bool
+    max_line_bytes: int
 
 
 def open_sources(
-    specs: Sequence[object] | object,
+    specs: object,
     *,
     split: str | None = None,
+    name: str | None = None,
+    data_files: DataFiles | None = None,
+    ds_type: str | None = None,
+    revision: str | None = None,
     hashed: bool = True,
     max_line_bytes: int = MAX_LINE_BYTES,
 ) -> list[Source]:
-    """Open each argument, in the order given."""
-    if isinstance(specs, str | Path) or not isinstance(specs, Sequence):
-        specs = [specs]
-    reading = Reading(None, hashed, max_line_bytes)
-    out: list[Source] = []
-    for spec in specs:
-        out.extend(_open(spec, split, reading))
-    return out
+    """Open one argument or a list of them, in the order given.
+
+    An argument is a path, glob, folder, URL, `hf://` address or "-"; a table, frame, dataset or
+    record batch reader; or dicts in a list or a generator.
+
+    Args:
+        specs: The argument, or a list of arguments.
+        split: Of a dataset, or of a folder whose files are named for splits.
+        name: Configuration of a hub dataset.
+        data_files: Files within a folder or hub dataset, or the files of `json`, `csv`, ...
+        ds_type: What files are, where their names do not say: json, csv, parquet, arrow.
+        revision: Of a hub dataset.
+        hashed: Hash the bytes while they are read; else `sha256()` reads them again.
+        max_line_bytes: The longest record; longer ones become `line_too_long`.
+
+    Raises:
+        SourceError: An argument cannot be read.
+        OptionError: A split or a `ds_type` is not known.
+        DependencyError: A package is missing that the argument needs.
+    """
+    if ds_type is not None and ds_type not in DS_TYPES:
+        raise OptionError(f"ds_type {ds_type!r} is not known; it is one of {', '.join(DS_TYPES)}")
+    selection = Selection(split, name, data_files, revision)
+    reading = Reading(ds_type, hashed, max_line_bytes)
+    found = [_open(spec, selection, reading) for spec in _arguments(specs)]
+    return [source for sources in found for source in sources]
 
 
-def _open(spec: object, split: str | None, reading: Reading) -> list[Source]:
+def _arguments(specs: object) -> Sequence[object]:
+    if not isinstance(specs, list | tuple):
+        return [specs]
+    rows = bool(specs) and all(isinstance(spec, Mapping) and not is_dataset(spec) for spec in specs)
+    return [specs] if rows else specs
+
+
+def _open(spec: object, selection: Selection, reading: Reading) -> list[Source]:
     if isinstance(spec, str | Path):
-        text = str(spec)
-        if text == "-":
-            return [open_location(standard_input(), reading, text=True)]
-        return [open_location(local(path), reading) for path in local_files(text, split)]
-    raise SourceError(f"{type(spec).__name__} is nothing that rows can be read from")
+        return _open_address(str(spec), selection, reading)
+    if is_dataset(spec):
+        return [_of_table(reader_of(spec, MEMORY, selection.split), None)]
+    if isinstance(spec, pl.DataFrame | pl.LazyFrame):
+        return [_of_table(reader_of_frame(spec.lazy().collect()), None)]
+    if isinstance(spec, pa.RecordBatchReader):
+        return [_of_table(TableReader(spec.schema, lambda: spec), None, once=True)]
+    if hasattr(spec, "__arrow_c_stream__"):
+        stream = pa.RecordBatchReader.from_stream
+        size = spec.nbytes if isinstance(spec, pa.Table) else None
+        return [_of_table(TableReader(stream(spec).schema, lambda: stream(spec)), size)]
+    if isinstance(spec, Iterable) and not isinstance(spec, Mapping | bytes):
+        rows = RowsReader(spec, hashlib.sha256())
+        return [Source(MEMORY, "json", None, rows, once=isinstance(spec, Iterator))]
+    raise SourceError(f"rows cannot be read from a {type(spec).__name__}; give a path or a table")
 
 
-def local(path: Path) -> Location:
-    """Return the location of a file on this machine."""
-    try:
-        size = path.stat().st_size if path.is_file() else None
-    except OSError as error:
-        raise SourceError(f"{path} cannot be opened: {error.strerror}") from error
-    # Pipes (/dev/stdin, <(zcat a.gz)) have neither size nor a second pass.
-    return Location(
-        str(path), lambda: cast("Readable", io.FileIO(path)), size, once=size is None, path=path
-    )
+def _of_table(reader: TableReader, size: int | None, *, once: bool = False) -> Source:
+    return Source(MEMORY, "arrow", size, reader, once=once)
 
 
-def standard_input() -> Location:
-    """Return the location of what is piped in."""
-    return Location("-", lambda: cast("Readable", sys.stdin.buffer), once=True)
+def _open_address(address: str, selection: Selection, reading: Reading) -> list[Source]:
+    if address.startswith(SCHEME):
+        return [replace(_of_table(load(address, selection), None), name=address)]
+    files = _named_files(selection)
+    if not files:
+        found = locations(address, selection.split)
+    elif address in DS_TYPES:
+        found = [place for file in files for place in locations(file, selection.split)]
+    else:
+        found = [place for file in files for place in locations(f"{address.rstrip('/')}/{file}")]
+    return [_open_location(place, reading) for place in found]
 
 
-def open_location(location: Location, reading: Reading, *, text: bool = False) -> Source:
+def _named_files(selection: Selection) -> list[str]:
+    files = selection.data_files
+    if isinstance(files, Mapping):
+        split = selection.split or "train"
+        if split not in files:
+            names = ", ".join(files)
+            raise OptionError(f"data_files has the splits {names}; say which one with split")
+        files = files[split]
+    return [files] if isinstance(files, str) else list(files or ())
+
+
+def _open_location(location: Location, reading: Reading) -> Source:
     """Look at the first bytes of a location and open it as what it is."""
     head = location.peek()
-    start = head_of_text(head, TEXT_PEEK_BYTES)
-    layout = reading.layout or layout_of(location.name, start, text=text)
-    readers: dict[Layout, Callable[[], Reader]] = {
-        "lines": lambda: JsonReader(location, head[:8], reading.max_line_bytes, reading.hashed),
-        "parquet": lambda: ParquetReader(location, head[:8]),
-        "ipc": lambda: IpcReader(location, head[:8]),
-    }
-    reader = readers[layout]()
+    text = head_of_text(head, PEEK_BYTES)
+    layout = layout_of(location.name, text, ds_type=reading.ds_type)
+    reader = _reader(location, head[:8], layout, reading)
     return Source(location.name, KIND_OF[layout], location.size, reader, once=location.once)
+
+
+def _reader(location: Location, head: bytes, layout: Layout, reading: Reading) -> Reader:
+    if layout == "parquet":
+        return ParquetReader(location, head)
+    if layout == "ipc":
+        return IpcReader(location, head)
+    if layout in DELIMITERS:
+        delimiter = DELIMITERS[layout]
+        return CsvReader(location, head, delimiter, reading.max_line_bytes, reading.hashed)
+    return JsonReader(location, head, layout, reading.max_line_bytes, reading.hashed)

@@ -45,14 +45,15 @@ def files_in(folder: Path) -> list[Path]:
     except OSError as error:
         raise SourceError(f"{root} cannot be listed: {error.strerror}") from error
     found = sorted(
-        path for path in root.rglob("*") if _is_data(path.relative_to(root)) and path.is_file()
+        path for path in root.rglob("*") if is_data(path.relative_to(root)) and path.is_file()
     )
     if not found:
         raise SourceError(f"{folder} holds no data files ({', '.join(SUFFIXES)})")
     return found
 
 
-def _is_data(path: Path) -> bool:
+def is_data(path: Path) -> bool:
+    """Tell whether a path below a folder is data by its name."""
     if any(part.startswith((".", "__")) for part in path.parts):
         return False
     return data_suffix(path.name) in SUFFIXES and not OUTPUT_NAMES.fullmatch(path.name)

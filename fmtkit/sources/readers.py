@@ -8,8 +8,9 @@ from typing import IO, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from fmtkit.errors import SourceError
-from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock
+from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock, RowsBlock
 from fmtkit.sources.columnar import (
     READ_BUFFER_BYTES,
     cut_tables,
@@ -19,8 +20,11 @@ from fmtkit.sources.columnar import (
     parquet_batches,
 )
 from fmtkit.sources.compression import compression_of, decompressed
+from fmtkit.sources.delimited import Table
+from fmtkit.sources.json_array import Cutting, blocks_of_elements
 from fmtkit.sources.jsonl import blocks_of_lines
-from fmtkit.sources.raw import PEEK_BYTES, Location
+from fmtkit.sources.kinds import Layout
+from fmtkit.sources.raw import PEEK_BYTES, Location, RawBytes
 
 
 class Reader(Protocol):
@@ -41,11 +45,12 @@ class Reader(Protocol):
 
 @dataclass(frozen=True)
 class JsonReader:
-    """JSON lines."""
+    """JSON lines, a JSON array, or objects spread over lines."""
 
     location: Location
     head: bytes
     """The first raw bytes, which tell the compression."""
+    layout: Layout
     max_line_bytes: int
     hashed: bool
 
@@ -54,8 +59,12 @@ class JsonReader:
         del columns
         with self.location.bytes(hashed=self.hashed) as raw:
             text = decompressed(raw, self.location.name, self.head)
-            for block in blocks_of_lines(text, max_line_bytes=self.max_line_bytes):
-                yield block if text is raw else replace(block, bytes_read=raw.count)
+            if self.layout == "lines":
+                for block in blocks_of_lines(text, max_line_bytes=self.max_line_bytes):
+                    yield block if text is raw else replace(block, bytes_read=raw.count)
+            else:
+                cutting = Cutting(self.layout == "array", max_line_bytes=self.max_line_bytes)
+                yield from blocks_of_elements(text, raw, cutting)
             raw.drain()
 
     def schema(self) -> None:
@@ -64,6 +73,39 @@ class JsonReader:
     def sha256(self) -> str:
         """Return the hash of the file as it lies there."""
         return self.location.sha256()
+
+
+@dataclass(frozen=True)
+class CsvReader:
+    """Rows of text, separated by commas or tabs."""
+
+    location: Location
+    head: bytes
+    delimiter: str
+    max_line_bytes: int
+    hashed: bool
+
+    def blocks(self, columns: Sequence[str] | None) -> Iterator[RowsBlock]:
+        """Read the rows, whole: their cells lie side by side."""
+        del columns
+        with self.location.bytes(hashed=self.hashed) as raw:
+            yield from self._table(raw).blocks(raw)
+            raw.drain()
+
+    def schema(self) -> pa.Schema | None:
+        """Read the header, unless the source can be read only once."""
+        if self.location.once:
+            return None
+        with self.location.bytes() as raw:
+            return pa.schema([(name, pa.string()) for name in self._table(raw).header])
+
+    def sha256(self) -> str:
+        """Return the hash of the file as it lies there."""
+        return self.location.sha256()
+
+    def _table(self, raw: RawBytes) -> Table:
+        text = decompressed(raw, self.location.name, self.head)
+        return Table(text, self.location.name, self.delimiter, self.max_line_bytes)
 
 
 @dataclass(frozen=True)

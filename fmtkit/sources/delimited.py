@@ -1,0 +1,152 @@
+"""CSV and TSV -> rows of text, with the physical line of each.
+
+Python's csv module reads the text line by line, so what a row was read from is known: it is the raw
+text of a row that does not fit the header, and its bytes decide whether it is UTF-8.
+"""
+
+import csv
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from fmtkit.codes import Reject
+from fmtkit.errors import SourceError
+from fmtkit.sources.blocks import RAW_BYTES, RowsBlock
+from fmtkit.sources.jsonl import blocks_of_lines
+from fmtkit.sources.raw import RawBytes, Readable
+
+CSV_BLOCK_BYTES = 2 << 20
+"""Less than a block of JSON: rows are Python objects, several times as large as their text."""
+
+
+@dataclass
+class Lines:
+    """The lines of a text as the csv module takes them, and which of them it took for a row."""
+
+    file: Readable
+    limit: int
+    number: int = 0
+    """Lines taken so far."""
+    taken: list[bytes] = field(default_factory=list)
+    unheld: int = 0
+    """Bytes of the lines taken that are not in `taken`: their line was too long to hold."""
+    is_utf8: bool = True
+
+    def __iter__(self) -> Iterator[str]:
+        for block in blocks_of_lines(self.file, max_line_bytes=self.limit):
+            for reject in block.rejects:
+                self.unheld += (reject.raw_bytes or 0) - len(reject.raw)
+                yield self._take(reject.raw + b"\n")
+            *whole, last = block.data.split(b"\n")
+            for line in whole:
+                yield self._take(line + b"\n")
+            if last:
+                yield self._take(last)
+
+    def _take(self, line: bytes) -> str:
+        self.number += 1
+        self.taken.append(line)
+        try:
+            return line.decode()
+        except UnicodeDecodeError:
+            self.is_utf8 = False
+            return line.decode("utf-8", "surrogateescape")
+
+    def begin_row(self) -> None:
+        """Forget the lines of the row before."""
+        self.taken, self.unheld, self.is_utf8 = [], 0, True
+
+
+@dataclass
+class Rows:
+    """The rows of one block while they gather."""
+
+    rows: list[dict[str, str | None]] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    rejects: list[Reject] = field(default_factory=list)
+    blank_lines: int = 0
+    size: int = 0
+
+    def reject(self, fault: tuple[str, str], text: bytes, size: int, line: int) -> None:
+        """Add a row that does not fit, with a code and why."""
+        row = len(self.rows) + len(self.rejects)
+        raw_bytes = size if size > RAW_BYTES else None
+        self.rejects.append(
+            Reject(row, line, fault[0], None, fault[1], text[:RAW_BYTES], raw_bytes)
+        )
+
+    def block(self, bytes_read: int) -> RowsBlock:
+        """Make the block."""
+        return RowsBlock(self.rows, self.lines, tuple(self.rejects), self.blank_lines, bytes_read)
+
+
+class Table:
+    """A text of rows whose first is the header."""
+
+    def __init__(self, file: Readable, name: str, delimiter: str, limit: int) -> None:
+        # A limit of the whole process, 128 KiB unless raised, of which a long answer is beyond.
+        csv.field_size_limit(max(csv.field_size_limit(), limit))
+        self._lines = Lines(file, limit)
+        self._reader = csv.reader(self._lines, delimiter=delimiter, strict=True)
+        self._limit = limit
+        self.header = self._read_header(name)
+
+    def blocks(self, raw: RawBytes, block_bytes: int = CSV_BLOCK_BYTES) -> Iterator[RowsBlock]:
+        """Read the rows after the header."""
+        rows = Rows()
+        while self._read_row(rows):
+            if rows.size >= block_bytes:
+                yield rows.block(raw.count)
+                rows = Rows()
+        if rows.size:
+            yield rows.block(raw.count)
+
+    def _read_header(self, name: str) -> list[str]:
+        self._lines.begin_row()
+        try:
+            header = next((cells for cells in self._reader if any(cells)), [])
+        except csv.Error as error:
+            raise SourceError(f"{name}: the header cannot be read: {error}") from error
+        if not self._lines.is_utf8:
+            raise SourceError(f"{name}: the header is not UTF-8; convert the file with iconv")
+        twice = [column for column, times in Counter(header).items() if times > 1]
+        if twice:
+            raise SourceError(f"{name}: the header names {twice[0]!r} twice; rename one of them")
+        return header
+
+    def _read_row(self, rows: Rows) -> bool:
+        self._lines.begin_row()
+        fault, cells = None, []
+        try:
+            cells = next(self._reader)
+        except StopIteration:
+            return False
+        except csv.Error as error:
+            fault = ("value_error", f"the row cannot be read as CSV: {error}")
+        text = b"".join(self._lines.taken)
+        first_line = self._lines.number - len(self._lines.taken) + 1
+        rows.size += len(text)
+        size = len(text.rstrip(b"\r\n")) + self._lines.unheld
+        if fault is None and not text.strip() and (not cells or len(self.header) > 1):
+            rows.blank_lines += len(self._lines.taken)
+        elif (
+            fault := self._fault(cells, text, size)
+            if fault is None or size > self._limit
+            else fault
+        ):
+            rows.reject(fault, text.rstrip(b"\r\n"), size, first_line)
+        else:
+            rows.rows.append({k: v or None for k, v in zip(self.header, cells, strict=True)})
+            rows.lines.append(first_line)
+        return True
+
+    def _fault(self, cells: list[str], text: bytes, size: int) -> tuple[str, str] | None:
+        if size > self._limit:
+            return "line_too_long", f"the row has {size} bytes, the limit is {self._limit}"
+        if not self._lines.is_utf8:
+            return "invalid_utf8", "the row is not UTF-8"
+        if b"\0" in text:
+            return "value_error", "the row holds a NUL byte"
+        if len(cells) != len(self.header):
+            return "value_error", f"the row has {len(cells)} cells, the header {len(self.header)}"
+        return None

@@ -1,0 +1,96 @@
+"""A text read ahead, and the block that is made of it: what the readers of JSON arrays share."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fmtkit.codes import Reject
+from fmtkit.sources.blocks import RAW_BYTES, JsonBlock
+from fmtkit.sources.jsonl import line_feeds
+from fmtkit.sources.raw import RawBytes, Readable, read_fully
+
+BLANK = b" \t\r\n"
+
+
+@dataclass
+class Text:
+    """What is still to be cut: the bytes read ahead, and where they lie."""
+
+    file: Readable
+    raw: RawBytes
+    """What `file` decompresses, or `file` itself."""
+    held: bytes = b""
+    line: int = 1
+    """1-based physical line of the first byte held."""
+    ended: bool = False
+    """The file has no more bytes."""
+    indent: bytes = b""
+    """Blanks before an element that is the first thing on its line."""
+
+    def hold(self, size: int) -> None:
+        """Read ahead until `size` bytes are held."""
+        missing = size - len(self.held)
+        if missing > 0 and not self.ended:
+            more = read_fully(self.file, missing)
+            self.ended = len(more) < missing
+            self.held += more
+
+    def drop(self, size: int) -> None:
+        """Leave bytes behind."""
+        self.line += line_feeds(self.held[:size])
+        self.held = self.held[size:]
+
+    def skip_blanks(self, size: int) -> bool:
+        """Drop leading blanks, hold `size` bytes of what follows and tell whether anything does."""
+        self.hold(size)
+        while blanks := len(self.held) - len(self.held.lstrip(BLANK)):
+            self.note_indent(self.held[:blanks])
+            self.drop(blanks)
+            self.hold(size)
+        return bool(self.held)
+
+    def note_indent(self, blanks: bytes) -> None:
+        """Remember how elements that begin a line are indented."""
+        if b"\n" in blanks:
+            self.indent = blanks.rpartition(b"\n")[2]
+
+    @property
+    def next_element(self) -> bytes:
+        """How an element on a line of its own begins, its line feed included."""
+        return b"\n" + self.indent + b"{"
+
+
+@dataclass
+class Records:
+    """Records and rejects on their way into one block."""
+
+    first_line: int
+    pieces: list[bytes] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    rejects: list[Reject] = field(default_factory=list)
+
+    def add(self, record: bytes, line: int) -> None:
+        """Add a record, which may span lines outside of its strings."""
+        self.pieces.append(on_one_line(record))
+        self.lines.append(line)
+
+    def reject(self, code: str, message: str, record: bytes, line: int, size: int = 0) -> None:
+        """Add a record of `size` bytes (0 for all of them given) that the parser shall not see."""
+        row = len(self.pieces) + len(self.rejects)
+        whole = size or len(record)
+        raw_bytes = whole if whole > RAW_BYTES or whole > len(record) else None
+        self.rejects.append(Reject(row, line, code, None, message, record[:RAW_BYTES], raw_bytes))
+
+    def block(self, bytes_read: int) -> JsonBlock:
+        """Make the block; it may be empty."""
+        data = b"\n".join([*self.pieces, b""])
+        lines = np.array(self.lines, np.int64)
+        return JsonBlock(data, self.first_line, lines, tuple(self.rejects), bytes_read)
+
+    def __bool__(self) -> bool:
+        return bool(self.pieces or self.rejects)
+
+
+def on_one_line(record: bytes) -> bytes:
+    """Replace line ends, which outside of strings mean nothing, by blanks."""
+    return record.replace(b"\n", b" ").replace(b"\r", b" ")

@@ -1,0 +1,128 @@
+"""Sources that are objects: tables, frames, datasets, and rows that are dicts."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from fmtkit.codes import Reject
+from fmtkit.sources.blocks import BLOCK_BYTES, RAW_BYTES, ArrowBlock, JsonBlock
+from fmtkit.sources.columnar import PARQUET_BATCH_ROWS, cut_tables, decoded_schema, present
+
+
+@dataclass(frozen=True)
+class TableReader:
+    """Anything that hands out record batches, each time the same ones."""
+
+    arrow_schema: pa.Schema
+    batches: Callable[[], Iterable[pa.RecordBatch]]
+
+    def blocks(self, columns: Sequence[str] | None) -> Iterator[ArrowBlock]:
+        """Join and slice the batches to blocks."""
+        kept = None if columns is None else present(columns, self.arrow_schema)
+        batches = self.batches()
+        read = 0
+        for table in cut_tables(batches if kept is None else (b.select(kept) for b in batches)):
+            read += table.nbytes
+            yield ArrowBlock(table, read)
+
+    def schema(self) -> pa.Schema:
+        """Return the schema, dictionaries decoded."""
+        return decoded_schema(self.arrow_schema)
+
+    def sha256(self) -> str:
+        """Return the hash of the rows as an Arrow stream of blocks."""
+        digest = _Digest()
+        with pa.ipc.new_stream(pa.PythonFile(digest, "w"), self.schema()) as writer:
+            for block in self.blocks(None):
+                writer.write_table(block.batch)
+        return digest.hash.hexdigest()
+
+
+def reader_of_frame(frame: pl.DataFrame) -> TableReader:
+    """Read a polars frame piece by piece: its strings are copied to become Arrow's."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for part in frame.iter_slices(PARQUET_BATCH_ROWS):
+            yield from part.to_arrow().to_batches()
+
+    return TableReader(frame.clear().to_arrow().schema, batches)
+
+
+class _Digest:
+    """A file that keeps nothing but the hash of what is written to it."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.hash = hashlib.sha256()
+
+    def write(self, data: bytes) -> int:
+        self.hash.update(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Do nothing: a hash has no buffer."""
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@dataclass(frozen=True)
+class RowsReader:
+    """Rows that are Python objects, read as if they were lines of JSON."""
+
+    rows: Iterable[Any]
+    digest: "hashlib._Hash"
+    """Of the lines that have been made so far."""
+
+    def blocks(self, columns: Sequence[str] | None) -> Iterator[JsonBlock]:
+        """Write the rows as JSON lines, for the one parser to judge."""
+        del columns
+        lines: list[bytes] = []
+        rejects: list[Reject] = []
+        size = read = 0
+        for row in self.rows:
+            try:
+                line = _json_line(row)
+            except (TypeError, ValueError, RecursionError) as error:
+                rejects.append(_not_json(len(lines) + len(rejects), row, error))
+            else:
+                lines.append(line)
+                size += len(line)
+            if size >= BLOCK_BYTES:
+                read += size
+                yield self._block(lines, rejects, read)
+                lines, rejects, size = [], [], 0
+        if lines or rejects:
+            yield self._block(lines, rejects, read + size)
+
+    def _block(self, lines: list[bytes], rejects: list[Reject], read: int) -> JsonBlock:
+        data = b"".join(lines)
+        self.digest.update(data)
+        return JsonBlock(data, 0, None, tuple(rejects), read)
+
+    def schema(self) -> None:
+        """Return None: rows have no schema."""
+
+    def sha256(self) -> str:
+        """Return the hash of the rows read so far, as JSON lines."""
+        return self.digest.hexdigest()
+
+
+def _json_line(row: object) -> bytes:
+    try:
+        return json.dumps(row, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:
+        # Half a surrogate pair cannot be UTF-8; escaped, the parser says so.
+        return json.dumps(row).encode() + b"\n"
+
+
+def _not_json(row: int, value: object, error: Exception) -> Reject:
+    raw = repr(value).encode("utf-8", "backslashreplace")
+    whole = len(raw) if len(raw) > RAW_BYTES else None
+    return Reject(row, None, "type_error", None, f"not JSON: {error}", raw[:RAW_BYTES], whole)

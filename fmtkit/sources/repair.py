@@ -1,0 +1,201 @@
+"""The rest of a damaged JSON text: what can be read of it, and rejects for what cannot.
+
+Brackets or quotes do not match up, so nothing but a parser can tell where a record ends. Where one
+fails, reading goes on at the next line that begins as elements do; the parser has shown that the
+record before it is no JSON, whatever follows, so nothing valid is cut in two. Where there is no
+such line, all that is left is one reject.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fmtkit.sources.blocks import RAW_BYTES, JsonBlock
+from fmtkit.sources.kinds import LONGEST_TOKEN
+from fmtkit.sources.lookahead import Records, Text
+from fmtkit.sources.raw import PEEK_BYTES
+
+BLANKS = re.compile(r"[ \t\r\n]*")
+# Numbers stay text: they may have more digits than Python turns into an int.
+DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
+LENIENT = json.JSONDecoder(parse_int=str, parse_float=str, strict=False)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Where and why a record is no JSON."""
+
+    at: int
+    code: str
+    message: str
+
+
+def is_damaged(text: Text) -> bool:
+    """Tell whether the first megabyte held cannot be the beginning of a JSON value."""
+    chars = text.held[:PEEK_BYTES].decode("latin-1")
+    return isinstance(_read(chars, 0, ended=False), Fault)
+
+
+def text_after_the_end(text: Text) -> Iterator[JsonBlock]:
+    """Reject what follows an array's closing bracket, if anything does."""
+    if not text.skip_blanks(PEEK_BYTES):
+        return
+    records = Records(text.line)
+    _reject_to(text, records, None, Fault(0, "json_syntax", "text after the end of the array"))
+    yield records.block(text.raw.count)
+
+
+def blocks_with_care(
+    text: Text, hold_bytes: int, max_line_bytes: int, *, array: bool
+) -> Iterator[JsonBlock]:
+    """Read record by record to the end of the text."""
+    size, after_value = hold_bytes, False
+    while text.skip_blanks(size):
+        care = Care(text, Records(text.line), array, max_line_bytes, after_value)
+        care.read_held()
+        if care.at == 0 and care.fault is None and not care.closed:
+            if len(text.held) <= max_line_bytes:
+                size = 2 * len(text.held)
+                continue
+            message = f"the record is longer than the limit of {max_line_bytes} bytes"
+            care.fault = Fault(0, "line_too_long", message)
+        care.leave_behind()
+        yield care.records.block(text.raw.count)
+        if care.closed:
+            yield from text_after_the_end(text)
+            return
+        size, after_value = hold_bytes, care.after_value
+
+
+@dataclass
+class Care:
+    """One pass over what is held, record by record."""
+
+    text: Text
+    records: Records
+    array: bool
+    limit: int
+    """The longest record, in bytes."""
+    after_value: bool
+    """A comma is due."""
+    at: int = 0
+    """How far reading has come."""
+    closed: bool = False
+    fault: Fault | None = None
+    """What stopped reading: a record that is no JSON, after which nothing held begins anew."""
+
+    def __post_init__(self) -> None:
+        # One character for each byte, so that positions are the same; the parser decodes again.
+        self.chars = self.text.held.decode("latin-1")
+        self._line, self._counted = self.text.line, 0
+
+    def read_held(self) -> None:
+        """Read until what is held ends, the array closes or nothing more can be made of it."""
+        while self._read_next():
+            pass
+
+    def leave_behind(self) -> None:
+        """Drop what was read, and reject what stopped reading up to where it can begin anew."""
+        self.text.drop(self.at + self.closed)
+        if self.fault is not None:
+            fault = Fault(self.fault.at - self.at, self.fault.code, self.fault.message)
+            _reject_to(self.text, self.records, self.text.next_element, fault)
+            self.after_value = False
+
+    def _read_next(self) -> bool:
+        self.at = BLANKS.match(self.chars, self.at).end()  # type: ignore[union-attr]
+        if self.at == len(self.chars):
+            return False
+        if self.array and self.chars[self.at] == "]":
+            self.closed = True
+            return False
+        if self.array and self.chars[self.at] == ",":
+            self._take_comma()
+            return True
+        end = _read(self.chars, self.at, ended=self.text.ended)
+        if isinstance(end, Fault):
+            return self._begin_anew(end)
+        if end is None:
+            return False
+        self._take_value(end)
+        return True
+
+    def _take_value(self, end: int) -> None:
+        if end - self.at > self.limit:
+            message = f"the record has {end - self.at} bytes, the limit is {self.limit}"
+            self._reject("line_too_long", message, end)
+        else:
+            self.records.add(self.text.held[self.at : end], self._line_here())
+        self.at, self.after_value = end, True
+
+    def _take_comma(self) -> None:
+        if not self.after_value:
+            message = "a comma without an element"
+            self.records.reject("json_syntax", message, b",", self._line_here())
+        self.at, self.after_value = self.at + 1, False
+
+    def _begin_anew(self, fault: Fault) -> bool:
+        held, mark = self.text.held, self.text.next_element
+        end = _end_with_line_feeds(self.chars, self.at, fault)
+        if end is not None and mark not in held[self.at : end]:
+            message = "a raw control character inside a string"
+            self._reject("json_control_char", message, end)
+            self.after_value = True
+            return True
+        found = held.find(mark, max(fault.at - len(mark) + 1, self.at))
+        if found < 0:
+            self.fault = fault
+            return False
+        self._reject(fault.code, fault.message, found)
+        self.after_value = False
+        return True
+
+    def _reject(self, code: str, message: str, end: int) -> None:
+        record = self.text.held[self.at : end].rstrip().removesuffix(b",")
+        self.records.reject(code, message, record, self._line_here())
+        self.at = end
+
+    def _line_here(self) -> int:
+        self._line += self.text.held.count(b"\n", self._counted, self.at)
+        self._counted = self.at
+        return self._line
+
+
+def _read(chars: str, at: int, *, ended: bool) -> int | Fault | None:
+    """Return where the value ends that begins at `at`, why it is none, or None: it is cut off."""
+    try:
+        _, end = DECODER.raw_decode(chars, at)
+    except json.JSONDecodeError as error:
+        near_the_end = error.pos >= len(chars) - LONGEST_TOKEN
+        if not ended and (near_the_end or error.msg.startswith("Unterminated string")):
+            return None
+        return Fault(error.pos, "json_syntax", f"no JSON: {error.msg}")
+    except RecursionError:
+        return Fault(at + 1, "json_too_deep", "brackets are nested too deep")
+    return end if ended or end < len(chars) else None
+
+
+def _end_with_line_feeds(chars: str, at: int, fault: Fault) -> int | None:
+    """Return where a value ends if raw control characters may stand in strings, else None."""
+    if "control character" not in fault.message:
+        return None
+    try:
+        return LENIENT.raw_decode(chars, at)[1]
+    except (json.JSONDecodeError, RecursionError):
+        return None
+
+
+def _reject_to(text: Text, records: Records, mark: bytes | None, fault: Fault) -> None:
+    """Reject what is held and what follows, up to a mark after the fault or to the end."""
+    first, line, size = text.held[:RAW_BYTES], text.line, 0
+    start = fault.at - len(mark or b"") + 1
+    while (found := text.held.find(mark, max(start, 0)) if mark else -1) < 0 and text.held:
+        # A mark may begin in what is held and end in what is not.
+        passed = len(text.held) if text.ended or not mark else len(text.held) - len(mark) + 1
+        text.drop(max(passed, 0))
+        size, start = size + max(passed, 0), start - max(passed, 0)
+        text.hold(PEEK_BYTES)
+    text.drop(max(found, 0))
+    size += max(found, 0)
+    records.reject(fault.code, fault.message, first[:size].rstrip(), line, size)

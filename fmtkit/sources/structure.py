@@ -1,0 +1,104 @@
+"""Where the records of a JSON text lie: brackets, commas and quotes, found without parsing.
+
+Positions are found sparsely (quotes, brackets, commas), so that prose costs little.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+PIECE_BYTES = 256 << 10
+QUOTE, COMMA, BACKSLASH = ord('"'), ord(","), ord("\\")
+OPEN, CLOSE = ord("{"), ord("}")
+LOWER = 0x20
+"""Makes one of `[` and `{`, and of `]` and `}`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """Positions (int64) in a text; all but `quotes` are outside of strings."""
+
+    quotes: np.ndarray
+    """Quotes that begin or end a string."""
+    commas: np.ndarray
+    """Commas at depth 0."""
+    closes: np.ndarray
+    """Brackets that come back to depth 0."""
+    end: int | None
+    """The bracket that closes what the text began inside of; nothing after it is in the others."""
+    depth: int
+    """Depth after the text."""
+    inside: bool
+    """The text ends inside of a string."""
+
+
+def structure_of(text: bytes, *, depth: int = 0, inside: bool = False) -> Structure:
+    """Find what cuts a text into records; it must not begin just after a backslash.
+
+    Args:
+        text: Any bytes; what is no JSON gives positions that mean little but never fails.
+        depth: Depth at which the text begins, 0 between records.
+        inside: The text begins inside of a string.
+    """
+    data = np.frombuffer(text, np.uint8)
+    quotes, brackets, commas = _positions(data)
+    if BACKSLASH in text:
+        quotes = quotes[~_escaped(data, quotes)]
+    ends_inside = bool((len(quotes) + inside) & 1)
+    brackets = brackets[_outside(brackets, quotes, inside=inside)]
+    opens = (data[brackets] | LOWER) == OPEN
+    depths = depth + np.cumsum(np.where(opens, 1, -1))
+    below = np.flatnonzero(depths < 0)
+    end = int(brackets[below[0]]) if len(below) else None
+    if end is not None:
+        brackets, depths, opens = brackets[: below[0]], depths[: below[0]], opens[: below[0]]
+        commas = commas[: np.searchsorted(commas, end)]
+    before = np.concatenate(([depth], depths))
+    # First by depth: most commas of prose stand deep inside, and need no search among the quotes.
+    commas = commas[before[np.searchsorted(brackets, commas)] == 0]
+    commas = commas[_outside(commas, quotes, inside=inside)]
+    closes = brackets[(depths == 0) & ~opens]
+    return Structure(quotes, commas, closes, end, int(before[-1]), ends_inside)
+
+
+def _positions(data: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Find quotes, brackets and commas, in pieces that stay in the cache."""
+    found: tuple[list[np.ndarray], ...] = ([], [], [])
+    for at in range(0, len(data), PIECE_BYTES):
+        piece = data[at : at + PIECE_BYTES]
+        lower = piece | LOWER
+        for out, hits in zip(
+            found,
+            (piece == QUOTE, (lower == OPEN) | (lower == CLOSE), piece == COMMA),
+            strict=True,
+        ):
+            out.append(np.flatnonzero(hits) + at)
+    empty = np.zeros(0, np.int64)
+    quotes, brackets, commas = (np.concatenate([empty, *parts]) for parts in found)
+    return quotes, brackets, commas
+
+
+def _outside(positions: np.ndarray, quotes: np.ndarray, *, inside: bool) -> np.ndarray:
+    """Tell which positions are outside of strings: an even number of quotes precedes them."""
+    outside: np.ndarray = (np.searchsorted(quotes, positions) + inside) & 1 == 0
+    return outside
+
+
+def in_strings(positions: np.ndarray, quotes: np.ndarray) -> np.ndarray:
+    """Tell which positions are inside of strings of a text that begins outside of one."""
+    return ~_outside(positions, quotes, inside=False)
+
+
+def _escaped(data: np.ndarray, quotes: np.ndarray) -> np.ndarray:
+    """Tell which quotes follow an odd number of backslashes."""
+    escaped = np.zeros(len(quotes), bool)
+    suspects = np.flatnonzero((quotes > 0) & (data[quotes - 1] == BACKSLASH))
+    if not len(suspects):
+        return escaped
+    slashes = np.flatnonzero(data == BACKSLASH)
+    begins_run = np.diff(slashes, prepend=-2) != 1
+    run_start = np.maximum.accumulate(np.where(begins_run, slashes, 0))
+    last = quotes[suspects] - 1
+    length = last - run_start[np.searchsorted(slashes, last)] + 1
+    escaped[suspects] = length & 1 == 1
+    return escaped
