@@ -266,6 +266,11 @@ class ReadPlan:
                 if dtype is None and name not in {c.path[0] for c in self.binding.every}:
                     return None
                 types[name] = pa.null() if dtype is None else dtype
+        for name in MEDIA:
+            # Read as null, so that a value under such a name stops the fast parser: [] is no value.
+            seen = types.get(name, self.extra.get(name))
+            is_list = seen is not None and pa.types.is_list(seen)
+            types[name] = pa.list_(pa.null()) if is_list else pa.null()
         for column in self.binding.every:
             if column.shape is None:
                 types.pop(column.path[0], None)

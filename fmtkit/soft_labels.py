@@ -29,7 +29,7 @@ def _is_safe(records: Records) -> bool:
     return (
         len(records) > 0
         and guards.look_like_objects(records.array, records.found)
-        and guards.is_shallow(records.data, records.array, records.found)
+        and guards.is_shallow(records.array, records.found)
     )
 
 

@@ -118,10 +118,10 @@ def _parse_fast(records: Records, start: int, stop: int, plan: ReadPlan) -> pl.D
         found.starts[start:stop] - first, found.ends[start:stop] - first, found.numbers, 0
     )
     unit = records.data[first:end]
-    if guards.names_media(unit) or not guards.look_like_objects(data, lines):
+    if not guards.look_like_objects(data, lines):
         return None
     buffer = pa.py_buffer(unit)
-    if not guards.is_utf8(buffer) or not guards.is_shallow(unit, data, lines):
+    if not guards.is_utf8(buffer) or not guards.is_shallow(data, lines):
         return None
     table = read_json(buffer, schema, plan.mode)
     if table is None or table.num_rows != stop - start or is_doubtful(table, plan.binding):
@@ -204,7 +204,7 @@ def _parse_plain(records: Records, plain: Sequence[int], plan: ReadPlan) -> pl.D
 
 
 def _used_schema(plan: ReadPlan) -> pa.Schema:
-    bare = ReadPlan(plan.binding, "ignore", {})
+    bare = ReadPlan(plan.binding, "ignore", plan.extra)
     schema = bare.schema()
     assert schema is not None
     return schema
