@@ -16,6 +16,12 @@ READ_BUFFER_BYTES = 1 << 20
 EXTENSION_NAME = b"ARROW:extension:name"
 """Field metadata of a column that was of an extension type, `arrow.json` most of all."""
 
+VIEWS: dict[pa.DataType, pa.DataType] = {
+    pa.string_view(): pa.large_string(),
+    pa.binary_view(): pa.large_binary(),
+}
+"""Types of which a slice weighs as much as the whole, so that it cannot be bounded by bytes."""
+
 ARROW_MAGIC = b"ARROW1"
 
 
@@ -103,7 +109,18 @@ def _slices(batch: pa.RecordBatch, block_bytes: int) -> Iterator[pa.RecordBatch]
 def decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the batch with dictionary, view and extension columns as plain ones."""
     schema = decoded_schema(batch.schema)
-    return batch if schema is batch.schema else batch.cast(schema)
+    if schema is batch.schema:
+        return batch
+    columns = [_castable(column) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names).cast(schema)
+
+
+def _castable(column: pa.Array) -> pa.Array:
+    """Return a column that can be cast: Arrow cannot yet look up views in a dictionary."""
+    if not pa.types.is_dictionary(column.type) or column.type.value_type not in VIEWS:
+        return column
+    values = column.dictionary.cast(VIEWS[column.type.value_type])
+    return pa.DictionaryArray.from_arrays(column.indices, values)
 
 
 def decoded_schema(schema: pa.Schema) -> pa.Schema:
@@ -123,19 +140,15 @@ def _plain_field(field: pa.Field) -> pa.Field:
 
 
 def _plain(dtype: pa.DataType) -> pa.DataType:
+    if dtype in VIEWS:
+        return VIEWS[dtype]
     if pa.types.is_dictionary(dtype):
         return _plain(dtype.value_type)
     if isinstance(dtype, pa.BaseExtensionType):
         return _plain(dtype.storage_type)
-    # A slice of views weighs as much as the whole: it could not be bounded by bytes.
-    if pa.types.is_string_view(dtype):
-        return pa.large_string()
-    if pa.types.is_binary_view(dtype):
-        return pa.large_binary()
     if pa.types.is_struct(dtype):
         return pa.struct([field.with_type(_plain(field.type)) for field in dtype])
-    if pa.types.is_list(dtype):
-        return pa.list_(dtype.value_field.with_type(_plain(dtype.value_type)))
-    if pa.types.is_large_list(dtype):
-        return pa.large_list(dtype.value_field.with_type(_plain(dtype.value_type)))
+    if pa.types.is_list(dtype) or pa.types.is_large_list(dtype):
+        make = pa.list_ if pa.types.is_list(dtype) else pa.large_list
+        return make(dtype.value_field.with_type(_plain(dtype.value_type)))
     return dtype
