@@ -1,7 +1,7 @@
 """Put a column of texts together from pieces: constants, contents and made texts, copied once.
 
-Each piece is an Arrow string view (16 bytes: size, buffer, offset); casting the views to strings lays
-the pieces one after another in one buffer, so that the text of a row is the run of its pieces.
+Each piece is an Arrow string view (16 bytes: size, buffer, offset); casting the views to strings
+lays the pieces one after another in one buffer, so that the text of a row is the run of its pieces.
 """
 
 import re
@@ -91,9 +91,7 @@ def _joined(
     views: Views, bounds: Int64s, valid: Bools, buffers: Sequence[pa.Buffer | None]
 ) -> pa.Array:
     held = [buffer if buffer is not None else pa.py_buffer(b"") for buffer in buffers]
-    pieces = pa.Array.from_buffers(
-        pa.string_view(), len(views), [None, pa.py_buffer(views), *held]
-    )
+    pieces = pa.Array.from_buffers(pa.string_view(), len(views), [None, pa.py_buffer(views), *held])
     size = int(views.view(np.int32)[::4].sum(dtype=np.int64))
     laid = pieces.cast(pa.large_string() if size > MAX_INT32 else pa.string())
     return from_offsets(offsets_of(laid)[bounds], laid.buffers()[2] or pa.py_buffer(b""), valid)

@@ -1,7 +1,8 @@
 """What a template asked and made in a trace, for all rows of a batch at once.
 
-Most questions are about a content as it stands, or trimmed: those are answered on the column's bytes.
-The others (parts of a split, replaced text, two contents compared) are worked out row by row in Python.
+Most questions are about a content as it stands, or trimmed: those are answered on the column's
+bytes. The others (parts of a split, replaced text, two contents compared) are worked out row by row
+in Python.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +12,17 @@ import numpy as np
 
 from fmtkit.buffers import Bools, Int64s
 from fmtkit.dialog_columns import DialogColumn
-from fmtkit.symbols import FIRST, Derived, Question, Slot, Unknown, answer, evaluate, expand, symbolic
+from fmtkit.symbols import (
+    FIRST,
+    Derived,
+    Question,
+    Slot,
+    Unknown,
+    answer,
+    evaluate,
+    expand,
+    symbolic,
+)
 from fmtkit.text_columns import TextColumn, Trim
 
 Unknowns = Sequence[Unknown]
@@ -113,4 +124,9 @@ def _columnar(question: Question) -> Callable[[TextColumn, tuple[Trim, ...]], Bo
     other = arguments[0]
     if not isinstance(other, str) or symbolic(other):
         return None
-    return lambda column, trims: getattr(column, predicate)(trims, other)  # type: ignore[no-any-return]
+
+    def ask(column: TextColumn, trims: tuple[Trim, ...]) -> Bools:
+        found: Bools = getattr(column, predicate)(trims, other)
+        return found
+
+    return ask

@@ -1,8 +1,8 @@
 """Arrow arrays from numpy and Python values, and back, without the way that imports pandas.
 
-Where pandas is installed, pyarrow imports it (0.9 s, 55 MB) at the first `pa.array(...)`, `pa.scalar(...)`,
-`Array.to_numpy()` or `pc.equal(array, "x")`: whenever it must recognise a Python object. Buffers are never
-recognised: `pa.py_buffer` takes a numpy array as it is.
+Where pandas is installed, pyarrow imports it (0.9 s, 55 MB) at the first `pa.array(...)`,
+`pa.scalar(...)`, `Array.to_numpy()` or `pc.equal(array, "x")`: whenever it must recognise a Python
+object. Buffers are never recognised: `pa.py_buffer` takes a numpy array as it is.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
 """Chat templates over columns: conversations in, texts out; prompts and replies cut by structure.
 
-`render` is for whole conversations, `render_reply` for a prompt with one or several replies. Both take
-Arrow lists of messages (tables.MESSAGE or WIDE_MESSAGE) and give string columns; what a row says in a
-column depends on that row alone.
+`render` is for whole conversations, `render_reply` for a prompt with one or several replies. Both
+take Arrow lists of messages (tables.MESSAGE or WIDE_MESSAGE) and give string columns; what a row
+says in a column depends on that row alone.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from jinja2.exceptions import TemplateSyntaxError
@@ -19,19 +19,21 @@ from fmtkit.dialog_columns import dialog_column
 from fmtkit.errors import TemplateError
 from fmtkit.render_plan import Engine, Plan
 from fmtkit.rendering import Rendered, render_batch
+from fmtkit.sandbox import Sandbox
 from fmtkit.traced_rows import Compiled
 from fmtkit.tracing import Interpreter
 
-Dialogs = pa.Array | pa.ChunkedArray
+Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 
 
 @dataclass(frozen=True, eq=False)
 class ChatTemplate:
     """A chat template with what it is rendered with.
 
-    `special_tokens` (bos_token, ...) and `kwargs` are the template's variables. `trusted` templates run
-    in this process, others in one with limits. `training` is the source of another template that writes
-    the same turns, but never changes a prompt. `now` fixes the clock of templates that write the date.
+    `special_tokens` (bos_token, ...) and `kwargs` are the template's variables. `trusted` templates
+    run in this process, others in one with limits. `training` is the source of another template
+    that writes the same turns, but never changes a prompt. `now` fixes the clock of templates that
+    write the date.
     """
 
     name: str
@@ -68,7 +70,9 @@ class ChatTemplate:
     def _engine(self, source: str) -> Engine:
         variables = {**self.special_tokens, **self.kwargs}
         try:
-            return Interpreter(source, variables, now=self.now)
+            if self.trusted:
+                return Interpreter(source, variables, now=self.now)
+            return Sandbox(source, variables, now=self.now)
         except TemplateSyntaxError as error:
             where = f"the template {self.name!r}, line {error.lineno}"
             raise TemplateError(f"{where}: {error.message}; correct it and try again") from None
@@ -113,10 +117,10 @@ class ReplyRendering:
 
 def render(
     template: ChatTemplate,
-    dialogs: Dialogs,
+    dialogs: Column,
     *,
     add_generation_prompt: bool = False,
-    tools: Dialogs | None = None,
+    tools: Column | None = None,
 ) -> Rendering:
     """Render whole conversations; `tools` is a column of canonical JSON text."""
     plan = Plan(generation_prompt=add_generation_prompt)
@@ -126,10 +130,10 @@ def render(
 
 def render_reply(
     template: ChatTemplate,
-    prompts: Dialogs,
-    replies: Mapping[str, Dialogs],
+    prompts: Column,
+    replies: Mapping[str, Column],
     *,
-    tools: Dialogs | None = None,
+    tools: Column | None = None,
 ) -> ReplyRendering:
     """Render prompts with the generation prompt, and what each reply adds to them."""
     columns = [dialog_column(_whole(dialogs)) for dialogs in (prompts, *replies.values())]
@@ -141,11 +145,11 @@ def render_reply(
     return ReplyRendering(prompt, by_name, _failures(done), *_counts(template, done))
 
 
-def _whole(array: Dialogs) -> pa.Array:
+def _whole(array: Column) -> pa.Array:
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
-def _tools(array: Dialogs | None) -> pa.Array | None:
+def _tools(array: Column | None) -> pa.Array | None:
     return None if array is None else _whole(array)
 
 

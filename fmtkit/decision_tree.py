@@ -14,7 +14,7 @@ from fmtkit.symbols import Question, Unknown
 from fmtkit.tracing import Leaf
 
 MAX_LEAVES = 64
-"""Paths of one signature; rows on further ones are rendered one by one (a trace costs five of those)."""
+"""Paths of one signature; rows on further ones are rendered one by one, each a fifth of a trace."""
 
 
 @dataclass

@@ -127,7 +127,7 @@ def groups(dialogs: Sequence[DialogColumn], rows: Int64s) -> list[Int64s]:
 
 
 def _refine(labels: Int64s, dialog: DialogColumn, rows: Int64s) -> Int64s:
-    """Split groups by the shapes of a dialog: message by message, several at a time in one number."""
+    """Split groups by a dialog: message by message, several of them in one number."""
     codes = dialog.codes() + 1
     kinds = int(codes.max(initial=0)) + 1
     starts, lengths = dialog.starts[rows], dialog.ends[rows] - dialog.starts[rows]

@@ -1,7 +1,9 @@
-"""The Jinja that chat templates are written for: what transformers 5.23 gives a template, and no more.
+"""The Jinja that chat templates are written for: what transformers 5.23 gives a template, and no
+more.
 
-Rendering equals `tokenizer.apply_chat_template(..., tokenize=False)` byte for byte (test_templates.py
-compares them over every template that TRL ships); transformers itself is not needed.
+Rendering equals `tokenizer.apply_chat_template(..., tokenize=False)` byte for byte
+(test_templates.py compares them over every template that TRL ships); transformers itself is not
+needed.
 """
 
 import json
@@ -13,7 +15,7 @@ from jinja2 import nodes
 from jinja2.exceptions import SecurityError, TemplateError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.runtime import Macro
+from jinja2.runtime import Context, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
@@ -26,7 +28,7 @@ GENERATION_END = "\U0010fff1"
 
 
 class Generation(Extension):
-    """`{% generation %}`: encloses what the model is trained to write; it has no text of its own."""
+    """`{% generation %}`: encloses what the model learns to write; it has no text itself."""
 
     tags = {"generation"}  # noqa: RUF012 - jinja2 declares it as an instance variable
 
@@ -76,7 +78,7 @@ class TemplateDict:
 class TemplateNamespace(Namespace):
     """`namespace` that takes no underscored name."""
 
-    def __init__(*args: Any, **kwargs: Any) -> None:  # noqa: N805 - `namespace(self=1)` must work
+    def __init__(*args: Any, **kwargs: Any) -> None:  # `namespace(self=1)` must work
         itself, *values = args
         attributes = dict(*values, **kwargs)
         for name in attributes:
@@ -93,6 +95,33 @@ def _refuse_underscore(name: object) -> None:
         raise SecurityError(f"a template cannot store {name!r}: the name begins with an underscore")
 
 
+MAX_BITS = 1 << 16
+MAX_REPEATED = 1 << 24
+
+
+def refuse_growth(operator: str, left: Any, right: Any) -> None:
+    """Refuse a product or a power that would take more memory than a template has use for."""
+    if operator == "*":
+        for text, times in ((left, right), (right, left)):
+            repeats = isinstance(text, (str, list, tuple)) and isinstance(times, int)
+            if repeats and len(text) * times > MAX_REPEATED:
+                raise OverflowError("a text or list repeated too often")
+    power = operator == "**" and isinstance(left, int) and isinstance(right, int)
+    if power and left.bit_length() * right > MAX_BITS:
+        raise OverflowError("a power that is too large")
+
+
+class BoundedEnvironment(ImmutableSandboxedEnvironment):
+    """For foreign templates: no operator makes much of little, compiled or run."""
+
+    intercepted_binops = frozenset({"*", "**"})
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """Multiply what stays small."""
+        refuse_growth(operator, left, right)
+        return super().call_binop(context, operator, left, right)
+
+
 Kind = TypeVar("Kind", bound=ImmutableSandboxedEnvironment)
 
 
@@ -104,7 +133,7 @@ def environment(
     made.filters["tojson"] = tojson
     made.globals.update(
         raise_exception=raise_exception,
-        strftime_now=lambda format: now().strftime(format),
+        strftime_now=lambda *layout: now().strftime(*layout),
         dict=TemplateDict(),
         namespace=TemplateNamespace,
     )

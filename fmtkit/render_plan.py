@@ -12,7 +12,7 @@ Output = str | Fault
 
 
 class Engine(Protocol):
-    """Something that runs a template: here (tracing.Interpreter), or in a process of its own (sandbox.Sandbox)."""
+    """Something that runs a template: tracing.Interpreter here, sandbox.Sandbox elsewhere."""
 
     @property
     def traceable(self) -> bool:

@@ -1,10 +1,10 @@
 """Render a batch: by columns what can be traced, row by row the rest, a sample both ways.
 
-The first row of each path and one row in a thousand are rendered row by row too: at the first difference
-the template is no longer traced, and the batch is done again.
+The first row of each path and one row in a thousand are rendered row by row too: at the first
+difference the template is no longer traced, and the batch is done again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fmtkit.buffers import Bools, Int64s, offsets_of, validity
 from fmtkit.dialog_columns import DialogColumn
 from fmtkit.plain_rows import PlainRow, PlainRows
-from fmtkit.render_plan import Plan
+from fmtkit.render_plan import Outcome, Plan
 from fmtkit.reply_cut import Problem
 from fmtkit.traced_rows import Compiled, TracedRows
 
@@ -45,9 +45,7 @@ def render_batch(
 ) -> Rendered:
     """Render a row of each dialog column; a row with a null dialog has no text and no problem."""
     traced = TracedRows(plan, dialogs, training)
-    single = PlainRows(
-        compiled.engine, plan, dialogs, tools, training.engine if training else None
-    )
+    single = PlainRows(compiled.engine, plan, dialogs, tools, training.engine if training else None)
     rows, refused = _candidates(dialogs)
     by_columns = _traceable(compiled, dialogs, tools)[rows]
     left = traced.render(compiled, rows[by_columns])
@@ -89,11 +87,10 @@ def _traceable(
 
 def _add(traced: TracedRows, rows: list[PlainRow]) -> None:
     """Put rows that were rendered one by one among the others."""
-    good = [row for row in rows if not isinstance(row.outcome, Problem)]
-    numbers = np.array([row.row for row in good], np.int64)
+    good = {row.row: row.outcome.texts for row in rows if isinstance(row.outcome, Outcome)}
+    numbers = np.array(list(good), np.int64)
     for column in range(traced.plan.columns):
-        texts = [row.outcome.texts[column] for row in good]
-        traced.assembly.add_texts(column, numbers, texts)
+        traced.assembly.add_texts(column, numbers, [texts[column] for texts in good.values()])
     for row in rows:
         if isinstance(row.outcome, Problem):
             traced.problems[row.row] = row.outcome
@@ -110,16 +107,17 @@ def _sample(column: pa.Array) -> Int64s:
     at = bounds[rows][:, None] + (sizes[rows][:, None] * np.arange(8)[None, :]) // 8
     words: NDArray[np.uint64] = np.ascontiguousarray(data[at]).view(np.uint64).ravel()
     mixed = (words ^ sizes[rows].astype(np.uint64)) * SPREAD >> np.uint64(32)
-    return rows[mixed % np.uint64(SAMPLE) == 0]
+    chosen: Int64s = rows[mixed % np.uint64(SAMPLE) == 0]
+    return chosen
 
 
 def _difference(
-    traced: TracedRows, columns: Sequence[pa.Array], rows: Sequence[PlainRow]
+    traced: TracedRows, columns: Sequence[pa.Array], rows: Iterable[PlainRow]
 ) -> str | None:
     """Say where rendering by columns gave something else than row by row."""
     for plain in rows:
         texts = tuple(column[plain.row].as_py() for column in columns)
-        expected = None if isinstance(plain.outcome, Problem) else plain.outcome.texts
+        expected = plain.outcome.texts if isinstance(plain.outcome, Outcome) else None
         problem = traced.problems.get(plain.row)
         found = texts if problem is None else None
         if found != expected:

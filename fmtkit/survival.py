@@ -14,7 +14,19 @@ SPOKEN = ("content", "reasoning_content")
 """Keys whose text a reader should find again."""
 
 KEEPING = frozenset(
-    "strip lstrip rstrip upper lower title capitalize swapcase casefold expandtabs json".split()
+    {
+        "strip",
+        "lstrip",
+        "rstrip",
+        "upper",
+        "lower",
+        "title",
+        "capitalize",
+        "swapcase",
+        "casefold",
+        "expandtabs",
+        "json",
+    }
 )
 """Operations after which the text can still be found."""
 
@@ -83,9 +95,7 @@ def absent(slot: Slot, found: Found, rows: Rows, chosen: Int64s) -> Bools:
     return rows.column(slot).nonempty((STRIP,))[rows.places(slot, chosen)]
 
 
-def incomplete(
-    slot: Slot, found: Found, unknowns: Unknowns, rows: Rows, chosen: Int64s
-) -> Bools:
+def incomplete(slot: Slot, found: Found, unknowns: Unknowns, rows: Rows, chosen: Int64s) -> Bools:
     """Say of which rows only a part of the slot's text occurs."""
     if slot in found.whole or slot not in found.pieces:
         return np.zeros(len(chosen), np.bool_)

@@ -1,8 +1,8 @@
 """The Jinja environment in which templates run on symbols.
 
-Python itself calls a symbol's methods nearly everywhere. Here are the places where it would not, and
-where a symbol would turn into an ordinary string unseen: joining, `%`, `in`, calls and filters. Filters
-and tests that are not known to be right on symbols refuse them.
+Python itself calls a symbol's methods nearly everywhere. Here are the places where it would not,
+and where a symbol would turn into an ordinary string unseen: joining, `%`, `in`, calls and filters.
+Filters and tests that are not known to be right on symbols refuse them.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,18 +13,72 @@ from jinja2.compiler import CodeGenerator, Frame
 from jinja2.runtime import Context, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from fmtkit.jinja_environment import TemplateDict, TemplateNamespace, raise_exception
+from fmtkit.jinja_environment import (
+    TemplateDict,
+    TemplateNamespace,
+    raise_exception,
+    refuse_growth,
+)
 from fmtkit.symbols import ACTIVE, Derived, Length, Parts, Symbol, Untraceable, mark, plain, unknown
 
 FILTERS = frozenset(
-    "trim upper lower capitalize replace default d string join list first last reverse map select "
-    "reject selectattr rejectattr items batch".split()
+    {
+        "trim",
+        "upper",
+        "lower",
+        "capitalize",
+        "replace",
+        "default",
+        "d",
+        "string",
+        "join",
+        "list",
+        "first",
+        "last",
+        "reverse",
+        "map",
+        "select",
+        "reject",
+        "selectattr",
+        "rejectattr",
+        "items",
+        "batch",
+    }
 )
 """Filters that ask a symbol only for methods that it has."""
 
 TESTS = frozenset(
-    "string defined undefined none number integer float boolean true false mapping callable lower "
-    "upper eq equalto == ne != ge gt greaterthan le lt lessthan >= > <= <".split()
+    {
+        "string",
+        "defined",
+        "undefined",
+        "none",
+        "number",
+        "integer",
+        "float",
+        "boolean",
+        "true",
+        "false",
+        "mapping",
+        "callable",
+        "lower",
+        "upper",
+        "eq",
+        "equalto",
+        "==",
+        "ne",
+        "!=",
+        "ge",
+        "gt",
+        "greaterthan",
+        "le",
+        "lt",
+        "lessthan",
+        ">=",
+        ">",
+        "<=",
+        "<",
+    }
 )
 
 
@@ -36,6 +90,7 @@ class SymbolicCode(CodeGenerator):
     """Compile `~` and `in` to calls of the environment."""
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802
+        """Write `a ~ b` as a joining that knows symbols."""
         self.write("environment.concat(map(str, (")
         for item in node.nodes:
             self.visit(item, frame)
@@ -43,34 +98,36 @@ class SymbolicCode(CodeGenerator):
         self.write(")))")
 
     def visit_Compare(self, node: nodes.Compare, frame: Frame) -> None:  # noqa: N802
+        """Write `a in b` as a question that knows symbols."""
         if not any(operand.op in {"in", "notin"} for operand in node.ops):
             super().visit_Compare(node, frame)
             return
         if len(node.ops) > 1:
             raise Untraceable("a chain of comparisons")
-        self.write("not " if node.ops[0].op == "notin" else "")
+        self.write("(not " if node.ops[0].op == "notin" else "(")
         self.write("environment.contains(")
         self.visit(node.ops[0].expr, frame)
         self.write(", ")
         self.visit(node.expr, frame)
-        self.write(")")
+        self.write("))")
 
 
 class SymbolicEnvironment(ImmutableSandboxedEnvironment):
     """An environment whose strings may be symbols."""
 
     code_generator_class = SymbolicCode
-    intercepted_binops = frozenset("%")
+    intercepted_binops = frozenset({"%", "*", "**"})
 
     def guard(self) -> None:
         """Make every filter and test refuse the symbols that it does not understand."""
         for name, function in self.filters.items():
             self.filters[name] = _guarded_filter(name, function)
-        for name, function in self.tests.items():
-            self.tests[name] = _guarded_test(name, function)
+        tests: dict[str, Callable[..., Any]] = dict(self.tests)
+        for name, test in tests.items():
+            self.tests[name] = _guarded_test(name, test)
 
     @staticmethod
-    def concat(texts: Iterable[str]) -> str:  # type: ignore[override]
+    def concat(texts: Iterable[str]) -> str:
         """Join texts; a symbol among them makes a symbol."""
         return mark("".join(texts))
 
@@ -82,9 +139,12 @@ class SymbolicEnvironment(ImmutableSandboxedEnvironment):
         return item in container
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Format with `%` what is known."""
-        if unknown(left) or unknown(right):
+        """Calculate with what is known; a list of contents may be repeated."""
+        if isinstance(left, (Symbol, Length)) or isinstance(right, (Symbol, Length)):
+            raise Untraceable(f"{operator} with a content")
+        if operator == "%" and (unknown(left) or unknown(right)):
             raise Untraceable("% with a content")
+        refuse_growth(operator, left, right)
         return super().call_binop(context, operator, left, right)
 
     def call(self, context: Context, function: Any, *args: Any, **kwargs: Any) -> Any:

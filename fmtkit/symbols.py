@@ -1,4 +1,4 @@
-"""Text that is not known yet: strings that stand for a message's content while a template is traced.
+"""Text that is not known yet: strings that stand for contents while a template is traced.
 
 A `Symbol` is a string in which one private-use character stands for each unknown text. The template
 runs on symbols as on any string; what it does to them is written down instead of done:
@@ -7,8 +7,9 @@ runs on symbols as on any string; what it does to them is written down instead o
   a question (`if content`, `'x' in content`) is asked of one real row  Trace.ask
   anything else raises Untraceable, and such rows are rendered one by one
 
-Every string that contains such a character is a Symbol: where that could be lost (joining, formatting)
-`symbolic_environment` steps in. `Untraceable` is a BaseException, so that nothing swallows it.
+Every string that contains such a character is a Symbol: where that could be lost (joining,
+formatting) `symbolic_environment` steps in. `Untraceable` is a BaseException, so that nothing
+swallows it.
 """
 
 import re
@@ -58,13 +59,36 @@ class Question:
 Unknown = Slot | Derived
 
 STRING_OPERATIONS = (
-    "strip lstrip rstrip replace upper lower title capitalize swapcase casefold expandtabs "
-    "removeprefix removesuffix"
-).split()
+    "strip",
+    "lstrip",
+    "rstrip",
+    "replace",
+    "upper",
+    "lower",
+    "title",
+    "capitalize",
+    "swapcase",
+    "casefold",
+    "expandtabs",
+    "removeprefix",
+    "removesuffix",
+)
 STRING_PREDICATES = (
-    "startswith endswith isdigit isspace isalpha isalnum isupper islower istitle isnumeric "
-    "isdecimal isascii isidentifier isprintable"
-).split()
+    "startswith",
+    "endswith",
+    "isdigit",
+    "isspace",
+    "isalpha",
+    "isalnum",
+    "isupper",
+    "islower",
+    "istitle",
+    "isnumeric",
+    "isdecimal",
+    "isascii",
+    "isidentifier",
+    "isprintable",
+)
 
 OPERATIONS: dict[str, Callable[..., str]] = {
     **{name: getattr(str, name) for name in STRING_OPERATIONS},
@@ -73,7 +97,7 @@ OPERATIONS: dict[str, Callable[..., str]] = {
     "part": lambda text, method, separator, limit, index: getattr(text, method)(separator, limit)[
         index
     ],
-    "json": lambda text: tojson(text),
+    "json": tojson,
 }
 PREDICATES: dict[str, Callable[..., bool]] = {
     **{name: getattr(str, name) for name in STRING_PREDICATES},
@@ -168,7 +192,7 @@ def mark(text: str) -> str:
     return Symbol(text) if symbolic(text) else text
 
 
-class Symbol(str):
+class Symbol(str):  # noqa: PLW1641 - hashing is refused below
     """A string with unknown texts in it; it has the methods of str and no others."""
 
     __slots__ = ()
@@ -205,7 +229,7 @@ class Symbol(str):
             raise TypeError("'in <string>' requires string as left operand")
         return ACTIVE.get().ask("contains", self, other)
 
-    def __getitem__(self, index: SupportsIndex | slice) -> str:  # type: ignore[override]
+    def __getitem__(self, index: SupportsIndex | slice) -> str:
         if isinstance(index, slice):
             limits = (index.start, index.stop, index.step)
             if not all(limit is None or type(limit) is int for limit in limits):
@@ -219,19 +243,21 @@ class Symbol(str):
         return ACTIVE.get().derive(Derived("item", plain(self), (int(index),)))
 
     def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
+        """Split at something known."""
         return _parts(self, "split", sep, maxsplit)
 
     def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
+        """Split at something known, from the right."""
         return _parts(self, "rsplit", sep, maxsplit)
 
-    __hash__ = __len__ = __iter__ = _refuse  # type: ignore[assignment]
-    __lt__ = __le__ = __gt__ = __ge__ = _refuse  # type: ignore[assignment]
-    __mul__ = __rmul__ = __mod__ = __rmod__ = _refuse  # type: ignore[assignment]
-    __repr__ = __format__ = _refuse  # type: ignore[assignment]
-    format = format_map = join = encode = translate = _refuse  # type: ignore[assignment]
-    center = ljust = rjust = zfill = splitlines = _refuse  # type: ignore[assignment]
-    find = rfind = index = rindex = count = _refuse  # type: ignore[assignment]
-    partition = rpartition = _refuse  # type: ignore[assignment]
+    __hash__ = __len__ = __iter__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __mul__ = __rmul__ = __mod__ = __rmod__ = _refuse
+    __repr__ = __format__ = _refuse
+    format = format_map = join = encode = translate = _refuse
+    center = ljust = rjust = zfill = splitlines = _refuse
+    find = rfind = index = rindex = count = _refuse
+    partition = rpartition = _refuse
 
 
 def _operation(name: str) -> Callable[..., Symbol]:
@@ -311,9 +337,9 @@ class Parts(list[str]):
         raise Untraceable("an operation on the parts of a content")
 
     # A list on the left would add the (empty) list that this is to C without __radd__.
-    __add__ = __radd__ = __mul__ = __reversed__ = _refuse  # type: ignore[assignment]
-    __contains__ = __eq__ = __ne__ = _refuse  # type: ignore[assignment]
-    index = count = copy = __repr__ = __lt__ = __gt__ = _refuse  # type: ignore[assignment]
+    __add__ = __radd__ = __mul__ = __reversed__ = _refuse
+    __contains__ = __eq__ = __ne__ = _refuse
+    index = count = copy = __repr__ = __lt__ = __gt__ = _refuse
 
 
 class Length:
@@ -350,7 +376,7 @@ class Length:
     def _refuse(self, *_: Any) -> NoReturn:
         raise Untraceable("a length that is calculated with or written out")
 
-    __str__ = __repr__ = __index__ = __int__ = __float__ = _refuse  # type: ignore[assignment]
+    __str__ = __repr__ = __index__ = __int__ = __float__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = _refuse
     __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __truediv__ = __pow__ = _refuse
 

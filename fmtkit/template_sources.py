@@ -1,8 +1,9 @@
 """Where templates come from, by name: ours, TRL's, a tokenizer's own, or a file.
 
-A name can mean two things. In a type (`llama3.intel`) it is the *family*, a plain text form: ours first,
-written with an empty `bos_token`. As `chat_template` of a config or `--chat-template` it is the *model's*
-template of that name, with its BOS, its trimming and all: TRL's where TRL ships one, else ours.
+A name can mean two things. In a type (`llama3.intel`) it is the *family*, a plain text form: ours
+first, written with an empty `bos_token`. As `chat_template` of a config or `--chat-template` it is
+the *model's* template of that name, with its BOS, its trimming and all: TRL's where TRL ships one,
+else ours.
 """
 
 from collections.abc import Mapping
@@ -93,8 +94,8 @@ def find_family(name: str) -> ChatTemplate:
 def find_model_template(name: str, *, tokenizer: str | Path | None = None) -> ChatTemplate:
     """Find the model's template of a name, with the special tokens of a tokenizer if one is given.
 
-    Raises UnknownNameError, DependencyError where TRL is missing, TemplateError for a bad file or where
-    the tokenizer has no template, TokenizerError.
+    Raises UnknownNameError, DependencyError where TRL is missing, TemplateError for a bad file or
+    where the tokenizer has no template, TokenizerError.
     """
     loaded = tokens.load(tokenizer) if tokenizer is not None else None
     if name == TOKENIZER_DEFAULT:
@@ -138,7 +139,7 @@ def _tokenizer_default(tokenizer: Tokenizer | None) -> ChatTemplate:
 
 
 def _recognised(name: str, source: str, special_tokens: Mapping[str, str]) -> ChatTemplate:
-    """Trust a foreign template that is one of TRL's, to the letter, and know its training variant."""
+    """Trust a foreign template that is one of TRL's to the letter."""
     for trl in trl_names():
         if _trl_source(trl) == source:
             return ChatTemplate(
@@ -179,7 +180,7 @@ def _trl_training(name: str) -> str | None:
 def _trl(name: str) -> ChatTemplate:
     if _trl_folder() is None:
         raise DependencyError(
-            f"the template {name!r} lies in TRL, which is not installed: pip install 'fmtkit[train]'"
+            f"the template {name!r} lies in TRL, which is missing: pip install 'fmtkit[train]'"
         )
     if name not in trl_names():
         raise UnknownNameError("template in TRL", name, trl_names())

@@ -1,7 +1,7 @@
 """A column of texts as bytes and numbers: trimmed, tested and cut without making strings.
 
-A text is its first and last byte in the column's data. Trimming moves these; tests look at the bytes in
-between. UTF-8 makes that exact: a text occurs in another where its bytes occur.
+A text is its first and last byte in the column's data. Trimming moves these; tests look at the
+bytes in between. UTF-8 makes that exact: a text occurs in another where its bytes occur.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,10 @@ class TextColumn:
     def text(self, index: int, trims: Sequence[Trim] = ()) -> str:
         """Return one text."""
         spans = self.trimmed(tuple(trims))
-        return str(self.data[spans.starts[index] : spans.ends[index]], "utf-8")
+        return self._decoded(spans, index)
+
+    def _decoded(self, spans: Spans, index: int) -> str:
+        return self.data[spans.starts[index] : spans.ends[index]].tobytes().decode()
 
     def trimmed(self, trims: tuple[Trim, ...]) -> Spans:
         """Return where the texts are after trimming them one way after another."""
@@ -99,7 +102,7 @@ class TextColumn:
     def _advance_one(
         self, starts: Int64s, ends: Int64s, row: int, characters: str, *, left: bool
     ) -> None:
-        text = str(self.data[starts[row] : ends[row]], "utf-8")
+        text = self._decoded(Spans(starts, ends), row)
         if left:
             starts[row] += len(text.encode()) - len(text.lstrip(characters).encode())
         else:
@@ -107,7 +110,8 @@ class TextColumn:
 
     def nonempty(self, trims: tuple[Trim, ...]) -> Bools:
         """Say which texts are not empty."""
-        return self.trimmed(trims).sizes > 0
+        filled: Bools = self.trimmed(trims).sizes > 0
+        return filled
 
     def startswith(self, trims: tuple[Trim, ...], other: str) -> Bools:
         """Say which texts begin with another one."""
@@ -122,7 +126,8 @@ class TextColumn:
     def equals(self, trims: tuple[Trim, ...], other: str) -> Bools:
         """Say which texts equal another one."""
         spans, needle = self.trimmed(trims), other.encode()
-        return self._has(spans, spans.starts, needle) & (spans.sizes == len(needle))
+        same: Bools = self._has(spans, spans.starts, needle) & (spans.sizes == len(needle))
+        return same
 
     def _has(self, spans: Spans, at: Int64s, needle: bytes) -> Bools:
         found = spans.sizes >= len(needle)

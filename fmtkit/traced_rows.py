@@ -1,7 +1,7 @@
 """The tier for whatever can be traced: rows of one shape get their texts together, by columns.
 
-Rows of one signature walk down the tree of known paths (decision_tree.py); all that arrive at one leaf
-are given their texts from it at once.
+Rows of one signature walk down the tree of known paths (decision_tree.py); all that arrive at one
+leaf are given their texts from it at once.
 """
 
 from collections import defaultdict
@@ -20,6 +20,7 @@ from fmtkit.reply_cut import Problem
 from fmtkit.survival import Found, absent, find, incomplete, spoken
 from fmtkit.symbols import Slot
 from fmtkit.tracing import Fault, Leaf, Signature
+
 
 @dataclass
 class Compiled:
@@ -65,9 +66,7 @@ class TracedRows:
                 left.append(self._take(taken.leaf, taken.rows, shapes, strict=strict))
         return np.sort(np.concatenate(left)) if left else rows
 
-    def _take(
-        self, leaf: Leaf | None, rows: Int64s, shapes: Signature, *, strict: bool
-    ) -> Int64s:
+    def _take(self, leaf: Leaf | None, rows: Int64s, shapes: Signature, *, strict: bool) -> Int64s:
         """Give the rows of a leaf their texts; return those that get none here."""
         # What Python says of an error names the real values, which a trace has not.
         if leaf is None or any(isinstance(o, Fault) and not o.raised for o in leaf.outputs):
@@ -90,9 +89,7 @@ class TracedRows:
             said = self.rows.expand(problem.message, unknowns, row)
             self.problems[row] = Problem(problem.code, said)
 
-    def _place(
-        self, outcome: Outcome, unknowns: Unknowns, rows: Int64s, shapes: Signature
-    ) -> None:
+    def _place(self, outcome: Outcome, unknowns: Unknowns, rows: Int64s, shapes: Signature) -> None:
         found = find("".join(outcome.texts), unknowns)
         replies = spoken(shapes, range(1, len(self.dialogs)))
         lost = self._absent([slot for slot in replies if slot.key == "content"], found, rows)

@@ -1,8 +1,9 @@
 """Run a template once for all rows of a shape: on the texts of one row, as symbols.
 
-What comes back is a `Leaf`: the questions that the template asked about the texts, with their answers,
-and the output as constants and symbols. It holds for every row of the same signature (roles, keys
-present) that gives the same answers. A template is code, and a trace is one path through it.
+What comes back is a `Leaf`: the questions that the template asked about the texts, with their
+answers, and the output as constants and symbols. It holds for every row of the same signature
+(roles, keys present) that gives the same answers. A template is code, and a trace is one path
+through it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -78,7 +79,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A template refused a conversation, in these words; `raised` says that it did so on purpose."""
+    """A template refused a conversation, in these words; `raised`: it did so on purpose."""
 
     message: str
     raised: bool = False
@@ -102,20 +103,17 @@ class Interpreter:
         variables: Mapping[str, Any],
         *,
         now: datetime | None = None,
-        mark_generation: bool = False,
+        kind: type[ImmutableSandboxedEnvironment] = ImmutableSandboxedEnvironment,
     ) -> None:
         """Compile the template; a syntax error is raised as jinja2 says it."""
         clock = (lambda: now) if now else datetime.now
-        made = environment(
-            ImmutableSandboxedEnvironment, now=clock, mark_generation=mark_generation
-        )
+        made = environment(kind, now=clock)
+        self.max_output = MAX_OUTPUT
         self._variables = {"documents": None, **variables}
         self._template = made.from_string(source)
         self._symbolic = None
         if traceable(made.parse(source), variables, fixed_clock=now is not None):
-            kind = SymbolicEnvironment
-            on_symbols = environment(kind, now=clock, mark_generation=mark_generation)
-            self._symbolic = _compile(on_symbols, source)
+            self._symbolic = _compile(environment(SymbolicEnvironment, now=clock), source)
 
     @property
     def traceable(self) -> bool:
@@ -130,7 +128,7 @@ class Interpreter:
         given = with_reasoning_aliases(request.messages)
         try:
             arguments = self._arguments(given, request.tools, request.generation_prompt)
-            return _run(self._template, arguments)
+            return _run(self._template, arguments, self.max_output)
         except FAULTS as error:
             return fault(error)
 
@@ -156,7 +154,7 @@ class Interpreter:
         given = self._arguments(with_reasoning_aliases(messages), None, view.generation_prompt)
         assert self._symbolic is not None
         try:
-            return _run_on_symbols(self._symbolic, given)
+            return _run_on_symbols(self._symbolic, given, self.max_output)
         except FAULTS as error:
             return fault(error)
 
@@ -169,26 +167,32 @@ class Interpreter:
         }
 
 
-def _run(template: Template, arguments: dict[str, Any]) -> str:
+def _run(template: Template, arguments: dict[str, Any], max_output: int) -> str:
     pieces, size = [], 0
     for piece in template.root_render_func(template.new_context(arguments)):
         size += len(piece)
-        if size > MAX_OUTPUT:
-            raise ValueError(f"the template writes more than {MAX_OUTPUT:,} characters")
+        if size > max_output:
+            raise ValueError(f"the template writes more than {max_output:,} characters")
         pieces.append(piece)
-    return "".join(pieces)
+    return _encodable("".join(pieces))
 
 
-def _run_on_symbols(template: Template, arguments: dict[str, Any]) -> str:
+def _encodable(text: str) -> str:
+    """Return the text; raises UnicodeEncodeError where half a surrogate pair is in it."""
+    text.encode()
+    return text
+
+
+def _run_on_symbols(template: Template, arguments: dict[str, Any], max_output: int) -> str:
     pieces, size = [], 0
     for piece in template.root_render_func(template.new_context(arguments)):
         if type(piece) is not Symbol and symbolic(piece):
             raise Untraceable("a content that became an ordinary string unseen")
         size += str.__len__(piece)
-        if size > MAX_OUTPUT:
+        if size > max_output:
             raise Untraceable("a long output")
         pieces.append(plain(piece))
-    return "".join(pieces)
+    return _encodable("".join(pieces))
 
 
 def _compile(on_symbols: SymbolicEnvironment, source: str) -> Template | None:
@@ -224,7 +228,8 @@ def fault(error: BaseException) -> Fault:
 def traceable(tree: nodes.Template, variables: Mapping[str, Any], *, fixed_clock: bool) -> bool:
     """Say whether a template renders the same conversation to the same text at any time."""
     impure = IMPURE - {"strftime_now"} if fixed_clock else IMPURE
-    if any(node.name in impure for node in tree.find_all((nodes.Name, nodes.Filter))):
+    names = {node.name for node in tree.find_all(nodes.Name)}
+    if impure & (names | {node.name for node in tree.find_all(nodes.Filter)}):
         return False
     if any(symbolic(node.data) for node in tree.find_all(nodes.TemplateData)):
         return False
