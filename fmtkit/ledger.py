@@ -4,8 +4,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import pyarrow as pa
-
 from fmtkit.codes import Reject
 from fmtkit.errors import FmtkitError
 
@@ -15,10 +13,10 @@ TERMS = ("converted", "quarantined", "skipped", "filtered", "overlong_dropped", 
 class Counted(Protocol):
     """What a block became, as far as the ledger is concerned."""
 
-    table: pa.Table
     rejects: tuple[Reject, ...]
     rows_read: int
     converted: int
+    rows_written: int
     no_pair: int
     overlong_dropped: int
     filtered: int
@@ -54,7 +52,7 @@ class Ledger:
         self.no_pair += piece.no_pair
         self.overlong_dropped += piece.overlong_dropped
         self.filtered += piece.filtered
-        self.rows_written += piece.table.num_rows
+        self.rows_written += piece.rows_written
         self.blank_lines += piece.blank_lines
         if skipped:
             self.skipped += len(piece.rejects)

@@ -126,6 +126,7 @@ class Piece:
     rejects: tuple[Reject, ...]
     rows_read: int
     converted: int
+    rows_written: int
     no_pair: int
     overlong_dropped: int
     filtered: int
@@ -240,7 +241,7 @@ def stream(
 ) -> Iterator[Piece]:
     """Yield what each block becomes, in input order, from where `progress` says on.
 
-    `step` runs on the worker over each table. Records and lines of rejects are within their source.
+    `step` runs on the worker over each table, whose rows are then let go. Records and lines of rejects are within their source.
     """
     count = workers or os.cpu_count() or 1
     begun = progress or Progress()
@@ -328,6 +329,7 @@ def process(
         rejects=tuple(rejects),
         rows_read=rows_read,
         converted=rows_read - len(rejects) - no_pair - len(too_long),
+        rows_written=table.num_rows,
         no_pair=no_pair,
         overlong_dropped=len(too_long),
         filtered=0,
@@ -338,7 +340,10 @@ def process(
         traced_rows=done.traced_rows,
         plain_rows=done.plain_rows,
     )
-    return piece if step is None else replace(piece, result=step(piece.table, piece))
+    if step is None:
+        return piece
+    # The rows themselves are not kept: what waits for its turn is what `step` made of them.
+    return replace(piece, result=step(piece.table, piece), table=piece.table.slice(0, 0))
 
 
 def _without(table: pa.Table, rows: np.ndarray, lost: set[int]) -> tuple[pa.Table, np.ndarray]:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -86,7 +85,8 @@ def print_report(report: "Report", *, as_json: bool, quiet: bool) -> None:
     if quiet:
         return
     console = errors()
-    table = Table(title=_title(data), title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
+    console.print(Text(_title(data), style="italic"))
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     table.add_column(justify="right")
     table.add_column()
@@ -105,7 +105,7 @@ def print_report(report: "Report", *, as_json: bool, quiet: bool) -> None:
 
 def _title(data: Mapping[str, Any]) -> str:
     template = f", template {data['template']}" if data["template"] else ""
-    return escape(visible(f"{data['type']} -> {data['table']}{template}"))
+    return visible(f"{data['type']} -> {data['table']}{template}")
 
 
 def _blank(data: Mapping[str, Any]) -> str:
@@ -115,7 +115,8 @@ def _blank(data: Mapping[str, Any]) -> str:
 def _print_codes(console: Console, title: str, counts: Mapping[str, int], known: Mapping[str, str]) -> None:
     if not counts:
         return
-    table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
+    console.print(title, style="italic")
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for code, count in sorted(counts.items(), key=lambda entry: -entry[1]):
         table.add_row(f"{count:,}", code, known.get(code, ""))
     console.print(table)
