@@ -40,13 +40,11 @@ Turns: TypeAlias = Annotated[Column, DialogKind(accepts=_EITHER, speaker="user")
 WideMessages: TypeAlias = Annotated[Column, DialogKind(wide=True)]
 WideReply: TypeAlias = Annotated[Column, DialogKind(accepts=_ANY, wide=True)]
 WideTurns: TypeAlias = Annotated[Column, DialogKind(accepts=_EITHER, speaker="user", wide=True)]
-ShareGPT: TypeAlias = Annotated[Column, DialogKind(**_SHAREGPT)]  # type: ignore[arg-type]
+ShareGPT: TypeAlias = Annotated[Column, DialogKind(**_SHAREGPT)]
 ShareGPTMessage: TypeAlias = Annotated[
-    Column, DialogKind(accepts=frozenset({"message"}), **_SHAREGPT)  # type: ignore[arg-type]
+    Column, DialogKind(accepts=frozenset({"message"}), **_SHAREGPT)
 ]
-WideShareGPT: TypeAlias = Annotated[
-    Column, DialogKind(wide=True, function_calls=True, **_SHAREGPT)  # type: ignore[arg-type]
-]
+WideShareGPT: TypeAlias = Annotated[Column, DialogKind(wide=True, function_calls=True, **_SHAREGPT)]
 
 ABSENT = Column(pl.lit(None, dtype=pl.String))
 """Default of a column that a source may leave out."""

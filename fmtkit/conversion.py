@@ -1,4 +1,4 @@
-"""Conversion: a frame of bound columns becomes rows of a canonical table, and the bad rows' codes."""
+"""Conversion: a frame of bound columns becomes a canonical table, and the bad rows' codes."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from fmtkit.binding import Binding
 from fmtkit.codes import PRECEDENCE
 from fmtkit.expansion import expand
 from fmtkit.problems import Column, Problem
-from fmtkit.tables import Table
+from fmtkit.tables import TEXT_NAMES, Table
 
 
 @dataclass(frozen=True)
 class Converted:
-    """The canonical rows with `__row`, the problem of each bad row, and the count of each warning."""
+    """The canonical rows with `__row`, each bad row's problem, and the count of each warning."""
 
     frame: pl.DataFrame
     bad: list[tuple[int, Problem]]
@@ -24,7 +24,7 @@ class Converted:
 def convert_frame(frame: pl.DataFrame, binding: Binding) -> Converted:
     """Run a converter over the frame that its parameters were bound to."""
     table = binding.converter.function(**binding.arguments())
-    columns = _columns(table)
+    columns = _columns(table, text=binding.converter.text)
     problems = _problems(columns)
     warnings = [warning for _, column in columns for warning in column.warnings]
     expressions = [column.value.alias(name) for name, column in columns]
@@ -54,9 +54,11 @@ def convert_frame(frame: pl.DataFrame, binding: Binding) -> Converted:
     return Converted(expand(out, columns), bad, +counts)
 
 
-def _columns(table: Table) -> list[tuple[str, Column]]:
+def _columns(table: Table, *, text: bool) -> list[tuple[str, Column]]:
+    """Return the columns that the table has, under their names on disk."""
     named = ((name, getattr(table, name)) for name in table.column_names())
-    return [(name, column) for name, column in named if column is not None]
+    names = TEXT_NAMES if text else {}
+    return [(names.get(name, name), column) for name, column in named if column is not None]
 
 
 def _problems(columns: list[tuple[str, Column]]) -> list[Problem]:

@@ -15,14 +15,11 @@ from fmtkit.tables import Completion, Conversation, Preference, Ranking, Unpaire
 
 def message(role: str, content: Expr, *, wide: bool = False) -> Expr:
     """Make one message; null content stays null."""
-    fields = {"role": pl.lit(role), "content": content}
-    if wide:
-        fields |= {
-            entry.name: pl.lit(None, dtype=entry.dtype)
-            for entry in WIDE.fields
-            if entry.name not in fields
-        }
-    return pl.struct(**fields)
+    made = {"role": pl.lit(role), "content": content}
+    return pl.struct(
+        made.get(entry.name, pl.lit(None, dtype=entry.dtype)).alias(entry.name)
+        for entry in (WIDE if wide else NARROW).fields
+    )
 
 
 def dialog(*, wide: bool = False, **turns: Column) -> Column:
@@ -271,7 +268,7 @@ def whole_with(context: Column, reply: Column, name: str) -> Whole:
 
 
 def _is_one_answer(messages: Expr) -> Expr:
-    """Tell whether messages are one answer: one message, or calls of tools, their results and one."""
+    """Tell whether messages are one answer: one message, after calls of tools if need be."""
     turn = pl.element().struct
     called = (turn.field("role") == "tool") | turn.field("tool_calls").is_not_null()
     return all_but_last(messages).list.eval(called).list.all()

@@ -1,8 +1,8 @@
 """Kinds of source column: what a value may look like, and the one dtype it becomes.
 
-A kind judges a value of a row that was parsed strictly (`fault`, `value`) and says how the fast parser
-reads the column where a file keeps to one shape (`shape_of`, `read_type`, `read`). Both ways end in the
-same dtype, so that a row means the same whoever parsed it.
+A kind judges a value of a row that was parsed strictly (`faults`, `value`) and says how the fast
+parser reads the column where a file keeps to one shape (`shape_of`, `read_type`, `read`). Both ways
+end in the same dtype, so that a row means the same whoever parsed it.
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from fmtkit.sources.strict import Fault, canonical, faults, kind_of
 from polars import Expr
+
+from fmtkit.sources.strict import Fault, canonical, faults, kind_of
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,11 @@ class Kind:
         return value
 
     def shape_of(self, value: Any) -> str | None:
-        """Return which of the kind's shapes a sound value has; None if only the row path reads it."""
+        """Return which of the kind's shapes a sound value has; None if only row by row."""
         return "plain" if self.holds(value) else None
 
     def read_type(self, shape: str, extra: pa.DataType | None) -> pa.DataType:
-        """Return the Arrow type the fast parser reads; `extra` is what the file was seen to hold."""
+        """Return the type the fast parser reads; `extra` is what the file was seen to hold."""
         raise NotImplementedError
 
     def read(self, parsed: Expr, shape: str) -> Expr:  # noqa: ARG002
@@ -85,7 +86,8 @@ _INT64_END = 2.0**63
 
 def _numbers(values: pa.Array) -> np.ndarray:
     """Return the numbers that are there, as floats: NaN, infinity and beyond int64 stay visible."""
-    return values.drop_null().cast(pa.float64(), safe=False).to_numpy()
+    found: np.ndarray = values.drop_null().cast(pa.float64(), safe=False).to_numpy()
+    return found
 
 
 @dataclass(frozen=True)
@@ -193,7 +195,7 @@ class OpenKind(Kind):
     def holds(self, value: Any) -> bool:  # noqa: ARG002
         return True
 
-    def value(self, value: Any) -> str:
+    def value(self, value: Any) -> str | None:
         return canonical(value)
 
     def read_type(self, shape: str, extra: pa.DataType | None) -> pa.DataType:  # noqa: ARG002
@@ -261,7 +263,7 @@ class ListKind(Kind):
 
 @dataclass(frozen=True)
 class RecordKind(Kind):
-    """An object with these fields; those in `optional` may be absent or null, others are ignored."""
+    """An object with these fields; the `optional` may be absent or null, others are ignored."""
 
     fields: Mapping[str, Kind] = field(default_factory=dict)
     optional: frozenset[str] = frozenset()

@@ -6,9 +6,10 @@ from typing import Any, ClassVar
 
 import polars as pl
 import pyarrow as pa
+from polars import Expr
+
 from fmtkit.kinds import Kind, OpenKind, absent
 from fmtkit.sources.strict import Fault, canonical, faults, kind_of, parse
-from polars import Expr
 
 ROLES: dict[str, str] = {
     "system": "system",
@@ -18,7 +19,7 @@ ROLES: dict[str, str] = {
     "tool": "tool",
     "function": "tool",
 }
-"""What sources call the speakers -> what templates call them; `function` is what OpenAI called tools."""
+"""What sources call the speakers -> what templates call them; OpenAI once said `function`."""
 SHAREGPT_ROLES: dict[str, str] = {
     "system": "system",
     "human": "user",
@@ -47,14 +48,14 @@ WIDE = pl.Struct(
 REASONING = ("reasoning_content", "reasoning", "thinking")
 """Names under which sources keep what a model thought before it spoke; the first is ours."""
 CARRIED = frozenset({*REASONING, "tool_calls", "function_call"})
-"""Keys that change what a turn says: a narrow message cannot hold them, so such a row is not cut short."""
+"""Keys that change what a turn says: a row is not cut short where a message cannot hold them."""
 _ROW_PATH = frozenset({*CARRIED, "weight", "train", "name", "tool_call_id"})
 _MEDIA = ("image", "audio", "video", "input_image", "input_audio", "file")
 
 
 @dataclass(frozen=True)
 class DialogKind(Kind):
-    """Messages, one message, or text, whichever of them `accepts` names; becomes a list of messages."""
+    """Messages, one message, or text, whichever `accepts` names; becomes a list of messages."""
 
     accepts: frozenset[str] = frozenset({"messages"})
     role: str = "role"
@@ -243,7 +244,7 @@ class DialogKind(Kind):
             if inner is not None and pa.types.is_struct(inner)
             else []
         )
-        # A key that must not be overlooked is read as null, so that a value under it stops the fast parser.
+        # A key that must not be overlooked is read as null: a value stops the fast parser.
         rest = [
             pa.field(f.name, pa.null() if f.name in _ROW_PATH else f.type)
             for f in known
@@ -275,14 +276,12 @@ class DialogKind(Kind):
         return role.replace_strict(dict(self.roles), default=None, return_dtype=pl.String)
 
     def _struct(self, role: Expr, content: Expr) -> Expr:
-        if not self.wide:
-            return pl.struct(role=role, content=content)
-        others = {
-            entry.name: pl.lit(None, dtype=entry.dtype)
-            for entry in WIDE.fields
-            if entry.name not in ("role", "content")
-        }
-        return pl.struct(role=role, content=content, **others)
+        made = {"role": role, "content": content}
+        fields = (WIDE if self.wide else NARROW).fields
+        return pl.struct(
+            made.get(entry.name, pl.lit(None, dtype=entry.dtype)).alias(entry.name)
+            for entry in fields
+        )
 
 
 def _form(value: Any) -> str | None:
@@ -325,7 +324,7 @@ def _train(message: dict[str, Any]) -> bool | None:
 
 @dataclass(frozen=True)
 class ToolsKind(OpenKind):
-    """Tool definitions, or the JSON text of them; each becomes {"type": "function", "function": ...}."""
+    """Tool definitions, or the JSON text of them; a bare one is wrapped as a function."""
 
     letter: ClassVar[str] = "tools"
     words: ClassVar[str] = "a list of tools"
@@ -357,7 +356,7 @@ def _parsed(value: Any) -> Any:
 
 
 def json_value(text: str) -> Any:
-    """Parse a text that holds a JSON value, keeping how numbers were written; the text itself if none."""
+    """Parse a text as JSON, keeping how numbers were written; return the text if it is none."""
     value, fault = parse(b'{"v":' + text.encode("utf-8", "surrogatepass") + b"}", written=True)
     return text if fault is not None else value["v"]
 

@@ -4,11 +4,12 @@ An expression cannot compare two lists item by item, so this is a function over 
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
 from polars import Expr
+
+from fmtkit.buffers import Bools, Int64s
 
 ASKING = ("user", "tool")
 """Roles after whose turn the assistant speaks."""
@@ -37,21 +38,22 @@ def _count(columns: Sequence[pl.Series]) -> pl.Series:
     return pl.Series(one.name, counts)
 
 
-def _sizes(dialogs: pl.Series) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _sizes(dialogs: pl.Series) -> Int64s:
     return dialogs.list.len().fill_null(0).cast(pl.Int64).to_numpy()
 
 
-def _starts(dialogs: pl.Series) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _starts(dialogs: pl.Series) -> Int64s:
     sizes = _sizes(dialogs)
-    return np.cumsum(sizes) - sizes
+    starts: Int64s = np.cumsum(sizes) - sizes
+    return starts
 
 
-def _messages(dialogs: pl.Series, places: np.ndarray[Any, np.dtype[np.int64]]) -> pl.Series:
+def _messages(dialogs: pl.Series, places: Int64s) -> pl.Series:
     """Return the messages at these places of all dialogs laid end to end."""
     return dialogs.filter(dialogs.list.len() > 0).list.explode().gather(places)
 
 
-def _equal(ours: pl.Series, theirs: pl.Series) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _equal(ours: pl.Series, theirs: pl.Series) -> Bools:
     same = np.ones(len(ours), np.bool_)
     for name in ours.struct.fields:
         if name != "train":

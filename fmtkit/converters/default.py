@@ -12,9 +12,9 @@ from fmtkit.tables import Preference
         ("chosen", "chosen_response"),
         ("rejected", "rejected_response"),
     ],
-    differs="an empty `input` does not beat a filled `instruction`: the first column with text counts",
+    differs="the first column with text counts: an empty `input` does not beat `instruction`",
 )
-def preference(
+def preference(  # noqa: PLR0917
     prompt: Text = ABSENT,
     input: Text = ABSENT,
     question: Text = ABSENT,

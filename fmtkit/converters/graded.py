@@ -1,0 +1,72 @@
+"""A problem with graded solutions, each right or wrong, or with a score."""
+
+from typing import Annotated, TypeAlias
+
+import polars as pl
+
+from fmtkit.columns import ABSENT, Text, first_filled, records
+from fmtkit.dialogs import dialog, of_each, ranking
+from fmtkit.kinds import FlagKind, NumberKind, RecordKind, TextKind
+from fmtkit.problems import Column, Problem
+from fmtkit.registry import converter
+from fmtkit.tables import Ranking
+
+Solutions: TypeAlias = Annotated[
+    Column,
+    records(
+        {"solution": TextKind(), "is_correct": FlagKind(), "score": NumberKind()},
+        optional=("is_correct", "score"),
+    ),
+]
+Solution: TypeAlias = Annotated[
+    Column, RecordKind({"solution": TextKind(), "is_correct": FlagKind()})
+]
+
+
+@converter(any_of=[("question", "prompt")])
+def listed(
+    solutions: Solutions,
+    question: Text = ABSENT,
+    prompt: Text = ABSENT,
+    *,
+    pairs: str = "best-worst",  # noqa: ARG001
+) -> Ranking:
+    """https://huggingface.co/datasets/openai/gsm8k, with a list of solutions for each problem."""
+    right = pl.element().struct.field("is_correct").cast(pl.Float64)
+    score = pl.coalesce(pl.element().struct.field("score"), right)
+    scores = solutions.value.list.eval(score)
+    ungraded = Problem(
+        "null_field",
+        "solutions[].is_correct",
+        scores.list.eval(pl.element().is_null()).list.any(),
+        "a solution has neither is_correct nor score",
+    )
+    texts = solutions.but(of_each(solutions.value, "solution"), ungraded)
+    return ranking(dialog(user=first_filled(question=question, prompt=prompt)), texts, scores)
+
+
+@converter(
+    paths={
+        "finetuned_small": "6b_finetuning",
+        "verified_small": "6b_verification",
+        "finetuned_large": "175b_finetuning",
+        "verified_large": "175b_verification",
+    }
+)
+def of_models(
+    question: Text,
+    finetuned_small: Solution,
+    verified_small: Solution,
+    finetuned_large: Solution,
+    verified_large: Solution,
+    *,
+    pairs: str = "best-worst",  # noqa: ARG001
+) -> Ranking:
+    """https://github.com/openai/grade-school-math, example_model_solutions.jsonl."""
+    models = (finetuned_small, verified_small, finetuned_large, verified_large)
+    problems = tuple(problem for model in models for problem in model.problems)
+    solutions = pl.concat_list(model.value.struct.field("solution") for model in models)
+    right = pl.concat_list(
+        model.value.struct.field("is_correct").cast(pl.Float64) for model in models
+    )
+    return ranking(dialog(user=question), Column(solutions, problems), right)

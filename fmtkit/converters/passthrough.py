@@ -1,0 +1,153 @@
+"""Canonical tables as they are, with text or with messages, and every other column."""
+
+from typing import Annotated, TypeAlias
+
+import polars as pl
+
+from fmtkit.columns import ABSENT, Flag, Labels, Messages, Number, Text, Texts, Tools, WideMessages
+from fmtkit.kinds import ListKind, NumberKind
+from fmtkit.message_kinds import DialogKind
+from fmtkit.problems import Column, Problem
+from fmtkit.registry import converter
+from fmtkit.tables import (
+    Completion,
+    Conversation,
+    Preference,
+    Prompt,
+    Ranking,
+    Reference,
+    Stepwise,
+    Tokens,
+    Unpaired,
+)
+
+Dialogs: TypeAlias = Annotated[Column, ListKind(DialogKind(wide=True))]
+Scores: TypeAlias = Annotated[Column, ListKind(NumberKind())]
+Numbers: TypeAlias = Annotated[Column, ListKind(NumberKind())]
+
+
+def _different(chosen: Column, rejected: Column) -> Column:
+    same = Problem("no_preference", None, chosen.value == rejected.value, "chosen equals rejected")
+    return rejected.but(rejected.value, same)
+
+
+def _whole(numbers: Column) -> Column:
+    return numbers.but(numbers.value.list.eval(pl.element().cast(pl.Int64)))
+
+
+@converter(keeps=True, text=True)
+def text(text: Text) -> Conversation:
+    """https://huggingface.co/docs/trl/dataset_formats#language-modeling."""
+    return Conversation(text)
+
+
+@converter(keeps=True, wide=True)
+def messages(messages: WideMessages, tools: Tools = ABSENT) -> Conversation:
+    """https://huggingface.co/docs/trl/dataset_formats#language-modeling."""
+    return Conversation(messages, tools)
+
+
+@converter(keeps=True, text=True)
+def prompt_text(prompt: Text) -> Prompt:
+    """https://huggingface.co/docs/trl/dataset_formats#prompt-only."""
+    return Prompt(prompt)
+
+
+@converter(keeps=True, wide=True)
+def prompt_messages(prompt: WideMessages, tools: Tools = ABSENT) -> Prompt:
+    """https://huggingface.co/docs/trl/dataset_formats#prompt-only."""
+    return Prompt(prompt, tools)
+
+
+@converter(keeps=True, text=True)
+def completion_text(prompt: Text, completion: Text) -> Completion:
+    """https://huggingface.co/docs/trl/dataset_formats#prompt-completion."""
+    return Completion(prompt, completion)
+
+
+@converter(keeps=True, wide=True)
+def completion_messages(
+    prompt: WideMessages, completion: WideMessages, tools: Tools = ABSENT
+) -> Completion:
+    """https://huggingface.co/docs/trl/dataset_formats#prompt-completion."""
+    return Completion(prompt, completion, tools)
+
+
+@converter(keeps=True, text=True)
+def preference_text(prompt: Text, chosen: Text, rejected: Text) -> Preference:
+    """https://huggingface.co/docs/trl/dataset_formats#preference."""
+    return Preference(prompt, chosen, _different(chosen, rejected))
+
+
+@converter(keeps=True, wide=True)
+def preference_messages(
+    prompt: WideMessages, chosen: WideMessages, rejected: WideMessages, tools: Tools = ABSENT
+) -> Preference:
+    """https://huggingface.co/docs/trl/dataset_formats#preference."""
+    return Preference(prompt, chosen, _different(chosen, rejected), tools=tools)
+
+
+@converter(keeps=True, text=True)
+def unpaired_text(prompt: Text, completion: Text, label: Flag) -> Unpaired:
+    """https://huggingface.co/docs/trl/dataset_formats#unpaired-preference."""
+    return Unpaired(prompt, completion, label)
+
+
+@converter(keeps=True, wide=True)
+def unpaired_messages(prompt: WideMessages, completion: WideMessages, label: Flag) -> Unpaired:
+    """https://huggingface.co/docs/trl/dataset_formats#unpaired-preference."""
+    return Unpaired(prompt, completion, label)
+
+
+@converter(keeps=True, wide=True)
+def ranking(
+    prompt: WideMessages,
+    replies: Dialogs,
+    scores: Scores,
+    *,
+    pairs: str = "none",  # noqa: ARG001
+) -> Ranking:
+    """A ranking that fmtkit wrote; scores are higher for better replies."""
+    uneven = Problem(
+        "length_mismatch",
+        "scores",
+        replies.value.list.len() != scores.value.list.len(),
+        "replies and scores differ in length",
+    )
+    return Ranking(prompt, replies, scores.but(scores.value, uneven))
+
+
+@converter(keeps=True)
+def stepwise(
+    prompt: Text, completions: Texts, labels: Labels, *, soft: bool | None = None
+) -> Stepwise:
+    """https://huggingface.co/docs/trl/dataset_formats#stepwise-supervision."""
+    uneven = Problem(
+        "length_mismatch",
+        "labels",
+        completions.value.list.len() != labels.value.list.len(),
+        "completions and labels differ in length",
+    )
+    hard = labels.value.list.eval(pl.element() == 1)
+    return Stepwise(prompt, completions, labels.but(labels.value if soft else hard, uneven))
+
+
+@converter(keeps=True)
+def reference(
+    prompt: Messages, ground_truth: Text, remaining_turns: Messages = ABSENT
+) -> Reference:
+    """A prompt with the text that a good answer resembles, for EBFT."""
+    return Reference(prompt, ground_truth, remaining_turns)
+
+
+@converter(keeps=True)
+def tokens(
+    input_ids: Numbers, attention_mask: Numbers, labels: Numbers, prompt_length: Number
+) -> Tokens:
+    """Token ids with their labels, for strided EBFT."""
+    return Tokens(
+        _whole(input_ids),
+        _whole(attention_mask),
+        _whole(labels),
+        prompt_length.but(prompt_length.value.cast(pl.Int64)),
+    )

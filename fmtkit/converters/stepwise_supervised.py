@@ -1,0 +1,33 @@
+"""A problem, the steps of a solution, and a label for each step."""
+
+import polars as pl
+
+from fmtkit.columns import Labels, Text, Texts
+from fmtkit.problems import Problem
+from fmtkit.registry import converter
+from fmtkit.tables import Stepwise
+
+
+@converter(differs="lengths must match, and soft labels are kept")
+def steps(
+    prompt: Text,
+    completions: Texts,
+    labels: Labels,
+    *,
+    soft: bool | None = None,
+    step_separator: str = "\n",  # noqa: ARG001
+    max_completion_length: int | None = None,  # noqa: ARG001
+    train_on_last_step_only: bool = False,  # noqa: ARG001
+) -> Stepwise:
+    """https://huggingface.co/datasets/trl-lib/math_shepherd.
+
+    `soft` is found in the file; the other options go to the trainer, which joins the steps.
+    """
+    uneven = Problem(
+        "length_mismatch",
+        "labels",
+        completions.value.list.len() != labels.value.list.len(),
+        "completions and labels differ in length",
+    )
+    hard = labels.value.list.eval(pl.element() == 1)
+    return Stepwise(prompt, completions, labels.but(labels.value if soft else hard, uneven))

@@ -1,0 +1,72 @@
+"""UltraFeedback as it was collected: an instruction, several completions and their ratings."""
+
+from typing import Annotated, TypeAlias
+
+import polars as pl
+
+from fmtkit.columns import Text, records
+from fmtkit.dialogs import dialog, of_each, ranking
+from fmtkit.errors import UnknownNameError
+from fmtkit.kinds import NumberKind, RecordKind, TextKind
+from fmtkit.problems import Column, Problem
+from fmtkit.registry import converter
+from fmtkit.tables import Ranking
+
+ASPECTS = ("helpfulness", "honesty", "instruction_following", "truthfulness")
+RATED = RecordKind({"Rating": TextKind()}, optional=frozenset({"Rating"}))
+SCORES = {
+    "overall_score": ("overall_score",),
+    "fine_grained_score": ("fine-grained_score", "fine_grained_score"),
+    "annotations": (),
+}
+"""What `score` may be -> the keys that hold it; the ratings of the aspects are averaged."""
+
+Completions: TypeAlias = Annotated[
+    Column,
+    records(
+        {
+            "response": TextKind(),
+            "overall_score": NumberKind(),
+            "fine-grained_score": NumberKind(),
+            "fine_grained_score": NumberKind(),
+            "annotations": RecordKind(dict.fromkeys(ASPECTS, RATED), optional=frozenset(ASPECTS)),
+        },
+        optional=("overall_score", "fine-grained_score", "fine_grained_score", "annotations"),
+    ),
+]
+
+
+@converter()
+def ranked(
+    instruction: Text,
+    completions: Completions,
+    *,
+    score: str = "overall_score",
+    pairs: str = "best-worst",  # noqa: ARG001
+) -> Ranking:
+    """https://huggingface.co/datasets/openbmb/UltraFeedback."""
+    if score not in SCORES:
+        raise UnknownNameError("score", score, SCORES)
+    order = [score, *(name for name in SCORES if name != score)]
+    scores = pl.coalesce(_complete(completions.value.list.eval(_score(name))) for name in order)
+    unrated = Problem(
+        "null_field", "completions[].overall_score", scores.is_null(), "a completion has no score"
+    )
+    texts = completions.but(of_each(completions.value, "response"), unrated)
+    return ranking(dialog(user=instruction), texts, scores)
+
+
+def _complete(scores: pl.Expr) -> pl.Expr:
+    """Keep the scores of a row only where every completion has one: two scales do not compare."""
+    return pl.when(~scores.list.eval(pl.element().is_null()).list.any()).then(scores)
+
+
+def _score(name: str) -> pl.Expr:
+    completion = pl.element().struct
+    if SCORES[name]:
+        return pl.coalesce(completion.field(key) for key in SCORES[name])
+    ratings = completion.field("annotations").struct
+    return pl.mean_horizontal(
+        ratings.field(aspect).struct.field("Rating").cast(pl.Float64, strict=False)
+        for aspect in ASPECTS
+    )
