@@ -23,7 +23,7 @@ from fmtkit.sandbox import Sandbox
 from fmtkit.traced_rows import Compiled
 from fmtkit.tracing import Interpreter
 
-Column: TypeAlias = "pa.Array | pa.ChunkedArray"
+Column: TypeAlias = pa.Array | pa.ChunkedArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ Filters and tests that are not known to be right on symbols refuse them.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 from jinja2 import nodes
 from jinja2.compiler import CodeGenerator, Frame
@@ -122,9 +122,8 @@ class SymbolicEnvironment(ImmutableSandboxedEnvironment):
         """Make every filter and test refuse the symbols that it does not understand."""
         for name, function in self.filters.items():
             self.filters[name] = _guarded_filter(name, function)
-        tests: dict[str, Callable[..., Any]] = dict(self.tests)
-        for name, test in tests.items():
-            self.tests[name] = _guarded_test(name, test)
+        for name, test in self.tests.items():
+            self.tests[name] = _guarded_test(name, cast("Callable[..., Any]", test))
 
     @staticmethod
     def concat(texts: Iterable[str]) -> str:
