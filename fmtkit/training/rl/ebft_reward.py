@@ -1,6 +1,7 @@
 """The reward of structured EBFT, as a reward function of TRL's GRPOTrainer."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from fmtkit.errors import ColumnMismatchError, FmtkitError
+from fmtkit.errors import ColumnMismatchError, FmtkitError, OptionError
 from fmtkit.training.rl.ebft_settings import EbftSettings
 from fmtkit.training.rl.energy_reward import energy
 from fmtkit.training.rl.feature_network import FeatureNetwork
@@ -27,10 +28,10 @@ class EBFTReward:
 
     __name__ = "ebft"
 
-    def __init__(self, settings: EbftSettings, network: FeatureNetwork) -> None:
-        """Take `network` from feature_network, made before the trainer."""
+    def __init__(self, settings: EbftSettings) -> None:
+        """Make a reward that no trainer has yet."""
         self.settings = settings
-        self.network = network
+        self.network: FeatureNetwork = _no_network
         self.trainer: Any = None
 
     def __call__(
@@ -88,6 +89,10 @@ class EBFTReward:
             attention_mask=batch.mask,
         )
         return pool(features, batch.lengths, batch.prompts, self.settings.embed_method)
+
+
+def _no_network() -> AbstractContextManager[Any]:
+    raise OptionError("the reward of EBFT belongs to an EBFTTrainer, which gives it a network")
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from fmtkit.training.rl.attention_support import Attention, attending, check_lay
 from fmtkit.training.rl.block_loss import cross_entropy, policy_loss, token_log_probs
 from fmtkit.training.rl.block_mask import additive, dense_mask, flex_mask
 from fmtkit.training.rl.ebft_settings import EbftSettings, check_group
-from fmtkit.training.rl.feature_network import FeatureNetwork
-from fmtkit.training.rl.language_model import LanguageModel
+from fmtkit.training.rl.feature_network import FeatureNetwork, adapter_network
+from fmtkit.training.rl.language_model import LanguageModel, causal_model
 from fmtkit.training.rl.strided_batch import StridedCollator, survey_rows
 from fmtkit.training.rl.strided_rollout import Rollout, mask_dtype, roll_out
 
@@ -47,18 +47,21 @@ class StridedTrainer(Trainer):
         self,
         *args: Any,
         settings: EbftSettings,
-        network: FeatureNetwork,
+        network: FeatureNetwork | None = None,
         attention: Attention = "sdpa",
         **kwargs: Any,
     ) -> None:
-        """Take `network` from feature_network, made before; other arguments are the Trainer's."""
+        """Take `network` from feature_network, made before; without one the model needs LoRA."""
         super().__init__(*args, **kwargs)
         self.settings = settings
-        self.network = network
+        self.network = network or adapter_network(self.model)
         self.attention = attention
         self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
         self.data_collator = StridedCollator(settings.anchor_rule)
         self._check()
+        if self.args.activation_checkpointing:
+            # Under an adapter nothing before it has a gradient, and checkpoints would keep none.
+            causal_model(self.model).enable_input_require_grads()
 
     def compute_loss(
         self,

@@ -16,7 +16,7 @@ from fmtkit.errors import ColumnMismatchError, OptionError
 from fmtkit.training.rl.conversation_rollout import roll_out_conversations
 from fmtkit.training.rl.ebft_reward import EBFTReward, check_group_rows
 from fmtkit.training.rl.ebft_settings import EbftSettings, check_group
-from fmtkit.training.rl.feature_network import FeatureNetwork
+from fmtkit.training.rl.feature_network import FeatureNetwork, adapter_network
 from fmtkit.training.rl.generation_cap import capped, generation_cap
 from fmtkit.training.rl.language_model import LanguageModel
 from fmtkit.training.rl.reference_loss import reference_batch, reference_loss
@@ -39,13 +39,16 @@ class EBFTTrainer(GRPOTrainer):
         self,
         *,
         settings: EbftSettings,
-        network: FeatureNetwork,
+        network: FeatureNetwork | None = None,
         reward_funcs: Sequence[Any] = (),
         sequence_len: int | None = None,
         **kwargs: Any,
     ) -> None:
-        """Take `network` from feature_network; `reward_funcs` are added to EBFT's own."""
-        reward = EBFTReward(settings, network)
+        """Take `network` from feature_network, made before; without one the model needs LoRA.
+
+        `reward_funcs` are added to EBFT's own; `sequence_len` cuts what features are taken from.
+        """
+        reward = EBFTReward(settings)
         self.settings = settings
         self.rows: Sequence[dict[str, Any]] = ()
         datasets = [kwargs.get("train_dataset"), kwargs.get("eval_dataset")]
@@ -60,6 +63,7 @@ class EBFTTrainer(GRPOTrainer):
         super().__init__(reward_funcs=functions, **kwargs)
         self.renderer = self._make_renderer(sequence_len)
         reward.trainer = self
+        reward.network = network or adapter_network(self.model)
         self._check()
 
     @property

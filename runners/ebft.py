@@ -1,0 +1,37 @@
+"""Energy-based fine-tuning: https://arxiv.org/abs/2603.12248."""
+
+from dataclasses import replace
+
+from fmtkit.training.runner import Runner
+
+_STRUCTURED = Runner(
+    method="ebft",
+    tables=("Reference",),
+    trainer="fmtkit.training.rl.structured:EBFTTrainer",
+    config="trl:GRPOConfig",
+    about="raise how much answers resemble a reference in a frozen network's features",
+    trl=">=1.16,<1.17",
+    arguments={"remove_unused_columns": False},
+    defaults={"loss_type": "grpo"},
+    sections=frozenset({"rl", "vllm", "ebft"}),
+    own=frozenset({"max_length"}),
+    build="fmtkit.training.rl.ebft_build:build_structured",
+    variant_key="ebft.mode",
+)
+
+_STRIDED = replace(
+    _STRUCTURED,
+    tables=("Tokens",),
+    trainer="fmtkit.training.rl.strided:StridedTrainer",
+    config="transformers:TrainingArguments",
+    about="rewrite short blocks all over a text, and raise how much they resemble it",
+    defaults={},
+    sections=frozenset({"ebft"}),
+    build="fmtkit.training.rl.ebft_build:build_strided",
+)
+
+RUNNER = replace(
+    _STRUCTURED,
+    tables=("Reference", "Tokens"),
+    variants={"structured": _STRUCTURED, "strided": _STRIDED},
+)

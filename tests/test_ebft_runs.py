@@ -1,0 +1,109 @@
+"""Runs of EBFT from configuration keys: both modes, LoRA and full, in a training process."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("trl")
+
+import tiny_training as tiny
+
+from fmtkit.training import process
+from fmtkit.training.build import load_class, parts_of
+
+LORA = {"adapter": "lora", "lora_r": 4, "lora_alpha": 8, "lora_target_linear": True}
+STRUCTURED = {
+    "ebft": {"ce_coef": 0.1},
+    "trl": {"num_generations": 2, "max_completion_length": 8},
+}
+STRIDED = {
+    "ebft": {
+        "mode": "strided",
+        "stride": 4,
+        "context_length": 4,
+        "generate_max_len": 3,
+        "n_samples_per_prompt": 2,
+        "ce_coef": 0.03,
+        "use_whitening": True,
+    },
+}
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory):
+    process._quiet()
+    return tiny.make_model(tmp_path_factory.mktemp("model"))
+
+
+def references() -> list[dict]:
+    return [
+        {"prompt": row["prompt"], "ground_truth": row["chosen"][0]["content"]}
+        for row in tiny.preference_rows()
+    ]
+
+
+def tokens() -> list[dict]:
+    return [
+        {
+            "input_ids": [(7 * i + 3 * j) % 40 + 5 for j in range(20)],
+            "attention_mask": [1] * 20,
+            "labels": [-100] * 4 + [(7 * i + 3 * j) % 40 + 5 for j in range(4, 20)],
+            "prompt_length": 4,
+        }
+        for i in range(8)
+    ]
+
+
+def job_of(folder: Path, model: str, mode: str, more: dict | None = None):
+    keys = (STRIDED if mode == "strided" else STRUCTURED) | (more or {})
+    table, rows = ("Tokens", tokens()) if mode == "strided" else ("Reference", references())
+    tiny.ROWS[table] = lambda: rows
+    return tiny.make_job(folder, model, "ebft", table, keys)
+
+
+@pytest.mark.parametrize("mode", ["structured", "strided"])
+@pytest.mark.parametrize("adapter", [False, True])
+def test_three_steps_run_and_save(tmp_path: Path, model: str, mode: str, adapter: bool) -> None:
+    work = job_of(tmp_path / "run", model, mode, LORA if adapter else None)
+    assert process.train(work) == 0
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    steps = [entry for line in lines if "loss" in (entry := json.loads(line))]
+    assert len(steps) == 3
+    assert all(math.isfinite(step["loss"]) for step in steps)
+    assert {"ebft/alignment", "ebft/diversity", "ebft/cfm_loss", "ebft/ce_loss"} <= set(steps[0])
+    saved = "adapter_model.safetensors" if adapter else "model.safetensors"
+    assert (tmp_path / "run" / "model" / saved).exists()
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_strided_lora_trains_under_checkpointing(
+    tmp_path: Path, model: str, reentrant: bool
+) -> None:
+    work = job_of(
+        tmp_path / "run",
+        model,
+        "strided",
+        LORA
+        | {
+            "gradient_checkpointing": True,
+            "gradient_checkpointing_kwargs": {"use_reentrant": reentrant},
+            "gradient_accumulation_steps": 2,
+        },
+    )
+    parts = parts_of(work, [])
+    trainer = load_class(parts.runner.build)(work, parts)
+    before = {n: p.detach().clone() for n, p in trainer.model.named_parameters()}
+    trainer.train()
+    changed = [n for n, p in trainer.model.named_parameters() if not (p == before[n]).all()]
+    assert changed
+    assert all("lora_" in name for name in changed)
+
+
+def test_flash_attention_becomes_a_dense_mask_with_a_warning(tmp_path: Path, model: str) -> None:
+    work = job_of(tmp_path / "run", model, "strided", {"flash_attention": True})
+    parts = parts_of(work, [])
+    with pytest.warns(UserWarning, match="flash_attention_2 cannot take EBFT's mask"):
+        trainer = load_class(parts.runner.build)(work, parts)
+    assert trainer.model.config._attn_implementation == "sdpa"
