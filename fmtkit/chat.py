@@ -60,12 +60,14 @@ class ChatTemplate:
     @cached_property
     def compiled(self) -> Compiled:
         """Return the template ready to render; threads share it."""
-        return Compiled(self._engine(self.source))
+        return Compiled(self.source, self._engine(self.source))
 
     @cached_property
     def compiled_training(self) -> Compiled | None:
         """Return the training template ready to render."""
-        return Compiled(self._engine(self.training)) if self.training is not None else None
+        if self.training is None:
+            return None
+        return Compiled(self.training, self._engine(self.training))
 
     def _engine(self, source: str) -> Engine:
         variables = {**self.special_tokens, **self.kwargs}

@@ -2,17 +2,22 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import pyarrow as pa
 
+from fmtkit.batch_answers import Rows, Unknowns
 from fmtkit.buffers import Int64s
 from fmtkit.dialog_columns import DialogColumn, signature
 from fmtkit.render_plan import Engine, Outcome, Output, Plan
 from fmtkit.reply_cut import Problem
-from fmtkit.survival import spoken
-from fmtkit.symbols import FIRST, Slot, Unknown
-from fmtkit.tracing import Request, View
+from fmtkit.survival import find, spoken
+from fmtkit.symbols import FIRST, Slot
+from fmtkit.tracing import Request, Signature, View
+
+Probe: TypeAlias = tuple[list[Output], Unknowns]
+"""The symbolic outputs of a row's views."""
 
 CHUNK = 256
 """Rows that go to the engine at once."""
@@ -40,6 +45,7 @@ class PlainRows:
     dialogs: Sequence[DialogColumn]
     tools: pa.Array | None
     training: Engine | None = None
+    _absent: dict[Signature, list[Slot]] = field(default_factory=dict)
 
     def render(self, rows: Int64s) -> Iterator[PlainRow]:
         """Render rows of any signature."""
@@ -76,9 +82,21 @@ class PlainRows:
         outcome = self.plan.finish_at_header(probed, unknowns)
         return outcome if isinstance(outcome, Problem) else _moved(outcome, probed, outputs)
 
-    def _probe(self, row: int) -> tuple[list[Output], list[Unknown]]:
-        """Render a row with a symbol for each content, to see where the contents come to stand."""
-        slots = self._slots(row)
+    def _probe(self, row: int) -> Probe:
+        """See where a row's contents come to stand: by a trace, or a symbol for each one."""
+        texts = Rows(self.dialogs).every_text(row)
+        shapes = signature(self.dialogs, row)
+        leaf = None if self._has_tools(row) else self.engine.trace(shapes, self.plan.views, texts)
+        if leaf is not None:
+            return list(leaf.outputs), leaf.unknowns
+        return self._probe_with_symbols(row)
+
+    def _has_tools(self, row: int) -> bool:
+        messages = (m for dialog in self.dialogs for m in dialog.messages(row))
+        return self._tools(row) is not None or any("tool_calls" in m for m in messages)
+
+    def _probe_with_symbols(self, row: int) -> Probe:
+        slots = spoken(signature(self.dialogs, row), range(len(self.dialogs)))
         symbols = {slot: chr(FIRST + number) for number, slot in enumerate(slots)}
         requests = []
         for view in self.plan.views:
@@ -88,10 +106,7 @@ class PlainRows:
                     known = {k: symbols.get(Slot(dialog, number, k), v) for k, v in message.items()}
                     messages.append(known)
             requests.append(Request(messages, self._tools(row), view.generation_prompt))
-        return self.engine.render(requests), list(slots)
-
-    def _slots(self, row: int) -> list[Slot]:
-        return spoken(signature(self.dialogs, row), range(len(self.dialogs)))
+        return self.engine.render(requests), slots
 
     def _checked(self, row: int, outcome: Outcome | Problem) -> PlainRow:
         if isinstance(outcome, Problem):
@@ -104,16 +119,28 @@ class PlainRows:
 
     def _lost(self, row: int, text: str) -> list[Slot]:
         """Return the slots of which nothing occurs in a text."""
-        missing = [slot for slot in self._slots(row) if self._said(slot, row) not in text]
-        if not missing:
-            return []
-        probed, slots = self._probe(row)
-        outputs = "".join(output for output in probed if isinstance(output, str))
-        return [slot for slot in missing if chr(FIRST + slots.index(slot)) not in outputs]
+        shapes = signature(self.dialogs, row)
+        if shapes not in self._absent:
+            self._absent[shapes] = _missing(self._probe_with_symbols(row), shapes)
+        said = {slot: self._said(slot, row) for slot in spoken(shapes, range(len(shapes)))}
+        # A short text occurs anywhere by chance: what symbols do not find is looked at closely.
+        doubtful = {s for s, words in said.items() if words and words not in text}
+        doubtful |= {slot for slot in self._absent[shapes] if said[slot]}
+        return [s for s in _missing(self._probe(row), shapes) if s in doubtful] if doubtful else []
 
     def _said(self, slot: Slot, row: int) -> str:
         dialog = self.dialogs[slot.dialog]
         return dialog.columns[slot.key].text(int(dialog.starts[row]) + slot.message).strip()
+
+
+def _missing(probe: Probe, shapes: Signature) -> list[Slot]:
+    """Return the slots that none of the symbolic outputs holds."""
+    outputs, unknowns = probe
+    if not all(isinstance(output, str) for output in outputs):
+        return []
+    found = find("".join(output for output in outputs if isinstance(output, str)), unknowns)
+    everything = spoken(shapes, range(len(shapes)))
+    return [slot for slot in everything if slot not in found.whole and slot not in found.pieces]
 
 
 def _moved(cut: Outcome, probed: list[Output], outputs: list[Output]) -> Outcome | Problem:

@@ -21,6 +21,9 @@ from fmtkit.traced_rows import Compiled, TracedRows
 SAMPLE = 1_000
 """One row in so many is rendered both ways."""
 
+NO_MESSAGE = Problem("template_error", "there is no message to render")
+NO_TOOL_CALLS = Problem("unsupported", "the template has no place for tool calls")
+
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """An odd number without pattern: multiplied with it, similar texts fall apart."""
 
@@ -46,7 +49,7 @@ def render_batch(
     """Render a row of each dialog column; a row with a null dialog has no text and no problem."""
     traced = TracedRows(plan, dialogs, training)
     single = PlainRows(compiled.engine, plan, dialogs, tools, training.engine if training else None)
-    rows, refused = _candidates(dialogs)
+    rows, refused = _candidates(compiled.source, dialogs)
     by_columns = _traceable(compiled, dialogs, tools)[rows]
     left = traced.render(compiled, rows[by_columns])
     others = np.sort(np.concatenate([left, rows[~by_columns]]))
@@ -57,20 +60,25 @@ def render_batch(
     if difference:
         compiled.difference = difference
         return render_batch(compiled, plan, dialogs, tools, training)
-    problems = {row: Problem("template_error", "there is no message to render") for row in refused}
-    problems.update(traced.problems)
+    if tools is not None and "tools" not in compiled.source:
+        traced.warnings["content_dropped"] += rows[validity(tools)[rows]].tolist()
     traced_count = len(rows) - len(others)
+    problems = refused | traced.problems
     return Rendered(columns, problems, dict(traced.warnings), traced_count, len(others))
 
 
-def _candidates(dialogs: Sequence[DialogColumn]) -> tuple[Int64s, list[int]]:
-    """Return the rows whose dialogs are there, and those of which one has no message."""
+def _candidates(source: str, dialogs: Sequence[DialogColumn]) -> tuple[Int64s, dict[int, Problem]]:
+    """Return the rows to render, and those that a template need not be asked about."""
     valid = np.ones(len(dialogs[0]), np.bool_)
-    empty = np.zeros(len(dialogs[0]), np.bool_)
+    empty, calling = ~valid, ~valid
     for dialog in dialogs:
         valid &= dialog.valid
-        empty |= dialog.ends == dialog.starts
-    return np.flatnonzero(valid & ~empty), np.flatnonzero(valid & empty).tolist()
+        empty = empty | (dialog.ends == dialog.starts)
+        if "tool_calls" not in source:
+            calling = calling | dialog.with_tool_calls()
+    refused = dict.fromkeys(np.flatnonzero(valid & calling).tolist(), NO_TOOL_CALLS)
+    refused.update(dict.fromkeys(np.flatnonzero(valid & empty).tolist(), NO_MESSAGE))
+    return np.flatnonzero(valid & ~empty & ~calling), refused
 
 
 def _traceable(

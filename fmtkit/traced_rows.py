@@ -26,6 +26,7 @@ from fmtkit.tracing import Fault, Leaf, Signature
 class Compiled:
     """A template that is ready to render, with the paths that are known; threads share it."""
 
+    source: str
     engine: Engine
     trees: dict[Plan, dict[Signature, Tree]] = field(default_factory=dict)
     difference: str | None = None
