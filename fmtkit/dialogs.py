@@ -67,8 +67,13 @@ def all_but_last(messages: Expr) -> Expr:
 
 
 def role_of(one: Expr) -> Expr:
-    """Return the role of a message; empty where there is no message."""
-    return one.struct.field("role").fill_null("")
+    """Return the role of a message; null where there is no message, or an unknown role."""
+    return one.struct.field("role")
+
+
+def _ends_otherwise(messages: Expr, *roles: str) -> Expr:
+    """Tell whether messages end with none of these roles; an unknown role is another problem."""
+    return (messages.list.len() == 0) | ~role_of(last(messages)).is_in(list(roles))
 
 
 def speaks(messages: Expr, *roles: str) -> Expr:
@@ -102,7 +107,7 @@ def _ends_with_reply(messages: Column, name: str) -> Column:
     wrong = Problem(
         "role_order",
         name,
-        role_of(last(messages.value)) != "assistant",
+        _ends_otherwise(messages.value, "assistant"),
         f"{name} does not end with the assistant",
     )
     return messages.but(messages.value, wrong)
@@ -113,7 +118,7 @@ def asks(prompt: Column, name: str) -> Column:
     wrong = Problem(
         "role_order",
         name,
-        ~role_of(last(prompt.value)).is_in(list(ASKING)),
+        _ends_otherwise(prompt.value, *ASKING),
         f"the turns of {name} before the reply do not end with the user's",
     )
     return prompt.but(prompt.value, wrong)
@@ -252,7 +257,7 @@ def whole(messages: Column, name: str) -> Whole:
 
 def whole_with(context: Column, reply: Column, name: str) -> Whole:
     """Put a reply behind its context, unless it brings the same context along."""
-    alone = role_of(reply.value.list.first()) == "assistant"
+    alone = (role_of(reply.value.list.first()) == "assistant").fill_null(value=True)
     value = pl.when(alone).then(pl.concat_list([context.value, reply.value])).otherwise(reply.value)
     head = reply.value.list.head(context.value.list.len())
     other = Problem(
