@@ -300,19 +300,36 @@ def process(
     step: Callable[[pa.Table, Piece], Any] | None = None,
 ) -> Piece:
     """Take one block the whole way."""
-    plan = job.plans[source]
-    records = reading.records_of(block, plan.binding)
-    parsed = reading.parse_block(block, records, plan)
-    converted = convert_frame(parsed.frame, plan.binding)
-    rejects = [*parsed.rejects, *(_rejudged(records, plan.binding, *bad) for bad in converted.bad)]
-    frame, warnings = converted.frame, Counter(converted.warnings)
-    no_pair = 0
-    if job.pairs is not None:
-        paired = pairing.pair_up(frame, job.pairs, job.request.seed)
-        frame, no_pair = paired.frame, len(paired.without_pair)
-        warnings["rank_tie"] += paired.tied
-    rows = frame.get_column("__row").to_numpy()
-    done = job.text.apply(_canonical(frame, job, plan.binding))
+    made = _make(job, source, block)
+    piece = Piece(source=source, block=number, bytes_read=block.bytes_read, **made)
+    if step is None:
+        return piece
+    # The rows themselves are not kept: what waits for its turn is what `step` made of them.
+    result = step(piece.table, piece)
+    return replace(piece, result=result, table=piece.table.slice(0, 0), lines=_no_line)
+
+
+@dataclass
+class _Rows:
+    """The canonical rows of a block on their way, and what was said of the others."""
+
+    table: pa.Table
+    rows: np.ndarray
+    rejects: list[Reject]
+    warnings: Counter[str]
+    no_pair: int
+    blank: int
+    fast_rows: int
+
+
+def _make(job: Job, source: int, block: Block) -> dict[str, Any]:
+    """Convert, render and account for a block; return the fields of its piece."""
+    binding = job.plans[source].binding
+    records = reading.records_of(block, binding)
+    begun = _convert(job, job.plans[source], block, records)
+    done = job.text.apply(begun.table)
+    begun.table = begun.table.slice(0, 0)
+    rows, rejects = begun.rows, begun.rejects
     rejects += [records.reject(int(rows[f.row]), f.code, f.column, f.message) for f in done.failures]
     table, kept = _without(done.table, rows[done.kept], {reject.row for reject in rejects})
     too_long = set(rows[done.overlong].tolist()) - set(kept.tolist()) - {r.row for r in rejects}
@@ -320,30 +337,48 @@ def process(
     places = reading.places(own, len(records))
     rejects = _one_each([*(replace(r, row=int(places[r.row])) for r in rejects), *own])
     rows_read = len(records) + len(own)
-    piece = Piece(
-        source=source,
-        block=number,
-        table=table,
-        records=places[kept],
-        lines=_lines(records, kept),
-        rejects=tuple(rejects),
-        rows_read=rows_read,
-        converted=rows_read - len(rejects) - no_pair - len(too_long),
-        rows_written=table.num_rows,
+    return {
+        "table": table,
+        "records": places[kept],
+        "lines": _lines(records, kept),
+        "rejects": tuple(rejects),
+        "rows_read": rows_read,
+        "converted": rows_read - len(rejects) - begun.no_pair - len(too_long),
+        "rows_written": table.num_rows,
+        "no_pair": begun.no_pair,
+        "overlong_dropped": len(too_long),
+        "filtered": 0,
+        "blank_lines": begun.blank,
+        "warnings": begun.warnings + done.warnings,
+        "fast_rows": begun.fast_rows,
+        "traced_rows": done.traced_rows,
+        "plain_rows": done.plain_rows,
+    }
+
+
+def _convert(job: Job, plan: ReadPlan, block: Block, records: reading.Rows) -> _Rows:
+    """Parse and convert a block, and pair its rankings; frames die here, before anything is rendered."""
+    parsed = reading.parse_block(block, records, plan)
+    converted = convert_frame(parsed.frame, plan.binding)
+    bad = [_rejudged(records, plan.binding, *entry) for entry in converted.bad]
+    frame, warnings, no_pair = converted.frame, Counter(converted.warnings), 0
+    if job.pairs is not None:
+        paired = pairing.pair_up(frame, job.pairs, job.request.seed)
+        frame, no_pair = paired.frame, len(paired.without_pair)
+        warnings["rank_tie"] += paired.tied
+    return _Rows(
+        table=_canonical(frame, job, plan.binding),
+        rows=frame.get_column("__row").to_numpy(),
+        rejects=[*parsed.rejects, *bad],
+        warnings=+warnings,
         no_pair=no_pair,
-        overlong_dropped=len(too_long),
-        filtered=0,
-        blank_lines=parsed.blank,
-        warnings=warnings + done.warnings,
-        bytes_read=block.bytes_read,
+        blank=parsed.blank,
         fast_rows=parsed.fast_rows,
-        traced_rows=done.traced_rows,
-        plain_rows=done.plain_rows,
     )
-    if step is None:
-        return piece
-    # The rows themselves are not kept: what waits for its turn is what `step` made of them.
-    return replace(piece, result=step(piece.table, piece), table=piece.table.slice(0, 0))
+
+
+def _no_line(row: int) -> int | None:  # noqa: ARG001
+    return None
 
 
 def _without(table: pa.Table, rows: np.ndarray, lost: set[int]) -> tuple[pa.Table, np.ndarray]:
