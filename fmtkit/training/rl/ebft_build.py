@@ -11,7 +11,7 @@ import torch
 from fmtkit.errors import OptionError
 from fmtkit.training.build import Parts, load_model, trainer_inputs
 from fmtkit.training.job import Job
-from fmtkit.training.rl.attention_support import choose_attention
+from fmtkit.training.rl.attention_support import choose_attention, set_attention
 from fmtkit.training.rl.ebft_settings import plan_settings
 from fmtkit.training.rl.feature_network import FeatureNetwork, copied_network, frozen_network
 
@@ -45,10 +45,9 @@ def build_strided(job: Job, parts: Parts) -> Any:
     device = parts.arguments.device.type
     attention, remark = choose_attention(str(requested) if requested else None, device)
     _remark((*plan.remarks, *([remark] if remark else [])))
-    job = replace(job, model_arguments={**job.model_arguments, "attn_implementation": attention})
+    set_attention(parts.model, attention)
     network = _network(job, parts)
-    model = load_model(job, parts.runner) if isinstance(parts.model, str) else parts.model
-    inputs = trainer_inputs(job, replace(parts, model=_adapted(model, parts)), Trainer)
+    inputs = trainer_inputs(job, replace(parts, model=_adapted(parts)), Trainer)
     inputs.pop("peft_config", None)
     return StridedTrainer(**inputs, settings=plan.settings, network=network, attention=attention)
 
@@ -65,7 +64,8 @@ def _network(job: Job, parts: Parts) -> FeatureNetwork | None:
     return frozen_network(model if device.type == "cpu" else model.to(torch.bfloat16))
 
 
-def _adapted(model: Any, parts: Parts) -> Any:
+def _adapted(parts: Parts) -> Any:
+    model = parts.model
     if parts.peft is None:
         return model
     from peft import get_peft_model, prepare_model_for_kbit_training
