@@ -1,6 +1,6 @@
 """From a job to a TRL trainer: tokenizer, datasets, model, arguments; in a training process."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import signature
@@ -90,7 +90,7 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
     runner = runner_of(job)
     tokenizer = load_tokenizer(job)
     train, evaluation = load_rows(job, runner)
-    arguments = make_arguments(job, runner)
+    arguments = make_arguments(job, runner, train.column_names)
     model, peft = make_model(job, runner, tokenizer)
     return Parts(
         runner=runner,
@@ -135,7 +135,7 @@ def load_tokenizer(job: Job) -> Any:
     return tokenizer
 
 
-def make_arguments(job: Job, runner: Runner) -> Any:
+def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
     """Make the config object of the trainer; where it runs decides what was left to `auto`."""
     import torch
 
@@ -145,6 +145,9 @@ def make_arguments(job: Job, runner: Runner) -> Any:
     elif values.get("bf16") is True and not torch.cuda.is_available():
         # TRL refuses bf16 on a machine without a device unless it is told to use the CPU.
         values.setdefault("use_cpu", True)
+    if runner.method == "sft" and "messages" in columns:
+        # A conversation is learnt where its template says that the assistant speaks.
+        values.setdefault("assistant_only_loss", job.setting("train_on_inputs") is not True)
     config_class = load_class(runner.config)
     names = config_class.__dataclass_fields__
     if "padding_value" in names or "is_encoder_decoder" in names:

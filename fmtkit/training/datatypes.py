@@ -6,12 +6,22 @@ This is the one place where training meets the names of formats.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from fmtkit import registry, typenames
 from fmtkit.errors import OptionError
 from fmtkit.training.config import Config, Entry
+from fmtkit.training.runner import Runner
 
 TEXT_TYPES = frozenset({"text", "user_defined.default"})
 """Types whose dialogs are finished text: they reach the trainer through the identity template."""
 
+_METHOD_OF = {
+    "Preference": "dpo",
+    "Ranking": "dpo",
+    "Unpaired": "kto",
+    "Stepwise": "prm",
+    "Reference": "ebft",
+    "Tokens": "ebft",
+}
 _OPTION_KEYS = [
     "field",
     "field_messages",
@@ -30,7 +40,6 @@ _OPTION_KEYS = [
     "split_thinking",
     "message_field_training",
 ]
-_FAMILIES = frozenset({"chatml", "llama3", "zephyr"})
 
 
 @dataclass(frozen=True)
@@ -38,37 +47,79 @@ class Reading:
     """A dataset's type as the pipeline takes it, and the template that it names, if any."""
 
     type: str
+    tables: tuple[str, ...]
     template: str | None = None
     is_text: bool = False
     options: Mapping[str, object] = field(default_factory=dict)
 
 
-def read(entry: Entry) -> Reading:
-    """Read the type of a dataset's entry and the options that stand beside it."""
+def read(entry: Entry, config: Config, runner: Runner) -> Reading:
+    """Read the type of a dataset's entry and the options that stand beside it.
+
+    Raises UnknownNameError for an unknown type, OptionError for one that the method cannot take.
+    """
+    options = _options(entry)
     wish = entry.get("type")
-    options = {name: entry[name] for name in _OPTION_KEYS if name in entry} | _mapping(
-        entry.get("options")
-    )
-    mappings = _mapping(options.get("message_property_mappings"))
-    for short, name in (("message_field_role", "role"), ("message_field_content", "content")):
-        if short in entry:
-            mappings[name] = entry[short]
-    if mappings:
-        options["message_property_mappings"] = mappings
-    if wish is None:
-        return Reading("passthrough", options=options)
     if isinstance(wish, Mapping):
-        return Reading("user_defined.default", is_text=True, options=options | dict(wish))
-    name = str(wish)
-    if name in _FAMILIES:
-        return Reading(f"{name}.default", name, options=options)
-    family, dot, source = name.partition(".")
-    if dot and source and family in _FAMILIES:
-        return Reading(name, family, options=options)
-    if name.startswith("bradley_terry."):
-        rest = name.removeprefix("bradley_terry.").partition(".")[0]
-        return Reading(name, rest if rest in _FAMILIES else None, options=options)
-    return Reading(name, is_text=name in TEXT_TYPES, options=options)
+        tables = _tables("user_defined.default", runner)
+        return Reading("user_defined.default", tables, is_text=True, options=options | dict(wish))
+    name = _own_name(str(wish or "passthrough"), config, runner)
+    read_name = typenames.read(name, functions=True)
+    if read_name.function:
+        return Reading(name, runner.tables, options=options)
+    return Reading(
+        name,
+        _tables(read_name.source, runner),
+        template=read_name.template,
+        is_text=read_name.source in TEXT_TYPES,
+        options=options,
+    )
+
+
+def method_of(entry: Entry) -> str | None:
+    """Return the method that a dataset of this type is most often for; None where sft is."""
+    wish = entry.get("type")
+    name = "user_defined.default" if isinstance(wish, Mapping) else str(wish)
+    if wish is None or name == "chat_template" or typenames.read(name, functions=True).function:
+        return None
+    made = [c.makes.name() for c in registry.named(typenames.read(name).source)]
+    return next((_METHOD_OF[table] for table in made if table in _METHOD_OF), None)
+
+
+def _own_name(name: str, config: Config, runner: Runner) -> str:
+    """Return the type that the peer's bare `chat_template` stands for, by the method."""
+    if name != "chat_template":
+        return name
+    if "Prompt" in runner.tables:
+        return "nemo_gym" if config.get("nemo_gym_enabled") else "openai"
+    return "chat_template.default" if "Preference" in runner.tables else "openai"
+
+
+def _tables(source: str, runner: Runner) -> tuple[str, ...]:
+    """Return the tables that a type makes for a method, or raise OptionError if it makes none."""
+    made = tuple(dict.fromkeys(c.makes.name() for c in registry.named(source)))
+    fitting = tuple(name for name in made if _becomes(name) in runner.tables)
+    if not fitting:
+        raise OptionError(
+            f"type {source} makes {' or '.join(made)}, but {runner.method} takes "
+            f"{' or '.join(runner.tables)}; `fmtkit types` lists what fits"
+        )
+    return tuple(dict.fromkeys(_becomes(name) for name in fitting))
+
+
+def _becomes(table: str) -> str:
+    """Return the table that a ranking becomes by its pair policy; others stay what they are."""
+    return "Preference" if table == "Ranking" else table
+
+
+def _options(entry: Entry) -> dict[str, object]:
+    options = {key: entry[key] for key in _OPTION_KEYS if key in entry}
+    options |= _mapping(entry.get("options"))
+    mappings = _mapping(options.get("message_property_mappings"))
+    for short, key in (("message_field_role", "role"), ("message_field_content", "content")):
+        if short in entry:
+            mappings[key] = entry[short]
+    return options | ({"message_property_mappings": mappings} if mappings else {})
 
 
 def template_of(config: Config, readings: tuple[Reading, ...]) -> tuple[str, str]:

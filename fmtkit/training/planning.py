@@ -133,7 +133,8 @@ def plan(
     run = Path(config.text("output_dir") or Path("runs") / _stem(config))
     launching = launch.make(config, run)
     _derive(config, chosen, resolution, launching)
-    readings = tuple(datatypes.read(entry) for entry in (*config.datasets, *config.test_datasets))
+    entries = (*config.datasets, *config.test_datasets)
+    readings = tuple(datatypes.read(entry, config, chosen) for entry in entries)
     missing = tuple(_missing(config, chosen))
     if missing and not partial:
         raise OptionError(
@@ -143,8 +144,8 @@ def plan(
         )
     count = len(config.datasets)
     planned = tuple(
-        DatasetPlan(_source(entry), reading, " or ".join(chosen.tables), entry)
-        for entry, reading in zip((*config.datasets, *config.test_datasets), readings, strict=True)
+        DatasetPlan(_source(entry), reading, " or ".join(reading.tables), entry)
+        for entry, reading in zip(entries, readings, strict=True)
     )
     return Plan(
         config.source,
@@ -171,6 +172,9 @@ def _completed(config: Config) -> Config:
     """Return a fragment with the method that its keys belong to, where it names none."""
     if config.method() != "sft" or config.get("rl") is not None:
         return config
+    if config.datasets and (found := datatypes.method_of(config.datasets[0])):
+        guess = Setting(found, "guess for a fragment")
+        return replace(config, settings={**config.settings, "rl": guess})
     sections = {name.partition(".")[0] for name in config.settings}
     method = next((m for section, m in _METHOD_OF_SECTION.items() if section in sections), None)
     if method is None and sections & {"rl_adapter_ref_model", "ref_model"}:

@@ -40,7 +40,7 @@ def tokenized(rows: Any, tokenizer: Any, job: Job) -> Any:
             tokenizer,
             row["prompt"],
             row["completions"],
-            row["labels"],
+            row["step_labels"],
             separator,
             last_only=last_only,
         )
@@ -49,6 +49,8 @@ def tokenized(rows: Any, tokenizer: Any, job: Job) -> Any:
             ids, labels = ids[: start + longest], labels[: start + longest]
         return {"input_ids": ids[:maximum], "labels": labels[:maximum]}
 
+    # A column that keeps its name keeps its type: labels of tokens would be cast to true and false.
+    rows = rows.rename_column("labels", "step_labels")
     out = rows.map(encode, remove_columns=rows.column_names)
     kept = out.filter(lambda row: any(label != -100 for label in row["labels"]))
     if len(kept) == 0:

@@ -1,0 +1,79 @@
+"""Fields that are read from the installed source are those of the real classes."""
+
+import importlib
+import subprocess
+import sys
+from dataclasses import fields
+
+import pytest
+
+from fmtkit.errors import DependencyError, OptionError
+from fmtkit.training.arguments import fields_of, has_class
+from fmtkit.training.keys import table
+from fmtkit.training.keys_method import METHOD_NAMES
+from fmtkit.training.runner import find
+
+pytest.importorskip("trl")
+
+CONFIGS = sorted(
+    {
+        find(method).config
+        for method in METHOD_NAMES
+        if method != "ebft" and has_class(find(method).trainer)
+    }
+    | {"peft:LoraConfig"}
+)
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_the_fields_are_those_of_the_real_class(config):
+    module, _, name = config.partition(":")
+    real = {f.name for f in fields(getattr(importlib.import_module(module), name))}
+    assert set(fields_of(config).annotations) == real
+
+
+def test_no_import_is_made_to_read_them():
+    code = (
+        "import sys; from fmtkit.training.arguments import fields_of; fields_of('trl:DPOConfig');"
+        "assert not {'torch', 'transformers', 'trl'} & set(sys.modules), 'imported'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_trainer_key_is_an_argument_of_some_method():
+    known = {name for config in CONFIGS for name in fields_of(config).annotations}
+    known |= {name for method in METHOD_NAMES if method != "ebft" for name in find(method).own}
+    for key in table().values():
+        if key.to == "trainer" and key.target != "*":
+            assert key.target.partition(".")[0] in known, key.name
+
+
+def test_a_misspelt_argument_is_refused_with_the_near_one():
+    with pytest.raises(
+        OptionError, match=r"DPOConfig of trl .* has no argument 'learning_rat'; did"
+    ):
+        fields_of("trl:DPOConfig").check("learning_rat", "trainer_args")
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [("rpo_alpha", "loss_weights"), ("warmup_ratio", "warmup_steps"), ("no_cuda", "use_cpu")],
+)
+def test_an_argument_of_older_versions_is_refused_with_its_successor(name, advice):
+    with pytest.raises(OptionError, match=advice):
+        fields_of("trl:DPOConfig").check(name, "trainer_args")
+
+
+def test_a_value_of_the_wrong_type_is_refused():
+    with pytest.raises(OptionError, match="max_steps takes int, not 'many'"):
+        fields_of("trl:DPOConfig").check_value("max_steps", "many", "trainer_args")
+
+
+def test_a_class_that_is_gone_is_not_there():
+    assert has_class("trl:DPOTrainer")
+    assert not has_class("trl.experimental.nothing:NothingTrainer")
+
+
+def test_a_package_that_is_not_installed_is_named():
+    with pytest.raises(DependencyError, match="no_such_package is not installed"):
+        fields_of("no_such_package:Config")

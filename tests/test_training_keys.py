@@ -1,0 +1,38 @@
+"""The table of keys is complete, and its schema is the one that ships."""
+
+import json
+
+from jsonschema import Draft202012Validator
+
+from fmtkit.training import schema
+from fmtkit.training.keys import DESTINATIONS, aliases, table
+from fmtkit.training.keys_data import DATASET_KEYS
+
+
+def test_the_shipped_schema_is_that_of_the_table():
+    assert schema.shipped() == json.loads(schema.dumps())
+
+
+def test_the_schema_is_a_schema():
+    Draft202012Validator.check_schema(schema.build())
+
+
+def test_every_key_says_what_it_is_in_one_line_and_where_it_goes():
+    for key in (*table().values(), *DATASET_KEYS):
+        assert key.about
+        assert "\n" not in key.about
+        assert key.to in DESTINATIONS
+        assert schema.words(key.kind) if key.kind != "datasets" else True
+
+
+def test_no_alias_is_a_key_and_no_alias_stands_twice():
+    spellings = [alias for key in table().values() for alias in key.aliases]
+    assert len(spellings) == len(set(spellings)) == len(aliases())
+    assert not set(spellings) & set(table())
+
+
+def test_every_key_of_the_documents_sections_is_known():
+    from fmtkit.training.rl import ebft_settings
+
+    known = {name.removeprefix("ebft.") for name in table() if name.startswith("ebft.")}
+    assert known == {f.name for f in ebft_settings.fields(ebft_settings.EbftSettings)}

@@ -1,0 +1,132 @@
+"""Small tables, a small model and jobs over them, for the tests that train."""
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fmtkit.tables import TABLES
+from fmtkit.training import demo, job, planning
+
+WORDS = [
+    "red",
+    "blue",
+    "green",
+    "apple",
+    "river",
+    "stone",
+    "the",
+    "a",
+    "of",
+    "big",
+    "small",
+    "warm",
+]
+TEMPLATE = (Path(__file__).parent.parent / "templates" / "chatml.jinja").read_text(encoding="utf-8")
+STEP = {
+    "max_steps": 3,
+    "micro_batch_size": 2,
+    "logging_steps": 1,
+    "learning_rate": 1e-3,
+    "use_cpu": True,
+    "bf16": False,
+    "save_strategy": "no",
+    "sequence_len": 128,
+}
+TYPES = {"prm": "stepwise_supervised", "sft": "openai", "gkd": "openai", "distillation": "gsm8k"}
+
+
+def sentence(count: int, generator: random.Random) -> str:
+    return " ".join(generator.choice(WORDS) for _ in range(count))
+
+
+def preference_rows(count: int = 16) -> list[dict]:
+    generator = random.Random(0)
+    return [
+        {
+            "prompt": [{"role": "user", "content": sentence(5, generator)}],
+            "chosen": [{"role": "assistant", "content": "good " + sentence(4, generator)}],
+            "rejected": [{"role": "assistant", "content": "bad " + sentence(6, generator)}],
+        }
+        for _ in range(count)
+    ]
+
+
+def unpaired_rows() -> list[dict]:
+    pairs = preference_rows()
+    liked = [{"prompt": r["prompt"], "completion": r["chosen"], "label": True} for r in pairs]
+    return liked + [
+        {"prompt": r["prompt"], "completion": r["rejected"], "label": False} for r in pairs
+    ]
+
+
+def conversation_rows() -> list[dict]:
+    return [{"messages": r["prompt"] + r["chosen"]} for r in preference_rows()]
+
+
+def completion_rows() -> list[dict]:
+    return [{"prompt": r["prompt"], "completion": r["chosen"]} for r in preference_rows()]
+
+
+def prompt_rows() -> list[dict]:
+    return [{"prompt": r["prompt"]} for r in preference_rows()]
+
+
+def stepwise_rows() -> list[dict]:
+    generator = random.Random(1)
+    return [
+        {
+            "prompt": sentence(4, generator),
+            "completions": [sentence(3, generator), sentence(2, generator)],
+            "labels": [True, bool(index % 2)],
+        }
+        for index in range(8)
+    ]
+
+
+ROWS = {
+    "Preference": preference_rows,
+    "Unpaired": unpaired_rows,
+    "Conversation": conversation_rows,
+    "Completion": completion_rows,
+    "Prompt": prompt_rows,
+    "Stepwise": stepwise_rows,
+}
+
+
+def write_table(name: str, path: Path, rows: list[dict] | None = None) -> Path:
+    rows = rows if rows is not None else ROWS[name]()
+    present = frozenset(rows[0])
+    schema = TABLES[name].schema(present, wide=False, text=False)
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+    return path
+
+
+def make_model(
+    folder: Path, *, bos: bool = False, seed: int = 0, template: str | None = None
+) -> str:
+    texts = [sentence(400, random.Random(2)) + " good bad user assistant system"]
+    return str(demo.make(folder, texts, bos=bos, seed=seed, template=template))
+
+
+def make_job(
+    folder: Path, model: str, method: str, table: str, more: Mapping[str, object] | None = None
+) -> job.Job:
+    """Write a table and the job of a run over it, as `fmtkit train` does after converting."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = write_table(table, folder / "rows.parquet")
+    keys: dict[str, object] = {
+        "base_model": model,
+        "output_dir": str(folder),
+        **STEP,
+        **(more or {}),
+    }
+    keys |= {
+        "reward": {"reward_model": True},
+        "prm": {"process_reward_model": True},
+        "sft": {},
+    }.get(method, {"rl": method})
+    plan = planning.plan(keys, partial=True)
+    return job.make(plan, (job.Source((str(file),)),), (), TEMPLATE)
