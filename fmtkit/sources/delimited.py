@@ -70,10 +70,9 @@ class Rows:
     def reject(self, fault: tuple[str, str], text: bytes, size: int, line: int) -> None:
         """Add a row that does not fit, with a code and why."""
         row = len(self.rows) + len(self.rejects)
-        raw_bytes = size if size > RAW_BYTES else None
-        self.rejects.append(
-            Reject(row, line, fault[0], None, fault[1], text[:RAW_BYTES], raw_bytes)
-        )
+        raw = text[:RAW_BYTES]
+        raw_bytes = size if size > len(raw) else None
+        self.rejects.append(Reject(row, line, fault[0], None, fault[1], raw, raw_bytes))
 
     def block(self, bytes_read: int) -> RowsBlock:
         """Make the block."""

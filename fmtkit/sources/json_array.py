@@ -136,6 +136,9 @@ def _until_damaged(text: Text, elements: Elements, found: Structure) -> Elements
     """
     if len(elements) > 1 and (blanks := LINE_START.match(text.held, int(elements.starts[1]))):
         text.note_indent(blanks[0])
+    # The mark of the first element has been left behind with the blanks before it.
+    if text.held.count(text.next_element, 0, int(elements.starts[-1])) >= max(len(elements), 1):
+        text.nests_alike = True
     for index in _with_line_feeds_in_strings(text.held, elements, found):
         if text.next_element in text.held[elements.starts[index] : elements.ends[index]]:
             return elements.before(index)

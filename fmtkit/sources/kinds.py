@@ -7,6 +7,7 @@ from typing import Literal
 
 from fmtkit.errors import SourceError
 from fmtkit.sources.jsonl import BOM
+from fmtkit.sources.raw import PEEK_BYTES
 
 Kind = Literal["json", "arrow", "csv"]
 """Which blocks a source has: JsonBlock, ArrowBlock or RowsBlock."""
@@ -120,27 +121,33 @@ def _text_layout(name: str, head: bytes, ds_type: str | None) -> Layout:
         return "array"
     if named is None and not start.startswith(b"{"):
         raise SourceError(f"{name} is no kind of data that is read here: {', '.join(SUFFIXES)}")
-    return "objects" if _is_spread(start) else "lines"
+    is_cut = len(head) >= PEEK_BYTES
+    return "objects" if _is_spread(start, is_cut=is_cut) else "lines"
 
 
-def _is_spread(start: bytes) -> bool:
+def _is_spread(start: bytes, *, is_cut: bool) -> bool:
     """Tell whether the first object goes on after its first line, as pretty-printers write it.
 
     A first line that is only cut short, or broken, is still a line of JSON lines: then what follows
     does not go on with it.
     """
     line, found, _ = start.partition(b"\n")
-    if not found or line.rstrip().endswith(b"}") or not begins_value(line):
+    if not found or line.rstrip().endswith(b"}") or not _begins_value(line, slack=1):
         return False
-    return begins_value(start)
+    return _begins_value(start.rstrip(BLANK), slack=LONGEST_TOKEN if is_cut else 1)
 
 
-def begins_value(text: bytes) -> bool:
-    """Tell whether a text begins with a JSON value, or with one that only is not complete."""
+def _begins_value(text: bytes, slack: int) -> bool:
+    """Tell whether a text begins with a JSON value, or is the beginning of one.
+
+    Args:
+        text: Any bytes; those that are no UTF-8 are as good as others.
+        slack: How near to the end a fault may be and still come from the cut there.
+    """
     try:
         json.JSONDecoder(parse_int=str).raw_decode(text.decode("latin-1"))
     except json.JSONDecodeError as error:
-        return error.pos >= len(text) - LONGEST_TOKEN or error.msg.startswith("Unterminated string")
+        return error.pos >= len(text) - slack or error.msg.startswith("Unterminated string")
     except RecursionError:
         return False
     return True

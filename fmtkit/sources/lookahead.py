@@ -26,6 +26,8 @@ class Text:
     """The file has no more bytes."""
     indent: bytes = b""
     """Blanks before an element that is the first thing on its line."""
+    nests_alike: bool = False
+    """Objects inside of elements begin their lines as elements do."""
 
     def hold(self, size: int) -> None:
         """Read ahead until `size` bytes are held."""

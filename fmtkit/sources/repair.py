@@ -100,7 +100,8 @@ class Care:
         self.text.drop(self.at + self.closed)
         if self.fault is not None:
             fault = Fault(self.fault.at - self.at, self.fault.code, self.fault.message)
-            _reject_to(self.text, self.records, self.text.next_element, fault)
+            mark = None if self.text.nests_alike else self.text.next_element
+            _reject_to(self.text, self.records, mark, fault)
             self.after_value = False
 
     def _read_next(self) -> bool:
@@ -138,13 +139,15 @@ class Care:
     def _begin_anew(self, fault: Fault) -> bool:
         held, mark = self.text.held, self.text.next_element
         end = _end_with_line_feeds(self.chars, self.at, fault)
-        if end is not None and mark not in held[self.at : end]:
+        if end is not None:
             message = "a raw control character inside a string"
             self._reject("json_control_char", message, end)
             self.after_value = True
             return True
+        if held.find(mark, self.at, fault.at) >= 0:
+            self.text.nests_alike = True
         found = held.find(mark, max(fault.at - len(mark) + 1, self.at))
-        if found < 0:
+        if found < 0 or self.text.nests_alike:
             self.fault = fault
             return False
         self._reject(fault.code, fault.message, found)
