@@ -89,6 +89,22 @@ class CuttingTally:
         if "chosen" in texts:
             self._add_equal(lengths, texts, rows)
 
+    def absorb(self, other: "CuttingTally", first: int) -> None:
+        """Add the rows of another tally, of which row 0 is row `first` here."""
+        for mine, its in (
+            (self.sides, other.sides),
+            (self.longest, other.longest),
+            (self.prompts, other.prompts),
+            (self.replies, other.replies),
+        ):
+            mine.absorb(its)
+        for value, number in other.tokens.items():
+            self.tokens[value] = self.tokens.get(value, 0) + number
+        for key, count in other.equal_count.items():
+            self.equal_count[key] = self.equal_count.get(key, 0) + count
+            kept = self.equal.setdefault(key, [])
+            kept.extend(row + first for row in other.equal[key][: EXAMPLES - len(kept)])
+
     def _add_equal(self, lengths: RowLengths, texts: dict[str, pa.Array], rows: Ints) -> None:
         """Find pairs that become equal: they agree in at least so many first or last tokens."""
         prompt, chosen, rejected = (texts[name] for name in ("prompt", "chosen", "rejected"))

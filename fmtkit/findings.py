@@ -87,7 +87,39 @@ ADVICE: dict[str, tuple[str, str]] = {
         "a PRM with two classes needs a threshold first: TRL cuts 0.7 to 0",
     ),
     "missing_labels": ("a step has no label", "label the step, or drop it"),
-    "template_refused": ("the template does not render the row", "see the message of the row"),
+    "template_refused": (
+        "the template does not render the row",
+        "convert quarantines these rows with the template's own words: mend them, or take a "
+        "template that knows these roles",
+    ),
+    "prompt_rewritten": (
+        "the template writes the prompt differently once a reply follows",
+        "the mask of the reply is off by as much: take the template's training variant or another",
+    ),
+    "content_dropped": (
+        "the template leaves out the text of a message",
+        "the model never sees it: look at the row, and at roles that the template does not know",
+    ),
+    "bos_missing": (
+        "the row does not begin with the BOS token that the tokenizer wants",
+        "write bos_token in the template",
+    ),
+    "bos_doubled": (
+        "the row has more than one BOS token",
+        "take it out of the content, or of the template",
+    ),
+    "end_not_trained": (
+        "the reply ends without a control token: the model does not learn to stop",
+        "let the template end replies with its end of turn, inside its generation block",
+    ),
+    "end_doubled": (
+        "the reply ends with the same control token twice",
+        "take it out of the content, or of the template",
+    ),
+    "nothing_trained": (
+        "no token of the row is trained",
+        "drop the row, or look at its reply and labels",
+    ),
 }
 """Code -> what it means, what to do. `--fail-on CODE` takes these."""
 
@@ -132,6 +164,29 @@ class Findings:
         self._add_labels(table, rows)
         self._add_tools(table, rows)
         self._add_copies(table, rows, split)
+
+    def absorb(self, other: "Findings", first: int) -> None:
+        """Add what was found in rows of which row 0 is row `first` here."""
+        self.rows += other.rows
+        for code, count in other.counts.items():
+            self.counts[code] = self.counts.get(code, 0) + count
+            known = self.examples.setdefault(code, [])
+            known.extend(row + first for row in other.examples[code][: EXAMPLES - len(known)])
+        for mine, its in ((self.labels, other.labels), (self.tools, other.tools)):
+            for key, count in its.items():
+                mine[key] += count
+        for name, value in other.longer.items():
+            self.longer[name] = self.longer.get(name, 0) + value
+        room = EXAMPLES - len(self.first_without_tools)
+        self.first_without_tools.extend(row + first for row in other.first_without_tools[:room])
+        self.fingerprints.absorb(other.fingerprints, first)
+
+    def named(self) -> set[int]:
+        """Return the rows that are examples of anything so far."""
+        return {
+            *self.first_without_tools,
+            *(row for rows in self.examples.values() for row in rows),
+        }
 
     def note(self, code: str, rows: Ints) -> None:
         """Add rows of a finding that somebody else made."""

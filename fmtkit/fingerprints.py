@@ -46,10 +46,24 @@ class Fingerprints:
         entries["row_hash"] = row_hashes
         entries["prompt_hash"] = 0 if prompt_hashes is None else prompt_hashes
         entries["row"], entries["split"] = rows, self.splits.index(split)
+        self._append(entries)
+
+    def _append(self, entries: Entries) -> None:
         self.waiting.append(entries)
-        self.size += len(rows)
+        self.size += len(entries)
         if self.size >= IN_MEMORY:
             self._spill()
+
+    def absorb(self, other: "Fingerprints", first: int) -> None:
+        """Add the rows of another collection, kept in memory, whose row 0 is row `first` here."""
+        for split in other.splits:
+            if split not in self.splits:
+                self.splits.append(split)
+        numbers = np.array([self.splits.index(split) for split in other.splits], dtype=np.int64)
+        for entries in other.waiting:
+            entries["row"] += first
+            entries["split"] = numbers[entries["split"]]
+            self._append(entries)
 
     def _spill(self) -> None:
         if self.folder is None:

@@ -6,15 +6,40 @@ that share of the rows stays whole.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fmtkit.token_counts import TokenCounter
-
 Ints = npt.NDArray[np.int64]
+
+
+class Counter(Protocol):
+    """What counts the tokens, or the characters, of texts."""
+
+    def count(self, texts: pa.Array) -> Ints:
+        """Count each text; a null has none."""
+        ...
+
+    def count_joined(self, left: pa.Array, right: pa.Array, counts: Ints) -> Ints:
+        """Count `left + right` in each row; `counts` are those of the two, added."""
+        ...
+
+
+class CharacterCounter:
+    """Count characters, where there is no tokenizer."""
+
+    def count(self, texts: pa.Array) -> Ints:
+        """Count the characters of each text; a null has none."""
+        counts: Ints = pc.fill_null(pc.utf8_length(texts), 0).to_numpy(zero_copy_only=False)
+        return counts.astype(np.int64)
+
+    def count_joined(self, left: pa.Array, right: pa.Array, counts: Ints) -> Ints:  # noqa: ARG002
+        """Return the counts: characters do not merge."""
+        return counts
+
 
 PERCENTILES = (50, 90, 95, 99)
 BINS = 40
@@ -30,6 +55,11 @@ class Tally:
         """Count these lengths too."""
         values, times = np.unique(lengths, return_counts=True)
         for value, number in zip(values.tolist(), times.tolist(), strict=True):
+            self.counts[value] = self.counts.get(value, 0) + number
+
+    def absorb(self, other: "Tally") -> None:
+        """Count what another tally has counted."""
+        for value, number in other.counts.items():
             self.counts[value] = self.counts.get(value, 0) + number
 
     def sorted(self) -> tuple[Ints, Ints]:
@@ -135,7 +165,7 @@ class RowLengths:
         return longest
 
 
-def count_columns(texts: Mapping[str, pa.Array], counter: TokenCounter) -> RowLengths:
+def count_columns(texts: Mapping[str, pa.Array], counter: Counter) -> RowLengths:
     """Count the tokens of text columns, and of prompt and reply together across their seam."""
     found = {name: counter.count(array) for name, array in texts.items()}
     joint: dict[str, Ints] = {}
@@ -146,7 +176,7 @@ def count_columns(texts: Mapping[str, pa.Array], counter: TokenCounter) -> RowLe
     return RowLengths({**found, **{name: joint[name] for name in JOINT.values() if name in joint}})
 
 
-def count_lists(texts: pa.ListArray, counter: TokenCounter) -> Ints:
+def count_lists(texts: pa.ListArray, counter: Counter) -> Ints:
     """Count the tokens of a column of lists of text, each text on its own (steps, contents)."""
     lists = texts.cast(pa.large_list(pa.large_string()))
     counts = counter.count(lists.flatten())

@@ -1,43 +1,58 @@
 """A chat template over one row: the text, and which stretches of it the model is trained to write.
 
-The survey looks at a few rows closely; whole columns are rendered by fmtkit.chat.
+The survey looks at a few rows closely; whole columns are rendered by fmtkit.chat. Templates that we
+do not ship run in a worker process with limits, here as there.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
 from typing import Any
 
-from jinja2 import Template
-from jinja2.exceptions import TemplateError as JinjaError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from fmtkit.chat import ChatTemplate
 from fmtkit.errors import TemplateError
-from fmtkit.jinja_environment import (
-    GENERATION_END,
-    GENERATION_START,
-    environment,
-    with_reasoning_aliases,
-)
+from fmtkit.jinja_environment import GENERATION_END, GENERATION_START, BoundedEnvironment
+from fmtkit.render_plan import Output
 from fmtkit.tokens import Tokenizer
+from fmtkit.tracing import Fault, Interpreter, Request
+from fmtkit.worker import Limits, Overrun, Serve, Worker
 
 Message = Mapping[str, Any]
 Span = tuple[int, int]
 
 
+class MarkingEnvironment(ImmutableSandboxedEnvironment):
+    """Jinja that puts marks around what generation blocks enclose."""
+
+    mark_generation = True
+
+
+class BoundedMarkingEnvironment(BoundedEnvironment):
+    """The same for templates of others."""
+
+    mark_generation = True
+
+
 @dataclass(frozen=True)
 class RowTemplate:
-    """A compiled template and the special tokens that it sees."""
+    """A chat template that renders single rows."""
 
-    source: str
-    special_tokens: Mapping[str, str]
-    plain: Template = field(repr=False)
-    marked: Template = field(repr=False)
+    template: ChatTemplate
+
+    @property
+    def spans_source(self) -> str:
+        """Return the source that says what is trained: TRL takes its training variant for one."""
+        own = self.template.source
+        return own if _has_generation(own) or not self.template.training else self.template.training
 
     @property
     def has_generation(self) -> bool:
         """Tell whether the template says which text the model is trained to write."""
-        return "generation" in self.source and "endgeneration" in self.source
+        return _has_generation(self.spans_source)
 
     def render(
         self,
@@ -47,7 +62,8 @@ class RowTemplate:
         add_generation_prompt: bool = False,
     ) -> str:
         """Write messages out; raises TemplateError where the template refuses them."""
-        return self._run(self.plain, messages, tools, add_generation_prompt)
+        request = _request(messages, tools, generation_prompt=add_generation_prompt)
+        return _text(self.template.compiled.engine.render([request])[0])
 
     def render_spans(
         self, messages: list[Message], tools: str | None = None
@@ -58,37 +74,64 @@ class RowTemplate:
                 "the chat template has no {% generation %} block, so that replies cannot be told "
                 "from prompts; take one that has, or train on prompt and completion"
             )
-        marked = self._run(self.marked, messages, tools, add_generation_prompt=False)
-        return _split_marks(marked)
+        return _split_marks(_text(self._marked(_request(messages, tools, generation_prompt=False))))
 
-    def _run(
-        self,
-        template: Template,
-        messages: list[Message],
-        tools: str | None,
-        add_generation_prompt: bool,
-    ) -> str:
-        try:
-            return template.render(
-                messages=with_reasoning_aliases([_opened(message) for message in messages]),
-                tools=json.loads(tools) if tools else None,
-                documents=None,
-                add_generation_prompt=add_generation_prompt,
-                **self.special_tokens,
-            )
-        except (JinjaError, TypeError, ValueError, KeyError) as error:
-            raise TemplateError(f"the chat template refuses these messages: {error}") from error
+    def _marked(self, request: Request) -> Output:
+        if isinstance(self._marking, Interpreter):
+            return self._marking.render([request])[0]
+        item = json.dumps({"messages": list(request.messages), "tools": request.tools})
+        answer = self._marking.answer([item.encode()])[0]
+        if isinstance(answer, Overrun):
+            return Fault(answer.message)
+        found: dict[str, str] = json.loads(answer)
+        return found["text"] if "text" in found else Fault(found["fault"])
+
+    @cached_property
+    def _marking(self) -> Interpreter | Worker:
+        variables = {**self.template.special_tokens, **self.template.kwargs}
+        now = self.template.now
+        if self.template.trusted:
+            return Interpreter(self.spans_source, variables, now=now, kind=MarkingEnvironment)
+        moment = now.isoformat() if now else None
+        setup = {"source": self.spans_source, "variables": variables, "now": moment}
+        return Worker("fmtkit.row_templates:serve_marked", setup, Limits())
+
+
+def serve_marked(setup: Mapping[str, Any]) -> Serve:
+    """Make the function that answers in the worker: the text with marks, or a fault."""
+    now = datetime.fromisoformat(setup["now"]) if setup["now"] else None
+    variables, kind = setup["variables"], BoundedMarkingEnvironment
+    template = Interpreter(setup["source"], variables, now=now, kind=kind)
+
+    def answer(item: bytes) -> bytes:
+        made = template.render([Request(**json.loads(item), generation_prompt=False)])[0]
+        found = {"fault": made.message} if isinstance(made, Fault) else {"text": made}
+        return json.dumps(found).encode()
+
+    return answer
 
 
 def compile_template(source: str, tokenizer: Tokenizer) -> RowTemplate:
-    """Compile a template's text for a tokenizer; raises TemplateError where it is no Jinja."""
-    plain = environment(ImmutableSandboxedEnvironment)
-    marked = environment(ImmutableSandboxedEnvironment, mark_generation=True)
-    try:
-        compiled = plain.from_string(source), marked.from_string(source)
-    except JinjaError as error:
-        raise TemplateError(f"the chat template cannot be compiled: {error}") from error
-    return RowTemplate(source, tokenizer.special_tokens, *compiled)
+    """Compile a template of unknown origin; raises TemplateError where it is no Jinja."""
+    made = RowTemplate(ChatTemplate("template", source, tokenizer.special_tokens))
+    # Compiled now, so that a template that is no Jinja is refused before the first row.
+    _ = made.template.compiled
+    return made
+
+
+def _has_generation(source: str) -> bool:
+    return "generation" in source and "endgeneration" in source
+
+
+def _request(messages: list[Message], tools: str | None, *, generation_prompt: bool) -> Request:
+    opened = [_opened(message) for message in messages]
+    return Request(opened, json.loads(tools) if tools else None, generation_prompt)
+
+
+def _text(output: Output) -> str:
+    if isinstance(output, Fault):
+        raise TemplateError(f"the chat template refuses these messages: {output.message}")
+    return output
 
 
 def _opened(message: Message) -> dict[str, Any]:
