@@ -51,6 +51,9 @@ class ConvertOptions:
     overwrite: bool = False
     resume: bool = False
     plugins: tuple[str, ...] = ()
+    folders: tuple[Path, ...] = ()
+    """Folders of the configs that name types; user functions lie there."""
+    function_config: Mapping[str, Any] = field(default_factory=dict)
     format: str | None = None
     compression: str | None = None
 
@@ -71,7 +74,8 @@ class ConvertOptions:
             on_overlong=self.on_overlong,
             seed=self.seed,
             limit=self.limit,
-            functions=bool(self.plugins or self.config),
+            places=(*map(Path, self.plugins), *self.folders),
+            config=self.function_config,
         )
 
 
@@ -214,7 +218,7 @@ class _Run:
 
     def _fingerprint(self) -> dict[str, Any]:
         """Return what must be the same for a run to be resumed."""
-        ignored = ("workers", "overwrite", "resume", "plugins")
+        ignored = ("workers", "overwrite", "resume", "plugins", "folders", "function_config")
         options = {k: _plain(v) for k, v in vars(self.options).items() if k not in ignored}
         return {
             "sources": [{"path": s.name, "sha256": s.sha256()} for s in self.job.sources if not s.once],

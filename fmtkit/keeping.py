@@ -16,7 +16,7 @@ from fmtkit import reading
 from fmtkit.errors import OptionError, near_match
 from fmtkit.kinds import FlagKind, Kind, NumberKind, OpenKind, TextKind
 from fmtkit.registry import Converter
-from fmtkit.sources.opening import Source
+from fmtkit.sources.blocks import Readable
 from fmtkit.sources.strict import WrittenFloat
 from fmtkit.type_options import TypeOptions
 
@@ -67,7 +67,7 @@ _ARROW = {TextKind: pa.string(), BoolKind: pa.bool_(), IntegerKind: pa.int64(), 
 
 
 def find_kept(
-    sources: Sequence[Source],
+    sources: Sequence[Readable],
     converters: Sequence[Converter],
     resolved: Sequence[TypeOptions],
     keep: tuple[str, ...],
@@ -105,7 +105,7 @@ def _named(wanted: Sequence[str], seen: Mapping[str, set[str]], made: set[str]) 
     return list(dict.fromkeys(wanted))
 
 
-def _survey(sources: Sequence[Source]) -> dict[str, set[str]]:
+def _survey(sources: Sequence[Readable]) -> dict[str, set[str]]:
     """Return every column of the sources with the kinds of JSON value that it was seen to hold."""
     seen: dict[str, set[str]] = {}
     for source in sources:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,7 +25,7 @@ from fmtkit.errors import OptionError
 from fmtkit.keeping import Kept, find_kept
 from fmtkit.problems import Problem
 from fmtkit.registry import Converter
-from fmtkit.sources.blocks import ArrowBlock, Block
+from fmtkit.sources.blocks import ArrowBlock, Block, MadeBlock
 from fmtkit.sources.opening import Source
 from fmtkit.sources.strict import Fault
 from fmtkit.soft_labels import has_soft_labels
@@ -32,8 +33,10 @@ from fmtkit.splitting import Split
 from fmtkit.tables import Preference, Ranking, Table
 from fmtkit.text_stage import TextStage
 from fmtkit.type_options import TypeOptions
+from fmtkit.user_functions import TransformedSource, find_function
 
 T = TypeVar("T")
+AnySource = Source | TransformedSource
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,10 @@ class Request:
     on_overlong: str = "keep"
     seed: int = 0
     limit: int | None = None
-    functions: bool = False
-    """Whether a type may name a user's function (a config or a plugin does)."""
+    places: tuple[Path, ...] = ()
+    """Plugin files and folders of configs, in which a type may name a user's function."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """What user functions are called with."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ class Job:
 
     request: Request
     name: typenames.TypeName
-    sources: tuple[Source, ...]
+    sources: tuple[AnySource, ...]
     plans: tuple[ReadPlan, ...]
     table: type[Table]
     text: TextStage
@@ -140,14 +145,18 @@ class Piece:
     """What the caller's own step made of the table on the worker."""
 
 
-def prepare(sources: Sequence[Source], request: Request) -> Job:
+def prepare(sources: Sequence[AnySource], request: Request) -> Job:
     """Bind a type to its sources.
 
     Raises:
         UnknownNameError, OptionError, ColumnMismatchError: if type, options and columns do not fit.
         SourceError: if a source cannot be read.
     """
-    name = typenames.read(request.type, functions=request.functions)
+    name = typenames.read(request.type, functions=bool(request.places))
+    if name.function:
+        function = replace(find_function(name.source, request.places), config=request.config)
+        sources = [TransformedSource(source, function) for source in sources]
+        name = replace(name, source="passthrough")
     samples = [sample_of(source) for source in sources]
     converters = _converters(name, sources, samples, request)
     resolved = [type_options.resolve(c, request.columns, request.options) for c in converters]
@@ -169,7 +178,7 @@ def prepare(sources: Sequence[Source], request: Request) -> Job:
     return Job(request, name, tuple(sources), tuple(plans), table, text, policy, schema)
 
 
-def _decide_softness(source: Source, converter: Converter, options: TypeOptions) -> TypeOptions:
+def _decide_softness(source: AnySource, converter: Converter, options: TypeOptions) -> TypeOptions:
     """Look through a source's step labels, unless an option says what they are."""
     if "soft" not in converter.options or options.values["soft"] is not None:
         return options
@@ -177,7 +186,7 @@ def _decide_softness(source: Source, converter: Converter, options: TypeOptions)
     return replace(options, values={**options.values, "soft": has_soft_labels(source, path)})
 
 
-def sample_of(source: Source) -> list[Row]:
+def sample_of(source: AnySource) -> list[Row]:
     """Return the sound rows at the start of a source, for choosing a converter and its shapes."""
     block = source.first_block()
     if block is None:
@@ -188,7 +197,7 @@ def sample_of(source: Source) -> list[Row]:
 
 
 def _converters(
-    name: typenames.TypeName, sources: Sequence[Source], samples: Sequence[Sequence[Row]], request: Request
+    name: typenames.TypeName, sources: Sequence[AnySource], samples: Sequence[Sequence[Row]], request: Request
 ) -> list[Converter]:
     method = request.method or name.method
     chosen = [
@@ -334,20 +343,21 @@ def _make(job: Job, source: int, block: Block) -> dict[str, Any]:
     table, kept = _without(done.table, rows[done.kept], {reject.row for reject in rejects})
     too_long = set(rows[done.overlong].tolist()) - set(kept.tolist()) - {r.row for r in rejects}
     own = () if isinstance(block, ArrowBlock) else block.rejects
-    places = reading.places(own, len(records))
+    places = reading.places_of(block, len(records))
     rejects = _one_each([*(replace(r, row=int(places[r.row])) for r in rejects), *own])
-    rows_read = len(records) + len(own)
+    filtered = block.filtered if isinstance(block, MadeBlock) else 0
+    rows_read = len(records) + len(own) + filtered
     return {
         "table": table,
         "records": places[kept],
         "lines": _lines(records, kept),
         "rejects": tuple(rejects),
         "rows_read": rows_read,
-        "converted": rows_read - len(rejects) - begun.no_pair - len(too_long),
+        "converted": rows_read - len(rejects) - begun.no_pair - len(too_long) - filtered,
         "rows_written": table.num_rows,
         "no_pair": begun.no_pair,
         "overlong_dropped": len(too_long),
-        "filtered": 0,
+        "filtered": filtered,
         "blank_lines": begun.blank,
         "warnings": begun.warnings + done.warnings,
         "fast_rows": begun.fast_rows,

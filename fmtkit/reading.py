@@ -12,9 +12,9 @@ from fmtkit.binding import Binding, ReadPlan, Row
 from fmtkit.codes import Reject
 from fmtkit.kinds import TextKind
 from fmtkit.message_kinds import CARRIED, DialogKind, json_value
-from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock, RowsBlock
+from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock, MadeBlock, RowsBlock
 from fmtkit.sources.parse import RAW_LIMIT, Parsed, Records, parse_records
-from fmtkit.sources.strict import canonical
+from fmtkit.sources.strict import canonical, parse
 
 
 class Rows(Protocol):
@@ -79,6 +79,30 @@ class ArrowRows(ListedRows):
         return replace(made, row=record)
 
 
+class MadeRows:
+    """Records that a user's function made; they parse like lines of a file."""
+
+    def __init__(self, block: MadeBlock) -> None:
+        self.block = block
+
+    def __len__(self) -> int:
+        return len(self.block.rows)
+
+    def value(self, record: int, *, written: bool = False) -> tuple[Any, Any]:
+        """Parse a record."""
+        return parse(self.block.rows[record], written=written)
+
+    def line(self, record: int) -> int | None:
+        """Return the line of the row that the record was made of."""
+        return self.block.lines[record]
+
+    def reject(self, record: int, code: str, column: str | None, message: str) -> Reject:
+        """Make the reject of a record; its bytes are what the function made."""
+        raw = self.block.rows[record]
+        whole = len(raw) if len(raw) > RAW_LIMIT else None
+        return Reject(record, self.line(record), code, column, message, raw[:RAW_LIMIT], whole)
+
+
 def plain_json(value: Any) -> Any:
     """Turn what columnar sources hold beside JSON (bytes, dates, decimals) into its text."""
     if isinstance(value, dict):
@@ -96,6 +120,8 @@ def records_of(block: Block, binding: Binding | None = None) -> Rows:
         return Records(block.data, block.first_line, block.lines)
     if isinstance(block, ArrowBlock):
         return ArrowRows(block.batch)
+    if isinstance(block, MadeBlock):
+        return MadeRows(block)
     rows = block.rows if binding is None else [cells(row, binding) for row in block.rows]
     return ListedRows(rows, block.lines)
 
@@ -112,6 +138,8 @@ def parse_block(block: Block, records: Rows, plan: ReadPlan) -> Parsed:
         return parse_rows(
             records, [plain_json(row) for row in block.batch.to_pylist()], plan.binding
         )
+    if isinstance(block, MadeBlock):
+        return _parse_made(block, records, plan)
     parsed = parse_rows(records, [records.value(i)[0] for i in range(len(records))], plan.binding)
     return Parsed(parsed.frame, parsed.rejects, parsed.records, block.blank_lines, 0)
 
@@ -140,6 +168,31 @@ def parse_rows(records: Rows, rows: Sequence[Row], binding: Binding) -> Parsed:
             sound.append(record)
     frame = binding.frame([rows[record] for record in sound], sound)
     return Parsed(frame, rejects, len(rows), 0, 0)
+
+
+def _parse_made(block: MadeBlock, records: Rows, plan: ReadPlan) -> Parsed:
+    values = [records.value(record, written=True) for record in range(len(records))]
+    wrong = [(i, fault) for i, (_, fault) in enumerate(values) if fault is not None]
+    rejects = [records.reject(i, fault.code, fault.column, fault.message) for i, fault in wrong]
+    lost = {i for i, _ in wrong}
+    rows = [{} if i in lost else value for i, (value, _) in enumerate(values)]
+    parsed = parse_rows(records, rows, plan.binding)
+    judged = [reject for reject in parsed.rejects if reject.row not in lost]
+    return Parsed(parsed.frame, [*rejects, *judged], len(rows), block.blank_lines, 0)
+
+
+def blank_lines(records: Rows) -> int:
+    """Return how many blank lines lie between the records of a block of JSON lines."""
+    return records.found.blank if isinstance(records, Records) else 0
+
+
+def places_of(block: Block, records: int) -> np.ndarray:
+    """Return the row of each parsed record among all records of its block."""
+    if isinstance(block, ArrowBlock):
+        return np.arange(records)
+    if isinstance(block, MadeBlock):
+        return np.asarray(block.places, dtype=np.int64)
+    return places(block.rejects, records)
 
 
 def _parse_columns(batch: pa.Table, plan: ReadPlan) -> Parsed | None:
@@ -221,12 +274,30 @@ def head(block: Block, rows: int) -> tuple[Block, int]:
     if isinstance(block, ArrowBlock):
         return replace(block, batch=block.batch.slice(0, rows)), rows - min(rows, block.batch.num_rows)
     count = len(records_of(block)) + len(own)
+    if isinstance(block, MadeBlock):
+        count += block.filtered
     if count <= rows:
         return block, rows - count
     kept = tuple(reject for reject in own if reject.row < rows)
     records = rows - len(kept)
+    if isinstance(block, MadeBlock):
+        return _head_of_made(block, rows), 0
     if isinstance(block, RowsBlock):
         return replace(block, rows=block.rows[:records], lines=block.lines[:records], rejects=kept), 0
     found = Records(block.data, block.first_line, block.lines).found
     end = int(found.ends[records - 1]) if records else 0
     return replace(block, data=block.data[:end], rejects=kept), 0
+
+
+def _head_of_made(block: MadeBlock, rows: int) -> MadeBlock:
+    """Return what a user's function made of the first rows of a block."""
+    kept = [i for i, place in enumerate(block.places) if place < rows]
+    rejects = tuple(reject for reject in block.rejects if reject.row < rows)
+    return replace(
+        block,
+        rows=[block.rows[i] for i in kept],
+        lines=[block.lines[i] for i in kept],
+        places=[block.places[i] for i in kept],
+        rejects=rejects,
+        filtered=rows - len(kept) - len(rejects),
+    )

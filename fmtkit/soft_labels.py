@@ -5,11 +5,11 @@ from typing import Any
 import pyarrow as pa
 
 from fmtkit import reading
-from fmtkit.sources.opening import Source
+from fmtkit.sources.blocks import Readable
 from fmtkit.sources.parse import Records, read_json
 
 
-def has_soft_labels(source: Source, column: str) -> bool:
+def has_soft_labels(source: Readable, column: str) -> bool:
     """Tell whether any label of a source is neither true, false, 0 nor 1."""
     return any(_is_soft(reading.records_of(block), column) for block in source.blocks())
 

@@ -4,7 +4,9 @@ Where a block ends depends on the bytes of the source and the constants here (fo
 also on the columns that are read), never on workers, on the size of single reads or on the clock.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -66,4 +68,27 @@ class RowsBlock:
     bytes_read: int = 0
 
 
-Block = JsonBlock | ArrowBlock | RowsBlock
+@dataclass(frozen=True, slots=True)
+class MadeBlock:
+    """Rows that a user's function made of a block: JSON objects, with the place of the row each came from.
+
+    `rejects` are counted as in JsonBlock; `filtered` rows the function returned nothing for.
+    """
+
+    rows: list[bytes]
+    places: list[int]
+    lines: list[int | None]
+    rejects: tuple[Reject, ...] = ()
+    filtered: int = 0
+    blank_lines: int = 0
+    bytes_read: int = 0
+
+
+Block = JsonBlock | ArrowBlock | RowsBlock | MadeBlock
+
+
+class Readable(Protocol):
+    """Whatever gives blocks, from the first one each time it is asked."""
+
+    def blocks(self, start: int = 0, columns: Sequence[str] | None = None) -> Iterator[Block]:
+        """Yield the blocks from the one with the index `start` on."""
