@@ -25,6 +25,7 @@ _ADVICE = {
     errno.EACCES: "choose a folder that you may write to",
     errno.EPERM: "choose a folder that you may write to",
     errno.EROFS: "choose a folder that you may write to",
+    errno.EEXIST: "a part of this path is a file; choose another",
     errno.ENOTDIR: "a part of this path is a file; choose another",
 }
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
+
 from fmtkit import json_lines
 from fmtkit.errors import OptionError
 from fmtkit.parquet_footer import split_file

@@ -24,7 +24,7 @@ from fmtkit.working_folder import (
     QUARANTINE,
     REPORT,
     WorkingFolder,
-    read_json,
+    read_manifest,
     refuse_existing,
     working_name,
 )
@@ -67,10 +67,12 @@ def find_resume(path: Path, fingerprint: Mapping[str, Any]) -> ResumePoint | Non
     # A run renames `out` and then deletes the rest; killed in between, it is complete.
     is_complete = found is None or not work.out.exists()
     if is_complete:
-        manifest = read_json(path / MANIFEST)
-        if "fingerprint" not in manifest:
+        manifest = read_manifest(path)
+        if not manifest:
             return None
         found = Journal(manifest["fingerprint"])
+        with writing(path):
+            work.remove()
     assert found is not None
     journal.check_fingerprint(path, found.fingerprint, fingerprint)
     return ResumePoint(found, is_complete)

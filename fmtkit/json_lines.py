@@ -54,8 +54,8 @@ def _objects(array: pa.StructArray, path: str) -> pa.StringArray:
         _member(field.name, _texts(child, f"{path}.{field.name}"))
         for child, field in zip(array.flatten(), array.type, strict=True)
     ]
-    # Joining skips nulls: that leaves the null keys out. But pyarrow 26 returns too few texts where all
-    # that is to be joined is null.
+    # Joining skips nulls: that leaves the null keys out. But pyarrow 26 returns too few texts where
+    # all that is to be joined is null.
     is_empty = reduce(pc.and_, [member.is_null() for member in members])
     members[0] = pc.if_else(is_empty, "", members[0])
     inner = pc.binary_join_element_wise(*members, ",", null_handling="skip")

@@ -94,9 +94,9 @@ def refuse_existing(path: Path, *, overwrite: bool) -> None:
         return
     if not path.is_dir():
         raise OutputExistsError(f"{path} is a file; choose another name for the folder")
-    manifest = read_json(path / MANIFEST)
+    manifest = read_manifest(path)
     known = {path / file["path"] for file in manifest.get("files", ())}
-    if manifest or "fmtkit" in read_json(path / REPORT):
+    if manifest or "fmtkit" in _read_json(path / REPORT):
         known |= {path / name for name in (MANIFEST, REPORT, QUARANTINE)}
     for file in files_of(path):
         if file not in known:
@@ -114,8 +114,13 @@ def files_of(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a file; an empty one where there is no such file, or none of ours."""
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Return the manifest of a folder that fmtkit wrote; an empty one where there is none."""
+    manifest = _read_json(folder / MANIFEST)
+    return manifest if {"fingerprint", "files"} <= manifest.keys() else {}
+
+
+def _read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValueError):

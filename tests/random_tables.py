@@ -1,9 +1,10 @@
 """Canonical-like tables of any content, for property tests of the writing side."""
 
 import pyarrow as pa
-from fmtkit.tables import WIDE_MESSAGE
 from hypothesis import settings
 from hypothesis import strategies as st
+
+from fmtkit.tables import WIDE_MESSAGE
 
 FEW = settings(max_examples=30, deadline=None)
 """For properties that cost milliseconds an example."""

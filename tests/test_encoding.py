@@ -6,14 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fmtkit.encoding import COMPRESSIONS, compression_of, encode, format_of
-from fmtkit.errors import OptionError
-from fmtkit.stitching import STITCHERS
 from hypothesis import given
 from hypothesis import strategies as st
 from random_tables import FEW, tables
 
-FORMATS = [(format, c) for format, known in COMPRESSIONS.items() for c in known]
+from fmtkit.encoding import COMPRESSIONS, compression_of, encode, format_of
+from fmtkit.errors import OptionError
+from fmtkit.stitching import STITCHERS
+
+FORMATS = [(name, c) for name, known in COMPRESSIONS.items() for c in known]
 
 
 def file_of(encoded):
@@ -113,7 +114,7 @@ def test_the_suffix_names_the_format_and_the_flag_overrules_it():
 
 
 def test_a_compression_that_the_format_has_not_is_refused():
-    assert [compression_of(format) for format in COMPRESSIONS] == ["snappy", "none", "none"]
+    assert [compression_of(name) for name in COMPRESSIONS] == ["snappy", "none", "none"]
     assert compression_of("arrow", "zstd") == "zstd"
     with pytest.raises(OptionError, match="--compression zstd: jsonl takes none"):
         compression_of("jsonl", "zstd")

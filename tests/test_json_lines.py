@@ -3,11 +3,12 @@ import sys
 
 import pyarrow as pa
 import pytest
-from fmtkit.errors import WriteError
-from fmtkit.json_lines import encode
 from hypothesis import given
 from hypothesis import strategies as st
 from random_tables import FEW, tables
+
+from fmtkit.errors import WriteError
+from fmtkit.json_lines import encode
 
 
 def lines(table):

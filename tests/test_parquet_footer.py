@@ -1,6 +1,7 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
 from fmtkit.parquet_footer import MAGIC, JoinedFooter, split_file
 from fmtkit.thrift import read_struct
 

@@ -5,11 +5,12 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
-from fmtkit.encoding import encode
-from fmtkit.stitching import STITCHERS
 from hypothesis import given
 from hypothesis import strategies as st
 from random_tables import FEW, SCHEMA, rows_of
+
+from fmtkit.encoding import encode
+from fmtkit.stitching import STITCHERS
 
 METADATA = {"type": "chatml.intel"}
 COMPRESSIONS = ("none", "zstd")

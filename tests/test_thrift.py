@@ -1,11 +1,12 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fmtkit import thrift
-from fmtkit.thrift import Field, Items, read_struct, write_struct
 from hypothesis import given
 from hypothesis import strategies as st
 from random_tables import FEW, tables
+
+from fmtkit import thrift
+from fmtkit.thrift import Field, Items, read_struct, write_struct
 
 SCALARS = {
     thrift.BYTE: st.integers(-(2**7), 2**7 - 1),

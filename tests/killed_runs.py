@@ -1,0 +1,156 @@
+"""Run a folder sink over fixed blocks, and kill it with SIGKILL; a script for test_folder_sink.py.
+
+    killed_runs.py OUT
+        one run, resumed if there is something to resume
+    killed_runs.py FOLDER STEP AGAIN
+        for every STEP-th event of a run, one that is killed there, then resumed (and killed at the
+        event AGAIN of that, and resumed), compared with an undisturbed one; prints how many events
+    killed_runs.py FOLDER STEP AGAIN overwrite
+        the same where each run overwrites another output
+
+An event is what Python reports to audit hooks (open, rename, remove, mkdir, rmdir), and each write.
+"""
+
+import hashlib
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+from fmtkit import quarantine
+from fmtkit.atomic import PartialFile
+from fmtkit.codes import Reject
+from fmtkit.encoding import encode
+from fmtkit.errors import ResumeError
+from fmtkit.folder_sink import FolderSink, ResumePoint, find_resume
+from fmtkit.sinks import Closing, Progress
+
+FINGERPRINT = {"sources": [{"path": "a", "sha256": "0"}], "options": {}}
+BLOCKS = [(source, block) for source in range(2) for block in range(5)]
+EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate")
+
+
+def rows(place: tuple[int, int], split: str, count: int) -> pa.Table:
+    return pa.table({"text": [f"{place} {split} {i}" * 20 for i in range(count)]})
+
+
+def blocks() -> dict:
+    """Return what each block becomes; some have no row for validation, some no bad row."""
+    out = {}
+    for number, place in enumerate(BLOCKS):
+        train = encode(rows(place, "train", 20), "parquet", "none")
+        validation = encode(rows(place, "validation", number % 3), "parquet", "none")
+        bad = [Reject(number, 1, "json_syntax", None, "no JSON", b"{" * number)] * (number % 2)
+        out[place] = (train, validation, quarantine.encode("a", bad))
+    return out
+
+
+def find(out: Path) -> ResumePoint | None:
+    """Find where to go on; what another run has left is overwritten."""
+    try:
+        return find_resume(out, FINGERPRINT)
+    except ResumeError:
+        return None
+
+
+def run(out: Path, data: dict, pause: float = 0.0) -> None:
+    """Run to the end from wherever the last one stopped."""
+    resume = find(out)
+    if resume is not None and resume.is_complete:
+        return
+    sink = FolderSink(
+        out, "parquet", FINGERPRINT, resume=resume, shard_bytes=20_000, overwrite=resume is None
+    )
+    done = resume.state.get("done", 0) if resume else 0
+    start = BLOCKS.index(resume.next_block) if done and done < len(BLOCKS) else done
+    assert start == done
+    for number, place in enumerate(BLOCKS[start:], start=start + 1):
+        train, validation, bad = data[place]
+        sink.quarantine(bad)
+        sink.write(train)
+        sink.write(validation, "validation")
+        following = BLOCKS[number] if number < len(BLOCKS) else (2, 0)
+        sink.end_block(Progress(following, {"done": number}, {"k": "v"}))
+        time.sleep(pause)
+    sink.finish(
+        Closing(report=lambda files: {"fmtkit": "0", "files": len(files)}, metadata={"k": "v"})
+    )
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Return path -> hash of all that lies beside and below OUT."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def killed_at(event: int, out: Path, data: dict) -> bool:
+    """Run in a child that is killed at its `event`-th event; say whether it was."""
+    child = os.fork()
+    if child:
+        _, status = os.waitpid(child, 0)
+        assert os.WIFSIGNALED(status) or status == 0, status
+        return os.WIFSIGNALED(status)
+    left = event
+
+    def count(name: str) -> None:
+        nonlocal left
+        if name not in EVENTS:  # the kill is an event itself
+            return
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(lambda name, _: count(name))
+    whole = PartialFile.write
+
+    def write(file: PartialFile, chunk: bytes) -> None:
+        view = memoryview(chunk)
+        whole(file, view[: len(view) // 2])
+        count("open")
+        whole(file, view[len(view) // 2 :])
+
+    PartialFile.write = write
+    run(out, data)
+    os._exit(0)
+
+
+def write_other(out: Path) -> None:
+    """Write an output of another fingerprint."""
+    sink = FolderSink(out, "parquet", {"sources": []})
+    sink.write(encode(rows((7, 7), "other", 3), "parquet", "none"))
+    sink.finish(Closing(report=lambda files: {"fmtkit": "0", "files": len(files)}))
+
+
+def kill_everywhere(folder: Path, step: int, again: int, *, overwrites: bool) -> int:
+    data = blocks()
+    run(folder / "calm" / "out", data)
+    expected = contents(folder / "calm")
+    event, out = 1, folder / "killed" / "out"
+    while True:
+        if overwrites:
+            write_other(out)
+        if not killed_at(event, out, data):
+            return event
+        # What has its final name is whole at any moment.
+        assert not out.exists() or (out / "report.json").exists()
+        if again:
+            killed_at(again, out, data)
+        run(out, data)
+        assert contents(folder / "killed") == expected, event
+        shutil.rmtree(folder / "killed")
+        event += step
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 2:
+        run(Path(sys.argv[1]), blocks(), pause=0.02)
+    else:
+        folder, step, again, *rest = sys.argv[1:]
+        print(kill_everywhere(Path(folder), int(step), int(again), overwrites=bool(rest)))

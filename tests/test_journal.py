@@ -1,0 +1,54 @@
+import json
+
+import pytest
+
+from fmtkit import journal
+from fmtkit.errors import ResumeError
+from fmtkit.journal import Journal, Shard, check_fingerprint
+
+
+def test_a_journal_reads_back_as_it_was(tmp_path):
+    path = tmp_path / "journal.json"
+    assert journal.load(path) is None
+    whole = Journal(
+        {"sources": [{"path": "a"}]},
+        overwrite=True,
+        next_block=(1, 2),
+        shards=(Shard("train", 0, 5, 100, "ab"),),
+        quarantine_bytes=7,
+        state={"ledger": {"rows_read": 3}},
+    )
+    whole.save(path)
+    assert journal.load(path) == whole
+
+
+def test_a_journal_that_cannot_be_read_is_an_error(tmp_path):
+    path = tmp_path / "journal.json"
+    path.write_text("{")
+    with pytest.raises(ResumeError, match=r"journal.json: .*start again without --resume"):
+        journal.load(path)
+    path.write_text(json.dumps({"version": 0}))
+    with pytest.raises(ResumeError, match="is of another fmtkit"):
+        journal.load(path)
+
+
+def test_what_changed_is_named(tmp_path):
+    before = {"sources": [{"sha256": "a"}], "options": {"seed": 0}, "fmtkit": "1"}
+    check_fingerprint(tmp_path, before, json.loads(json.dumps(before)))
+    check_fingerprint(tmp_path, {"keep": ["a"]}, {"keep": ("a",)})
+    now = {"sources": [{"sha256": "b"}], "options": {"seed": 0, "limit": 5}, "fmtkit": "1"}
+    with pytest.raises(ResumeError) as caught:
+        check_fingerprint(tmp_path, before, now)
+    assert str(caught.value) == (
+        f'cannot resume {tmp_path}: sources[0].sha256 changed from "a" to "b"; '
+        "options.limit changed from null to 5; --overwrite starts again"
+    )
+
+
+def test_of_many_changes_the_first_are_named(tmp_path):
+    with pytest.raises(
+        ResumeError, match=r"a changed .*; b changed .*; c changed .*; \.\.\.; --over"
+    ):
+        check_fingerprint(tmp_path, dict.fromkeys("abcd", 0), dict.fromkeys("abcd", "x" * 100))
+    with pytest.raises(ResumeError, match=r"keep changed from \[1\] to \[1, 2\]"):
+        check_fingerprint(tmp_path, {"keep": [1]}, {"keep": [1, 2]})

@@ -1,0 +1,124 @@
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fmtkit.encoding import COMPRESSIONS, encode
+from fmtkit.errors import OptionError, OutputExistsError, WriteError
+from fmtkit.sinks import Closing, FileSink, Progress
+
+TABLE = pa.table({"text": ["a", "b"]})
+ROWS = encode(TABLE, "parquet", "snappy")
+
+
+def closing(**values):
+    return Closing(report=lambda files: {"rows": sum(file.rows for file in files)}, **values)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("format", COMPRESSIONS)
+def test_a_file_its_quarantine_and_its_report_appear_at_the_end(tmp_path, format):
+    path = tmp_path / "new" / f"out.v1.{format}"
+    sink = FileSink(path, format)
+    for number in range(3):
+        sink.write(encode(TABLE, format, COMPRESSIONS[format][0]))
+        sink.quarantine(b"{}\n")
+        sink.end_block(Progress((0, number + 1), {}, {}))
+    assert all(name.startswith(".") for name in names(path.parent))
+    (written,) = sink.finish(closing())
+    assert names(path.parent) == [
+        f"out.v1.{format}",
+        "out.v1.quarantine.jsonl",
+        "out.v1.report.json",
+    ]
+    assert (written.path, written.rows, written.bytes) == (path, 6, path.stat().st_size)
+    assert json.loads((path.parent / "out.v1.report.json").read_text()) == {"rows": 6}
+
+
+def test_metadata_comes_at_the_end(tmp_path):
+    sink = FileSink(tmp_path / "out.parquet", "parquet")
+    sink.write(ROWS)
+    sink.finish(closing(metadata={"type": "intel"}))
+    assert pq.read_schema(tmp_path / "out.parquet").metadata == {b"type": b"intel"}
+
+
+@pytest.mark.parametrize("end", ["abort", "suspend"])
+def test_an_unfinished_file_leaves_nothing(tmp_path, end):
+    sink = FileSink(tmp_path / "out.parquet", "parquet")
+    sink.write(ROWS)
+    sink.quarantine(b"{}\n")
+    getattr(sink, end)()
+    assert names(tmp_path) == []
+
+
+def test_a_failure_while_finishing_leaves_no_output(tmp_path):
+    sink = FileSink(tmp_path / "out.parquet", "parquet")
+    sink.write(ROWS)
+    with pytest.raises(TypeError):
+        sink.finish(Closing(report=lambda files: {"no JSON": files}))
+    sink.abort()
+    assert names(tmp_path) == []
+
+
+def test_a_rejected_run_keeps_quarantine_and_report_only(tmp_path):
+    path = tmp_path / "out.parquet"
+    path.write_bytes(b"of the run before")
+    sink = FileSink(path, "parquet", overwrite=True)
+    sink.write(ROWS)
+    sink.quarantine(b"{}\n")
+    sink.reject({"rows": 0})
+    assert names(tmp_path) == ["out.quarantine.jsonl", "out.report.json"]
+
+
+def test_an_output_that_exists_is_refused_before_anything_is_written(tmp_path):
+    path = tmp_path / "out.parquet"
+    path.write_bytes(b"old")
+    with pytest.raises(
+        OutputExistsError, match=r"out.parquet exists already; --overwrite replaces"
+    ):
+        FileSink(path, "parquet")
+    assert names(tmp_path) == ["out.parquet"]
+    with pytest.raises(OutputExistsError, match="is a folder"):
+        FileSink(tmp_path, "parquet", overwrite=True)
+
+
+def test_an_overwritten_file_is_whole_until_the_new_one_is(tmp_path):
+    path = tmp_path / "out.parquet"
+    path.write_bytes(b"old")
+    (tmp_path / "out.quarantine.jsonl").write_bytes(b"old")
+    sink = FileSink(path, "parquet", overwrite=True)
+    sink.write(ROWS)
+    assert path.read_bytes() == b"old"
+    sink.finish(closing())
+    assert pq.read_table(path).equals(TABLE)
+    assert names(tmp_path) == ["out.parquet", "out.report.json"]
+
+
+def test_a_file_holds_one_split(tmp_path):
+    sink = FileSink(tmp_path / "out.parquet", "parquet")
+    with pytest.raises(OptionError, match="give a folder as OUT"):
+        sink.write(ROWS, "validation")
+
+
+def test_rows_of_another_schema_are_refused(tmp_path):
+    sink = FileSink(tmp_path / "out.parquet", "parquet")
+    sink.write(ROWS)
+    with pytest.raises(WriteError, match="another schema than those before"):
+        sink.write(encode(pa.table({"other": [1]}), "parquet", "snappy"))
+
+
+def test_a_file_of_empty_tables_has_their_schema(tmp_path):
+    sink = FileSink(tmp_path / "out.parquet", "parquet")
+    sink.write(encode(TABLE.slice(0, 0), "parquet", "snappy"))
+    sink.finish(closing())
+    assert pq.read_table(tmp_path / "out.parquet").equals(TABLE.slice(0, 0))
+
+
+def test_a_folder_that_cannot_be_made_is_one_clear_line(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(WriteError, match="a part of this path is a file"):
+        FileSink(tmp_path / "file" / "out.parquet", "parquet")

@@ -1,0 +1,72 @@
+import json
+
+import pytest
+
+from fmtkit.errors import OutputExistsError
+from fmtkit.working_folder import refuse_existing
+
+
+def fill(folder, files):
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+MANIFEST = json.dumps({"fingerprint": {}, "files": [{"path": "data/train-00000-of-00001.parquet"}]})
+OURS = {
+    "data/train-00000-of-00001.parquet": "",
+    "manifest.json": MANIFEST,
+    "quarantine.jsonl": "",
+    "report.json": '{"fmtkit": "0"}',
+}
+
+
+def test_where_nothing_is_a_folder_may_be_made(tmp_path):
+    refuse_existing(tmp_path / "out", overwrite=False)
+    refuse_existing(fill(tmp_path, {}), overwrite=False)
+
+
+def test_the_remains_of_a_run_without_output_may_be_replaced(tmp_path):
+    refuse_existing(
+        fill(tmp_path, {name: OURS[name] for name in ("report.json", "quarantine.jsonl")}),
+        overwrite=False,
+    )
+
+
+def test_a_whole_folder_of_ours_may_be_replaced_only_if_asked(tmp_path):
+    refuse_existing(fill(tmp_path, OURS), overwrite=True)
+    with pytest.raises(OutputExistsError, match="--overwrite replaces it"):
+        refuse_existing(tmp_path, overwrite=False)
+
+
+@pytest.mark.parametrize(
+    ("files", "foreign"),
+    [
+        (OURS | {"notes.md": ""}, "notes.md"),
+        (OURS | {"data/train-00001-of-00002.parquet": ""}, "data/train-00001-of-00002.parquet"),
+        ({"data/train-00000-of-00001.parquet": ""}, "data/train-00000-of-00001.parquet"),
+        ({"report.json": "{}"}, "report.json"),
+        ({"manifest.json": "no JSON"}, "manifest.json"),
+        ({"manifest.json": "[1]"}, "manifest.json"),
+        ({"manifest.json": '{"name": "an app", "files": []}'}, "manifest.json"),
+        ({"manifest.json": '{"files": ["a"]}'}, "manifest.json"),
+    ],
+)
+def test_a_file_that_fmtkit_did_not_write_is_never_deleted(tmp_path, files, foreign):
+    fill(tmp_path, files)
+    for overwrite in (False, True):
+        with pytest.raises(OutputExistsError, match=f"holds {foreign}, which fmtkit did not write"):
+            refuse_existing(tmp_path, overwrite=overwrite)
+
+
+def test_a_link_is_a_foreign_file(tmp_path):
+    fill(tmp_path, OURS)
+    (tmp_path / "data" / "link").symlink_to(tmp_path)
+    with pytest.raises(OutputExistsError, match="holds data/link"):
+        refuse_existing(tmp_path, overwrite=True)
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
+    with pytest.raises(OutputExistsError, match="is a file"):
+        refuse_existing(fill(tmp_path, {"out": ""}) / "out", overwrite=True)
