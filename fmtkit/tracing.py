@@ -9,6 +9,7 @@ through it.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from jinja2 import Template, nodes
@@ -106,19 +107,23 @@ class Interpreter:
         kind: type[ImmutableSandboxedEnvironment] = ImmutableSandboxedEnvironment,
     ) -> None:
         """Compile the template; a syntax error is raised as jinja2 says it."""
-        clock = (lambda: now) if now else datetime.now
-        made = environment(kind, now=clock)
+        self._clock = (lambda: now) if now else datetime.now
         self.max_output = MAX_OUTPUT
+        self._source = source
         self._variables = {"documents": None, **variables}
-        self._template = made.from_string(source)
-        self._symbolic = None
-        if traceable(made.parse(source), variables, fixed_clock=now is not None):
-            self._symbolic = _compile(environment(SymbolicEnvironment, now=clock), source)
+        made = environment(kind, now=self._clock)
+        tree = made.parse(source)
+        self.traceable = traceable(tree, variables, fixed_clock=now is not None)
+        self._template = made.from_string(tree)
 
-    @property
-    def traceable(self) -> bool:
-        """Say whether the template can be traced at all."""
-        return self._symbolic is not None
+    @cached_property
+    def _symbolic(self) -> Template | None:
+        made = environment(SymbolicEnvironment, now=self._clock)
+        made.guard()
+        try:
+            return made.from_string(self._source)
+        except Untraceable:
+            return None
 
     def render(self, requests: Sequence[Request]) -> list[str | Fault]:
         """Render conversations one by one."""
@@ -136,25 +141,27 @@ class Interpreter:
         self, signature: Signature, views: Sequence[View], row: dict[Slot, str]
     ) -> Leaf | None:
         """Trace the views of a row; None where the template asks what cannot be written down."""
-        if self._symbolic is None or symbolic("".join(_words(signature))):
+        template = self._symbolic if self.traceable else None
+        if template is None or symbolic("".join(_words(signature))):
             return None
         trace = Trace(row)
         token = ACTIVE.set(trace)
         try:
             dialogs = [_symbols(trace, number, shapes) for number, shapes in enumerate(signature)]
-            outputs = tuple(self._output(view, dialogs) for view in views)
+            outputs = tuple(self._output(template, view, dialogs) for view in views)
         except Untraceable:
             return None
         finally:
             ACTIVE.reset(token)
         return Leaf(tuple(trace.unknowns), tuple(trace.answers.items()), outputs)
 
-    def _output(self, view: View, dialogs: list[list[dict[str, Any]]]) -> str | Fault:
+    def _output(
+        self, template: Template, view: View, dialogs: list[list[dict[str, Any]]]
+    ) -> str | Fault:
         messages = [message for dialog in view.dialogs for message in dialogs[dialog]]
         given = self._arguments(with_reasoning_aliases(messages), None, view.generation_prompt)
-        assert self._symbolic is not None
         try:
-            return _run_on_symbols(self._symbolic, given, self.max_output)
+            return _run_on_symbols(template, given, self.max_output)
         except FAULTS as error:
             return fault(error)
 
@@ -193,14 +200,6 @@ def _run_on_symbols(template: Template, arguments: dict[str, Any], max_output: i
             raise Untraceable("a long output")
         pieces.append(plain(piece))
     return _encodable("".join(pieces))
-
-
-def _compile(on_symbols: SymbolicEnvironment, source: str) -> Template | None:
-    on_symbols.guard()
-    try:
-        return on_symbols.from_string(source)
-    except Untraceable:
-        return None
 
 
 def _symbols(trace: Trace, dialog: int, shapes: tuple[Shape, ...]) -> list[dict[str, Any]]:
