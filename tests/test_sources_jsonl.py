@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+import tempfile
 import zlib
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from fmtkit.errors import SourceError
 from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, RAW_BYTES, JsonBlock
 from fmtkit.sources.jsonl import blocks_of_lines, line_feeds
+from fmtkit.sources.locations import local
 from fmtkit.sources.opening import open_sources
 
 BOM = b"\xef\xbb\xbf"
@@ -67,6 +69,35 @@ def test_blocks_joined_are_the_file_and_are_cut_at_line_feeds(
     assert [block.bytes_read for block in blocks] == list(
         np.cumsum([len(block.data) for block in blocks])
     )
+
+
+@given(
+    st.lists(st.sampled_from([b"\n", b"\n\n", b"{}", b"abc", BOM])).map(b"".join),
+    st.integers(1, 12),
+    st.integers(1, 12),
+    st.booleans(),
+)
+def test_files_are_cut_as_pipes_are(
+    data: bytes, block_bytes: int, limit: int, hashed: bool
+) -> None:
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        location = local(Path(file.name))
+        with location.bytes(hashed=hashed) as raw:
+            found = list(blocks_of_lines(raw, block_bytes, limit))
+        assert found == cut(data, block_bytes, limit)
+        assert location.sha256() == hashlib.sha256(data).hexdigest()
+
+
+def test_a_file_of_many_blocks_is_cut_as_a_pipe_is(tmp_path: Path) -> None:
+    lengths = [10, 70_000, 300_000, 5, 100_000] * 20
+    data = b"".join(b"x" * length + b"\n" for length in lengths)
+    (tmp_path / "a.jsonl").write_bytes(data)
+    for block_bytes in (100_000, 400_000):
+        with local(tmp_path / "a.jsonl").bytes() as raw:
+            found = list(blocks_of_lines(raw, block_bytes))
+        assert found == cut(data, block_bytes, 1 << 24)
 
 
 @given(st.binary(max_size=60), st.integers(1, 20), st.integers(1, 20), st.integers(1, 7))

@@ -6,7 +6,7 @@ import numpy as np
 
 from fmtkit.codes import Reject
 from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, RAW_BYTES, JsonBlock
-from fmtkit.sources.raw import Readable, fill, read_fully
+from fmtkit.sources.raw import RawBytes, Readable, fill, read_fully
 
 BOM = b"\xef\xbb\xbf"
 LINE_FEED = ord("\n")
@@ -28,7 +28,15 @@ def blocks_of_lines(
     view = memoryview(buffer)
     held, read = _without_bom(file, view)
     read, line = read - held, 1
-    while held := held + fill(file, view[held:]):
+    while True:
+        if isinstance(file, RawBytes) and (block := file.lines(size, held)):
+            read, held = read + len(block), 0
+            yield JsonBlock(block, line, bytes_read=read)
+            line += line_feeds(block)
+            continue
+        held += fill(file, view[held:])
+        if not held:
+            return
         cut = held if held < size else buffer.rfind(b"\n") + 1
         if cut:
             read += cut
