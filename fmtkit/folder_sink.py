@@ -160,7 +160,8 @@ class FolderSink:
     def finish(self, closing: Closing) -> list[Written]:
         """Give shards their final names, write manifest and report, put the folder in place."""
         shards = (*self._journal.shards, *self._close_shards(closing.metadata))
-        written = self._rename(shards)
+        with writing(self.path):
+            written = self._work.give_names(shards, self._format)
         files = [
             {
                 "path": f"data/{file.path.name}",
@@ -174,20 +175,6 @@ class FolderSink:
         fingerprint = {"fingerprint": self._journal.fingerprint}
         write_json(self._work.out / MANIFEST, {**closing.manifest, **fingerprint, "files": files})
         self._put_in_place(closing.report(written))
-        return written
-
-    def _rename(self, shards: tuple[Shard, ...]) -> list[Written]:
-        """Rename shards to tell how many there are; return them as they will be in the end."""
-        totals = Counter(shard.split for shard in shards)
-        written = []
-        for shard in shards:
-            working = self._work.data / working_name(shard.split, shard.index, self._format)
-            name = f"{shard.split}-{shard.index:05}-of-{totals[shard.split]:05}.{self._format}"
-            with writing(self.path):
-                working.rename(self._work.data / name)
-            final = self.path / "data" / name
-            written.append(Written(final, shard.rows, shard.bytes, shard.sha256))
-        sync_folder(self._work.data)
         return written
 
     def reject(self, report: Mapping[str, Any]) -> None:

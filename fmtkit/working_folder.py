@@ -7,12 +7,14 @@
 
 import json
 import shutil
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fmtkit.atomic import partial_name, sync_folder
+from fmtkit.atomic import Written, partial_name, sync_folder
 from fmtkit.errors import OutputExistsError, ResumeError
-from fmtkit.journal import Journal
+from fmtkit.journal import Journal, Shard
 
 MANIFEST, REPORT, QUARANTINE = "manifest.json", "report.json", "quarantine.jsonl"
 
@@ -64,6 +66,19 @@ class WorkingFolder:
         for file in files_of(self.out):
             if file not in kept:
                 file.unlink()
+
+    def give_names(self, shards: Sequence[Shard], format: str) -> list[Written]:
+        """Rename shards to tell how many there are; return them as they will be in the end."""
+        totals = Counter(shard.split for shard in shards)
+        written = []
+        for shard in shards:
+            working = self.data / working_name(shard.split, shard.index, format)
+            name = f"{working.stem}-of-{totals[shard.split]:05}.{format}"
+            working.rename(self.data / name)
+            final = self.path / "data" / name
+            written.append(Written(final, shard.rows, shard.bytes, shard.sha256))
+        sync_folder(self.data)
+        return written
 
     def put_in_place(self) -> None:
         """Make `out` the folder that it is to be; what was there is deleted."""
