@@ -5,6 +5,7 @@ import yaml
 
 from fmtkit.errors import OptionError, SourceError, UnknownNameError
 from fmtkit.training.config import dumps, load, parse
+from fmtkit.training.keys import table
 
 
 def test_a_number_with_an_exponent_and_no_point_is_a_number():
@@ -101,6 +102,11 @@ def test_a_wrong_value_is_refused_with_what_the_key_takes(raw, message):
 
 def test_a_refused_key_that_asks_for_nothing_passes():
     assert load({"lora_mlp_kernel": False, "rpo_alpha": None}).get("lora_mlp_kernel") is False
+
+
+def test_a_bare_no_is_the_strategy_of_that_name():
+    config = load(parse("save_strategy: no", "x"))
+    assert table()["save_strategy"].translate(config.get("save_strategy")) == "no"
 
 
 def test_a_key_without_a_value_counts_as_unset():

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fmtkit.tables import TABLES
-from fmtkit.training import demo, job, planning
+from fmtkit.training import demo, handover, job, planning
 
 WORDS = [
     "red",
@@ -129,4 +129,4 @@ def make_job(
         "sft": {},
     }.get(method, {"rl": method})
     plan = planning.plan(keys, partial=True)
-    return job.make(plan, (job.Source((str(file),)),), (), TEMPLATE)
+    return handover.job_of(plan, (job.Source((str(file),)),), (), TEMPLATE)

@@ -1,6 +1,22 @@
-"""Training: from a configuration to a trained model."""
+"""Training: from a configuration to a trained model.
 
-from fmtkit.training.planning import Plan, plan
-from fmtkit.training.run import Outcome, train
+The names are loaded on first use: a training process imports this package and needs no plan.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fmtkit.training.planning import Plan, plan
+    from fmtkit.training.run import Outcome, train
 
 __all__ = ["Outcome", "Plan", "plan", "train"]
+
+_MODULES = {"Outcome": "run", "Plan": "planning", "plan": "planning", "train": "run"}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name from the module that defines it."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

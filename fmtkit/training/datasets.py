@@ -16,7 +16,7 @@ from fmtkit.errors import OptionError
 from fmtkit.training.job import Source
 from fmtkit.training.planning import LENGTH_POLICIES, DatasetPlan, Plan
 
-KEY = "key.json"
+KEY_SUFFIX = ".key.json"
 _SLICE = re.compile(r"^(?P<name>[\w.-]+)(?:\[(?P<from>\d+%?)?:(?P<to>\d+%?)?\])?$")
 
 
@@ -108,8 +108,10 @@ def _one(
     key = _key(identity or [dataset.source], options, template_text, plan)
     reused = not rebuild and _stored(folder) == key
     if not reused:
+        key_file = _key_file(folder)
+        key_file.unlink(missing_ok=True)
         convert_to(specs, folder, ConvertOptions(**options))  # type: ignore[arg-type]
-        (folder / KEY).write_text(json.dumps(key, indent=1) + "\n", encoding="utf-8")
+        key_file.write_text(json.dumps(key, indent=1) + "\n", encoding="utf-8")
     weight = _number(dataset.entry.get("weight")) * _number(dataset.entry.get("fraction"))
     rows = _rows(wish, dataset.entry) if identity else None
     held_out = tuple(_files(folder, "validation"))
@@ -272,6 +274,11 @@ def _digest(name: str) -> str | None:
     return digest.hexdigest()
 
 
+def _key_file(folder: Path) -> Path:
+    """Return where the key lies: beside the folder, which holds the conversion's files alone."""
+    return folder.with_name(folder.name + KEY_SUFFIX)
+
+
 def _stored(folder: Path) -> object:
-    path = folder / KEY
+    path = _key_file(folder)
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None

@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from fmtkit.errors import OptionError, ResumeError
-from fmtkit.training import checks, config, datasets, job, planning
+from fmtkit.training import checks, config, datasets, handover, job, planning
 from fmtkit.training.config import Config
 from fmtkit.training.planning import Plan
 
@@ -88,7 +88,9 @@ def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> None:
     template = template_text(planned)
     train_rows, test_rows = datasets.prepare(planned, template, rebuild=rebuild)
     checks.check_rows(planned, train_rows, test_rows)
-    work = job.make(planned, train_rows, test_rows, template, _checkpoint(planned, resume=resume))
+    work = handover.job_of(
+        planned, train_rows, test_rows, template, _checkpoint(planned, resume=resume)
+    )
     if work.resume is not None:
         _check_resumable(run, work)
     elif not resume:

@@ -144,7 +144,9 @@ def _property(key: Key) -> Schema:
             },
         }
     elif key.kind.startswith("enum:"):
-        inner = {"enum": key.kind.removeprefix("enum:").split("|")}
+        choices: list[object] = [*key.kind.removeprefix("enum:").split("|")]
+        # YAML reads a bare `no` as false.
+        inner = {"enum": [*choices, False] if "no" in choices else choices}
     else:
         inner = KINDS[key.kind]
     return {**_nullable(inner), "description": key.about}

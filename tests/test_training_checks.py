@@ -1,0 +1,131 @@
+"""What would stop a run is one line before anything is loaded."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("trl")
+
+import tiny_training as tiny
+
+from fmtkit.errors import FmtkitError, OptionError, TokenizerError
+from fmtkit.training import checks, planning
+from fmtkit.training.job import Source
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return Path(tiny.make_model(tmp_path_factory.mktemp("model")))
+
+
+def planned(model, **keys):
+    base = {"base_model": str(model), "rl": "dpo", "chat_template": "chatml"}
+    merged = {k: v for k, v in {**base, **keys}.items() if v is not None}
+    return planning.plan(merged, partial=True)
+
+
+def changed(model: Path, folder: Path, file: str, **values) -> Path:
+    """Copy a model's configuration with some values changed; None takes one away."""
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        (folder / name).write_bytes((model / name).read_bytes())
+    facts = json.loads((folder / file).read_text(encoding="utf-8")) | values
+    facts = {k: v for k, v in facts.items() if v is not None}
+    (folder / file).write_text(json.dumps(facts), encoding="utf-8")
+    return folder
+
+
+def refused(plan) -> str:
+    with pytest.raises(FmtkitError) as error:
+        checks.check_model(plan)
+    assert error.value.exit_code == 2
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_a_sound_model_passes(model):
+    checks.check_model(planned(model))
+
+
+@pytest.mark.parametrize("key", ["base_model", "ref_model", "tokenizer_config"])
+def test_a_folder_that_does_not_exist_is_named(model, key):
+    assert f"{key}: ./nowhere: no such folder" in refused(planned(model, **{key: "./nowhere"}))
+
+
+def test_a_folder_that_is_no_model_is_named(model, tmp_path):
+    assert "has no config.json" in refused(planned(tmp_path, tokenizer_config=str(model)))
+
+
+def test_an_adapter_folder_without_an_adapter_is_named(model):
+    plan = planned(model, adapter="lora", lora_model_dir=str(model))
+    assert "has no adapter_config.json" in refused(plan)
+
+
+def test_a_tokenizer_without_a_pad_token_names_one_that_it_has(model, tmp_path):
+    folder = changed(model, tmp_path, "tokenizer_config.json", pad_token=None)
+    text = refused(planned(folder))
+    assert "no pad token; set special_tokens: {pad_token: '<|pad|>'}" in text
+    checks.check_model(planned(folder, special_tokens={"pad_token": "<|pad|>"}))
+
+
+def test_a_missing_chat_template_is_named(model):
+    assert "no chat template; set chat_template" in refused(planned(model, chat_template=None))
+
+
+def test_a_special_token_that_the_vocabulary_lacks_is_named(model):
+    text = refused(planned(model, special_tokens={"pad_token": "<nope>"}))
+    assert "special_tokens.pad_token: '<nope>' is not in the vocabulary" in text
+
+
+def test_a_language_model_method_refuses_a_classifier(model, tmp_path):
+    folder = changed(model, tmp_path, "config.json", architectures=["LlamaForTokenClassification"])
+    assert "dpo trains a language model" in refused(planned(folder))
+
+
+def test_a_reward_model_with_the_wrong_head_is_named(model, tmp_path):
+    folder = changed(
+        model,
+        tmp_path,
+        "config.json",
+        architectures=["LlamaForSequenceClassification"],
+        id2label={"0": "a", "1": "b"},
+    )
+    text = refused(planned(folder, rl=None, reward_model=True))
+    assert "has a head of 2 outputs; a reward model has 1" in text
+
+
+def unpaired(tmp_path, labels):
+    rows = [
+        {**row, "label": label} for row, label in zip(tiny.unpaired_rows(), labels, strict=False)
+    ]
+    return (Source((str(tiny.write_table("Unpaired", tmp_path / "u.parquet", rows)),)),)
+
+
+@pytest.mark.parametrize("label", [True, False])
+def test_labels_of_one_kind_are_refused_for_kto(model, tmp_path, label):
+    with pytest.raises(OptionError, match=f"every label is {str(label).lower()}"):
+        checks.check_rows(planned(model, rl="kto"), unpaired(tmp_path, [label] * 8), ())
+
+
+def test_labels_of_both_kinds_pass(model, tmp_path):
+    checks.check_rows(planned(model, rl="kto"), unpaired(tmp_path, [True, False] * 4), ())
+
+
+def test_a_dataset_smaller_than_a_batch_is_refused_for_kto(model, tmp_path):
+    plan = planned(model, rl="kto", micro_batch_size=9)
+    with pytest.raises(OptionError, match="fewer than a batch of 9"):
+        checks.check_rows(plan, unpaired(tmp_path, [True, False]), ())
+
+
+def test_no_row_at_all_is_refused(model, tmp_path):
+    import pyarrow.parquet as pq
+
+    path = tiny.write_table("Preference", tmp_path / "p.parquet")
+    pq.write_table(pq.read_table(path).slice(0, 0), path)
+    with pytest.raises(OptionError, match="no row is left to train on"):
+        checks.check_rows(planned(model), (Source((str(path),)),), ())
+
+
+def test_the_errors_are_of_their_kind(model):
+    with pytest.raises(TokenizerError):
+        checks.check_model(planned(model, chat_template=None))

@@ -1,0 +1,171 @@
+"""A whole run, in its own processes: convert, train, report, resume, interrupt."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytest.importorskip("trl")
+
+import tiny_training as tiny
+
+from fmtkit.errors import OptionError, ResumeError
+from fmtkit.training import run as runs
+from fmtkit.training import train
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return tiny.make_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def config(tmp_path, model):
+    """Write a configuration and its data; return the file."""
+    pairs = [
+        {
+            "question": row["prompt"][0]["content"],
+            "chosen": row["chosen"][0]["content"],
+            "rejected": row["rejected"][0]["content"],
+        }
+        for row in tiny.preference_rows()
+    ]
+    data = tmp_path / "pairs.jsonl"
+    data.write_text("".join(json.dumps(pair) + "\n" for pair in pairs), encoding="utf-8")
+    keys = {
+        **tiny.STEP,
+        "base_model": model,
+        "rl": "dpo",
+        "output_dir": str(tmp_path / "run"),
+        "datasets": [{"path": str(data), "type": "chatml.intel"}],
+        "adapter": "lora",
+        "lora_r": 4,
+        "lora_target_linear": True,
+        "save_strategy": "steps",
+        "save_steps": 2,
+        "max_steps": 4,
+    }
+    file = tmp_path / "dpo.yaml"
+    file.write_text(yaml.safe_dump(keys), encoding="utf-8")
+    return file
+
+
+def metrics(folder: Path) -> dict[int, float]:
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    return {row["step"]: row["loss"] for row in rows if "loss" in row}
+
+
+def test_a_run_leaves_everything_in_its_folder_and_resumes_with_the_same_data(config, tmp_path):
+    outcome = train(config)
+    run = tmp_path / "run"
+    assert outcome.exit_code == 0
+    assert outcome.report is not None
+    assert outcome.report["steps"] == 4
+    for name in ("config.yaml", "data", "checkpoints", "metrics.jsonl", "report.json", "model"):
+        assert (run / name).exists(), name
+    whole = metrics(run)
+    # The same run, cut after two steps and resumed, has the same losses.
+    shutil_tree(run / "checkpoints" / "checkpoint-4")
+    (run / "metrics.jsonl").unlink()
+    assert train(config, resume=True).exit_code == 0
+    resumed = metrics(run)
+    assert set(resumed) == {3, 4}
+    assert resumed == pytest.approx({step: whole[step] for step in (3, 4)}, abs=1e-6)
+
+
+def shutil_tree(folder: Path) -> None:
+    import shutil
+
+    shutil.rmtree(folder)
+
+
+def prepared(config, **options):
+    """Plan and prepare a run without starting it."""
+    from fmtkit.training import planning
+
+    plan = planning.plan(config)
+    runs._prepare(plan, resume=options.get("resume", False), rebuild=False)
+    return plan
+
+
+def test_an_earlier_run_is_set_aside_and_not_overwritten(config, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "report.json").write_text("old", encoding="utf-8")
+    prepared(config)
+    assert not (run / "report.json").exists()
+    assert (run / "earlier" / "1" / "report.json").read_text(encoding="utf-8") == "old"
+
+
+def test_a_resume_without_a_checkpoint_is_refused(config):
+    with pytest.raises(ResumeError, match="holds no checkpoint"):
+        prepared(config, resume=True)
+
+
+def test_a_resume_of_another_run_is_refused(config, tmp_path):
+    prepared(config)
+    (tmp_path / "run" / "checkpoints" / "checkpoint-2").mkdir(parents=True)
+    keys = yaml.safe_load(config.read_text(encoding="utf-8"))
+    with pytest.raises(ResumeError, match=r"learning_rate was 0\.001 and is 0\.5"):
+        prepared({**keys, "learning_rate": 0.5}, resume=True)
+
+
+def test_a_resume_may_go_on_for_longer(config, tmp_path):
+    prepared(config)
+    (tmp_path / "run" / "checkpoints" / "checkpoint-2").mkdir(parents=True)
+    keys = yaml.safe_load(config.read_text(encoding="utf-8"))
+    prepared({**keys, "max_steps": 8}, resume=True)
+
+
+def test_a_dry_run_writes_nothing(config, tmp_path):
+    outcome = train(config, dry_run=True)
+    assert outcome.plan.method == "dpo"
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_that_is_not_there_is_one_line_before_any_process(config):
+    with pytest.raises(OptionError, match=r"base_model: \./nowhere: no such folder"):
+        train(config, overrides=["base_model=./nowhere"])
+
+
+def test_what_needs_cuda_says_so_before_a_model_is_loaded(config, capfd):
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    outcome = train(config, overrides=["adapter=qlora"])
+    assert outcome.exit_code == 2
+    error = capfd.readouterr().err
+    assert "need a CUDA device" in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.slow
+def test_ctrl_c_saves_a_checkpoint_that_resumes(config, tmp_path):
+    call = f"train({str(config)!r}, overrides={{over}})"
+    code = f"from fmtkit.training import train; exit({call}.exit_code)"
+    over = ["max_steps=100000", "save_strategy=no"]
+    child = subprocess.Popen([sys.executable, "-c", code.format(over=over)], start_new_session=True)
+    lines = tmp_path / "run" / "metrics.jsonl"
+    while child.poll() is None and not (lines.is_file() and lines.stat().st_size):
+        time.sleep(0.1)
+    os.killpg(child.pid, signal.SIGINT)
+    assert child.wait(timeout=60) == 130
+    (saved,) = (tmp_path / "run" / "checkpoints").glob("checkpoint-*")
+    step = int(saved.name.rpartition("-")[2])
+    over = ["save_strategy=no", f"max_steps={step + 2}"]
+    done = train(config, overrides=over, resume=True)
+    assert done.exit_code == 0
+
+
+@pytest.mark.slow
+def test_two_processes_train_together(config, tmp_path):
+    outcome = train(config, num_processes=2, overrides=["max_steps=2", "ddp_timeout=120"])
+    assert outcome.exit_code == 0
+    assert set(metrics(tmp_path / "run")) == {1, 2}
