@@ -205,7 +205,7 @@ def split_pair(chosen: Column, rejected: Column, system: Column = ABSENT) -> Pre
     )
 
 
-def answered(context: Column, chosen: Column, rejected: Column) -> Preference:
+def answered(context: Column, name: str, chosen: Column, rejected: Column) -> Preference:
     """Make a preference of a narrow context and one reply message a side."""
     same = Problem(
         "no_preference",
@@ -214,9 +214,7 @@ def answered(context: Column, chosen: Column, rejected: Column) -> Preference:
         "chosen equals rejected",
     )
     worse = reply_of(rejected, "rejected")
-    return Preference(
-        asks(context, "the prompt"), reply_of(chosen, "chosen"), worse.but(worse.value, same)
-    )
+    return Preference(asks(context, name), reply_of(chosen, "chosen"), worse.but(worse.value, same))
 
 
 def continued(context: Column, reply: Column, label: Column) -> Unpaired:

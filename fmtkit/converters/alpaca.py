@@ -12,7 +12,7 @@ from fmtkit.tables import Completion
 def completion(
     instruction: Text, output: Text, input: Text = ABSENT, system: Text = ABSENT
 ) -> Completion:
-    """https://huggingface.co/datasets/tatsu-lab/alpaca; an input follows after an empty line."""
-    both = pl.concat_str([instruction.value, pl.lit("\n\n"), input.value])
+    """https://huggingface.co/datasets/tatsu-lab/alpaca; an input follows on a new line."""
+    both = pl.concat_str([instruction.value, pl.lit("\n"), input.value])
     asked = pl.when(filled(input.value)).then(both).otherwise(instruction.value)
     return Completion(dialog(system=system, user=instruction.but(asked)), dialog(assistant=output))

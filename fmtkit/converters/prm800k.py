@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 import polars as pl
 from polars import Expr
 
-from fmtkit.columns import Text, records
+from fmtkit.columns import Text, blank, records
 from fmtkit.errors import UnknownNameError
 from fmtkit.expansion import several
 from fmtkit.kinds import ListKind, NumberKind, RecordKind, TextKind
@@ -128,6 +128,7 @@ def _problems(steps: Expr, taken: Expr, rated: Expr) -> tuple[Problem, ...]:
             outside
         ),
         ("empty_field", "", "has no completion"): taken.list.eval(step.field("text").is_null()),
+        ("empty_field", ".text", "is empty or blank"): taken.list.eval(blank(step.field("text"))),
         ("value_error", ".rating", "is not -1, 0 or 1"): taken.list.eval(
             ~rating.is_in([-1.0, 0.0, 1.0]).fill_null(value=True)
         ),

@@ -11,4 +11,4 @@ def preference(
     conversations: ShareGPT, chosen: ShareGPTMessage, rejected: ShareGPTMessage
 ) -> Preference:
     """https://huggingface.co/datasets/llamafactory/DPO-En-Zh-20k."""
-    return answered(conversations, chosen, rejected)
+    return answered(conversations, "conversations", chosen, rejected)

@@ -1,0 +1,106 @@
+"""The hand-written cases of fixtures/: how one is found, run and written.
+
+A case is `[CASE.]source.jsonl` in fixtures/NAME, with what it becomes beside it: `canonical.jsonl`
+(null keys of messages left out), `chatml.jsonl` (rendered), `quarantine.jsonl` and
+`chatml.quarantine.jsonl` (line, code, column), `warnings.json`; `settings.json` says how to run it.
+"""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fmtkit.conversions import open_named
+from fmtkit.pipeline import Job, Request, prepare, stream
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+MODEL_TEMPLATE = ("chat_template.", "bradley_terry.")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case of one converter."""
+
+    name: str
+    case: str
+
+    def path(self, ending: str) -> Path:
+        return FIXTURES / self.name / (f"{self.case}.{ending}" if self.case else ending)
+
+    @property
+    def source(self) -> Path:
+        return self.path("source.jsonl")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        path = self.path("settings.json")
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+    def lines(self, ending: str) -> list[Any]:
+        path = self.path(ending)
+        return [json.loads(line) for line in read_lines(path)] if path.exists() else []
+
+    def __str__(self) -> str:
+        return f"{self.name}/{self.case}" if self.case else self.name
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a case became."""
+
+    rows: list[dict[str, Any]]
+    rejects: list[dict[str, Any]]
+    warnings: dict[str, int]
+
+
+def read_lines(path: Path) -> list[bytes]:
+    """Cut at newlines only: `str.splitlines` cuts at U+2028 too."""
+    return path.read_bytes().removesuffix(b"\n").split(b"\n")
+
+
+def cases() -> list[Case]:
+    sources = sorted(FIXTURES.glob("*/*source.jsonl"))
+    ending = "source.jsonl"
+    return [Case(p.parent.name, p.name.removesuffix(ending).rstrip(".")) for p in sources]
+
+
+def job_of(case: Case, source: Path, *, template: str | None = None) -> Job:
+    """Bind a case's type to a source, as messages or rendered with a template."""
+    settings, kind = case.settings, case.name
+    if template is None:
+        return prepare(open_named(str(source)), Request(type=kind, **settings))
+    if kind.startswith(MODEL_TEMPLATE):
+        settings |= {"chat_template": template}
+    else:
+        kind = f"{template}.{kind}"
+    return prepare(open_named(str(source)), Request(type=kind, form="text", **settings))
+
+
+def run(case: Case, source: Path | None = None, *, template: str | None = None) -> Outcome:
+    rows: list[dict[str, Any]] = []
+    rejects: list[dict[str, Any]] = []
+    warnings: Counter[str] = Counter()
+    for piece in stream(job_of(case, source or case.source, template=template), workers=1):
+        rows += [without_nulls(row) for row in piece.table.to_pylist()]
+        rejects += [{"line": r.line, "code": r.code, "column": r.column} for r in piece.rejects]
+        warnings += piece.warnings
+    return Outcome(rows, rejects, dict(sorted(warnings.items())))
+
+
+def without_nulls(value: Any) -> Any:
+    """Leave out what a message does not have; a null column of the row stays."""
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "role" in value:
+        return {key: item for key, item in value.items() if item is not None}
+    return {key: without_nulls(item) for key, item in value.items()}
+
+
+def renders(case: Case) -> bool:
+    """Tell whether a case's table has dialogs that a template can render."""
+    job = job_of(case, case.source)
+    made = job.converter
+    return not made.text and job.table.name() not in ("Stepwise", "Tokens", "Ranking", "Reference")

@@ -1,0 +1,65 @@
+"""Every converter over its fixtures: the rows, the rendered rows, the rejects and the warnings."""
+
+import json
+from pathlib import Path
+
+import pytest
+from fixture_cases import Case, cases, read_lines, renders, run
+
+from fmtkit import registry
+
+EVERY = [pytest.param(case, id=str(case)) for case in cases()]
+RENDERED = [
+    pytest.param(case, id=str(case)) for case in cases() if case.path("chatml.jsonl").exists()
+]
+
+
+@pytest.mark.parametrize("case", EVERY)
+def test_a_source_becomes_its_canonical_rows(case: Case) -> None:
+    outcome = run(case)
+    assert outcome.rows == case.lines("canonical.jsonl")
+    assert outcome.rejects == case.lines("quarantine.jsonl")
+    warnings = case.path("warnings.json")
+    assert outcome.warnings == (json.loads(warnings.read_text()) if warnings.exists() else {})
+
+
+@pytest.mark.parametrize("case", RENDERED)
+def test_a_source_becomes_its_rendered_rows(case: Case) -> None:
+    outcome = run(case, template="chatml")
+    assert outcome.rows == case.lines("chatml.jsonl")
+    changed = case.lines("chatml.quarantine.jsonl") or case.lines("quarantine.jsonl")
+    assert outcome.rejects == changed
+
+
+@pytest.mark.parametrize("case", EVERY)
+def test_a_bad_row_gets_its_code_beside_one_sound_row_only(case: Case, tmp_path: Path) -> None:
+    lines = read_lines(case.source)
+    rejects = case.lines("quarantine.jsonl")
+    bad = {reject["line"] for reject in rejects}
+    sound = next(line for number, line in enumerate(lines, 1) if number not in bad)
+    source = tmp_path / "source.jsonl"
+    for reject in rejects:
+        source.write_bytes(sound + b"\n" + lines[reject["line"] - 1] + b"\n")
+        assert run(case, source).rejects == [{**reject, "line": 2}]
+
+
+def test_every_case_with_dialogs_has_rendered_rows() -> None:
+    missing = [
+        str(case) for case in cases() if renders(case) and not case.path("chatml.jsonl").exists()
+    ]
+    assert missing == []
+
+
+def test_every_converter_has_fixtures() -> None:
+    named = {case.name for case in cases()}
+    names = {converter.name for converter in registry.converters()}
+    assert sorted(name for name in names if name not in named and "ebft" not in name) == []
+
+
+def test_every_converter_says_where_its_format_comes_from() -> None:
+    silent = [
+        converter.name
+        for converter in registry.converters()
+        if not converter.source_url and converter.name != "passthrough"
+    ]
+    assert silent == []
