@@ -1,0 +1,162 @@
+"""The peers' ways to convert, as their users run them: `load_dataset` + `map` + `to_parquet`, plain loops.
+
+Each function reads JSON lines and writes Parquet, and returns the number of rows. They run in a process
+of their own (benchmarks/convert.py), so that imports, memory and CPU seconds are theirs.
+"""
+
+import json
+import os
+import sys
+import tempfile
+
+CHATML_USER = "<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
+CHATML_SYSTEM = "<|im_start|>system\n{system}<|im_end|>\n" + CHATML_USER
+
+
+def _flat_row(row):
+    if row.get("system"):
+        prompt = CHATML_SYSTEM.format(system=row["system"], question=row["question"])
+    else:
+        prompt = CHATML_USER.format(question=row["question"])
+    return {
+        "prompt": prompt,
+        "chosen": row["chosen"] + "<|im_end|>",
+        "rejected": row["rejected"] + "<|im_end|>",
+    }
+
+
+def axolotl_flat(source, out, processes=1):
+    """axolotl's chatml.intel: the row function through datasets.map, then to_parquet."""
+    from datasets import load_dataset
+
+    with tempfile.TemporaryDirectory() as cache:
+        data = load_dataset("json", data_files=source, split="train", cache_dir=cache)
+        data = data.map(_flat_row, remove_columns=data.column_names, num_proc=processes if processes > 1 else None)
+        data.to_parquet(out)
+        return len(data)
+
+
+def _template_tokenizer():
+    from transformers import PreTrainedTokenizerFast
+
+    here = os.path.dirname(os.path.abspath(__file__))
+    folder = os.path.join(here, "..", "fixtures", "tokenizer")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=os.path.join(folder, "tokenizer.json"))
+    from fmtkit.template_sources import find_model_template
+
+    tokenizer.chat_template = find_model_template(os.environ.get("BENCH_TEMPLATE", "qwen3")).source
+    tokenizer.eos_token = "<|im_end|>"
+    return tokenizer
+
+
+def axolotl_messages(source, out, processes=1):
+    """axolotl's chat_template.default: the tokenizer's template per row, the reply cut by a dummy turn."""
+    from datasets import load_dataset
+
+    tokenizer = _template_tokenizer()
+    dummy = [{"role": "user", "content": "[[dummy_message]]"}]
+
+    def reply(message):
+        text = tokenizer.apply_chat_template([*dummy, message], tokenize=False, add_generation_prompt=False)
+        start = text.find(message["content"])
+        return text[start:].rstrip()
+
+    def convert(row):
+        prompt = tokenizer.apply_chat_template(row["messages"], tokenize=False, add_generation_prompt=True)
+        return {"prompt": prompt, "chosen": reply(row["chosen"]), "rejected": reply(row["rejected"])}
+
+    with tempfile.TemporaryDirectory() as cache:
+        data = load_dataset("json", data_files=source, split="train", cache_dir=cache)
+        data = data.map(convert, remove_columns=data.column_names, num_proc=processes if processes > 1 else None)
+        data.to_parquet(out)
+        return len(data)
+
+
+def trl_messages(source, out, processes=1):
+    """TRL's way: apply_chat_template of trl.data_utils in map."""
+    from datasets import load_dataset
+    from trl.data_utils import apply_chat_template, extract_prompt
+
+    tokenizer = _template_tokenizer()
+
+    def whole(row):
+        return {side: [*row["messages"], row[side]] for side in ("chosen", "rejected")}
+
+    with tempfile.TemporaryDirectory() as cache:
+        data = load_dataset("json", data_files=source, split="train", cache_dir=cache)
+        many = processes if processes > 1 else None
+        data = data.map(whole, remove_columns=["messages"], num_proc=many)
+        data = data.map(extract_prompt, num_proc=many)
+        data = data.map(apply_chat_template, fn_kwargs={"processing_class": tokenizer}, remove_columns=data.column_names, num_proc=many)
+        data.to_parquet(out)
+        return len(data)
+
+
+def loop_flat(source, out, processes=1):
+    """The script that engineers write: orjson, f-strings, a ParquetWriter fed by batches."""
+    try:
+        from orjson import loads
+    except ImportError:
+        loads = json.loads
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.schema([(name, pa.string()) for name in ("prompt", "chosen", "rejected")])
+    count = 0
+    with open(source, "rb") as lines, pq.ParquetWriter(out, schema) as writer:
+        batch = []
+        for line in lines:
+            batch.append(_flat_row(loads(line)))
+            if len(batch) == 2000:
+                count += len(batch)
+                writer.write_table(pa.Table.from_pylist(batch, schema=schema))
+                batch = []
+        if batch:
+            count += len(batch)
+            writer.write_table(pa.Table.from_pylist(batch, schema=schema))
+    return count
+
+
+def floor_parse(source, out, processes=1):
+    """Parse only: pyarrow's JSON reader with an explicit schema, both cores."""
+    import pyarrow as pa
+    import pyarrow.json as pajson
+
+    schema = pa.schema([(name, pa.string()) for name in ("system", "question", "chosen", "rejected")])
+    reader = pajson.open_json(
+        source,
+        read_options=pajson.ReadOptions(block_size=4 << 20),
+        parse_options=pajson.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+    )
+    return sum(batch.num_rows for batch in reader)
+
+
+def floor_write(source, out, processes=1):
+    """Write only: what fmtkit wrote, read back from Parquet and written again by one ParquetWriter."""
+    import pyarrow.parquet as pq
+
+    count = 0
+    file = pq.ParquetFile(source + ".parquet")
+    with pq.ParquetWriter(out, file.schema_arrow, use_dictionary=False) as writer:
+        for batch in file.iter_batches(batch_size=2000):
+            writer.write_batch(batch)
+            count += batch.num_rows
+    return count
+
+
+def fmtkit_convert(source, out, processes=1, type="chatml.intel", **options):
+    """fmtkit as `fmtkit convert` runs it: checks, quarantine, report and differential sample on."""
+    os.environ.setdefault("POLARS_MAX_THREADS", str(processes))
+    import fmtkit
+
+    return fmtkit.convert(source, type, out, workers=processes, overwrite=True, **options).rows_written
+
+
+if __name__ == "__main__":
+    import resource
+
+    name, source, out, processes, options = sys.argv[1:6]
+    rows = globals()[name](source, out, int(processes), **json.loads(options))
+    usage, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = usage.ru_utime + usage.ru_stime + children.ru_utime + children.ru_stime
+    print(json.dumps({"rows": rows, "cpu": cpu, "rss": max(usage.ru_maxrss, children.ru_maxrss) / 1024}))
