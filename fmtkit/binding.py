@@ -16,7 +16,14 @@ from fmtkit.columns import ABSENT, parameter
 from fmtkit.kinds import Kind, TextKind, absent
 from fmtkit.message_kinds import DialogKind
 from fmtkit.registry import Converter
-from fmtkit.sources.strict import Fault, NonFinite, Overflow, faults
+from fmtkit.sources.strict import (
+    Duplicated,
+    Fault,
+    NonFinite,
+    Overflow,
+    duplicate,
+    faults_anywhere,
+)
 from polars import Expr
 
 Row = Mapping[str, Any]
@@ -94,10 +101,9 @@ class Binding:
         found += [
             Fault("unsupported", name, f"the row has {name}; fmtkit converts text only")
             for name in row
-            if name in MEDIA and row[name]
+            if name in MEDIA and _is_something(row[name])
         ]
-        used = {column.path[0] for column in self.every}
-        found += _ignored_faults(row, used)
+        found += _ignored_faults(row, {column.path for column in self.every})
         return sorted(found, key=lambda fault: PRECEDENCE[fault.code])
 
     def frame(self, rows: Sequence[Row], numbers: Sequence[int]) -> pl.DataFrame:
@@ -125,16 +131,24 @@ class Binding:
         return True
 
 
+def _is_something(media: Any) -> bool:
+    """Tell whether a media column holds anything: [] and [null] do not."""
+    return any(item is not None for item in media) if isinstance(media, list) else bool(media)
+
+
 def _column_faults(column: BoundColumn, row: Row) -> list[Fault]:
     holder: Any = row
+    found: list[Fault] = []
     for i, key in enumerate(column.path):
         label = ".".join(column.path[: i + 1])
         if not isinstance(holder, Mapping):
-            return [Fault("type_error", label, f"{'.'.join(column.path[:i])} is no object")]
+            return [*found, Fault("type_error", label, f"{'.'.join(column.path[:i])} is no object")]
+        if isinstance(holder, Duplicated) and key in holder.twice:
+            found.append(duplicate(key, label))
         if holder.get(key) is None:
-            return [absent(label, key, holder)] if column.required else []
+            return [*found, absent(label, key, holder)] if column.required else found
         holder = holder[key]
-    return column.kind.faults(holder, column.label)
+    return found + column.kind.faults(holder, column.label)
 
 
 def _group_faults(binding: Binding, row: Row) -> list[Fault]:
@@ -156,32 +170,20 @@ def _group_faults(binding: Binding, row: Row) -> list[Fault]:
     return found
 
 
-def _ignored_faults(row: Row, used: set[str]) -> list[Fault]:
+def _ignored_faults(row: Row, used: set[tuple[str, ...]]) -> list[Fault]:
+    """Return what is wrong where nobody looks: all that the fast parser refuses there too."""
     found = []
     for name, value in row.items():
-        if name in used or value is None or isinstance(value, str | bool | int | float):
-            if not isinstance(value, str) or name in used:
-                continue
-        mark = faults(value, name)
-        if mark is not None and mark.code == "invalid_unicode":
-            found.append(mark)
-        elif _holds_overflow(value):
-            found.append(Fault("number_overflow", name, f"{name} holds a number beyond 64 bits"))
-    if any(
-        name.encode("utf-8", "replace") != name.encode("utf-8", "surrogatepass") for name in row
-    ):
+        if (name,) not in used:
+            found += faults_anywhere(value, name)
+    # Keys of the row itself; those within a value are marks of the value.
+    if any(_has_surrogate(name) for name in row):
         found.append(Fault("invalid_unicode", None, "a key holds half a surrogate pair"))
     return found
 
 
-def _holds_overflow(value: Any) -> bool:
-    if isinstance(value, Overflow):
-        return value.real
-    if isinstance(value, list):
-        return any(_holds_overflow(item) for item in value)
-    if isinstance(value, dict):
-        return any(_holds_overflow(item) for item in value.values())
-    return False
+def _has_surrogate(name: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def bind(
@@ -206,7 +208,9 @@ def bind(
     carried = []
     for name, kind in kept.items():
         bound = BoundColumn(name, (name,), kind, required=False, shape=None)
-        carried.append(replace(bound, name=f"__keep_{name}", shape=_shape(bound, sample)))
+        # Media are read by the strict parser alone, which says that they are unsupported.
+        shape = None if name in MEDIA else _shape(bound, sample)
+        carried.append(replace(bound, name=f"__keep_{name}", shape=shape))
     return Binding(converter, tuple(columns), options, tuple(carried))
 
 
@@ -262,7 +266,8 @@ class ReadPlan:
             return None
         types: dict[str, pa.DataType] = {}
         if self.mode == "error":
-            for name, dtype in self.extra.items():
+            # A copy: other workers learn meanwhile.
+            for name, dtype in dict(self.extra).items():
                 if dtype is None and name not in {c.path[0] for c in self.binding.every}:
                     return None
                 types[name] = pa.null() if dtype is None else dtype

@@ -14,7 +14,16 @@ import polars as pl
 import pyarrow as pa
 from polars import Expr
 
-from fmtkit.sources.strict import Fault, canonical, faults, kind_of
+from fmtkit import buffers
+from fmtkit.sources.strict import (
+    Fault,
+    NonFinite,
+    Overflow,
+    canonical,
+    faults,
+    kind_of,
+    marks,
+)
 
 
 @dataclass(frozen=True)
@@ -86,8 +95,9 @@ _INT64_END = 2.0**63
 
 def _numbers(values: pa.Array) -> np.ndarray:
     """Return the numbers that are there, as floats: NaN, infinity and beyond int64 stay visible."""
-    found: np.ndarray = values.drop_null().cast(pa.float64(), safe=False).to_numpy()
-    return found
+    found = values.drop_null().cast(pa.float64(), safe=False)
+    # Not to_numpy(): it imports pandas where that is installed.
+    return buffers.numbers(found.buffers()[1], np.float64, found.offset, len(found))
 
 
 @dataclass(frozen=True)
@@ -123,7 +133,9 @@ class FlagKind(Kind):
         return parsed.cast(pl.Boolean)
 
     def doubts(self, values: pa.Array, shape: str) -> bool:
-        if shape != "number":
+        if shape == "text":
+            return bool(set(values.unique().to_pylist()) - {None, *self.texts})
+        if shape == "plain":
             return False
         numbers = _numbers(values)
         return bool(((numbers != 0) & (numbers != 1)).any())
@@ -136,6 +148,12 @@ class NumberKind(Kind):
     letter: ClassVar[str] = "number"
     words: ClassVar[str] = "a number"
     dtype: ClassVar[pl.DataType] = pl.Float64()
+
+    def faults(self, value: Any, path: str) -> list[Fault]:
+        if isinstance(value, NonFinite | Overflow):
+            # A number all the same: not a type_error.
+            return marks(value, path)
+        return super().faults(value, path)
 
     def holds(self, value: Any) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool)

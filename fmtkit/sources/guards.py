@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+
 from fmtkit.sources.strict import MAX_DEPTH
+from fmtkit.sources.structure import deepest
 
 NEWLINE, RETURN, OPEN, CLOSE = 10, 13, 123, 125
 _SPACES = (9, 13, 32)
@@ -64,10 +66,13 @@ def look_like_objects(data: np.ndarray, lines: Lines) -> bool:
 
 
 def is_shallow(data: np.ndarray, lines: Lines) -> bool:
-    """Tell whether no record can nest deeper than the limit: it opens too few brackets for that."""
+    """Tell whether no record nests deeper than the limit."""
     # `[` and `{` differ in one bit: two passes over the bytes, and few hits to count by line.
     opened = np.flatnonzero((data | 0x20) == OPEN)
     if len(opened) - len(lines.starts) < MAX_DEPTH:
         return True
     line = np.searchsorted(lines.starts, opened, side="right")
-    return bool(np.bincount(line).max() <= MAX_DEPTH)
+    if np.bincount(line).max() <= MAX_DEPTH:
+        return True
+    # Formulas and programs hold many brackets: tell those inside of strings apart.
+    return deepest(data.tobytes()) <= MAX_DEPTH

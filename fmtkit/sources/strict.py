@@ -7,8 +7,8 @@ nobody uses may hold them and one that is used may not.
 
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass
-from decimal import Decimal
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -17,9 +17,10 @@ MAX_EXPONENT = 308
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _LONE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f]")
-_STRING_OR_NONFINITE = re.compile(rb'"(?:[^"\\]|\\.)*"|-?(?:Inf(?:inity)?|NaN)\b', re.DOTALL)
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[{]|[\]}]', re.DOTALL)
+_STRING_OR_NONFINITE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?(?:Inf(?:inity)?|NaN)\b', re.DOTALL)
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]', re.DOTALL)
 _INT64_DIGITS = 18
+_LONGEST_EXPONENT = 9
 
 
 class NonFinite:
@@ -46,9 +47,9 @@ class WrittenFloat(float):
 
 
 class Duplicated(dict[str, Any]):
-    """An object in which `key` stood twice; the last one counts."""
+    """An object in which some keys stood more than once; the last of each counts."""
 
-    key: str
+    twice: tuple[str, ...]
 
 
 NON_FINITE = NonFinite()
@@ -86,9 +87,21 @@ def _written_integer(text: str) -> int | Overflow:
 def _real(text: str) -> float | Overflow:
     value = float(text)
     if value in (float("inf"), float("-inf")):
-        # The fast parser takes what rounds up to infinity, and refuses exponents beyond 308.
-        return OVERFLOW_REAL if Decimal(text).adjusted() > MAX_EXPONENT else OVERFLOW
+        return OVERFLOW_REAL if _has_giant_exponent(text) else OVERFLOW
     return value
+
+
+def _has_giant_exponent(text: str) -> bool:
+    """Tell whether the fast parser refuses a number for its exponent, wherever the number stands.
+
+    It takes what rounds up to infinity, and an exponent of 308 and one more for each decimal.
+    """
+    digits, _, exponent = text.lower().partition("e")
+    if not exponent or exponent.startswith("-"):
+        return False
+    power = exponent.lstrip("+0")
+    decimals = len(digits.partition(".")[2])
+    return len(power) > _LONGEST_EXPONENT or int(power or 0) > MAX_EXPONENT + decimals
 
 
 def _written_real(text: str) -> float | Overflow:
@@ -104,10 +117,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     out = dict(pairs)
     if len(out) == len(pairs):
         return out
-    seen: set[str] = set()
-    twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
     marked = Duplicated(out)
-    marked.key = twice
+    times = Counter(key for key, _ in pairs)
+    marked.twice = tuple(key for key, count in times.items() if count > 1)
     return marked
 
 
@@ -190,12 +202,35 @@ def depth(line: bytes) -> int:
 
 def faults(value: Any, path: str) -> Fault | None:
     """Return the first mark inside a value that makes it unusable, by precedence of its code."""
-    found = list(_marks(value, path))
+    found = marks(value, path)
     order = ("duplicate_key", "json_nonfinite", "number_overflow", "invalid_unicode")
     return min(found, key=lambda fault: order.index(fault.code)) if found else None
 
 
-def _marks(value: Any, path: str) -> list[Fault]:
+def faults_anywhere(value: Any, path: str) -> list[Fault]:
+    """Return the marks inside a value that make its row unusable even where nobody uses the value."""
+    found = [fault for fault in marks(value, path) if fault.code == "invalid_unicode"]
+    if _holds_giant(value):
+        found.append(Fault("number_overflow", path, f"{path} holds a number beyond 64 bits"))
+    return found
+
+
+def _holds_giant(value: Any) -> bool:
+    if isinstance(value, Overflow):
+        return value.real
+    if isinstance(value, list | dict):
+        items = value.values() if isinstance(value, dict) else value
+        return any(_holds_giant(item) for item in items)
+    return False
+
+
+def duplicate(key: str, path: str) -> Fault:
+    """Make the fault of a key that an object has more than once."""
+    return Fault("duplicate_key", path, f"key {key!r} stands twice")
+
+
+def marks(value: Any, path: str) -> list[Fault]:
+    """Return every mark inside a value."""
     if isinstance(value, str):
         return [_lone(path)] if _LONE.search(value) else []
     if isinstance(value, NonFinite):
@@ -203,14 +238,12 @@ def _marks(value: Any, path: str) -> list[Fault]:
     if isinstance(value, Overflow):
         return [Fault("number_overflow", path, "a number beyond 64 bits")]
     if isinstance(value, list):
-        return [mark for i, item in enumerate(value) for mark in _marks(item, f"{path}[{i}]")]
+        return [mark for i, item in enumerate(value) for mark in marks(item, f"{path}[{i}]")]
     if isinstance(value, dict):
-        found = [mark for key, item in value.items() for mark in _marks(item, f"{path}.{key}")]
+        found = [mark for key, item in value.items() for mark in marks(item, f"{path}.{key}")]
         found += [_lone(path) for key in value if _LONE.search(key)]
         if isinstance(value, Duplicated):
-            found.append(
-                Fault("duplicate_key", f"{path}.{value.key}", f"key {value.key!r} stands twice")
-            )
+            found += [duplicate(key, f"{path}.{key}") for key in value.twice]
         return found
     return []
 

@@ -10,13 +10,14 @@ import numpy as np
 PIECE_BYTES = 256 << 10
 QUOTE, COMMA, BACKSLASH = ord('"'), ord(","), ord("\\")
 OPEN, CLOSE = ord("{"), ord("}")
+ONE = np.int8(1)
 LOWER = 0x20
 """Makes one of `[` and `{`, and of `]` and `}`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """Positions (int64) in a text; all but `quotes` are outside of strings."""
+    """Positions (int32) in a text; all but `quotes` are outside of strings."""
 
     quotes: np.ndarray
     """Quotes that begin or end a string."""
@@ -47,7 +48,7 @@ def structure_of(text: bytes, *, depth: int = 0, inside: bool = False) -> Struct
     ends_inside = bool((len(quotes) + inside) & 1)
     brackets = brackets[_outside(brackets, quotes, inside=inside)]
     opens = (data[brackets] | LOWER) == OPEN
-    depths = depth + np.cumsum(np.where(opens, 1, -1))
+    depths = depth + np.cumsum(np.where(opens, ONE, -ONE), dtype=np.int32)
     below = np.flatnonzero(depths < 0)
     end = int(brackets[below[0]]) if len(below) else None
     if end is not None:
@@ -61,6 +62,17 @@ def structure_of(text: bytes, *, depth: int = 0, inside: bool = False) -> Struct
     return Structure(quotes, commas, closes, end, int(before[-1]), ends_inside)
 
 
+def deepest(text: bytes) -> int:
+    """Return how deep a text nests, at least up to where it stops being JSON."""
+    data = np.frombuffer(text, np.uint8)
+    quotes, brackets, _ = _positions(data)
+    if BACKSLASH in text:
+        quotes = quotes[~_escaped(data, quotes)]
+    brackets = brackets[_outside(brackets, quotes, inside=False)]
+    depths = np.cumsum(np.where((data[brackets] | LOWER) == OPEN, 1, -1))
+    return int(depths.max(initial=0))
+
+
 def _positions(data: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Find quotes, brackets and commas, in pieces that stay in the cache."""
     found: tuple[list[np.ndarray], ...] = ([], [], [])
@@ -72,8 +84,8 @@ def _positions(data: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             (piece == QUOTE, (lower == OPEN) | (lower == CLOSE), piece == COMMA),
             strict=True,
         ):
-            out.append(np.flatnonzero(hits) + at)
-    empty = np.zeros(0, np.int64)
+            out.append((np.flatnonzero(hits) + at).astype(np.int32))
+    empty = np.zeros(0, np.int32)
     quotes, brackets, commas = (np.concatenate([empty, *parts]) for parts in found)
     return quotes, brackets, commas
 
