@@ -346,7 +346,15 @@ class ToolsKind(OpenKind):
 
     def value(self, value: Any) -> str | None:
         tools = _parsed(value)
-        return canonical(_calls(tools)) if tools else None
+        return canonical([_tool(tool) for tool in tools]) if tools else None
+
+
+def _tool(tool: dict[str, Any]) -> dict[str, Any]:
+    """Wrap a bare function, as templates expect it; other tools stay as they are."""
+    if "function" in tool or "name" not in tool:
+        return tool
+    function = {key: value for key, value in tool.items() if key != "type"}
+    return {"type": "function", "function": function}
 
 
 def _parsed(value: Any) -> Any:
