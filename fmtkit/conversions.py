@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from fmtkit import quarantine, registry
+from fmtkit import buffers, quarantine, registry
 from fmtkit.encoding import COMPRESSIONS, Encoded, compression_of, encode, format_of
 from fmtkit.errors import LimitError, NothingWrittenError, OptionError, OutputExistsError
 from fmtkit.error_limit import ErrorLimit
@@ -79,7 +79,6 @@ class ConvertOptions:
         )
 
 
-
 @dataclass(frozen=True)
 class Report:
     """What a conversion did; `as_dict` is report.json."""
@@ -120,7 +119,9 @@ def convert_to(
     """
     check_options(options)
     if not str(out):
-        raise OptionError("OUT is missing: give -o FILE.parquet, FILE.jsonl, FILE.arrow or a folder")
+        raise OptionError(
+            "OUT is missing: give -o FILE.parquet, FILE.jsonl, FILE.arrow or a folder"
+        )
     for plugin in options.plugins:
         registry.load_plugin(plugin)
     opened = open_named(sources)
@@ -133,7 +134,9 @@ def check_options(options: ConvertOptions) -> None:
     if options.on_error not in ON_ERROR:
         raise OptionError(f"--on-error {options.on_error}: choose one of {', '.join(ON_ERROR)}")
     if options.on_overlong not in OVERLONG:
-        raise OptionError(f"--on-overlong {options.on_overlong}: choose one of {', '.join(OVERLONG)}")
+        raise OptionError(
+            f"--on-overlong {options.on_overlong}: choose one of {', '.join(OVERLONG)}"
+        )
     if options.form not in (None, "text", "messages", "tokens"):
         raise OptionError(f"--as {options.form}: choose text, messages or tokens")
     if options.overwrite and options.resume:
@@ -145,7 +148,9 @@ def open_named(sources: Sequence[object] | object) -> list[Source]:
     """Open sources; OptionError if there is none."""
     opened = open_sources(sources)
     if not opened:
-        raise OptionError("SOURCE is missing: give files, folders, globs, hf://datasets/ORG/NAME or -")
+        raise OptionError(
+            "SOURCE is missing: give files, folders, globs, hf://datasets/ORG/NAME or -"
+        )
     return opened
 
 
@@ -169,13 +174,11 @@ def write_job(job: Job, out: Path, options: ConvertOptions, watch: Watcher | Non
     run = _Run(job, out, options, watch)
     try:
         return run.write()
-    except KeyboardInterrupt:
-        run.sink.suspend()
-        raise
     except (LimitError, NothingWrittenError):
         raise
     except BaseException:
-        run.sink.abort()
+        # What was finished stays resumable: a full disk or a lost mount is no reason to start again.
+        run.sink.suspend()
         raise
 
 
@@ -193,7 +196,9 @@ class _Run:
         self.ledger = Ledger()
         self.progress = Progress()
         self.tiers = {"fast_rows": 0, "traced_rows": 0, "plain_rows": 0}
-        self.quarantine_path = out.with_suffix(".quarantine.jsonl") if is_file else out / "quarantine.jsonl"
+        self.quarantine_path = (
+            out.with_suffix(".quarantine.jsonl") if is_file else out / "quarantine.jsonl"
+        )
         self.sink, state = self._open(out, is_file=is_file)
         if state is not None:
             self.ledger = Ledger.from_dict(state["ledger"])
@@ -203,14 +208,18 @@ class _Run:
     def _open(self, out: Path, *, is_file: bool) -> tuple[Sink, Mapping[str, Any] | None]:
         if is_file:
             if self.job.split is not None:
-                raise OptionError(f"{out} is one file and holds one split; give a folder as OUT with --val-size")
+                raise OptionError(
+                    f"{out} is one file and holds one split; give a folder as OUT with --val-size"
+                )
             # A single file starts again: it is never seen half-written, so there is nothing to resume.
             overwrite = self.options.overwrite or self.options.resume
             return FileSink(out, self.format, overwrite=overwrite), None
         fingerprint = self._fingerprint()
         resume = find_resume(out, fingerprint) if self.options.resume else None
         if resume is not None and resume.is_complete:
-            raise OutputExistsError(f"{out} is complete; there is nothing to resume (--overwrite starts anew)")
+            raise OutputExistsError(
+                f"{out} is complete; there is nothing to resume (--overwrite starts anew)"
+            )
         sink = FolderSink(
             out, self.format, fingerprint, overwrite=self.options.overwrite, resume=resume
         )
@@ -221,7 +230,9 @@ class _Run:
         ignored = ("workers", "overwrite", "resume", "plugins", "folders", "function_config")
         options = {k: _plain(v) for k, v in vars(self.options).items() if k not in ignored}
         return {
-            "sources": [{"path": s.name, "sha256": s.sha256()} for s in self.job.sources if not s.once],
+            "sources": [
+                {"path": s.name, "sha256": s.sha256()} for s in self.job.sources if not s.once
+            ],
             "options": options,
             "template": self.job.text.template.sha256 if self.job.text.template else None,
             "fmtkit": version("fmtkit"),
@@ -239,7 +250,9 @@ class _Run:
             self._check_limit(piece)
             for split, encoded in piece.result:
                 self.sink.write(encoded, split)
-            self.sink.end_block(sinks.Progress(self.progress.next_block, self._state(), self._metadata()))
+            self.sink.end_block(
+                sinks.Progress(self.progress.next_block, self._state(), self._metadata())
+            )
             if self.watch is not None:
                 self.watch(self.progress.bytes_of_sources(), self._size(), self.ledger)
         self.ledger.check()
@@ -253,8 +266,11 @@ class _Run:
         """Split and encode a block's rows, on the worker."""
         parts = [(TRAIN, table)]
         if self.job.split is not None and table.num_rows:
-            mask = pa.array(self.job.split.is_validation(_frame(table)))
-            parts = [(TRAIN, table.filter(pa.compute.invert(mask))), (VALIDATION, table.filter(mask))]
+            mask = buffers.booleans(self.job.split.is_validation(_frame(table)))
+            parts = [
+                (TRAIN, table.filter(pa.compute.invert(mask))),
+                (VALIDATION, table.filter(mask)),
+            ]
         return [(s, encode(t, self.format, self.compression)) for s, t in parts if t.num_rows]
 
     def _account(self, piece: Piece) -> None:
@@ -268,7 +284,9 @@ class _Run:
             first = piece.rejects[0]
             self._reject()
             where = f"{self.job.sources[piece.source].name}:{first.line if first.line is not None else first.row}"
-            raise LimitError(f"{where}: {first.code}: {first.message}; nothing was written (--on-error fail)")
+            raise LimitError(
+                f"{where}: {first.code}: {first.message}; nothing was written (--on-error fail)"
+            )
         if self.limit.is_passed(self.ledger):
             self._reject()
             raise LimitError(
@@ -278,7 +296,11 @@ class _Run:
 
     def _where(self) -> str:
         path = self.quarantine_path
-        return f", the rows are in {path}" if self.options.on_error != "skip" and self.ledger.bad else ""
+        return (
+            f", the rows are in {path}"
+            if self.options.on_error != "skip" and self.ledger.bad
+            else ""
+        )
 
     def _nothing(self) -> str:
         if not self.ledger.rows_read:
@@ -312,7 +334,11 @@ class _Run:
         }
 
     def _manifest(self) -> dict[str, Any]:
-        return {"type": self.job.request.type, "table": self.job.table.name(), "sources": self._sources()}
+        return {
+            "type": self.job.request.type,
+            "table": self.job.table.name(),
+            "sources": self._sources(),
+        }
 
     def _state(self) -> dict[str, Any]:
         return {

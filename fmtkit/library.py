@@ -48,7 +48,7 @@ def table(source: Source, type: str, **options: Any) -> pa.Table:
     """Return all converted rows as one table."""
     job = _job(source, type, options)
     pieces = [piece.table for piece in stream(job, workers=options.get("workers"))]
-    return pa.concat_tables(pieces) if pieces else job.output_schema().empty_table()
+    return pa.concat_tables(pieces) if pieces else job.schema.empty_table()
 
 
 def validate(source: Source, type: str | None = None, **options: Any) -> Findings:

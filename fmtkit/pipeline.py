@@ -17,10 +17,11 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from fmtkit import detection, pairing, reading, type_options, typenames
+from fmtkit import buffers, detection, pairing, reading, type_options, typenames
 from fmtkit.binding import Binding, ReadPlan, Row, bind
 from fmtkit.codes import PRECEDENCE, Reject
 from fmtkit.conversion import convert_frame
+from fmtkit.documents import Untokenized
 from fmtkit.errors import OptionError
 from fmtkit.keeping import Kept, find_kept
 from fmtkit.problems import Problem
@@ -30,13 +31,15 @@ from fmtkit.sources.opening import Source
 from fmtkit.sources.strict import Fault
 from fmtkit.soft_labels import has_soft_labels
 from fmtkit.splitting import Split
-from fmtkit.tables import Preference, Ranking, Table
+from fmtkit.tables import Preference, Ranking, Table, Tokens
 from fmtkit.text_stage import TextStage
+from fmtkit.token_stage import TokenStage
 from fmtkit.type_options import TypeOptions
 from fmtkit.user_functions import TransformedSource, find_function
 
 T = TypeVar("T")
 AnySource = Source | TransformedSource
+Stage = TextStage | TokenStage
 
 
 @dataclass(frozen=True)
@@ -71,9 +74,11 @@ class Job:
     sources: tuple[AnySource, ...]
     plans: tuple[ReadPlan, ...]
     table: type[Table]
-    text: TextStage
+    text: Stage
     pairs: str | None
     """The pair policy, where a ranking becomes pairs."""
+    canonical: pa.Schema
+    """Of the rows before they are rendered or tokenised."""
     schema: pa.Schema
     """Of the rows that `stream` yields."""
     split: Split | None = None
@@ -106,13 +111,19 @@ class Progress:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the progress as it stands in a journal."""
-        return {"next_block": list(self.next_block), "rows": list(self.rows.items()), "bytes": list(self.bytes.items())}
+        return {
+            "next_block": list(self.next_block),
+            "rows": list(self.rows.items()),
+            "bytes": list(self.bytes.items()),
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Progress":
         """Read what `as_dict` wrote."""
         first, second = data["next_block"]
-        return cls((first, second), {k: v for k, v in data["rows"]}, {k: v for k, v in data["bytes"]})
+        return cls(
+            (first, second), {k: v for k, v in data["rows"]}, {k: v for k, v in data["bytes"]}
+        )
 
 
 @dataclass(frozen=True)
@@ -160,22 +171,47 @@ def prepare(sources: Sequence[AnySource], request: Request) -> Job:
     samples = [sample_of(source) for source in sources]
     converters = _converters(name, sources, samples, request)
     resolved = [type_options.resolve(c, request.columns, request.options) for c in converters]
-    resolved = [_decide_softness(s, c, o) for s, c, o in zip(sources, converters, resolved, strict=True)]
+    resolved = [
+        _decide_softness(s, c, o) for s, c, o in zip(sources, converters, resolved, strict=True)
+    ]
     if any(options.values.get("soft") for options in resolved):
-        resolved = [replace(options, values={**options.values, "soft": True}) for options in resolved]
+        resolved = [
+            replace(options, values={**options.values, "soft": True}) for options in resolved
+        ]
     kept = find_kept(sources, converters, resolved, request.keep)
     plans = []
     for converter, options, sample in zip(converters, resolved, samples, strict=True):
         binding = bind(
-            converter, sample, mapping=options.mapping, options=options.values, kinds=options.kinds, kept=kept.kinds
+            converter,
+            sample,
+            mapping=options.mapping,
+            options=options.values,
+            kinds=options.kinds,
+            kept=kept.kinds,
         )
         plans.append(ReadPlan.of(binding, sample))
     first = plans[0].binding
     policy = _policy(first)
     table = Preference if policy else first.converter.makes
-    text = TextStage.of(name, first.converter, table, request)
-    schema = _schema(first, table, kept, text)
-    return Job(request, name, tuple(sources), tuple(plans), table, text, policy, schema)
+    untokenized = issubclass(table, Untokenized)
+    text: Stage
+    if untokenized:
+        text = TokenStage.of(name, first.converter, request)
+    else:
+        text = TextStage.of(name, first.converter, table, request)
+    canonical = _canonical_schema(first, table, kept)
+    made = Tokens if text.form == "tokens" else table
+    return Job(
+        request,
+        name,
+        tuple(sources),
+        tuple(plans),
+        made,
+        text,
+        policy,
+        canonical,
+        text.schema(canonical),
+    )
 
 
 def _decide_softness(source: AnySource, converter: Converter, options: TypeOptions) -> TypeOptions:
@@ -197,11 +233,16 @@ def sample_of(source: AnySource) -> list[Row]:
 
 
 def _converters(
-    name: typenames.TypeName, sources: Sequence[AnySource], samples: Sequence[Sequence[Row]], request: Request
+    name: typenames.TypeName,
+    sources: Sequence[AnySource],
+    samples: Sequence[Sequence[Row]],
+    request: Request,
 ) -> list[Converter]:
     method = request.method or name.method
     chosen = [
-        detection.choose(name.source, sample, method=method, mapping=_paths(request), source=source.name)
+        detection.choose(
+            name.source, sample, method=method, mapping=_paths(request), source=source.name
+        )
         for source, sample in zip(sources, samples, strict=True)
     ]
     filled = [c for c, sample in zip(chosen, samples, strict=True) if sample] or chosen
@@ -228,17 +269,19 @@ def _policy(binding: Binding) -> str | None:
     return None if policy == "none" else policy
 
 
-def _schema(binding: Binding, table: type[Table], kept: Kept, text: TextStage) -> pa.Schema:
+def _canonical_schema(binding: Binding, table: type[Table], kept: Kept) -> pa.Schema:
+    """Return the schema of the rows before they are rendered."""
     converter = binding.converter
-    if table is converter.makes:
-        present = frozenset(converter.table_columns())
-        schema = table.schema(present, wide=converter.wide, text=text.is_text)
-        if binding.options.get("soft"):
-            soft = pa.field("labels", pa.list_(pa.float64()))
-            schema = schema.set(schema.get_field_index("labels"), soft)
-    else:
-        schema = table.schema(frozenset(), wide=converter.wide, text=text.is_text)
-    return text.schema(pa.schema([*schema, *kept.fields]))
+    if table is not converter.makes:
+        return pa.schema(
+            [*table.schema(frozenset(), wide=converter.wide, text=False), *kept.fields]
+        )
+    present = frozenset(converter.table_columns())
+    schema = table.schema(present, wide=converter.wide, text=converter.text)
+    if binding.options.get("soft"):
+        soft = pa.field("labels", pa.list_(pa.float64()))
+        schema = schema.set(schema.get_field_index("labels"), soft)
+    return pa.schema([*schema, *kept.fields])
 
 
 def stream(
@@ -339,7 +382,9 @@ def _make(job: Job, source: int, block: Block) -> dict[str, Any]:
     done = job.text.apply(begun.table)
     begun.table = begun.table.slice(0, 0)
     rows, rejects = begun.rows, begun.rejects
-    rejects += [records.reject(int(rows[f.row]), f.code, f.column, f.message) for f in done.failures]
+    rejects += [
+        records.reject(int(rows[f.row]), f.code, f.column, f.message) for f in done.failures
+    ]
     table, kept = _without(done.table, rows[done.kept], {reject.row for reject in rejects})
     too_long = set(rows[done.overlong].tolist()) - set(kept.tolist()) - {r.row for r in rejects}
     own = () if isinstance(block, ArrowBlock) else block.rejects
@@ -396,7 +441,7 @@ def _without(table: pa.Table, rows: np.ndarray, lost: set[int]) -> tuple[pa.Tabl
     if not lost:
         return table, rows
     keep = ~np.isin(rows, list(lost))
-    return (table, rows) if keep.all() else (table.filter(pa.array(keep)), rows[keep])
+    return (table, rows) if keep.all() else (table.filter(buffers.booleans(keep)), rows[keep])
 
 
 def _lines(records: reading.Rows, kept: np.ndarray) -> Callable[[int], int | None]:
@@ -426,6 +471,6 @@ def _canonical(frame: pl.DataFrame, job: Job, binding: Binding) -> pa.Table:
     """Turn a converted frame into the canonical table, messages not yet rendered."""
     names = {kept.name: kept.label for kept in binding.kept}
     out = frame.drop("__row").rename(names)
-    schema = job.text.messages_schema(job.schema)
+    schema = job.canonical
     table = out.select(schema.names).to_arrow(compat_level=pl.CompatLevel.newest())
     return table.cast(schema).combine_chunks()

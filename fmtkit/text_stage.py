@@ -8,15 +8,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from fmtkit import chat, template_sources
+from fmtkit import buffers, chat, template_sources
 from fmtkit.errors import OptionError
-from fmtkit.length_limit import LengthLimit
 from fmtkit.registry import Converter
-from fmtkit.tables import DIALOG_COLUMNS, MESSAGE, TEXT_NAMES, WIDE_MESSAGE, Ranking, Stepwise, Table, Tokens
+from fmtkit.tables import (
+    DIALOG_COLUMNS,
+    TEXT_NAMES,
+    Completion,
+    Conversation,
+    Ranking,
+    Stepwise,
+    Table,
+    Tokens,
+)
 from fmtkit.chat import ChatTemplate
 from fmtkit.typenames import TypeName
 
 if TYPE_CHECKING:
+    from fmtkit.length_limit import LengthLimit
     from fmtkit.pipeline import Request
 
 REPLIES = ("chosen", "rejected", "completion")
@@ -56,10 +65,14 @@ class TextStage:
     wide: bool
     text_source: bool
     """The converter makes text itself (user_defined); there is nothing to render."""
-    limit: LengthLimit | None = None
+    limit: "LengthLimit | None" = None
+    tokenizer_name: str | None = None
+    """The tokenizer of `--as tokens`."""
 
     @classmethod
-    def of(cls, name: TypeName, converter: Converter, table: type[Table], request: "Request") -> "TextStage":
+    def of(
+        cls, name: TypeName, converter: Converter, table: type[Table], request: "Request"
+    ) -> "TextStage":
         """Decide on form, template and limit from the type's name and the flags.
 
         Raises OptionError where they contradict each other, TemplateError where there is no template.
@@ -77,11 +90,25 @@ class TextStage:
             raise OptionError(
                 f"{wanted} needs a template: name one in the type (chatml.{name.source}) or by --chat-template"
             )
+        if form == "tokens" and (
+            table not in (Conversation, Completion) or request.tokenizer is None
+        ):
+            wanted = (
+                "--tokenizer" if request.tokenizer is None else "a Conversation or a Completion"
+            )
+            raise OptionError(
+                f"--as tokens needs {wanted}; other trainers tokenise text themselves"
+            )
         if form != "messages" and table is Ranking:
-            raise OptionError(f"--as {form}: a ranking stays messages; choose a pair policy, --option pairs=all")
+            raise OptionError(
+                f"--as {form}: a ranking stays messages; choose a pair policy, --option pairs=all"
+            )
         if form == "messages" and limit is not None and limit.action.startswith("truncate"):
             raise OptionError(f"--on-overlong {limit.action} cuts text; it goes with --as text")
-        return cls(form, template, converter.wide, text_source=False, limit=limit)
+        tokenizer = request.tokenizer if form == "tokens" else None
+        return cls(
+            form, template, converter.wide, text_source=False, limit=limit, tokenizer_name=tokenizer
+        )
 
     @property
     def is_text(self) -> bool:
@@ -89,75 +116,85 @@ class TextStage:
         return self.form == "text"
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
-        """Return the schema of what comes out."""
-        return schema
-
-    def messages_schema(self, schema: pa.Schema) -> pa.Schema:
-        """Return the schema of what goes in: that of the output with dialogs as messages."""
+        """Return the schema of what comes out for that of canonical messages going in."""
+        if self.form == "tokens":
+            kept = [f for f in schema if f.name not in (*DIALOG_COLUMNS, "tools")]
+            return pa.schema([*Tokens.schema(frozenset(), wide=False, text=False), *kept])
         if self.text_source or not self.is_text:
             return schema
-        dialog = pa.list_(WIDE_MESSAGE if self.wide else MESSAGE)
-        names = {text: name for name, text in TEXT_NAMES.items()}
-        return pa.schema(
-            [
-                pa.field(names.get(f.name, f.name), dialog) if self._is_dialog(f) else f
-                for f in schema
-            ]
-        )
-
-    def _is_dialog(self, entry: pa.Field) -> bool:
-        return entry.name in DIALOG_COLUMNS or entry.name in TEXT_NAMES.values()
+        return pa.schema(_text_schema(schema, dict.fromkeys(DIALOG_COLUMNS)))
 
     def apply(self, table: pa.Table) -> Done:
         """Render a table of messages and mind its length; rows are named by their place in it."""
         if not table.num_rows:
-            return Done(self._renamed(table), np.arange(0))
+            return Done(self.schema(table.schema).empty_table(), np.arange(0))
         done = Done(table, np.arange(table.num_rows))
-        if self.template is not None and not self.text_source and (self.is_text or self.limit is not None):
+        if (
+            self.template is not None
+            and not self.text_source
+            and (self.is_text or self.limit is not None)
+        ):
             done = _render(table, self.template)
         if self.limit is not None and done.table.num_rows:
             done = _limited(done, self.limit)
+        if self.form == "tokens":
+            return _tokens(done, table, self)
         if self.is_text or self.template is None:
             return done
-        return replace(done, table=table.take(pa.array(done.kept)) if len(done.kept) < table.num_rows else table)
-
-    def _renamed(self, table: pa.Table) -> pa.Table:
-        if not self.is_text or self.text_source or table.num_rows:
-            return table
-        return pa.schema(_text_schema(table.schema, {n: None for n in DIALOG_COLUMNS})).empty_table()
+        return replace(
+            done,
+            table=table.take(buffers.int64s(done.kept))
+            if len(done.kept) < table.num_rows
+            else table,
+        )
 
 
 def _template(name: TypeName, request: "Request") -> ChatTemplate | None:
     if request.chat_template is not None:
-        return template_sources.find_model_template(request.chat_template, tokenizer=request.tokenizer)
+        return template_sources.find_model_template(
+            request.chat_template, tokenizer=request.tokenizer
+        )
     if name.template is not None:
         return template_sources.find_family(name.template)
     if name.model_template and request.form != "messages":
         if request.tokenizer is None:
             if request.form is None:
                 return None
-            raise OptionError(f"type {name.type} renders with the model's template: give --chat-template or --tokenizer")
-        return template_sources.find_model_template("tokenizer_default", tokenizer=request.tokenizer)
+            raise OptionError(
+                f"type {name.type} renders with the model's template: give --chat-template or --tokenizer"
+            )
+        return template_sources.find_model_template(
+            "tokenizer_default", tokenizer=request.tokenizer
+        )
     if request.form in ("text", "tokens") and request.tokenizer is not None:
-        return template_sources.find_model_template("tokenizer_default", tokenizer=request.tokenizer)
+        return template_sources.find_model_template(
+            "tokenizer_default", tokenizer=request.tokenizer
+        )
     return None
 
 
-def _limit(request: "Request") -> LengthLimit | None:
+def _limit(request: "Request") -> "LengthLimit | None":
     if request.max_length is None:
         if request.on_overlong != "keep":
             raise OptionError(f"--on-overlong {request.on_overlong} needs --max-length")
         return None
     if request.tokenizer is None:
         raise OptionError("--max-length counts tokens: give --tokenizer")
+    # Loaded where it is wanted: what counts tokens makes pyarrow import pandas (0.9 s).
+    from fmtkit.length_limit import LengthLimit
+
     limit = LengthLimit(request.max_length, request.on_overlong, request.tokenizer)
     _ = limit.tokenizer
     return limit
 
 
-def _limited(done: Done, limit: LengthLimit) -> Done:
+def _limited(done: Done, limit: "LengthLimit") -> Done:
     """Do with overlong rows what the limit says."""
-    names = [n for n in done.table.schema.names if n in (*DIALOG_COLUMNS, *TEXT_NAMES.values(), "completions")]
+    names = [
+        n
+        for n in done.table.schema.names
+        if n in (*DIALOG_COLUMNS, *TEXT_NAMES.values(), "completions")
+    ]
     texts = {name: done.table.column(name).combine_chunks() for name in names}
     rows = limit.overlong(texts)
     if not len(rows):
@@ -166,16 +203,18 @@ def _limited(done: Done, limit: LengthLimit) -> Done:
         return replace(done, warnings=done.warnings + Counter({"overlong": len(rows)}))
     places = done.kept[rows]
     kept = np.delete(done.kept, rows)
-    table = done.table.filter(pa.array(~np.isin(np.arange(done.table.num_rows), rows)))
+    table = done.table.filter(buffers.booleans(~np.isin(np.arange(done.table.num_rows), rows)))
     if limit.action == "drop":
         return replace(done, table=table, kept=kept, overlong=places)
     if limit.action == "fail":
-        failures = [RowFailure(int(p), "too_long", None, f"more than {limit.tokens} tokens") for p in places]
+        failures = [
+            RowFailure(int(p), "too_long", None, f"more than {limit.tokens} tokens") for p in places
+        ]
         return replace(done, table=table, kept=kept, failures=(*done.failures, *failures))
     return _cut(done, limit, rows)
 
 
-def _cut(done: Done, limit: LengthLimit, rows: np.ndarray) -> Done:
+def _cut(done: Done, limit: "LengthLimit", rows: np.ndarray) -> Done:
     table, failures, lost = done.table, list(done.failures), []
     names = [name for name in table.schema.names if name in (*DIALOG_COLUMNS, *TEXT_NAMES.values())]
     values = {name: table.column(name).to_pylist() for name in names}
@@ -190,12 +229,61 @@ def _cut(done: Done, limit: LengthLimit, rows: np.ndarray) -> Done:
             values[name][row] = text
     for name in names:
         index = table.schema.get_field_index(name)
-        table = table.set_column(index, table.schema.field(index), pa.array(values[name], pa.string()))
+        table = table.set_column(index, table.schema.field(index), buffers.texts(values[name]))
     warnings = done.warnings + Counter({"truncated": len(rows) - len(lost)})
     keep = np.delete(np.arange(table.num_rows), lost)
     return replace(
-        done, table=table.take(pa.array(keep)), kept=done.kept[keep], failures=tuple(failures), warnings=+warnings
+        done,
+        table=table.take(buffers.int64s(keep)),
+        kept=done.kept[keep],
+        failures=tuple(failures),
+        warnings=+warnings,
     )
+
+
+def _tokens(done: Done, table: pa.Table, stage: TextStage) -> Done:
+    """Tokenise the rows that are left; the assistant's turns (of a completion, the reply) are learnt."""
+    from fmtkit import tokens
+    from fmtkit.spans import find_spans, token_rows
+
+    assert stage.template is not None
+    assert stage.tokenizer_name is not None
+    left = table.take(buffers.int64s(done.kept))
+    is_reply = "completion" in left.schema.names
+    dialogs = _joined(left) if is_reply else left.column("messages").combine_chunks()
+    spanned, failed = find_spans(stage.template, dialogs)
+    found = [(i, one) for i, one in enumerate(spanned) if one is not None and one.spans]
+    learnt = "last" if is_reply else "every"
+    rows = token_rows(
+        [one for _, one in found], [learnt] * len(found), tokens.load(stage.tokenizer_name)
+    )
+    failures = [RowFailure(int(done.kept[f.row]), f.code, None, f.message) for f in failed]
+    silent = set(range(len(spanned))) - {i for i, _ in found} - {f.row for f in failed}
+    failures += [
+        RowFailure(
+            int(done.kept[i]), "no_assistant_turn", None, "no turn of the assistant to learn"
+        )
+        for i in sorted(silent)
+    ]
+    index = np.array([i for i, _ in found], dtype=np.int64)
+    columns = {
+        "input_ids": [row.input_ids for row in rows],
+        "attention_mask": [[1] * len(row.input_ids) for row in rows],
+        "labels": [row.labels for row in rows],
+        "prompt_length": [row.prompt_length for row in rows],
+    }
+    made = pa.table(columns, schema=Tokens.schema(frozenset(), wide=False, text=False))
+    for entry in left.schema:
+        if entry.name not in (*DIALOG_COLUMNS, "tools"):
+            made = made.append_column(entry, left.column(entry.name).take(buffers.int64s(index)))
+    return replace(done, table=made, kept=done.kept[index], failures=(*done.failures, *failures))
+
+
+def _joined(table: pa.Table) -> pa.Array:
+    """Return prompt and completion as one conversation."""
+    sides = [table.column(name).to_pylist() for name in ("prompt", "completion")]
+    both = [prompt + reply for prompt, reply in zip(*sides, strict=True)]
+    return pa.array(both, table.schema.field("prompt").type)
 
 
 def _render(table: pa.Table, template: ChatTemplate) -> Done:
@@ -221,13 +309,24 @@ def _render(table: pa.Table, template: ChatTemplate) -> Done:
         arrays.append(texts.get(name, column))
         names.append(TEXT_NAMES.get(name, name) if name in texts else name)
     out = pa.table(arrays, names=names)
-    out = out.cast(pa.schema([f if f.name not in names else f for f in _text_schema(table.schema, texts)]))
+    out = out.cast(
+        pa.schema([f if f.name not in names else f for f in _text_schema(table.schema, texts)])
+    )
     if failures:
-        out = out.take(pa.array(kept))
-    return Done(out, kept, failures, np.zeros(0, dtype=np.int64), warnings, made.traced_rows, made.plain_rows)
+        out = out.take(buffers.int64s(kept))
+    return Done(
+        out,
+        kept,
+        failures,
+        np.zeros(0, dtype=np.int64),
+        warnings,
+        made.traced_rows,
+        made.plain_rows,
+    )
 
 
 def _text_schema(schema: pa.Schema, texts: Mapping[str, object]) -> list[pa.Field]:
     return [
-        pa.field(TEXT_NAMES.get(f.name, f.name), pa.string()) if f.name in texts else f for f in schema
+        pa.field(TEXT_NAMES.get(f.name, f.name), pa.string()) if f.name in texts else f
+        for f in schema
     ]

@@ -177,7 +177,7 @@ def _syntax(error: json.JSONDecodeError, line: bytes) -> Fault:
     where = f"at character {error.pos + 1}"
     if error.msg.startswith("Invalid control character"):
         return Fault("json_control_char", None, f"a raw control character in a string {where}")
-    detail = error.msg[0].lower() + error.msg[1:]
+    detail = (error.msg[0].lower() + error.msg[1:]).removesuffix(" at")
     if error.msg == "Extra data":
         detail = "more text follows the object; one object a line"
     elif _CONTROL.search(line):
