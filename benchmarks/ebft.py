@@ -6,8 +6,6 @@ Models are made from a config (Llama, 2 layers); nothing is downloaded. `flex` n
 compares FlexAttention with the dense mask at S = 1024 and 4096.
 """
 
-import gc
-import resource
 import subprocess
 import sys
 import tempfile
@@ -16,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -30,18 +29,25 @@ VOCABULARY = 96
 
 
 def seconds(run: Callable[[], object], repeats: int = 5) -> float:
-    """Return the median of several runs after one to warm up."""
+    """Return the median of several runs after one to warm up: CPU time, or wall time on a GPU.
+
+    CPU time of the one thread does not depend on what else the machine does.
+    """
+    clock = time.perf_counter if torch.cuda.is_available() else time.process_time
     run()
     times = []
     for _ in range(repeats):
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        start = time.perf_counter()
+        _wait()
+        start = clock()
         run()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - start)
+        _wait()
+        times.append(clock() - start)
     return sorted(times)[len(times) // 2]
+
+
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 def strided_step(length: int, samples: int, attention: str = "sdpa", device: str = "cpu"):
@@ -107,9 +113,9 @@ def structured_steps() -> float:
         settings=read_settings({}),
         network=copied_network(model),
     )
-    start = time.perf_counter()
+    start = time.process_time()
     trainer.train()
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def steps() -> None:
@@ -138,7 +144,7 @@ def samples() -> None:
 
 def whitening() -> None:
     """Measure each size in a process of its own: the peak of memory belongs to a process."""
-    print("n     D        s       MiB above the samples")
+    print("n     D        s       MiB allocated in all, MiB of the samples")
     for n, size in ((4, 12_288), (4, 122_880), (16, 122_880), (64, 122_880)):
         command = [sys.executable, __file__, "whiten", str(n), str(size)]
         print(subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip())
@@ -147,13 +153,13 @@ def whitening() -> None:
 def whiten(n: int, size: int) -> None:
     energy(torch.randn(4, 64), torch.randn(64), Weights(whitening="feature"))
     group, reference = torch.randn(n, size), torch.randn(size)
-    gc.collect()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start = time.perf_counter()
+    start = time.process_time()
     energy(group, reference, Weights(whitening="feature"))
-    took = time.perf_counter() - start
-    more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    print(f"{n:<5} {size:<8} {took:.4f}  {more:.0f}")
+    took = time.process_time() - start
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        energy(group, reference, Weights(whitening="feature"))
+    allocated = sum(max(e.self_cpu_memory_usage, 0) for e in profiled.events()) / 2**20
+    print(f"{n:<5} {size:<8} {took:.4f}  {allocated:.1f}  {n * size * 4 / 2**20:.1f}")
 
 
 def flex() -> None:
@@ -171,7 +177,7 @@ def flex() -> None:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     if sys.argv[1:2] == ["whiten"]:
         whiten(int(sys.argv[2]), int(sys.argv[3]))
     else:

@@ -147,7 +147,7 @@ def _split_message() -> Expr:
     fields = {entry.name: turn.field(entry.name) for entry in WIDE.fields}
     fields["content"] = pl.when(splits).then(said).otherwise(content)
     fields["reasoning_content"] = pl.when(splits).then(thought).otherwise(given.fill_null(""))
-    return pl.struct(**fields)
+    return pl.struct([value.alias(name) for name, value in fields.items()])
 
 
 def _speaks() -> Expr:

@@ -97,8 +97,10 @@ class TokenStage:
 
     def _rows(self, table: pa.Table) -> tuple[list[int], list[TokenRow], list[RowFailure]]:
         if self.table is Continuation:
-            texts = (table.column(name).to_pylist() for name in ("context", "continuation"))
-            made = continuation_rows(*texts, self.tokenizer)
+            contexts = table.column("context").to_pylist()
+            made = continuation_rows(
+                contexts, table.column("continuation").to_pylist(), self.tokenizer
+            )
             return list(range(table.num_rows)), made, []
         if self.template is None:
             raise OptionError("conversations need a chat template to become tokens")

@@ -71,7 +71,7 @@ def _adapted(parts: Parts) -> Any:
     from peft import get_peft_model, prepare_model_for_kbit_training
 
     if parts.quantization is not None:
-        model = prepare_model_for_kbit_training(
+        model = prepare_model_for_kbit_training(  # type: ignore[no-untyped-call]
             model, use_gradient_checkpointing=parts.arguments.activation_checkpointing
         )
     return get_peft_model(model, parts.peft)
