@@ -10,6 +10,7 @@ RUNNER = Runner(
     about="raise a reward model's score of the model's own answers",
     trl=">=1.8,<=1.12.0",
     needs=frozenset({"reward_model"}),
+    own=frozenset({"max_length"}),
     build="fmtkit.training.legacy:build_ppo",
     instead="or write rl: grpo or rl: rloo, which need no value model",
 )

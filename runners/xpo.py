@@ -10,6 +10,7 @@ RUNNER = Runner(
     about="online preference learning with a bonus for exploration",
     trl=">=1.8,<=1.13.0",
     needs=frozenset({"reward_model"}),
+    own=frozenset({"max_length"}),
     build="fmtkit.training.legacy:build_online",
     instead="or write rl: online_dpo",
 )

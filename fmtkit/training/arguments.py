@@ -113,6 +113,9 @@ def _files(module: str, class_name: str) -> Iterator[Path]:
     folders = ["/".join(inside[1:])] if len(inside) > 1 else []
     for folder in (*folders, "trainer", "tuners/lora", "."):
         yield from _defining(inside[0], folder, class_name)
+    if inside[1:2] == ["experimental"]:
+        # A class may inherit from one of another folder (Nash-MD from online DPO).
+        yield from _defining(inside[0], "experimental/*", class_name)
     if inside[0] != "transformers":
         yield from _defining("transformers", ".", class_name)
 
@@ -121,10 +124,10 @@ def _defining(package: str, folder: str, class_name: str) -> Iterator[Path]:
     spec = find_spec(package)
     if spec is None or spec.origin is None:
         return
-    root = Path(spec.origin).parent / folder
+    root = Path(spec.origin).parent
     # transformers has 4,000 files; what we name stands in these two.
     own = [root / "training_args.py", root / "trainer.py"]
-    for file in own if package == "transformers" else sorted(root.glob("*.py")):
+    for file in own if package == "transformers" else sorted(root.glob(f"{folder}/*.py")):
         if file.is_file() and f"class {class_name}" in _text(file):
             yield file
 

@@ -43,7 +43,10 @@ def runner_of(job: Job) -> Runner:
 def load_class(path: str) -> Any:
     """Return the class or function that a runner names ("trl:DPOTrainer")."""
     module, _, name = path.partition(":")
-    return getattr(import_module(module), name)
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        raise DependencyError(f"{path} needs {error.name}: pip install {error.name}") from error
 
 
 def build_trainer(job: Job, parts: Parts) -> Any:
