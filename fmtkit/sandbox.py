@@ -1,7 +1,6 @@
-"""Foreign templates, run in a worker process: a template is a program, and anybody may have written
-it.
+"""Foreign templates in a worker process: a template is a program, whoever may have written it.
 
-The worker has the limits of worker.Limits and its output one in proportion to the input. Ten rows
+The worker has the limits of worker.Limits and its output one in proportion to the input. Five rows
 that break a limit are enough to call the template harmful: each one costs seconds.
 """
 
@@ -19,7 +18,7 @@ from fmtkit.symbols import Slot
 from fmtkit.tracing import Fault, Interpreter, Leaf, Request, Shape, Signature, View, traceable
 from fmtkit.worker import Limits, Overrun, Serve, Worker
 
-MAX_OVERRUNS = 10
+MAX_OVERRUNS = 5
 SPARE_OUTPUT = 1 << 18
 """Characters that a foreign template may write whatever it is given."""
 

@@ -6,6 +6,7 @@ answers, and the output as constants and symbols. It holds for every row of the 
 through it.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -234,4 +235,4 @@ def traceable(tree: nodes.Template, variables: Mapping[str, Any], *, fixed_clock
         return False
     if any(symbolic(str(node.value)) for node in tree.find_all(nodes.Const)):
         return False
-    return not symbolic(str(dict(variables)))
+    return not symbolic(json.dumps(dict(variables), ensure_ascii=False, default=str))

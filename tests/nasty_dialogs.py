@@ -1,4 +1,4 @@
-"""Conversations that templates stumble over: think tags, trimming, control tokens, odd white space."""
+"""Conversations that templates stumble over: think tags, control tokens, odd white space."""
 
 from typing import Any
 
@@ -19,8 +19,10 @@ BITS = [
     *("\U000f0000", "\U0010fff0", "long text " * 20, "ends\n\n", "\n\nstarts", "aaa", "aaaa"),
 ]
 
-texts = st.lists(st.sampled_from(BITS) | st.text(max_size=6), max_size=4).map("".join).filter(
-    lambda text: text.isascii() or text.encode("utf-8", "ignore").decode() == text
+texts = (
+    st.lists(st.sampled_from(BITS) | st.text(max_size=6), max_size=4)
+    .map("".join)
+    .filter(lambda text: text.isascii() or text.encode("utf-8", "ignore").decode() == text)
 )
 
 

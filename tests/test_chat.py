@@ -41,9 +41,7 @@ def test_a_reply_is_what_the_template_adds_to_the_prompt():
 
 @pytest.mark.parametrize("answer", ["a", "user", "message", "assistant\n", "<|im_start|>", " "])
 def test_an_answer_that_occurs_in_the_prompt_is_cut_in_its_place(answer):
-    _, texts = pair(
-        template_sources.find_family("chatml"), ASKED, say(("assistant", answer)), PEAR
-    )
+    _, texts = pair(template_sources.find_family("chatml"), ASKED, say(("assistant", answer)), PEAR)
     assert texts[1:] == (answer + "<|im_end|>", "A pear.<|im_end|>")
 
 
@@ -198,7 +196,12 @@ def test_a_syntax_error_names_the_template_and_the_line():
 def test_threads_share_a_template_and_get_the_same_texts():
     template = template_sources.find_family("zephyr")
     rows = [
-        say(*[("user", f"q{n}{k}") if k % 2 == 0 else ("assistant", " a " * n) for k in range(n % 7 + 1)])
+        say(
+            *[
+                ("user", f"q{n}{k}") if k % 2 == 0 else ("assistant", " a " * n)
+                for k in range(n % 7 + 1)
+            ]
+        )
         for n in range(200)
     ]
     batches = [column(rows[n : n + 20]) for n in range(0, 200, 20)] * 4
@@ -214,7 +217,8 @@ def test_rendering_imports_neither_pandas_nor_transformers():
 import sys, io, json, pyarrow as pa, pyarrow.json
 from fmtkit import chat, template_sources
 from fmtkit.tables import MESSAGE
-row = {"messages": [{"role": "user", "content": " <think>hi"}, {"role": "assistant", "content": "x"}]}
+turns = [{"role": "user", "content": " <think>hi"}, {"role": "assistant", "content": "x"}]
+row = {"messages": turns}
 lines = io.BytesIO((json.dumps(row) + chr(10)).encode() * 9)
 schema = pa.schema([("messages", pa.list_(MESSAGE))])
 options = pyarrow.json.ParseOptions(explicit_schema=schema)
@@ -226,7 +230,9 @@ for name in ("zephyr", "gemma", "identity"):
 heavy = {"pandas", "transformers", "torch", "trl", "datasets"} & set(sys.modules)
 sys.exit(" ".join(heavy) if heavy else 0)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from nasty_dialogs import column, dialogs, say
 
 from fmtkit import chat, template_sources
 from fmtkit.jinja_environment import GENERATION_END, GENERATION_START, environment
 from fmtkit.tracing import Fault, Interpreter, Request
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 GOLDENS = Path(__file__).parents[2] / "shared" / "data" / "goldens" / "rendering.jsonl"
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
@@ -115,8 +115,16 @@ def compiled(name: str) -> tuple[chat.ChatTemplate, Interpreter]:
     return template, Interpreter(template.source, TOKENS)
 
 
-def check_against_transformers(name: str, rows: list[Any], add_generation_prompt: bool) -> None:
+def by_transformers(source: str, dialog: Any, add_generation_prompt: bool) -> str | Exception:
     peer = pytest.importorskip("transformers.utils.chat_template_utils")
+    arguments = {"chat_template": source, "add_generation_prompt": add_generation_prompt}
+    try:
+        return peer.render_jinja_template([dialog], **arguments, **TOKENS)[0][0]
+    except Exception as error:  # noqa: BLE001 - whatever the peer raises, we must refuse
+        return error
+
+
+def check_against_transformers(name: str, rows: list[Any], add_generation_prompt: bool) -> None:
     template, interpreter = compiled(name)
     by_columns = chat.render(template, column(rows), add_generation_prompt=add_generation_prompt)
     said = {failure.row: failure.message for failure in by_columns.failures}
@@ -124,19 +132,13 @@ def check_against_transformers(name: str, rows: list[Any], add_generation_prompt
     for row, dialog in enumerate(rows):
         alone = interpreter.render([Request(dialog, None, add_generation_prompt)])[0]
         found = by_columns.text[row].as_py()
-        try:
-            expected = peer.render_jinja_template(
-                [dialog],
-                chat_template=template.source,
-                add_generation_prompt=add_generation_prompt,
-                **TOKENS,
-            )[0][0]
-        except Exception as error:  # noqa: BLE001 - whatever the peer raises, we must refuse
+        expected = by_transformers(template.source, dialog, add_generation_prompt)
+        if isinstance(expected, str):
+            assert found == expected == alone
+        else:
             assert found is None
             assert isinstance(alone, Fault)
-            assert str(error) in said[row]
-        else:
-            assert found == expected == alone
+            assert str(expected) in said[row]
 
 
 def every_template() -> list[str]:
@@ -145,7 +147,9 @@ def every_template() -> list[str]:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.sampled_from(every_template()), st.lists(dialogs(), min_size=1, max_size=6), st.booleans())
+@given(
+    st.sampled_from(every_template()), st.lists(dialogs(), min_size=1, max_size=6), st.booleans()
+)
 def test_columns_rows_and_transformers_agree_on_nasty_dialogs(name, rows, prompt):
     check_against_transformers(name, rows, prompt)
 

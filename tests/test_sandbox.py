@@ -1,0 +1,152 @@
+import time
+from typing import Any
+
+import pytest
+from nasty_dialogs import column, say
+
+from fmtkit import chat, template_sources
+from fmtkit.chat import ChatTemplate
+from fmtkit.errors import TemplateError
+from fmtkit.leaf_json import decode_leaf, encode_leaf, harmless
+from fmtkit.sandbox import Sandbox
+from fmtkit.symbols import Slot
+from fmtkit.tracing import Fault, Interpreter, Request, Shape, View
+from fmtkit.worker import Limits
+
+QUICK = Limits(seconds=0.5)
+LOOP = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+
+
+def ask(*contents: str) -> list[Request]:
+    return [Request(say(("user", content)), None, False) for content in contents]
+
+
+def render(source: str, *contents: str, limits: Limits = QUICK) -> list[str | Fault]:
+    return Sandbox(source, {}, limits=limits).render(ask(*contents))
+
+
+def refusal(source: str) -> str:
+    output = render(source, "hi")[0]
+    assert isinstance(output, Fault)
+    return output.message
+
+
+def test_a_foreign_template_renders_like_a_trusted_one():
+    rows: list[Any] = [
+        say(("user", " q <think>"), ("assistant", "é" * n), ("user", "x")) for n in range(30)
+    ]
+    for name in ("chatml", "gemma", "alpaca"):
+        trusted = template_sources.find_family(name)
+        foreign = ChatTemplate("file.jinja", trusted.source, {"bos_token": ""})
+        here, there = chat.render(trusted, column(rows)), chat.render(foreign, column(rows))
+        assert there.text.equals(here.text)
+        assert there.traced_rows == len(rows)
+        assert there.difference is None
+
+
+def test_replies_of_a_foreign_template_are_cut_like_a_trusted_ones():
+    trusted = template_sources.find_family("zephyr")
+    foreign = ChatTemplate("file.jinja", trusted.source)
+    prompt = column([say(("user", "q"))])
+    replies = {"chosen": column([say(("assistant", "a"))])}
+    done = chat.render_reply(foreign, prompt, replies)
+    assert done.replies["chosen"].to_pylist() == ["a</s>"]
+
+
+def test_an_endless_loop_fails_its_row_and_no_other():
+    source = (
+        "{% if messages[0].content == 'loop' %}" + LOOP + "{% endif %}{{ messages[0].content }}"
+    )
+    began = time.monotonic()
+    first, second, third = render(source, "a", "loop", "b", limits=Limits(seconds=1))
+    assert (first, third) == ("a", "b")
+    assert second == Fault("no answer within 1 seconds")
+    assert time.monotonic() - began < 20
+
+
+def test_a_template_that_always_loops_is_given_up():
+    with pytest.raises(TemplateError, match="broke its limits on 5 rows"):
+        render(LOOP, *map(str, range(40)), limits=Limits(seconds=0.1))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ 'a' * 10 ** 9 }}",
+        "{{ messages[0].content * 10 ** 9 }}",
+        "{% for a in range(99999) %}{{ messages | string }}{% endfor %}",
+        "{% set n = namespace(x='x') %}{% for a in range(40) %}{% set n.x = n.x ~ n.x %}{% endfor %}"
+        "{{ n.x }}",
+        "{{ 'a'.ljust(10 ** 11) }}",
+    ],
+)
+def test_a_gigabyte_of_output_is_contained(source):
+    output = render(source, "hi", limits=Limits(seconds=5, memory=1 << 29))[0]
+    assert isinstance(output, Fault)
+
+
+def test_a_power_that_would_take_years_is_refused_even_when_compiled():
+    assert "power" in refusal("{{ 9 ** (9 ** 9) }}")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ ''.__class__.__mro__ }}",
+        "{{ messages.__class__.__base__.__subclasses__() }}",
+        "{{ cycler.__init__.__globals__ }}",
+        "{{ raise_exception.__globals__ }}",
+        "{{ dict.__class__ }}",
+        "{{ ''['__class__'].__mro__ }}",
+        "{{ messages[0].content | attr('__class__') | attr('__mro__') }}",
+        "{{ '{0.__class__}'.format(messages) }}",
+        "{{ self._TemplateReference__context.environment.loader.x }}",
+        "{% set messages.x = 1 %}",
+        "{{ messages.append(1) }}",
+        "{{ namespace(__class__=1) }}",
+    ],
+)
+def test_the_interpreter_cannot_be_reached(source):
+    try:
+        output = render(source, "hi")[0]
+    except TemplateError:
+        return
+    assert isinstance(output, Fault) or output in {"", "None"}
+
+
+def test_half_a_surrogate_pair_is_a_fault():
+    assert "surrogates" in refusal("{{ '\\ud800' }}")
+
+
+def test_endless_recursion_is_a_fault():
+    source = "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}"
+    assert "Recursion" in refusal(source)
+
+
+@pytest.mark.parametrize("source", ["{{ 'x' | nofilter }}", "{{ 'x' is notest }}"])
+def test_a_template_that_does_not_compile_is_said_so_once(source):
+    with pytest.raises(TemplateError, match="does not compile"):
+        render(source, "a", "b")
+
+
+def test_a_leaf_survives_its_way_out_of_the_process():
+    source = "{% if m0.startswith(('a', 'b')) %}x{% endif %}{{ m0[1:] }}{{ m0.split('x')[-1] }}"
+    source = source.replace("m0", "messages[0].content")
+    row = {Slot(0, 0, "content"): "axb"}
+    signature = ((Shape("user", ("content",)),),)
+    leaf = Interpreter(source, {}).trace(signature, [View((0,))], row)
+    assert leaf is not None
+    assert decode_leaf(encode_leaf(leaf)) == leaf
+    assert Sandbox(source, {}).trace(signature, [View((0,))], row) == leaf
+
+
+@pytest.mark.parametrize(
+    "source", ["{{ messages[0].content.replace('a', 'b' * 99) }}", "{{ messages[0].content }}" * 9]
+)
+def test_a_leaf_that_makes_much_of_little_is_refused(source):
+    row = {Slot(0, 0, "content"): "a"}
+    signature = ((Shape("user", ("content",)),),)
+    leaf = Interpreter(source, {}).trace(signature, [View((0,))], row)
+    assert leaf is not None
+    assert not harmless(leaf, 8, 1 << 18)
+    assert Sandbox(source, {}).trace(signature, [View((0,))], row) is None

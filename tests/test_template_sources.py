@@ -1,0 +1,124 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fmtkit import template_sources
+from fmtkit.errors import TemplateError, UnknownNameError
+
+TOKENIZER = Path(__file__).parents[2] / "shared" / "data" / "goldens" / "tokenizer"
+
+
+def test_every_shipped_file_has_a_name_and_every_name_a_file():
+    folder = Path(__file__).parents[1] / "templates"
+    assert tuple(sorted(path.stem for path in folder.glob("*.jinja"))) == template_sources.SHIPPED
+
+
+@pytest.mark.parametrize("name", template_sources.SHIPPED)
+def test_a_family_is_ours_with_an_empty_bos(name):
+    found = template_sources.find_family(name)
+    assert found.name == name
+    assert found.trusted
+    assert found.special_tokens == {"bos_token": ""}
+
+
+def test_a_models_template_is_trls_where_trl_ships_one():
+    pytest.importorskip("trl")
+    assert template_sources.find_model_template("llama3").name == "trl:llama3"
+    assert template_sources.find_model_template("chatml").name == "chatml"
+    assert template_sources.find_family("llama3").name == "llama3"
+
+
+@pytest.mark.parametrize("name", sorted(template_sources.ALIASES))
+def test_every_alias_leads_somewhere(name):
+    if template_sources.ALIASES[name].startswith("trl:"):
+        pytest.importorskip("trl")
+    assert template_sources.is_known(name)
+    assert template_sources.find_model_template(name).source
+
+
+def test_training_variants_stand_beside_trls_templates():
+    pytest.importorskip("trl")
+    found = template_sources.find_model_template("qwen3")
+    assert found.training is not None
+    assert "generation" in found.training
+    assert template_sources.find_model_template("trl:qwen3_training").source == found.training
+
+
+def test_a_misspelled_name_gets_the_near_one():
+    with pytest.raises(UnknownNameError, match="did you mean 'chatml'"):
+        template_sources.find_model_template("chatlm")
+    assert not template_sources.is_known("chatlm")
+
+
+def test_a_file_is_found_by_its_path_and_not_trusted(tmp_path):
+    file = tmp_path / "mine.jinja"
+    file.write_text("{{ messages[0].content }}", encoding="utf-8")
+    found = template_sources.find_family(str(file))
+    assert (found.source, found.trusted) == ("{{ messages[0].content }}", False)
+    with pytest.raises(TemplateError, match="cannot be read"):
+        template_sources.find_family(str(tmp_path / "absent.jinja"))
+
+
+def test_a_copy_of_one_of_trls_templates_is_recognised(tmp_path):
+    pytest.importorskip("trl")
+    source = template_sources.find_model_template("qwen3").source
+    file = tmp_path / "mine.jinja"
+    file.write_text(source, encoding="utf-8")
+    found = template_sources.find_family(str(file))
+    assert found.trusted
+    assert found.training is not None
+
+
+@pytest.fixture
+def tokenizer(tmp_path: Path) -> Path:
+    if not TOKENIZER.is_dir():
+        pytest.skip("the tokenizer of ../shared is not here")
+    (tmp_path / "tokenizer.json").write_bytes((TOKENIZER / "tokenizer.json").read_bytes())
+    tokens = {"bos_token": "<s>", "eos_token": "</s>"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(tokens))
+    return tmp_path
+
+
+def test_a_tokenizers_own_template_comes_with_its_special_tokens(tokenizer):
+    with pytest.raises(template_sources.tokens.TokenizerError, match="no chat template"):
+        template_sources.find_model_template("tokenizer_default", tokenizer=tokenizer)
+    (tokenizer / "chat_template.jinja").write_text("{{ bos_token }}x")
+    found = template_sources.find_model_template("tokenizer_default", tokenizer=tokenizer)
+    assert (found.source, found.trusted) == ("{{ bos_token }}x", False)
+    assert found.special_tokens == {"bos_token": "<s>", "eos_token": "</s>"}
+
+
+def test_a_named_template_takes_the_tokenizers_special_tokens(tokenizer):
+    found = template_sources.find_model_template("chatml", tokenizer=tokenizer)
+    assert found.special_tokens == {"bos_token": "<s>", "eos_token": "</s>"}
+
+
+def test_the_tokenizers_own_template_needs_a_tokenizer():
+    with pytest.raises(TemplateError, match="give --tokenizer"):
+        template_sources.find_model_template("tokenizer_default")
+
+
+def test_without_trl_its_templates_are_an_error_that_says_what_to_install():
+    program = """
+import sys
+sys.meta_path.insert(0, type("No", (), {"find_spec": staticmethod(
+    lambda name, *a: (_ for _ in ()).throw(ModuleNotFoundError(name)) if name == "trl" else None)}))
+from importlib import util
+found = util.find_spec
+util.find_spec = lambda name, *a: None if name == "trl" else found(name, *a)
+from fmtkit import template_sources
+from fmtkit.errors import DependencyError
+print(template_sources.find_family("llama3").name, "qwen3" in template_sources.names())
+for name in ("qwen3", "llama3", "trl:qwen3"):
+    try:
+        template_sources.find_model_template(name)
+    except DependencyError as error:
+        print("fmtkit[train]" in str(error))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["llama3", "False", "True", "True", "True"], done.stderr
