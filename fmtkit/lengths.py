@@ -112,7 +112,7 @@ def summarize(name: str, tally: Tally) -> Lengths | None:
     ranks = np.ceil(np.array(PERCENTILES) * rows / 100).astype(np.int64)
     p50, p90, p95, p99 = values[np.searchsorted(np.cumsum(times), ranks)].tolist()
     longest = int(values[-1])
-    logarithmic = longest > 8 * max(p50, 1)
+    logarithmic = longest > 6 * max(p50, 1)
     edges = _edges(int(values[0]), longest, logarithmic=logarithmic)
     heights = np.add.reduceat(np.append(times, 0), np.searchsorted(values, edges[:-1]))
     filled = np.searchsorted(values, edges[1:]) > np.searchsorted(values, edges[:-1])

@@ -41,6 +41,9 @@ RULES = {
 }
 """Training method -> how its trainer makes ids and masks of dialogs."""
 
+DEFAULT_RULES = {"Preference": "preference", "Unpaired": "unpaired", "Completion": "sft"}
+"""Table -> the rule of the method that takes it first."""
+
 
 @dataclass(frozen=True, eq=False)
 class Masked:
@@ -93,7 +96,7 @@ def mask_row(
     if table in ("Prompt", "Reference", "Ranking"):
         return (_context(prompt, tools, tokenizer, template),)
     sides = ("chosen", "rejected") if table == "Preference" else ("completion",)
-    rule = RULES[method or {"Preference": "dpo", "Unpaired": "kto", "Completion": "sft"}[table]]
+    rule = RULES.get(method or "", DEFAULT_RULES[table])
     replies = [row[side] for side in sides]
     if rule == "reward":
         made = [_scored(prompt + reply, tools, tokenizer, template) for reply in replies]

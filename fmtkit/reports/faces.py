@@ -1,0 +1,46 @@
+"""The faces of a survey, as the flags of `fmtkit inspect` ask for them."""
+
+import sys
+
+from fmtkit import terminal
+from fmtkit.codes import REASONS
+from fmtkit.errors import UnknownNameError
+from fmtkit.findings import ADVICE
+from fmtkit.inspect_options import InspectOptions
+from fmtkit.inspection import run
+from fmtkit.reports import html as html_page
+from fmtkit.reports import json as json_report
+from fmtkit.reports import plot as plot_file
+from fmtkit.reports.terminal import print_survey
+
+
+def show(
+    source: object,
+    options: InspectOptions,
+    *,
+    html: str | None = None,
+    plot: str | None = None,
+    fail_on: tuple[str, ...] = (),
+    as_json: bool = False,
+    quiet: bool = False,
+) -> tuple[str, ...]:
+    """Inspect, write the files asked for and print; return the codes of `fail_on` found."""
+    for code in fail_on:
+        if code not in ADVICE and code not in REASONS:
+            raise UnknownNameError("finding", code, [*ADVICE, *REASONS])
+    if plot:
+        plot_file.check(plot)
+    inspection = run(source, options)
+    survey = inspection.survey
+    if html:
+        html_page.write(inspection, html)
+    if plot:
+        plot_file.write(survey, plot)
+    if as_json:
+        sys.stdout.write(json_report.encode(survey))
+    elif not quiet:
+        print_survey(survey, terminal.output())
+    found = survey.found(fail_on)
+    for code in found:
+        terminal.errors().print(f"--fail-on {code}: found", style="red", markup=False)
+    return found

@@ -1,0 +1,27 @@
+"""Survey: what a source is, what a model would read of it, and what is wrong with it.
+
+The survey is data (fmtkit.survey_record); fmtkit.reports shows it on a terminal, as JSON, as a page
+and as a plot.
+"""
+
+from typing import Any
+
+from fmtkit.inspect_options import InspectOptions
+from fmtkit.inspection import Inspection, run
+from fmtkit.survey_record import Survey
+
+
+def inspect(source: object, type: str | None = None, **options: Any) -> Survey:
+    """Survey sources; options are the flags of `fmtkit inspect`.
+
+    Raises:
+        OptionError, UnknownNameError, ColumnMismatchError, TemplateError, TokenizerError: before
+            the rows are read.
+        SourceError: if a source cannot be read.
+    """
+    return inspection(source, type, **options).survey
+
+
+def inspection(source: object, type: str | None = None, **options: Any) -> Inspection:
+    """Survey sources, and keep what is needed to look at single rows afterwards."""
+    return run(source, InspectOptions.of(type, options))
