@@ -13,7 +13,7 @@ import typer
 from fmtkit.errors import FmtkitError
 
 # typer brings a click of its own; this is the base of every complaint about flags.
-UsageError = typer.BadParameter.__mro__[1]
+UsageError: Any = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="fmtkit",
@@ -149,6 +149,60 @@ def validate(
     findings = validate_sources(source or [], settings, schema=schema)
     terminal.print_findings(findings, as_json=json, quiet=quiet)
     raise typer.Exit(findings.exit_code)
+
+
+@app.command()
+def inspect(
+    source: Sources = None,
+    type: Type = None,
+    tokenizer: Tokenizer = None,
+    chat_template: ChatTemplate = None,
+    method: Method = None,
+    map_: Map = None,
+    columns: Columns = None,
+    option: Option = None,
+    max_length: Annotated[list[int] | None, typer.Option(min=1, help="Report what this length cuts.")] = None,
+    loss_budget: Annotated[str, typer.Option(help="Rows that a length may lose: P% or a share.")] = "1%",
+    sample: Annotated[int | None, typer.Option(min=1, help="Lengths of about N rows only.")] = None,
+    show_mask: Annotated[int, typer.Option(min=0, help="Show the first N rows with their masks.")] = 0,
+    row: Annotated[list[int] | None, typer.Option(min=0, help="Show row K (0-based).")] = None,
+    assistant_only: Annotated[
+        bool, typer.Option("--assistant-only", help="Masks of TRL's assistant_only_loss.")
+    ] = False,
+    html: Annotated[str | None, typer.Option(help="Write a page: FILE.html.")] = None,
+    plot: Annotated[str | None, typer.Option(help="Write the histograms: FILE.png or FILE.svg.")] = None,
+    fail_on: Annotated[list[str] | None, typer.Option(help="Exit 1 if this code was found.")] = None,
+    limit: Limit = None,
+    workers: Workers = None,
+    plugin: Plugin = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Say what sources are, how long and how trained their rows, and what is wrong with them."""
+    from fmtkit.inspect_options import InspectOptions, parse_share
+    from fmtkit.reports.faces import show
+
+    settings = InspectOptions(
+        type=type,
+        tokenizer=tokenizer,
+        chat_template=chat_template,
+        method=method,
+        columns=_columns(map_, columns),
+        options=_pairs(option, "--option"),
+        max_length=tuple(max_length or ()),
+        loss_budget=parse_share(loss_budget),
+        sample=sample,
+        show_mask=show_mask,
+        rows=tuple(row or ()),
+        assistant_only=assistant_only,
+        limit=limit,
+        workers=workers,
+        plugins=tuple(plugin or ()),
+    )
+    found = show(
+        source or [], settings, html=html, plot=plot, fail_on=tuple(fail_on or ()), as_json=json, quiet=quiet
+    )
+    raise typer.Exit(1 if found else 0)
 
 
 @app.command()
