@@ -148,7 +148,7 @@ def test_whatever_a_template_does_comes_out_as_row_by_row(expression, rows):
 
 STATEMENTS = [
     "{% for m in messages if m.content %}{{ m.content }}{{ ', ' if not loop.last }}{% endfor %}",
-    "{% set n = namespace(x='') %}{% for m in messages %}{% set n.x = m.content %}{% endfor %}{{n.x}}",
+    "{% set n = namespace() %}{% for m in messages %}{% set n.x = m.content %}{% endfor %}{{ n.x }}",
     "{% macro f(x) %}({{ x | trim }}){% endmacro %}{{ f(c) }}{{ f(c + d) | length > 3 }}",
     "{% set x %}{{ c }}-{{ d }}{% endset %}{{ x | trim }}{% if 'a' in x %}!{% endif %}",
     "{% filter upper %}{{ c }}x{% endfilter %}",
