@@ -11,6 +11,8 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
+from polars import Expr
+
 from fmtkit.codes import PRECEDENCE
 from fmtkit.columns import ABSENT, parameter
 from fmtkit.kinds import Kind, TextKind, absent
@@ -24,7 +26,6 @@ from fmtkit.sources.strict import (
     duplicate,
     faults_anywhere,
 )
-from polars import Expr
 
 Row = Mapping[str, Any]
 MEDIA = frozenset({"image", "images", "audio", "audios", "video", "videos"})
@@ -239,6 +240,8 @@ class ReadPlan:
     binding: Binding
     mode: str
     extra: dict[str, pa.DataType | None]
+    seen: tuple[str, ...] = ()
+    """The columns of the first block."""
 
     @classmethod
     def of(cls, binding: Binding, sample: Iterable[Row]) -> "ReadPlan":
@@ -246,7 +249,7 @@ class ReadPlan:
         extra: dict[str, pa.DataType | None] = {}
         for row in sample:
             learn(extra, row)
-        plan = cls(binding, "error", extra)
+        plan = cls(binding, "error", extra, tuple(extra))
         columns = binding.every
         if any(column.kind.open and column.path[0] in extra for column in columns):
             plan.mode = "strict"

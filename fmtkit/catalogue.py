@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from fmtkit import registry, resources, template_sources, typenames
-from fmtkit.kinds import Kind
+from fmtkit.kinds import Kind, ListKind, RecordKind
+from fmtkit.message_kinds import DialogKind
 from fmtkit.registry import Converter
-from fmtkit.tables import TABLES
 from fmtkit.table_schemas import row_schema
+from fmtkit.tables import TABLES
 
 
 def types(name: str | None = None, *, plugins: Sequence[str] = ()) -> list[dict[str, Any]]:
@@ -16,7 +17,9 @@ def types(name: str | None = None, *, plugins: Sequence[str] = ()) -> list[dict[
     for plugin in plugins:
         registry.load_plugin(plugin)
     if name is None:
-        return [_entry(converter, f"source {converter.name}") for converter in registry.converters()]
+        return [
+            _entry(converter, f"source {converter.name}") for converter in registry.converters()
+        ]
     read = typenames.read(name)
     return [_entry(converter, read.reading) for converter in registry.named(read.source)]
 
@@ -29,7 +32,7 @@ def _entry(converter: Converter, reading: str) -> dict[str, Any]:
         "columns": columns_in_words(converter),
         "table": converter.makes.name(),
         "summary": converter.summary,
-        "options": {key: value for key, value in converter.options.items()},
+        "options": dict(converter.options),
         "url": converter.source_url,
         "differs": converter.differs,
     }
@@ -40,17 +43,31 @@ def columns_in_words(converter: Converter) -> str:
     words = []
     grouped = {name for group in converter.any_of for name in group}
     for group in converter.any_of:
-        letters = {converter.takes[name].letter for name in group}
+        letters = {_kind_in_words(converter.takes[name]) for name in group}
         paths = " or ".join(converter.path(name) for name in group)
         words.append(f"{paths} {' or '.join(sorted(letters))}")
     for name, kind in converter.takes.items():
         if name not in grouped:
             mark = "" if name in converter.required else "?"
-            words.append(f"{converter.path(name)} {_letter(kind)}{mark}")
+            words.append(f"{converter.path(name)} {_kind_in_words(kind)}{mark}")
     return ", ".join(words)
 
 
-def _letter(kind: Kind) -> str:
+def _kind_in_words(kind: Kind) -> str:
+    """Return a kind as the docs write it: `T`, `R{answer T, rank number}`, `M{from, value}`."""
+    if isinstance(kind, ListKind):
+        inner = _kind_in_words(kind.item)
+        return (
+            inner if isinstance(kind.item, RecordKind) else {"T": "L"}.get(inner, f"L of {inner}")
+        )
+    if isinstance(kind, RecordKind):
+        marks = {name: "?" if name in kind.optional else "" for name in kind.fields}
+        fields = (
+            f"{name} {_kind_in_words(inner)}{marks[name]}" for name, inner in kind.fields.items()
+        )
+        return "R{" + ", ".join(fields) + "}"
+    if isinstance(kind, DialogKind) and (kind.role, kind.content) != ("role", "content"):
+        return f"{kind.letter}{{{kind.role}, {kind.content}}}"
     return kind.letter
 
 

@@ -27,20 +27,35 @@ app = typer.Typer(
 
 Sources = Annotated[
     list[str] | None,
-    typer.Argument(help="Files, globs, folders, - for JSON lines on stdin, hf://datasets/ORG/NAME.", show_default=False),
+    typer.Argument(
+        help="Files, globs, folders, - for JSON lines on stdin, hf://datasets/ORG/NAME.",
+        show_default=False,
+    ),
 ]
-Type = Annotated[str | None, typer.Option("--type", "-t", help="TEMPLATE.SOURCE, for example chatml.intel.")]
-Method = Annotated[str | None, typer.Option(help="Training method; decides where type and columns do not.")]
-Map = Annotated[list[str] | None, typer.Option("--map", help="COLUMN=PATH: the source's own name of a column.")]
+Type = Annotated[
+    str | None, typer.Option("--type", "-t", help="TEMPLATE.SOURCE, for example chatml.intel.")
+]
+Method = Annotated[
+    str | None, typer.Option(help="Training method; decides where type and columns do not.")
+]
+Map = Annotated[
+    list[str] | None, typer.Option("--map", help="COLUMN=PATH: the source's own name of a column.")
+]
 Columns = Annotated[str | None, typer.Option(help='The same as JSON: {"question": "meta.q"}.')]
-Option = Annotated[list[str] | None, typer.Option("--option", "-O", help="KEY=VALUE: an option of the type.")]
+Option = Annotated[
+    list[str] | None, typer.Option("--option", "-O", help="KEY=VALUE: an option of the type.")
+]
 Tokenizer = Annotated[str | None, typer.Option(help="Folder or hub id of a tokenizer.")]
 ChatTemplate = Annotated[str | None, typer.Option(help="Name, FILE.jinja or tokenizer_default.")]
 Plugin = Annotated[list[str] | None, typer.Option(help="Python file with converters or functions.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Read the first N rows only.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Threads; the output is the same for any number.")]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Threads; the output is the same for any number.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
-Config = Annotated[str | None, typer.Option("--config", "-c", help="YAML whose datasets are converted.")]
+Config = Annotated[
+    str | None, typer.Option("--config", "-c", help="YAML whose datasets are converted.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 NoProgress = Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")]
 
@@ -48,7 +63,9 @@ NoProgress = Annotated[bool, typer.Option("--no-progress", help="Show no progres
 @app.command()
 def convert(
     source: Sources = None,
-    out: Annotated[str, typer.Option("--out", "-o", help="FILE.parquet, .jsonl, .arrow, or a folder.")] = "",
+    out: Annotated[
+        str, typer.Option("--out", "-o", help="FILE.parquet, .jsonl, .arrow, or a folder.")
+    ] = "",
     type: Type = None,
     config: Config = None,
     form: Annotated[str | None, typer.Option("--as", help="text, messages or tokens.")] = None,
@@ -58,8 +75,12 @@ def convert(
     map_: Map = None,
     columns: Columns = None,
     option: Option = None,
-    keep: Annotated[str | None, typer.Option(help="Source columns to carry through: A,B or all.")] = None,
-    on_error: Annotated[str, typer.Option(help="quarantine, fail or skip bad rows.")] = "quarantine",
+    keep: Annotated[
+        str | None, typer.Option(help="Source columns to carry through: A,B or all.")
+    ] = None,
+    on_error: Annotated[
+        str, typer.Option(help="quarantine, fail or skip bad rows.")
+    ] = "quarantine",
     max_errors: Annotated[str | None, typer.Option(help="Stop after N bad rows, or P%.")] = None,
     max_length: Annotated[int | None, typer.Option(min=1, help="Tokens a row may have.")] = None,
     on_overlong: Annotated[
@@ -69,8 +90,12 @@ def convert(
     seed: Annotated[int, typer.Option(help="Of the split and of random pairs.")] = 0,
     limit: Limit = None,
     workers: Workers = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an output of ours.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an output of ours.")
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an interrupted run.")
+    ] = False,
     plugin: Plugin = None,
     format: Annotated[str | None, typer.Option(help="parquet, jsonl or arrow.")] = None,
     compression: Annotated[str | None, typer.Option(help="snappy, zstd, lz4 or none.")] = None,
@@ -124,7 +149,9 @@ def validate(
     limit: Limit = None,
     workers: Workers = None,
     max_errors: Annotated[str | None, typer.Option(help="Findings allowed: N, or P%.")] = None,
-    schema: Annotated[bool, typer.Option("--schema", help="Check canonical rows by JSON Schema too.")] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Check canonical rows by JSON Schema too.")
+    ] = False,
     plugin: Plugin = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -161,17 +188,27 @@ def inspect(
     map_: Map = None,
     columns: Columns = None,
     option: Option = None,
-    max_length: Annotated[list[int] | None, typer.Option(min=1, help="Report what this length cuts.")] = None,
-    loss_budget: Annotated[str, typer.Option(help="Rows that a length may lose: P% or a share.")] = "1%",
+    max_length: Annotated[
+        list[int] | None, typer.Option(min=1, help="Report what this length cuts.")
+    ] = None,
+    loss_budget: Annotated[
+        str, typer.Option(help="Rows that a length may lose: P% or a share.")
+    ] = "1%",
     sample: Annotated[int | None, typer.Option(min=1, help="Lengths of about N rows only.")] = None,
-    show_mask: Annotated[int, typer.Option(min=0, help="Show the first N rows with their masks.")] = 0,
+    show_mask: Annotated[
+        int, typer.Option(min=0, help="Show the first N rows with their masks.")
+    ] = 0,
     row: Annotated[list[int] | None, typer.Option(min=0, help="Show row K (0-based).")] = None,
     assistant_only: Annotated[
         bool, typer.Option("--assistant-only", help="Masks of TRL's assistant_only_loss.")
     ] = False,
     html: Annotated[str | None, typer.Option(help="Write a page: FILE.html.")] = None,
-    plot: Annotated[str | None, typer.Option(help="Write the histograms: FILE.png or FILE.svg.")] = None,
-    fail_on: Annotated[list[str] | None, typer.Option(help="Exit 1 if this code was found.")] = None,
+    plot: Annotated[
+        str | None, typer.Option(help="Write the histograms: FILE.png or FILE.svg.")
+    ] = None,
+    fail_on: Annotated[
+        list[str] | None, typer.Option(help="Exit 1 if this code was found.")
+    ] = None,
     limit: Limit = None,
     workers: Workers = None,
     plugin: Plugin = None,
@@ -200,7 +237,13 @@ def inspect(
         plugins=tuple(plugin or ()),
     )
     found = show(
-        source or [], settings, html=html, plot=plot, fail_on=tuple(fail_on or ()), as_json=json, quiet=quiet
+        source or [],
+        settings,
+        html=html,
+        plot=plot,
+        fail_on=tuple(fail_on or ()),
+        as_json=json,
+        quiet=quiet,
     )
     raise typer.Exit(1 if found else 0)
 
@@ -218,7 +261,11 @@ def types(
 
 
 @app.command()
-def schema(name: Annotated[str, typer.Argument(help="A type, a table, report, quarantine, manifest, survey, config.")]) -> None:
+def schema(
+    name: Annotated[
+        str, typer.Argument(help="A type, a table, report, quarantine, manifest, survey, config.")
+    ],
+) -> None:
     """Print a JSON Schema."""
     from fmtkit import catalogue, terminal
 

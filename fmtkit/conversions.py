@@ -1,8 +1,10 @@
 """Conversion as a whole: sources in, files out, and the report that accounts for every row."""
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -10,19 +12,19 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from fmtkit import buffers, quarantine, registry
-from fmtkit.encoding import COMPRESSIONS, Encoded, compression_of, encode, format_of
-from fmtkit.errors import LimitError, NothingWrittenError, OptionError, OutputExistsError
-from fmtkit.error_limit import ErrorLimit
-from fmtkit.folder_sink import FolderSink, find_resume
+from fmtkit import buffers, quarantine, registry, sinks
 from fmtkit.atomic import Written
+from fmtkit.encoding import Encoded, compression_of, encode, format_of
+from fmtkit.error_limit import ErrorLimit
+from fmtkit.errors import LimitError, NothingWrittenError, OptionError
+from fmtkit.folder_sink import FolderSink, find_resume
 from fmtkit.ledger import Ledger
 from fmtkit.pipeline import Job, Piece, Progress, Request, prepare, stream
-from fmtkit import sinks
 from fmtkit.sinks import Closing, FileSink, Sink
 from fmtkit.sources.opening import Source, open_sources
 from fmtkit.splitting import TRAIN, VALIDATION, by_fraction, by_rows, parse_size, prompt_hashes
 from fmtkit.text_stage import OVERLONG
+from fmtkit.user_functions import TransformedSource
 
 ON_ERROR = ("quarantine", "fail", "skip")
 
@@ -191,6 +193,8 @@ class _Run:
         self.limit = ErrorLimit.parse(options.max_errors)
         named = format_of(out, options.format)
         is_file = format_of(out) is not None
+        self.is_folder, self.out = not is_file, out
+        self.is_complete = False
         self.format = named or "parquet"
         self.compression = compression_of(self.format, options.compression)
         self.ledger = Ledger()
@@ -199,13 +203,15 @@ class _Run:
         self.quarantine_path = (
             out.with_suffix(".quarantine.jsonl") if is_file else out / "quarantine.jsonl"
         )
-        self.sink, state = self._open(out, is_file=is_file)
+        sink, state = self._open(out, is_file=is_file)
+        if sink is not None:
+            self.sink = sink
         if state is not None:
             self.ledger = Ledger.from_dict(state["ledger"])
             self.progress = Progress.from_dict(state["progress"])
             self.tiers = dict(state["tiers"])
 
-    def _open(self, out: Path, *, is_file: bool) -> tuple[Sink, Mapping[str, Any] | None]:
+    def _open(self, out: Path, *, is_file: bool) -> tuple[Sink | None, Mapping[str, Any] | None]:
         if is_file:
             if self.job.split is not None:
                 raise OptionError(
@@ -217,9 +223,9 @@ class _Run:
         fingerprint = self._fingerprint()
         resume = find_resume(out, fingerprint) if self.options.resume else None
         if resume is not None and resume.is_complete:
-            raise OutputExistsError(
-                f"{out} is complete; there is nothing to resume (--overwrite starts anew)"
-            )
+            # Job scripts always pass --resume: a finished run is no error.
+            self.is_complete = True
+            return None, None
         sink = FolderSink(
             out, self.format, fingerprint, overwrite=self.options.overwrite, resume=resume
         )
@@ -235,10 +241,25 @@ class _Run:
             ],
             "options": options,
             "template": self.job.text.template.sha256 if self.job.text.template else None,
+            "code": {p: sha256(Path(p).read_bytes()).hexdigest() for p in self._code()},
             "fmtkit": version("fmtkit"),
         }
 
+    def _complete(self) -> Report:
+        """Return the report of the run that was there already."""
+        report = json.loads((self.out / "report.json").read_text(encoding="utf-8"))
+        files = sorted((self.out / "data").iterdir())
+        bad = [self.quarantine_path] if self.quarantine_path.exists() else []
+        return Report(report, tuple(str(path) for path in (*files, *bad)))
+
+    def _code(self) -> list[str]:
+        """Return the files of the user whose code makes rows."""
+        functions = {s.function.file for s in self.job.sources if isinstance(s, TransformedSource)}
+        return sorted({*self.options.plugins, *(str(file) for file in functions)})
+
     def write(self) -> Report:
+        if self.is_complete:
+            return self._complete()
         pieces = stream(
             self.job, workers=self.options.workers, step=self._encode, progress=self.progress
         )
@@ -250,9 +271,10 @@ class _Run:
             self._check_limit(piece)
             for split, encoded in piece.result:
                 self.sink.write(encoded, split)
-            self.sink.end_block(
-                sinks.Progress(self.progress.next_block, self._state(), self._metadata())
-            )
+            if self.is_folder:
+                # Only here: a single file has no checkpoints, and its source's hash comes last.
+                state, metadata = self._state(), self._metadata()
+                self.sink.end_block(sinks.Progress(self.progress.next_block, state, metadata))
             if self.watch is not None:
                 self.watch(self.progress.bytes_of_sources(), self._size(), self.ledger)
         self.ledger.check()
@@ -283,7 +305,8 @@ class _Run:
         if self.options.on_error == "fail" and piece.rejects:
             first = piece.rejects[0]
             self._reject()
-            where = f"{self.job.sources[piece.source].name}:{first.line if first.line is not None else first.row}"
+            place = first.line if first.line is not None else f"row {first.row}"
+            where = f"{self.job.sources[piece.source].name}:{place}"
             raise LimitError(
                 f"{where}: {first.code}: {first.message}; nothing was written (--on-error fail)"
             )
@@ -308,7 +331,8 @@ class _Run:
         codes = ", ".join(f"{code} {count:,}" for code, count in self.ledger.reasons.most_common(3))
         if self.ledger.no_pair:
             codes = ", ".join(filter(None, [codes, f"no pair {self.ledger.no_pair:,}"]))
-        return f"none of {self.ledger.rows_read:,} rows could be converted ({codes}); nothing was written{self._where()}"
+        rows = f"none of {self.ledger.rows_read:,} rows could be converted ({codes})"
+        return f"{rows}; nothing was written{self._where()}"
 
     def _reject(self) -> None:
         self.sink.reject(self._report(()))
@@ -377,6 +401,7 @@ def report_of(
         "bytes_written": sum(file.bytes for file in written),
         "seconds": round(seconds, 3),
         "sources": _sources_of(job, progress),
+        "ignored_columns": list(job.ignored_columns),
         "fmtkit": version("fmtkit"),
         "schema": {f.name: str(f.type) for f in job.schema},
     }

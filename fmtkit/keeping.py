@@ -63,7 +63,12 @@ class Kept:
     fields: tuple[pa.Field, ...] = ()
 
 
-_ARROW = {TextKind: pa.string(), BoolKind: pa.bool_(), IntegerKind: pa.int64(), NumberKind: pa.float64()}
+_ARROW = {
+    TextKind: pa.string(),
+    BoolKind: pa.bool_(),
+    IntegerKind: pa.int64(),
+    NumberKind: pa.float64(),
+}
 
 
 def find_kept(
@@ -101,7 +106,9 @@ def _named(wanted: Sequence[str], seen: Mapping[str, set[str]], made: set[str]) 
             hint = f"; did you mean {near!r}?" if near else f"; the columns are {', '.join(seen)}"
             raise OptionError(f"--keep {name}: no row has that column{hint}")
         if name in made:
-            raise OptionError(f"--keep {name}: the table has a column of that name; rename it in the source")
+            raise OptionError(
+                f"--keep {name}: the table has a column of that name; rename it in the source"
+            )
     return list(dict.fromkeys(wanted))
 
 

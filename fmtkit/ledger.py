@@ -13,15 +13,50 @@ TERMS = ("converted", "quarantined", "skipped", "filtered", "overlong_dropped", 
 class Counted(Protocol):
     """What a block became, as far as the ledger is concerned."""
 
-    rejects: tuple[Reject, ...]
-    rows_read: int
-    converted: int
-    rows_written: int
-    no_pair: int
-    overlong_dropped: int
-    filtered: int
-    blank_lines: int
-    warnings: Counter[str]
+    @property
+    def rejects(self) -> tuple[Reject, ...]:
+        """Return the bad rows."""
+        ...
+
+    @property
+    def rows_read(self) -> int:
+        """Count all rows."""
+        ...
+
+    @property
+    def converted(self) -> int:
+        """Count the rows that made at least one."""
+        ...
+
+    @property
+    def rows_written(self) -> int:
+        """Count the rows made."""
+        ...
+
+    @property
+    def no_pair(self) -> int:
+        """Count the rankings without a pair."""
+        ...
+
+    @property
+    def overlong_dropped(self) -> int:
+        """Count the rows dropped for their length."""
+        ...
+
+    @property
+    def filtered(self) -> int:
+        """Count the rows a user's function returned nothing for."""
+        ...
+
+    @property
+    def blank_lines(self) -> int:
+        """Count the blank lines."""
+        ...
+
+    @property
+    def warnings(self) -> Counter[str]:
+        """Count the codes of rows that were kept all the same."""
+        ...
 
 
 @dataclass

@@ -61,7 +61,9 @@ class LengthLimit:
         replies = [name for name in REPLIES if name in row]
         if self.action == "truncate-start":
             longest = max(self._count(row[name]) for name in replies)
-            out["prompt"] = self._cut(row["prompt"], self.tokens - longest) if longest < self.tokens else ""
+            out["prompt"] = (
+                self._cut(row["prompt"], self.tokens - longest) if longest < self.tokens else ""
+            )
             return out if out["prompt"] else None
         room = self.tokens - self._count(row["prompt"])
         if room <= 0:

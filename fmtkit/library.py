@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from fmtkit import catalogue, chat, registry
+from fmtkit import catalogue, registry
+from fmtkit.chat import ChatTemplate
 from fmtkit.conversions import ConvertOptions, Report, convert_to, open_named
+from fmtkit.errors import TemplateError
 from fmtkit.pipeline import Job, prepare, stream
-from fmtkit.template_sources import ChatTemplate, find_model_template
+from fmtkit.tables import WIDE_MESSAGE
+from fmtkit.template_sources import find_model_template
+from fmtkit.text_stage import render_table
 from fmtkit.validation import Findings, validate_sources
 
 if TYPE_CHECKING:
@@ -64,19 +68,26 @@ def inspect(source: Source, type: str | None = None, **options: Any) -> "Survey"
 
 
 def render(
-    messages: Sequence[Mapping[str, Any]] | pa.Array,
-    template: str | ChatTemplate,
-    *,
-    add_generation_prompt: bool = False,
-) -> str | pa.Array:
-    """Render one conversation to text, or a column of conversations to a column of texts.
+    batch: pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]], template: str | ChatTemplate
+) -> pa.Table | str:
+    """Render canonical rows to the same rows as text; or one conversation, a list of messages, to a str.
 
-    Raises TemplateError if the template refuses a conversation.
+    Raises TemplateError if the template refuses a row, naming it.
     """
     found = find_model_template(template) if isinstance(template, str) else template
-    if isinstance(messages, pa.Array | pa.ChunkedArray):
-        return chat.render_all(found, messages, add_generation_prompt=add_generation_prompt)
-    return chat.render_one(found, messages, add_generation_prompt=add_generation_prompt)
+    if not isinstance(batch, pa.Table | pa.RecordBatch):
+        rows = pa.table({"messages": pa.array([list(batch)], pa.list_(WIDE_MESSAGE))})
+        return str(_rendered(rows, found).column("text")[0].as_py())
+    table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
+    return _rendered(table, found)
+
+
+def _rendered(table: pa.Table, template: ChatTemplate) -> pa.Table:
+    done = render_table(table, template)
+    if done.failures:
+        first = done.failures[0]
+        raise TemplateError(f"row {first.row}: {first.code}: {first.message}")
+    return done.table
 
 
 def train(config: str | Path, **options: Any) -> Any:
@@ -102,7 +113,7 @@ def _options(type: str | None, options: Mapping[str, Any]) -> ConvertOptions:
     if unknown:
         from fmtkit.errors import UnknownNameError
 
-        raise UnknownNameError("option", sorted(unknown)[0], ConvertOptions.__dataclass_fields__)
+        raise UnknownNameError("option", min(unknown), ConvertOptions.__dataclass_fields__)
     return ConvertOptions(type=type, **given)
 
 

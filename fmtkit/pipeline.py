@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +18,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from fmtkit import buffers, detection, pairing, reading, type_options, typenames
+from fmtkit import buffers, control_tokens, detection, pairing, reading, type_options, typenames
 from fmtkit.binding import Binding, ReadPlan, Row, bind
 from fmtkit.codes import PRECEDENCE, Reject
 from fmtkit.conversion import convert_frame
@@ -26,10 +27,10 @@ from fmtkit.errors import OptionError
 from fmtkit.keeping import Kept, find_kept
 from fmtkit.problems import Problem
 from fmtkit.registry import Converter
+from fmtkit.soft_labels import has_soft_labels
 from fmtkit.sources.blocks import ArrowBlock, Block, MadeBlock
 from fmtkit.sources.opening import Source
 from fmtkit.sources.strict import Fault
-from fmtkit.soft_labels import has_soft_labels
 from fmtkit.splitting import Split
 from fmtkit.tables import Preference, Ranking, Table, Tokens
 from fmtkit.text_stage import TextStage
@@ -83,6 +84,23 @@ class Job:
     """Of the rows that `stream` yields."""
     split: Split | None = None
 
+    @cached_property
+    def control_tokens(self) -> tuple[str, ...]:
+        """Return the tokens that content had better not hold: those of the template in use."""
+        template = self.text.template
+        if template is None:
+            return ()
+        return control_tokens.tokens_in(template.source, tuple(template.special_tokens.values()))
+
+    @cached_property
+    def ignored_columns(self) -> tuple[str, ...]:
+        """Return the columns at the start of the sources that the type does not use."""
+        found: dict[str, None] = {}
+        for plan in self.plans:
+            used = {column.path[0] for column in plan.binding.every}
+            found.update(dict.fromkeys(name for name in plan.seen if name not in used))
+        return tuple(found)
+
     @property
     def converter(self) -> Converter:
         """Return the converter of the first source; all make the same table."""
@@ -121,9 +139,7 @@ class Progress:
     def from_dict(cls, data: Mapping[str, Any]) -> "Progress":
         """Read what `as_dict` wrote."""
         first, second = data["next_block"]
-        return cls(
-            (first, second), {k: v for k, v in data["rows"]}, {k: v for k, v in data["bytes"]}
-        )
+        return cls((first, second), dict(data["rows"]), dict(data["bytes"]))
 
 
 @dataclass(frozen=True)
@@ -156,7 +172,7 @@ class Piece:
     """What the caller's own step made of the table on the worker."""
 
 
-def prepare(sources: Sequence[AnySource], request: Request) -> Job:
+def prepare(opened: Sequence[Source], request: Request) -> Job:
     """Bind a type to its sources.
 
     Raises:
@@ -164,9 +180,10 @@ def prepare(sources: Sequence[AnySource], request: Request) -> Job:
         SourceError: if a source cannot be read.
     """
     name = typenames.read(request.type, functions=bool(request.places))
+    sources: list[AnySource] = list(opened)
     if name.function:
         function = replace(find_function(name.source, request.places), config=request.config)
-        sources = [TransformedSource(source, function) for source in sources]
+        sources = [TransformedSource(source, function) for source in opened]
         name = replace(name, source="passthrough")
     samples = [sample_of(source) for source in sources]
     converters = _converters(name, sources, samples, request)
@@ -293,7 +310,8 @@ def stream(
 ) -> Iterator[Piece]:
     """Yield what each block becomes, in input order, from where `progress` says on.
 
-    `step` runs on the worker over each table, whose rows are then let go. Records and lines of rejects are within their source.
+    `step` runs on the worker over each table, whose rows are then let go. Records and lines of
+    rejects are within their source.
     """
     count = workers or os.cpu_count() or 1
     begun = progress or Progress()
@@ -379,6 +397,10 @@ def _make(job: Job, source: int, block: Block) -> dict[str, Any]:
     binding = job.plans[source].binding
     records = reading.records_of(block, binding)
     begun = _convert(job, job.plans[source], block, records)
+    if control_tokens.may_hold(block, job.control_tokens):
+        begun.warnings["control_tokens"] += control_tokens.count_rows(
+            begun.table, job.control_tokens
+        )
     done = job.text.apply(begun.table)
     begun.table = begun.table.slice(0, 0)
     rows, rejects = begun.rows, begun.rejects
@@ -404,7 +426,7 @@ def _make(job: Job, source: int, block: Block) -> dict[str, Any]:
         "overlong_dropped": len(too_long),
         "filtered": filtered,
         "blank_lines": begun.blank,
-        "warnings": begun.warnings + done.warnings,
+        "warnings": +(begun.warnings + done.warnings),
         "fast_rows": begun.fast_rows,
         "traced_rows": done.traced_rows,
         "plain_rows": done.plain_rows,

@@ -244,11 +244,11 @@ def _fits(dtype: pa.DataType, wanted: pa.DataType) -> bool:
         return bool(pa.types.is_integer(dtype) or pa.types.is_floating(dtype))
     if pa.types.is_list(wanted):
         lists = pa.types.is_list(dtype) or pa.types.is_large_list(dtype)
-        return lists and _fits(dtype.value_type, wanted.value_type)
+        return bool(lists and _fits(dtype.value_type, wanted.value_type))
     if pa.types.is_struct(wanted) and pa.types.is_struct(dtype):
         there = {dtype.field(i).name: dtype.field(i).type for i in range(dtype.num_fields)}
         fields = [wanted.field(i) for i in range(wanted.num_fields)]
-        return all(field.name in there and _fits(there[field.name], field.type) for field in fields)
+        return all(f.name in there and _fits(there[f.name], f.type) for f in fields)
     return False
 
 
@@ -272,7 +272,9 @@ def head(block: Block, rows: int) -> tuple[Block, int]:
     """Return the first rows of a block, and how many more rows are wanted after them."""
     own = () if isinstance(block, ArrowBlock) else block.rejects
     if isinstance(block, ArrowBlock):
-        return replace(block, batch=block.batch.slice(0, rows)), rows - min(rows, block.batch.num_rows)
+        return replace(block, batch=block.batch.slice(0, rows)), rows - min(
+            rows, block.batch.num_rows
+        )
     count = len(records_of(block)) + len(own)
     if isinstance(block, MadeBlock):
         count += block.filtered
@@ -283,7 +285,9 @@ def head(block: Block, rows: int) -> tuple[Block, int]:
     if isinstance(block, MadeBlock):
         return _head_of_made(block, rows), 0
     if isinstance(block, RowsBlock):
-        return replace(block, rows=block.rows[:records], lines=block.lines[:records], rejects=kept), 0
+        return replace(
+            block, rows=block.rows[:records], lines=block.lines[:records], rejects=kept
+        ), 0
     found = Records(block.data, block.first_line, block.lines).found
     end = int(found.ends[records - 1]) if records else 0
     return replace(block, data=block.data[:end], rejects=kept), 0

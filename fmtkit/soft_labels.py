@@ -17,7 +17,9 @@ def has_soft_labels(source: Readable, column: str) -> bool:
 def _is_soft(records: reading.Rows, column: str) -> bool:
     if isinstance(records, Records) and "." not in column:
         schema = pa.schema([(column, pa.list_(pa.bool_()))])
-        table = read_json(pa.py_buffer(records.data), schema, "ignore") if _is_safe(records) else None
+        table = (
+            read_json(pa.py_buffer(records.data), schema, "ignore") if _is_safe(records) else None
+        )
         if table is not None:
             return False
     return any(_holds_soft(records.value(record)[0], column) for record in range(len(records)))

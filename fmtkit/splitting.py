@@ -35,7 +35,9 @@ def parse_size(text: str | float) -> float | int:
     try:
         number = float(text)
     except ValueError as error:
-        raise OptionError(f"--val-size {text}: give a fraction such as 0.05 or a number of rows") from error
+        raise OptionError(
+            f"--val-size {text}: give a fraction such as 0.05 or a number of rows"
+        ) from error
     if number <= 0 or (number >= 1 and number != int(number)):
         raise OptionError(f"--val-size {text}: give a fraction between 0 and 1 or a number of rows")
     return number if number < 1 else int(number)
@@ -56,7 +58,9 @@ def by_rows(hashes: Counter[int], rows: int, seed: int) -> Split:
         if total >= rows:
             return Split(value, seed)
         total += hashes[value]
-    raise OptionError(f"--val-size {rows}: only {total} rows are there, and some must be left to train on")
+    raise OptionError(
+        f"--val-size {rows}: only {total} rows are there, and some must be left to train on"
+    )
 
 
 def prompt_hashes(frame: pl.DataFrame, seed: int) -> np.ndarray:
@@ -82,5 +86,7 @@ def _prompt_text(frame: pl.DataFrame) -> Expr:
     if name == "messages":
         answered = turn.field("role") == "assistant"
         first = column.list.eval(answered).list.arg_max()
-        said = said.list.head(pl.when(column.list.eval(answered).list.any()).then(first).otherwise(column.list.len()))
+        said = said.list.head(
+            pl.when(column.list.eval(answered).list.any()).then(first).otherwise(column.list.len())
+        )
     return said.list.join("\x1e")

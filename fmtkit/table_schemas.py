@@ -40,7 +40,12 @@ def message_schema() -> dict[str, Any]:
     fields = [WIDE_MESSAGE.field(i) for i in range(WIDE_MESSAGE.num_fields)]
     properties = {f.name: {"type": [_scalar(f.type), "null"]} for f in fields}
     properties["role"] = {"enum": ["system", "developer", "user", "assistant", "tool"]}
-    return {"type": "object", "required": ["role", "content"], "properties": properties, "additionalProperties": False}
+    return {
+        "type": "object",
+        "required": ["role", "content"],
+        "properties": properties,
+        "additionalProperties": False,
+    }
 
 
 def row_schema(table: type[Table]) -> dict[str, Any]:
@@ -58,7 +63,10 @@ def row_schema(table: type[Table]) -> dict[str, Any]:
         "type": "object",
         "required": required,
         "properties": properties,
-        "$defs": {"message": message_schema(), "dialog": {"type": "array", "items": {"$ref": "#/$defs/message"}}},
+        "$defs": {
+            "message": message_schema(),
+            "dialog": {"type": "array", "items": {"$ref": "#/$defs/message"}},
+        },
     }
     if "messages" in properties:
         properties["text"] = {"description": DESCRIPTIONS["text"], "type": "string"}

@@ -66,11 +66,8 @@ class Table:
         """Return the Arrow schema on disk; `columns` says which optional ones are there."""
         present = cls.column_names() if columns is None else columns
         dialog = pa.string() if text else pa.list_(WIDE_MESSAGE if wide else MESSAGE)
-        out: list[pa.Field] = []
-        for name in cls.column_names():
-            if name in present or name not in cls.optional:
-                out.append(cls._field(name, dialog, text=text))
-        return pa.schema(out)
+        names = (n for n in cls.column_names() if n in present or n not in cls.optional)
+        return pa.schema([cls._field(name, dialog, text=text) for name in names])
 
     @classmethod
     def _field(cls, name: str, dialog: pa.DataType, *, text: bool) -> pa.Field:

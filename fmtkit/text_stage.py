@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from fmtkit import buffers, chat, template_sources
+from fmtkit.chat import ChatTemplate, Rendering, ReplyRendering
 from fmtkit.errors import OptionError
 from fmtkit.registry import Converter
 from fmtkit.tables import (
@@ -21,7 +22,6 @@ from fmtkit.tables import (
     Table,
     Tokens,
 )
-from fmtkit.chat import ChatTemplate
 from fmtkit.typenames import TypeName
 
 if TYPE_CHECKING:
@@ -88,7 +88,8 @@ class TextStage:
         if template is None and (form != "messages" or limit is not None):
             wanted = f"--as {form}" if form != "messages" else "--max-length"
             raise OptionError(
-                f"{wanted} needs a template: name one in the type (chatml.{name.source}) or by --chat-template"
+                f"{wanted} needs a template: name one in the type (chatml.{name.source}), "
+                "or by --chat-template"
             )
         if form == "tokens" and (
             table not in (Conversation, Completion) or request.tokenizer is None
@@ -134,7 +135,7 @@ class TextStage:
             and not self.text_source
             and (self.is_text or self.limit is not None)
         ):
-            done = _render(table, self.template)
+            done = render_table(table, self.template)
         if self.limit is not None and done.table.num_rows:
             done = _limited(done, self.limit)
         if self.form == "tokens":
@@ -286,43 +287,34 @@ def _joined(table: pa.Table) -> pa.Array:
     return pa.array(both, table.schema.field("prompt").type)
 
 
-def _render(table: pa.Table, template: ChatTemplate) -> Done:
+def render_table(table: pa.Table, template: ChatTemplate) -> Done:
+    """Render the dialogs of a canonical table: a prompt up to its reply, a reply as what it adds."""
     columns = {name: table.column(name) for name in table.schema.names}
-    tools = columns.get("tools")
-    replies = {name: columns[name] for name in REPLIES if name in columns}
-    warnings: Counter[str] = Counter()
-    if replies:
-        made = chat.render_reply(template, columns["prompt"], replies, tools=tools)
-        texts = {"prompt": made.prompt, **made.replies}
-    elif "messages" in columns:
-        made = chat.render(template, columns["messages"], tools=tools)
-        texts = {"messages": made.text}
-    else:
-        made = chat.render(template, columns["prompt"], add_generation_prompt=True, tools=tools)
-        texts = {"prompt": made.text}
-    for code, rows in made.warnings.items():
-        warnings[code] += len(rows)
+    texts, made = _texts(columns, template)
+    warnings = Counter({code: len(rows) for code, rows in made.warnings.items()})
     failures = tuple(RowFailure(f.row, f.code, None, f.message) for f in made.failures)
     kept = np.delete(np.arange(table.num_rows), sorted({failure.row for failure in failures}))
-    arrays, names = [], []
-    for name, column in columns.items():
-        arrays.append(texts.get(name, column))
-        names.append(TEXT_NAMES.get(name, name) if name in texts else name)
-    out = pa.table(arrays, names=names)
-    out = out.cast(
-        pa.schema([f if f.name not in names else f for f in _text_schema(table.schema, texts)])
-    )
+    schema = pa.schema(_text_schema(table.schema, texts))
+    arrays = [texts.get(name, column) for name, column in columns.items()]
+    out = pa.table(arrays, names=schema.names).cast(schema)
     if failures:
         out = out.take(buffers.int64s(kept))
-    return Done(
-        out,
-        kept,
-        failures,
-        np.zeros(0, dtype=np.int64),
-        warnings,
-        made.traced_rows,
-        made.plain_rows,
-    )
+    nothing = np.zeros(0, dtype=np.int64)
+    return Done(out, kept, failures, nothing, warnings, made.traced_rows, made.plain_rows)
+
+
+def _texts(
+    columns: Mapping[str, pa.ChunkedArray], template: ChatTemplate
+) -> tuple[dict[str, pa.Array], Rendering | ReplyRendering]:
+    tools = columns.get("tools")
+    replies = {name: columns[name] for name in REPLIES if name in columns}
+    if replies:
+        both = chat.render_reply(template, columns["prompt"], replies, tools=tools)
+        return {"prompt": both.prompt, **both.replies}, both
+    name = "messages" if "messages" in columns else "prompt"
+    asks = name == "prompt"
+    made = chat.render(template, columns[name], add_generation_prompt=asks, tools=tools)
+    return {name: made.text}, made
 
 
 def _text_schema(schema: pa.Schema, texts: Mapping[str, object]) -> list[pa.Field]:

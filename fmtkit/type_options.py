@@ -95,7 +95,7 @@ def _spelling(key: str, value: Any) -> dict[str, Any]:
     if key == "message_property_mappings":
         unknown = set(table) - {"role", "content"}
         if unknown:
-            raise UnknownNameError("message property", sorted(unknown)[0], ("role", "content"))
+            raise UnknownNameError("message property", min(unknown), ("role", "content"))
         return {name: str(path) for name, path in table.items()}
     return {"roles": _roles(table)}
 

@@ -59,7 +59,9 @@ def find_function(name: str, places: Sequence[Path]) -> UserFunction:
             return UserFunction(place.resolve(), function)
         if place.is_dir() and (place / relative).is_file():
             return UserFunction((place / relative).resolve(), function)
-    looked = ", ".join(str(place) for place in places) or "nowhere: give --plugin FILE.py or -c CONFIG"
+    looked = (
+        ", ".join(str(place) for place in places) or "nowhere: give --plugin FILE.py or -c CONFIG"
+    )
     known = [place.stem for place in places if place.is_file()]
     near = near_match(stem, known)
     hint = f"; did you mean {near!r}?" if near else ""
@@ -182,7 +184,10 @@ def _dump(block: MadeBlock) -> bytes:
         "filtered": block.filtered,
         "blank_lines": block.blank_lines,
         "bytes_read": block.bytes_read,
-        "rejects": [[r.row, r.line, r.code, r.column, r.message, r.raw.hex(), r.raw_bytes] for r in block.rejects],
+        "rejects": [
+            [r.row, r.line, r.code, r.column, r.message, r.raw.hex(), r.raw_bytes]
+            for r in block.rejects
+        ],
         "rows": [row.decode("utf-8", "surrogatepass") for row in block.rows],
     }
     return json.dumps(head).encode()
@@ -190,7 +195,10 @@ def _dump(block: MadeBlock) -> bytes:
 
 def _load(data: bytes) -> MadeBlock:
     head = json.loads(data)
-    rejects = [Reject(*fields[:5], bytes.fromhex(fields[5]), fields[6]) for fields in head.pop("rejects")]
+    rejects = [
+        Reject(row, line, code, column, message, bytes.fromhex(raw), raw_bytes)
+        for row, line, code, column, message, raw, raw_bytes in head.pop("rejects")
+    ]
     rows = [row.encode("utf-8", "surrogatepass") for row in head.pop("rows")]
     return MadeBlock(**head, rejects=tuple(rejects), rows=rows)
 
@@ -233,11 +241,15 @@ def load(
     if not callable(factory):
         known = [key for key, value in vars(module).items() if callable(value)]
         near = near_match(name, known)
-        raise OptionError(f"{file} has no function {name!r}" + (f"; did you mean {near!r}?" if near else ""))
+        raise OptionError(
+            f"{file} has no function {name!r}" + (f"; did you mean {near!r}?" if near else "")
+        )
     made = factory(dict(config))
     row_function, extra = made if isinstance(made, tuple) and len(made) == 2 else (made, {})
     if not callable(row_function) or not isinstance(extra, Mapping):
-        raise OptionError(f"{file}: {name} must return a function, or (function, {{'remove_columns': [...]}})")
+        raise OptionError(
+            f"{file}: {name} must return a function, or (function, {{'remove_columns': [...]}})"
+        )
     return _with_keywords(row_function), frozenset(_columns(extra.get("remove_columns", ())))
 
 
@@ -249,7 +261,9 @@ def _with_keywords(function: Callable[..., Any]) -> Callable[[dict[str, Any]], A
     """Fill `tokenizer` or `processing_class` with None where a row function demands one."""
     parameters = list(inspect.signature(function).parameters.values())[1:]
     needed = {
-        p.name: None for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+        p.name: None
+        for p in parameters
+        if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
     }
     return lambda row: function(row, **needed)
 
@@ -259,7 +273,9 @@ def _encoded(made: Any, row: dict[str, Any], removed: frozenset[str]) -> bytes:
         return _FILTERED
     if not isinstance(made, Mapping):
         return f"!returned {type(made).__name__}, not a dict".encode()
-    kept = {} if ALL in removed else {key: value for key, value in row.items() if key not in removed}
+    kept = (
+        {} if ALL in removed else {key: value for key, value in row.items() if key not in removed}
+    )
     return json.dumps({**kept, **made}, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -88,7 +87,9 @@ def validate_sources(
             items += check.findings(piece, name)
     ledger.check()
     items.sort(key=lambda item: (item.file, item.row))
-    return Findings(tuple(items), ledger, report_of(job, ledger, progress), ErrorLimit.parse(options.max_errors))
+    return Findings(
+        tuple(items), ledger, report_of(job, ledger, progress), ErrorLimit.parse(options.max_errors)
+    )
 
 
 def _finding(name: str, reject: Reject) -> Finding:
@@ -109,7 +110,14 @@ class _SchemaCheck:
             for error in self.validator.iter_errors(row):
                 path = error.json_path
                 found.append(
-                    Finding(name, int(piece.records[i]), piece.lines(i), "value_error", path, f"{path}: {error.message}")
+                    Finding(
+                        name,
+                        int(piece.records[i]),
+                        piece.lines(i),
+                        "value_error",
+                        path,
+                        f"{path}: {error.message}",
+                    )
                 )
         return found
 
@@ -125,5 +133,3 @@ def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _without_nulls(v) for k, v in value.items() if v is not None or k == "content"}
     return value
-
-

@@ -128,14 +128,14 @@ def _non_finite(_: str) -> NonFinite:
 
 
 _DECODER = json.JSONDecoder(
-    parse_int=_integer,  # type: ignore[arg-type]
-    parse_float=_real,  # type: ignore[arg-type]
+    parse_int=_integer,
+    parse_float=_real,
     parse_constant=_non_finite,
     object_pairs_hook=_object,
 )
 _WRITTEN = json.JSONDecoder(
-    parse_int=_written_integer,  # type: ignore[arg-type]
-    parse_float=_written_real,  # type: ignore[arg-type]
+    parse_int=_written_integer,
+    parse_float=_written_real,
     parse_constant=_non_finite,
     object_pairs_hook=_object,
 )

@@ -1,0 +1,55 @@
+"""Control tokens inside content: text that a template's or a tokenizer's control tokens could be taken for.
+
+A row is kept and counted: whether `<|im_end|>` in an answer is an attack or a lesson on chat formats is
+for its owner to say.
+"""
+
+import re
+from collections.abc import Sequence
+
+import polars as pl
+import pyarrow as pa
+
+from fmtkit.sources.blocks import Block, JsonBlock
+from fmtkit.tables import DIALOG_COLUMNS
+
+_LOOKS = re.compile(
+    r"<\|[^|<>\s{}]{1,40}\|>|</?s>|\[/?INST\]|\[/?SYSTEM_PROMPT\]|<(?:start|end)_of_turn>|<[a-z]*\|?turn\|?>"
+    r"|<(?:bos|eos|pad)>|<｜[^｜<>]{1,40}｜>"
+)
+
+
+def tokens_in(source: str, special: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the control tokens that a template's source writes, and these special tokens."""
+    found = set(_LOOKS.findall(source)) | {token for token in special if len(token) > 1}
+    return tuple(sorted(found))
+
+
+def may_hold(block: Block, tokens: Sequence[str]) -> bool:
+    """Tell whether a block's bytes may hold any of the tokens: one search of the bytes for each.
+
+    A JSON escape may hide one, so a block that escapes `<`, `[` or `|` may hold any.
+    """
+    if not tokens:
+        return False
+    if not isinstance(block, JsonBlock):
+        return True
+    escaped = (b"\\u003c", b"\\u003C", b"\\u005b", b"\\u005B", b"\\u007c", b"\\u007C")
+    return any(token.encode() in block.data for token in tokens) or any(
+        e in block.data for e in escaped
+    )
+
+
+def count_rows(table: pa.Table, tokens: Sequence[str]) -> int:
+    """Count the rows of a canonical table (messages or text) with a token inside content."""
+    frame = pl.from_arrow(table.select([n for n in table.schema.names if n in DIALOG_COLUMNS]))
+    assert isinstance(frame, pl.DataFrame)
+    tests = []
+    for name, dtype in frame.schema.items():
+        if dtype == pl.String:
+            continue
+        content = pl.element().struct.field("content")
+        tests.append(pl.col(name).list.eval(content.str.contains_any(list(tokens))).list.any())
+    if not tests:
+        return 0
+    return int(frame.select(pl.any_horizontal(tests).fill_null(value=False).sum()).item())
