@@ -1,16 +1,13 @@
 """References and tokens: the ebft types on the conformance samples and on hand-made rows."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fmtkit.documents import Untokenized
 from fmtkit.errors import ColumnMismatchError, OptionError
 from fmtkit.pipeline import Request, prepare, stream
 from fmtkit.sources.opening import open_sources
-from fmtkit.token_stage import TokenStage
 
 GOLDENS = Path(__file__).parents[2] / "shared" / "data" / "goldens"
 WORDS = "{% for m in messages %}<|{{ m['role'] }}|> {{ m['content'] }} <|end|> {% endfor %}"
@@ -28,11 +25,7 @@ def converted(folder: Path, rows: list[dict], type: str, **request: object):
     """Return rows, codes of rejects and counts of warnings."""
     path = folder / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    options = request.get("options", {})
-    job = prepare(open_sources([str(path)]), Request(type=type, options=options))
-    if issubclass(job.converter.makes, Untokenized):
-        stage = TokenStage.of(job.name, job.converter, Request(type=type, **request))
-        job = replace(job, text=stage, schema=stage.schema(job.schema))
+    job = prepare(open_sources([str(path)]), Request(type=type, **request))
     out, codes, warnings = [], [], {}
     for piece in stream(job, workers=1):
         out += piece.table.to_pylist()
