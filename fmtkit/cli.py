@@ -103,9 +103,13 @@ def convert(
     quiet: Quiet = False,
     no_progress: NoProgress = False,
 ) -> None:
-    """Convert sources to a canonical table: rows that cannot be converted are listed with their reason."""
+    """Convert sources to a canonical table.
+
+    Each row is converted or accounted for: bad rows go to the quarantine with their line and reason.
+    """
     from fmtkit import terminal
     from fmtkit.conversions import ConvertOptions, convert_to
+    from fmtkit.progress_bar import progress
 
     settings = ConvertOptions(
         type=type,
@@ -131,7 +135,7 @@ def convert(
         format=format,
         compression=compression,
     )
-    with terminal.progress(shown=not (quiet or no_progress or json)) as watch:
+    with progress(shown=not (quiet or no_progress or json)) as watch:
         report = convert_to(source or [], out, settings, watch=watch)
     terminal.print_report(report, as_json=json, quiet=quiet)
 
@@ -156,7 +160,10 @@ def validate(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Check sources without writing anything: prints file:line: code: message for every finding."""
+    """Check sources; write nothing.
+
+    Prints `file:line: code: message` for every bad row, not only the first.
+    """
     from fmtkit import terminal
     from fmtkit.conversions import ConvertOptions
     from fmtkit.validation import validate_sources
@@ -215,7 +222,10 @@ def inspect(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Say what sources are, how long and how trained their rows, and what is wrong with them."""
+    """Show what sources hold, before a run.
+
+    What they are, how long their rows, what a length cuts, what is trained, and what looks wrong.
+    """
     from fmtkit.inspect_options import InspectOptions, parse_share
     from fmtkit.reports.faces import show
 
@@ -254,10 +264,10 @@ def types(
     plugin: Plugin = None,
     json: Json = False,
 ) -> None:
-    """List every type with its columns, its table and its options."""
-    from fmtkit import catalogue, terminal
+    """List the types: columns, table, options."""
+    from fmtkit import catalogue, listings
 
-    terminal.print_types(catalogue.types(name, plugins=plugin or ()), name, as_json=json)
+    listings.print_types(catalogue.types(name, plugins=plugin or ()), name, as_json=json)
 
 
 @app.command()
@@ -278,17 +288,17 @@ def templates(
     json: Json = False,
 ) -> None:
     """List the templates, or print one."""
-    from fmtkit import catalogue, terminal
+    from fmtkit import catalogue, listings
 
-    terminal.print_templates(catalogue.templates(name), name, as_json=json)
+    listings.print_templates(catalogue.templates(name), name, as_json=json)
 
 
 @app.command()
 def env(json: Json = False) -> None:
     """Print versions and devices, to paste in a bug report."""
-    from fmtkit import environment, terminal
+    from fmtkit import environment, listings
 
-    terminal.print_environment(environment.describe(), as_json=json)
+    listings.print_environment(environment.describe(), as_json=json)
 
 
 def _pairs(pairs: list[str] | None, flag: str) -> dict[str, str]:

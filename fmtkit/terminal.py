@@ -1,43 +1,67 @@
-"""The terminal's face: reports as rich tables on stderr, JSON and lists on stdout, a progress bar."""
+"""Reports and findings on a terminal; plain and uncut where nobody looks."""
 
 import json
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from fmtkit.codes import REASONS, WARNINGS
 from fmtkit.escaping import one_line, visible
+from fmtkit.progress_bar import in_bytes
 
 if TYPE_CHECKING:
     from fmtkit.conversions import Report
-    from fmtkit.ledger import Ledger
     from fmtkit.validation import Findings
 
-FINDINGS_SHOWN = 1000
 
-
-class Watch(Protocol):
-    """Whoever follows a run: called after each block, on the thread that asked for the run."""
-
-    def __call__(self, done: int, size: int | None, ledger: "Ledger") -> None: ...
+UNBOUNDED = 100_000
+"""Width of a pipe: nothing is wrapped or cut where no window sets a limit."""
+FIRST_BAD = 3
+TERMS = ("converted", "quarantined", "skipped", "filtered", "overlong_dropped", "no_pair")
+BAD = ("quarantined", "skipped")
 
 
 def errors() -> Console:
     """Return the console of stderr."""
-    return Console(stderr=True, highlight=False)
+    return _console(stderr=True)
 
 
 def output() -> Console:
-    """Return the console of stdout; wide where nobody looks at it, so that no cell is cut."""
-    plain = not sys.stdout.isatty()
-    return Console(highlight=False, width=200 if plain else None, soft_wrap=plain)
+    """Return the console of stdout."""
+    return _console(stderr=False)
+
+
+def _console(*, stderr: bool) -> Console:
+    console = Console(stderr=stderr, highlight=False)
+    if not console.is_terminal:
+        console.width = UNBOUNDED
+    return console
+
+
+def show(console: Console, *parts: RenderableType) -> None:
+    """Print without the spaces that rich puts at the ends of lines."""
+    with console.capture() as captured:
+        for part in parts:
+            console.print(part)
+    console.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+
+
+def aligned(*justify: str) -> Table:
+    """Return a table without lines; of its columns the last is folded where the window is narrow."""
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for i, side in enumerate(justify, 1):
+        is_right, is_last = side == "right", i == len(justify)
+        table.add_column(
+            justify="right" if is_right else "left", no_wrap=not is_last, overflow="fold"
+        )
+    return table
 
 
 def print_json(value: object) -> None:
@@ -45,91 +69,76 @@ def print_json(value: object) -> None:
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
 
 
-@contextmanager
-def progress(*, shown: bool) -> Iterator[Watch | None]:
-    """Show bytes, rows per second and bad rows while a run lasts; nothing where stderr is no terminal."""
-    console = errors()
-    if not shown or not console.is_terminal:
-        yield None
-        return
-    columns = (
-        TextColumn("[bold]{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[what]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("converting", total=None, what="")
-        yield _Bar(bar, task)
-
-
-class _Bar:
-    def __init__(self, bar: Progress, task: TaskID) -> None:
-        self.bar, self.task, self.begun = bar, task, time.monotonic()
-
-    def __call__(self, done: int, size: int | None, ledger: "Ledger") -> None:
-        rate = ledger.rows_read / max(time.monotonic() - self.begun, 1e-6)
-        read = f"{_bytes(done)}" + (f" of {_bytes(size)}" if size else "")
-        bad = f", {ledger.bad:,} bad" if ledger.bad else ""
-        self.bar.update(
-            self.task, completed=done, total=size, what=f"{read}, {ledger.rows_read:,} rows, {rate:,.0f} rows/s{bad}"
-        )
-
-
 def print_report(report: "Report", *, as_json: bool, quiet: bool) -> None:
     """Print a conversion's report: as JSON on stdout, or as a table on stderr."""
     data = report.as_dict()
     if as_json:
         print_json(data)
-        return
-    if quiet:
-        return
-    console = errors()
-    console.print(Text(_title(data), style="italic"))
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_column(style="bold")
-    table.add_column(justify="right")
-    table.add_column()
-    table.add_row("rows read", f"{data['rows_read']:,}", _blank(data))
-    for term in ("converted", "quarantined", "skipped", "filtered", "overlong_dropped", "no_pair"):
-        if data[term] or term == "converted":
-            table.add_row(term.replace("_", " "), f"{data[term]:,}", "")
-    table.add_row("rows written", f"{data['rows_written']:,}", _bytes(data["bytes_written"]))
-    console.print(table)
-    _print_codes(console, "reasons", data["reasons"], REASONS)
-    _print_codes(console, "warnings", data["warnings"], WARNINGS)
+    elif not quiet:
+        show(errors(), *_report_parts(report, data))
+
+
+def _report_parts(report: "Report", data: Mapping[str, Any]) -> list[RenderableType]:
+    parts: list[RenderableType] = [Text(_title(data), style="bold"), _counts(data)]
+    parts += _codes("bad rows", data["reasons"], REASONS)
+    if data["quarantined"]:
+        parts += _first_bad(Path(report.outputs[-1]))
+    parts += _codes("warnings", data["warnings"], WARNINGS)
+    files = aligned("left", "left")
     for path in report.outputs:
-        console.print(Text(f"-> {visible(path)}"))
-    console.print(f"{data['seconds']:.2f} s, {data['rows_read'] / max(data['seconds'], 1e-9):,.0f} rows/s", style="dim")
+        is_first = path == report.outputs[0]
+        files.add_row("wrote" if is_first else "", Text(visible(path), style="cyan"))
+    # The speed of a short run says how long Python takes to start.
+    rate = f", {data['rows_read'] / data['seconds']:,.0f} rows/s" if data["seconds"] >= 1 else ""
+    return [*parts, files, Text(f"in {data['seconds']:.2f} s{rate}", style="dim")]
 
 
 def _title(data: Mapping[str, Any]) -> str:
-    template = f", template {data['template']}" if data["template"] else ""
+    template = f", rendered with {data['template']}" if data["template"] else ""
     return visible(f"{data['type']} -> {data['table']}{template}")
 
 
-def _blank(data: Mapping[str, Any]) -> str:
-    return f"and {data['blank_lines']:,} blank lines" if data["blank_lines"] else ""
+def _counts(data: Mapping[str, Any]) -> Table:
+    table = aligned("left", "right", "left")
+    blank = data["blank_lines"]
+    beside = f"and {blank:,} blank line{'s' * (blank != 1)}" if blank else ""
+    table.add_row("rows read", f"{data['rows_read']:,}", beside)
+    for term in TERMS:
+        if data[term] or term == "converted":
+            share = f"{data[term] / max(data['rows_read'], 1):.1%}"
+            style = "yellow" if term in BAD else ""
+            table.add_row(term.replace("_", " "), f"{data[term]:,}", share, style=style)
+    size = in_bytes(data["bytes_written"])
+    table.add_row("rows written", f"{data['rows_written']:,}", size, style="green")
+    return table
 
 
-def _print_codes(console: Console, title: str, counts: Mapping[str, int], known: Mapping[str, str]) -> None:
+def _codes(title: str, counts: Mapping[str, int], known: Mapping[str, str]) -> list[RenderableType]:
+    """List codes with what they mean, the most frequent first."""
     if not counts:
-        return
-    console.print(title, style="italic")
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for code, count in sorted(counts.items(), key=lambda entry: -entry[1]):
-        table.add_row(f"{count:,}", code, known.get(code, ""))
-    console.print(table)
+        return []
+    table = aligned("right", "left", "left")
+    for code, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])):
+        table.add_row(f"{count:,}", Text(code, style="yellow"), known.get(code, ""))
+    return [Text(f"{title}:"), _indented(table)]
 
 
-def _bytes(count: float | None) -> str:
-    if count is None:
-        return "?"
-    for unit in ("B", "KB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.2f} GB"
+def _first_bad(quarantine: Path) -> list[RenderableType]:
+    """Show where the first bad rows stand."""
+    shown = []
+    with quarantine.open(encoding="utf-8", errors="replace") as lines:
+        for line in islice(lines, FIRST_BAD):
+            bad = json.loads(line)
+            shown.append(Text(_finding(bad["file"], bad["line"], bad["row"], bad["message"])))
+    return [Text("the first of them:"), *map(_indented, shown)]
+
+
+def _indented(part: RenderableType) -> Padding:
+    return Padding(part, (0, 0, 0, 2), expand=False)
+
+
+def _finding(file: str, line: int | None, row: int, message: str) -> str:
+    return f"{one_line(file)}:{f'row {row}' if line is None else line}: {one_line(message)}"
 
 
 def print_findings(findings: "Findings", *, as_json: bool, quiet: bool) -> None:
@@ -137,59 +146,18 @@ def print_findings(findings: "Findings", *, as_json: bool, quiet: bool) -> None:
     if as_json:
         print_json(findings.as_dict())
         return
-    for finding in findings.items:
-        place = finding.line if finding.line is not None else f"row {finding.row}"
-        sys.stdout.write(f"{one_line(finding.file)}:{place}: {finding.code}: {one_line(finding.message)}\n")
+    for item in findings.items:
+        message = f"{item.code}: {item.message}"
+        sys.stdout.write(_finding(item.file, item.line, item.row, message) + "\n")
     if quiet:
         return
-    console = errors()
+    sys.stdout.flush()
     data = findings.as_dict()
-    _print_codes(console, "findings", data["reasons"], REASONS)
-    _print_codes(console, "warnings", data["warnings"], WARNINGS)
-    rows = f"{data['rows_read']:,} rows, {data['sound']:,} sound"
-    console.print(rows if data["reasons"] else f"{rows}: nothing wrong", style="bold")
-
-
-def print_types(entries: Sequence[Mapping[str, Any]], name: str | None, *, as_json: bool) -> None:
-    """Print types: a table, or all about one."""
-    if as_json:
-        print_json(entries)
-        return
-    console = output()
-    if name is not None and entries:
-        console.print(Text(f"{name}: {entries[0]['reading']}"))
-    table = Table("type", "columns", "table", "what it is", box=None, padding=(0, 2, 0, 0))
-    for entry in entries:
-        table.add_row(*(Text(str(entry[key])) for key in ("name", "columns", "table", "summary")))
-    console.print(table)
-    if name is None:
-        console.print("A type may begin with a template: chatml.intel, llama3.ultra, ./mine.jinja.argilla_chat", style="dim")
-        return
-    for entry in entries:
-        for key, value in entry["options"].items():
-            console.print(Text(f"--option {key}={value}"))
-        if entry["differs"]:
-            console.print(Text(f"differs from axolotl: {entry['differs']}"))
-
-
-def print_templates(entries: Sequence[Mapping[str, Any]], name: str | None, *, as_json: bool) -> None:
-    """Print templates: a list, or the source of one."""
-    if as_json:
-        print_json(entries)
-        return
-    if name is not None:
-        sys.stdout.write(visible(str(entries[0]["source"])))
-        return
-    table = Table("template", "from", "sha256", box=None, padding=(0, 2, 0, 0))
-    for entry in entries:
-        table.add_row(Text(entry["name"]), Text(entry["origin"]), entry["sha256"][:12])
-    output().print(table)
-
-
-def print_environment(facts: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print versions and devices."""
-    if as_json:
-        print_json(facts)
-        return
-    for key, value in facts.items():
-        sys.stdout.write(f"{key}: {value}\n")
+    end = "sound" if data["reasons"] else "sound: nothing wrong"
+    rows = f"{data['rows_read']:,} rows, {data['sound']:,} {end}"
+    show(
+        errors(),
+        *_codes("findings", data["reasons"], REASONS),
+        *_codes("warnings", data["warnings"], WARNINGS),
+        Text(rows, style="bold"),
+    )
