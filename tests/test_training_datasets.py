@@ -9,7 +9,7 @@ pytest.importorskip("trl")
 
 import tiny_training as tiny
 
-from fmtkit.errors import OptionError
+from fmtkit.errors import FmtkitError, OptionError
 from fmtkit.training import datasets, planning
 from fmtkit.training.datasets import parse_slice
 
@@ -34,6 +34,8 @@ def planned(folder, source, model="a/m", entry=None, **keys):
         "rl": "dpo",
         "output_dir": str(folder / "run"),
         "datasets": [{"path": str(source), "type": "chatml.intel", **(entry or {})}],
+        # Lengths need a tokenizer, which most tests here have no use for.
+        "excess_length_strategy": "drop" if "sequence_len" in keys else "keep",
         **keys,
     }
     return planning.plan(config)
@@ -124,10 +126,33 @@ def test_rows_over_the_length_are_dropped_before_the_trainer(tmp_path, source, m
     assert report["overlong_dropped"] == 1
 
 
+def test_pairs_that_are_equal_everywhere_are_refused(tmp_path):
+    path = tmp_path / "same.jsonl"
+    row = {"question": "q", "chosen": "same", "rejected": "same"}
+    path.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    with pytest.raises(OptionError, match="no_preference") as error:
+        prepared(planned(tmp_path, path, excess_length_strategy="keep"))
+    assert error.value.exit_code == 2
+
+
+def test_a_missing_column_is_refused(tmp_path):
+    path = tmp_path / "less.jsonl"
+    path.write_text(json.dumps({"question": "q", "chosen": "a"}) + "\n", encoding="utf-8")
+    with pytest.raises(FmtkitError, match="rejected") as error:
+        prepared(planned(tmp_path, path, excess_length_strategy="keep"))
+    assert error.value.exit_code == 2
+
+
 def test_data_files_stand_for_a_path(tmp_path, source):
     config = {"ds_type": "json", "data_files": [str(source)], "type": "chatml.intel"}
     plan = planning.plan(
-        {"base_model": "a/m", "rl": "dpo", "output_dir": str(tmp_path / "r"), "datasets": [config]}
+        {
+            "base_model": "a/m",
+            "rl": "dpo",
+            "output_dir": str(tmp_path / "r"),
+            "datasets": [config],
+            "excess_length_strategy": "keep",
+        }
     )
     assert count(prepared(plan)[0][0]) == 20
 

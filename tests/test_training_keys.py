@@ -1,6 +1,7 @@
 """The table of keys is complete, and its schema is the one that ships."""
 
 import json
+from pathlib import Path
 
 from jsonschema import Draft202012Validator
 
@@ -36,3 +37,10 @@ def test_every_key_of_the_documents_sections_is_known():
 
     known = {name.removeprefix("ebft.") for name in table() if name.startswith("ebft.")}
     assert known == {f.name for f in ebft_settings.fields(ebft_settings.EbftSettings)}
+
+
+def test_the_page_of_keys_is_that_of_the_table():
+    from fmtkit.training import config_page
+
+    page = Path(__file__).parent.parent / "docs" / "config.md"
+    assert page.read_text(encoding="utf-8") == config_page.text()

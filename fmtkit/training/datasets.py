@@ -12,7 +12,7 @@ from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
-from fmtkit.errors import OptionError
+from fmtkit.errors import NothingWrittenError, OptionError
 from fmtkit.training.job import Source
 from fmtkit.training.planning import LENGTH_POLICIES, DatasetPlan, Plan
 
@@ -110,7 +110,10 @@ def _one(
     if not reused:
         key_file = _key_file(folder)
         key_file.unlink(missing_ok=True)
-        convert_to(specs, folder, ConvertOptions(**options))  # type: ignore[arg-type]
+        try:
+            convert_to(specs, folder, ConvertOptions(**options))  # type: ignore[arg-type]
+        except NothingWrittenError as error:
+            raise OptionError(f"datasets: {dataset.source}: {error}") from error
         key_file.write_text(json.dumps(key, indent=1) + "\n", encoding="utf-8")
     weight = _number(dataset.entry.get("weight")) * _number(dataset.entry.get("fraction"))
     rows = _rows(wish, dataset.entry) if identity else None

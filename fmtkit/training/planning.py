@@ -7,11 +7,13 @@ from pathlib import Path
 
 from fmtkit.errors import DependencyError, OptionError
 from fmtkit.training import datatypes, launch, refusals, runner
-from fmtkit.training.arguments import has_class, installed
+from fmtkit.training.arguments import fields_of, has_class, installed
 from fmtkit.training.config import Config, Entry, Setting, load
 from fmtkit.training.datatypes import Reading
 from fmtkit.training.resolve import Argument, Resolution, resolve
 from fmtkit.training.runner import Runner
+
+_TRL_LENGTH = 1024
 
 LENGTH_POLICIES = {"truncate": "truncate-end", "raise": "fail"}
 """excess_length_strategy of the peer -> --on-overlong of convert; other values are the same."""
@@ -222,6 +224,7 @@ def _derive(config: Config, chosen: Runner, out: Resolution, launching: launch.L
     _derive_precision(config, out)
     _derive_adapter(config, out)
     _derive_mask(config, chosen, out)
+    _derive_length(chosen, out)
     out.default("activation_checkpointing", False, "default of fmtkit")
     out.default(
         "report_to",
@@ -300,6 +303,13 @@ def _derive_mask(config: Config, chosen: Runner, out: Resolution) -> None:
     out.default(
         "completion_only_loss", not config.is_true("train_on_inputs"), "key train_on_inputs"
     )
+
+
+def _derive_length(chosen: Runner, out: Resolution) -> None:
+    """Make TRL's own default explicit, since the conversion drops what is longer."""
+    if "max_length" in fields_of(chosen.config).annotations and "max_length" not in out.trainer:
+        out.default("max_length", _TRL_LENGTH, "default of TRL")
+        out.notes.append(f"rows longer than {_TRL_LENGTH} tokens are dropped; set sequence_len")
 
 
 def _reports(config: Config) -> object:

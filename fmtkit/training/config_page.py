@@ -1,0 +1,73 @@
+"""docs/config.md: every key, where it goes and what it takes, made from the table of keys.
+
+`python -m fmtkit.training.config_page FILE` writes it; a test compares it with the table.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from fmtkit.training import keys_data, keys_method, keys_model, keys_online, keys_run
+from fmtkit.training.keys import DESTINATIONS, Key
+from fmtkit.training.schema import words
+
+HEAD = """# Keys of a training configuration
+
+Made by `python -m fmtkit.training.config_page docs/config.md`; do not edit.
+
+The keys are those of axolotl; a file written for it is read as it is. `schemas/config.schema.json` is
+the same as a JSON Schema: an editor that knows it completes and checks keys
+(`# yaml-language-server: $schema=…` in the first line of a file).
+
+`fmtkit train FILE --dry-run` prints where every key of a file goes. A key that is not here is an error
+with the nearest name; a key that cannot be honoured is an error that says why. A key that is set to
+nothing (`max_steps:`) counts as unset. `trainer_args` passes any further argument of the trainer's
+config class, `model_init_kwargs` of `from_pretrained`, `peft_args` of `LoraConfig`, all checked by name.
+`--set KEY=VALUE` sets a key from the command line, `--set trl.beta=0.1` one of a section,
+`--set datasets.0.path=x` one inside a list.
+
+| goes to | what that is |
+|---|---|
+"""
+
+GROUPS: dict[str, tuple[Key, ...]] = {
+    "Model, tokenizer and adapter": keys_model.KEYS,
+    "Data": keys_data.KEYS,
+    "An entry of `datasets`": keys_data.DATASET_KEYS,
+    "Method and loss": keys_method.KEYS,
+    "Steps, optimizer, saving, processes": keys_run.KEYS,
+    "Online methods, vLLM, EBFT, NeMo Gym": keys_online.KEYS,
+}
+
+
+def text() -> str:
+    """Return the whole page."""
+    places = "".join(f"| {name} | {about} |\n" for name, about in DESTINATIONS.items())
+    return HEAD + places + "".join(f"\n{part}" for part in _groups())
+
+
+def _groups() -> Iterator[str]:
+    for title, keys in GROUPS.items():
+        yield f"## {title}\n\n| key | takes | goes to | what it is |\n|---|---|---|---|\n" + _rows(
+            keys
+        )
+
+
+def _rows(keys: Iterable[Key]) -> str:
+    return "".join(
+        f"| {_names(key)} | {words(key.kind)} | {_place(key)} | {key.about} |\n" for key in keys
+    ).replace("{", "\\{")
+
+
+def _names(key: Key) -> str:
+    others = f" ({', '.join(f'`{alias}`' for alias in key.aliases)})" if key.aliases else ""
+    return f"`{key.name}`{others}"
+
+
+def _place(key: Key) -> str:
+    named = key.target not in {"*", key.name.rpartition(".")[2]}
+    return f"{key.to}: `{key.target}`" if named else key.to
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(text(), encoding="utf-8")
