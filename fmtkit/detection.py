@@ -3,17 +3,24 @@
 Column names alone are ambiguous (`prompt_pairs` and `ultra`): the rows of the first block decide.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from fmtkit import registry
 from fmtkit.binding import Binding, Row, bind
 from fmtkit.errors import ColumnMismatchError, OptionError, near_match
 from fmtkit.registry import Converter
+from fmtkit.tables import TABLES
 
 SAMPLE_ROWS = 200
 """Rows of the first block that are looked at closely."""
+TRUSTED = 0.5
+"""Share of sound rows below which a type is hardly the file's own."""
+GENERIC = frozenset({"default", "passthrough", "user_defined.default"})
+LATE = frozenset({"Reference", "Tokens"})
 
 
 @dataclass(frozen=True)
@@ -27,6 +34,8 @@ class Fit:
     """Share of the rows in which nothing is wrong with a column's shape."""
     used: int
     """Columns of the converter that the rows have."""
+    weight: float
+    """The same, each column counting less the more types know it: `question` says little."""
     foreign: int
     """Columns of the rows that the converter does not know."""
 
@@ -37,17 +46,24 @@ class Fit:
             return f"no column {', '.join(self.missing)}"
         return f"{self.used} columns fit in {self.sound:.0%} of the rows"
 
-    def rank(self) -> tuple[int, float, int, int, int, str]:
-        """Order fits, best first."""
-        generic = (
-            1 if self.converter.name in ("default", "passthrough", "user_defined.default") else 0
-        )
+    def rank(self) -> tuple[int, bool, bool, float, float, int, int, bool, str]:
+        """Order fits, best first: what uses most columns, then what finds most rows sound.
+
+        A type that takes anything comes after those that mean something, and tables that one method
+        alone trains on after the others. That half of the rows are unsound speaks against a type, a
+        few bad rows do not.
+        """
         return (
             len(self.missing),
+            self.sound < TRUSTED,
+            self.converter.name in GENERIC,
+            -round(self.weight, 3),
             -round(self.sound, 2),
-            generic,
-            -self.used,
+            list(TABLES).index(self.converter.makes.name())
+            if self.converter.makes.name() in LATE
+            else 0,
             self.foreign,
+            self.converter.name.startswith("chat_template."),
             self.converter.name,
         )
 
@@ -59,12 +75,21 @@ def fit(
     binding = bind(converter, sample, mapping=mapping or {}, options={})
     missing = missing_columns(binding, sample)
     if missing or not sample:
-        return Fit(converter, tuple(missing), 0.0, 0, 0)
+        return Fit(converter, tuple(missing), 0.0, 0, 0.0, 0)
     sound = sum(not binding.judge(row) for row in sample) / len(sample)
     there = {key for row in sample for key, value in row.items() if value is not None}
     used = [column for column in binding.columns if column.path[0] in there]
     foreign = there - {column.path[0] for column in binding.columns}
-    return Fit(converter, (), sound, len(used), len(foreign))
+    known = _known_by(len(registry.converters()))
+    weight = sum(1 / known.get(column.path[0], 1) for column in used)
+    return Fit(converter, (), sound, len(used), weight, len(foreign))
+
+
+@cache
+def _known_by(types: int) -> Counter[str]:  # noqa: ARG001
+    """Return by how many types each column is known; `types` counts the converters, plugins too."""
+    uses = {(c.name, c.path(p).partition(".")[0]) for c in registry.converters() for p in c.takes}
+    return Counter(column for _, column in uses)
 
 
 def missing_columns(binding: Binding, sample: Sequence[Row]) -> list[str]:
