@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 import polars as pl
+from polars import Expr
 
 from fmtkit.binding import Binding
 from fmtkit.codes import PRECEDENCE
@@ -26,7 +27,9 @@ def convert_frame(frame: pl.DataFrame, binding: Binding) -> Converted:
     table = binding.converter.function(**binding.arguments())
     columns = _columns(table, text=binding.converter.text)
     problems = _problems(columns)
-    warnings = [warning for _, column in columns for warning in column.warnings]
+    for name, step in _steps(columns).items():
+        frame = frame.with_columns(step.alias(name))
+    warnings = _warnings(columns)
     expressions = [column.value.alias(name) for name, column in columns]
     expressions += [pl.col(kept.name) for kept in binding.kept]
     if problems:
@@ -59,6 +62,16 @@ def _columns(table: Table, *, text: bool) -> list[tuple[str, Column]]:
     named = ((name, getattr(table, name)) for name in table.column_names())
     names = TEXT_NAMES if text else {}
     return [(names.get(name, name), column) for name, column in named if column is not None]
+
+
+def _steps(columns: list[tuple[str, Column]]) -> dict[str, Expr]:
+    """Return what is computed first, each name once, in an order in which each finds the others."""
+    return {name: step for _, column in columns for name, step in column.steps}
+
+
+def _warnings(columns: list[tuple[str, Column]]) -> list[tuple[str, Expr]]:
+    found = [warning for _, column in columns for warning in column.warnings]
+    return list({id(warning): warning for warning in found}.values())
 
 
 def _problems(columns: list[tuple[str, Column]]) -> list[Problem]:

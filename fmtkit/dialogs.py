@@ -25,14 +25,12 @@ def message(role: str, content: Expr, *, wide: bool = False) -> Expr:
 def dialog(*, wide: bool = False, **turns: Column) -> Column:
     """Make one message of each named turn, in order; a row's null or empty turns are left out."""
     messages = [message(role, turn.value, wide=wide) for role, turn in turns.items()]
-    problems = tuple(problem for turn in turns.values() for problem in turn.problems)
-    warnings = tuple(warning for turn in turns.values() for warning in turn.warnings)
     if all(_is_required(turn) for turn in turns.values()):
-        return Column(pl.concat_list(messages), problems, warnings)
+        return Column(pl.concat_list(messages)).having(*turns.values())
     # concat_arr and a filter, not concat_list and drop_nulls: 20 times as fast (polars 2.1).
     said = pl.element().struct.field("content").str.len_bytes() > 0
     kept = pl.concat_arr(messages).arr.to_list().list.eval(pl.element().filter(said))
-    return Column(kept, problems, warnings)
+    return Column(kept).having(*turns.values())
 
 
 def _is_required(turn: Column) -> bool:
@@ -126,11 +124,13 @@ def asks(prompt: Column, name: str) -> Column:
 
 def context_of(messages: Column, name: str) -> Column:
     """Take all turns but the last as the prompt."""
-    return asks(messages.but(all_but_last(messages.value)), name)
+    return asks(messages.but(all_but_last(messages.value)).once(f"__context_{name}"), name)
 
 
 def with_system(system: Column, messages: Column, *, wide: bool = False) -> Column:
     """Put a system text before the messages, unless it is empty or they begin with the same."""
+    if system is ABSENT:
+        return messages
     first = messages.value.list.first().struct
     begins = first.field("role").is_in(list(SYSTEM)).fill_null(value=False)
     twice = Problem(
@@ -143,11 +143,7 @@ def with_system(system: Column, messages: Column, *, wide: bool = False) -> Colu
         [pl.concat_list([message("system", system.value, wide=wide)]), messages.value]
     )
     value = pl.when(filled(system.value) & ~begins).then(put).otherwise(messages.value)
-    return Column(
-        value,
-        (*system.problems, *messages.problems, twice),
-        (*system.warnings, *messages.warnings),
-    )
+    return messages.but(value, twice).having(system)
 
 
 def with_question(question: Column, messages: Column, name: str) -> Column:
@@ -156,15 +152,11 @@ def with_question(question: Column, messages: Column, name: str) -> Column:
     asked = pl.concat_list([message("user", question.value)])
     put = pl.concat_list([all_but_last(messages.value), asked, messages.value.list.tail(1)])
     missing = f"{name} has no turn of the user, and prompt"
-    return Column(
+    return messages.but(
         pl.when(alone & filled(question.value)).then(put).otherwise(messages.value),
-        (
-            *messages.problems,
-            Problem("null_field", "prompt", alone & question.value.is_null(), f"{missing} is null"),
-            Problem("empty_field", "prompt", alone & (question.value == ""), f"{missing} is empty"),
-        ),
-        messages.warnings,
-    )
+        Problem("null_field", "prompt", alone & question.value.is_null(), f"{missing} is null"),
+        Problem("empty_field", "prompt", alone & (question.value == ""), f"{missing} is empty"),
+    ).once(f"__asked_{name}")
 
 
 def answers(question: Column, messages: Column, name: str) -> Column:
@@ -184,11 +176,11 @@ def answers(question: Column, messages: Column, name: str) -> Column:
 
 def split_pair(chosen: Column, rejected: Column, system: Column = ABSENT) -> Preference:
     """Cut two whole narrow dialogs before their last turns; what comes before must be the same."""
-    before = all_but_last(rejected.value)
+    context = context_of(chosen, "chosen")
     differ = Problem(
         "context_mismatch",
         "rejected",
-        ~same_dialog(all_but_last(chosen.value), before),
+        ~same_dialog(context.value, all_but_last(rejected.value)),
         "chosen and rejected do not answer the same turns",
     )
     same = Problem(
@@ -199,7 +191,7 @@ def split_pair(chosen: Column, rejected: Column, system: Column = ABSENT) -> Pre
     )
     worse = reply_of(rejected, "rejected")
     return Preference(
-        prompt=with_system(system, context_of(chosen, "chosen")),
+        prompt=with_system(system, context),
         chosen=reply_of(chosen, "chosen"),
         rejected=worse.but(worse.value, differ, same),
     )
@@ -245,7 +237,8 @@ def without_answer(messages: Column, chosen: Column) -> Column:
     """Take the chosen answer off a context that ends with it, so that it does not leak."""
     ending = last(messages.value)
     leaks = (role_of(ending) == "assistant") & same_message(ending, last(chosen.value), wide=True)
-    return messages.but(pl.when(leaks).then(all_but_last(messages.value)).otherwise(messages.value))
+    shorter = pl.when(leaks).then(all_but_last(messages.value)).otherwise(messages.value)
+    return messages.but(shorter).once("__context")
 
 
 def whole(messages: Column, name: str) -> Whole:
@@ -266,8 +259,8 @@ def whole_with(context: Column, reply: Column, name: str) -> Whole:
     )
     several = alone & ~_is_one_answer(reply.value)
     before = pl.when(alone).then(context.value).otherwise(all_but_last(reply.value))
-    problems = (*context.problems, *reply.problems, other)
-    return Whole(name, Column(value, problems), before, several)
+    full = Column(value, (other,)).having(context, reply).once(f"__whole_{name}")
+    return Whole(name, full, before, several)
 
 
 def _is_one_answer(messages: Expr) -> Expr:
@@ -283,9 +276,11 @@ def cut_pair(chosen: Whole, rejected: Whole, tools: Column | None = None) -> Pre
     With tools the replies may be several messages: a call, its result, the answer.
     """
     one, other = chosen.messages.value, rejected.messages.value
-    size = shared_turns(one, other)
-    better, worse = one.list.slice(size), other.list.slice(size)
-    apart = speaks(better, "user", *SYSTEM) | speaks(worse, "user", *SYSTEM)
+    size = Column(shared_turns(one, other)).having(chosen.messages, rejected.messages)
+    size = size.once("__shared")
+    better = size.but(one.list.slice(size.value)).once("__better")
+    worse = size.but(other.list.slice(size.value)).once("__worse")
+    apart = speaks(better.value, "user", *SYSTEM) | speaks(worse.value, "user", *SYSTEM)
     problems = (
         Problem(
             "context_mismatch",
@@ -294,13 +289,16 @@ def cut_pair(chosen: Whole, rejected: Whole, tools: Column | None = None) -> Pre
             "chosen and rejected do not answer the same turns",
         ),
         Problem(
-            "no_preference", None, same_dialog(better, worse, wide=True), "chosen equals rejected"
+            "no_preference",
+            None,
+            same_dialog(better.value, worse.value, wide=True),
+            "chosen equals rejected",
         ),
     )
     return Preference(
-        prompt=Column(one.list.head(size)),
-        chosen=_side(chosen).but(better),
-        rejected=_side(rejected).but(worse, *problems),
+        prompt=size.but(one.list.head(size.value)),
+        chosen=_side(chosen).but(better.value).having(better),
+        rejected=_side(rejected).but(worse.value, *problems).having(worse),
         tools=tools,
     )
 

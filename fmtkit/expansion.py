@@ -15,7 +15,7 @@ class Several(Column):
 
 def several(column: Column) -> Several:
     """Say that a column holds one value for each row that a source row makes."""
-    return Several(column.value, column.problems, column.warnings)
+    return Several(column.value, column.problems, column.warnings, column.steps)
 
 
 def expand(frame: pl.DataFrame, columns: Sequence[tuple[str, Column]]) -> pl.DataFrame:

@@ -5,7 +5,7 @@ select computes values and problems together. What goes wrong at the source (two
 unknown role) cannot be found in the canonical table later.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import polars as pl
 from polars import Expr
@@ -27,15 +27,31 @@ class Column:
 
     value: Expr
     problems: tuple[Problem, ...] = ()
-    warnings: tuple[tuple[str, Expr], ...] = field(default=())
+    warnings: tuple[tuple[str, Expr], ...] = ()
+    steps: tuple[tuple[str, Expr], ...] = ()
+    """What is computed first, under a name that the value and the problems may use."""
 
     def but(self, value: Expr, *problems: Problem) -> "Column":
         """Return the column with another value and these problems besides its own."""
-        return Column(value, (*self.problems, *problems), self.warnings)
+        return replace(self, value=value, problems=(*self.problems, *problems))
+
+    def having(self, *others: "Column") -> "Column":
+        """Return the column with the problems, warnings and steps of others besides its own."""
+        columns = (self, *others)
+        return Column(
+            self.value,
+            tuple(problem for column in columns for problem in column.problems),
+            tuple(warning for column in columns for warning in column.warnings),
+            tuple(step for column in columns for step in column.steps),
+        )
+
+    def once(self, name: str) -> "Column":
+        """Compute the value once for all expressions that are made of it: polars would not."""
+        return replace(self, value=pl.col(name), steps=(*self.steps, (name, self.value)))
 
     def warn(self, code: str, when: Expr) -> "Column":
         """Return the column with a warning for the rows where `when` is true."""
-        return Column(self.value, self.problems, (*self.warnings, (code, when)))
+        return replace(self, warnings=(*self.warnings, (code, when)))
 
 
 def literal(value: str | bool | float | None, dtype: pl.DataType | None = None) -> Column:

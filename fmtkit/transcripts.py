@@ -15,7 +15,7 @@ ASSISTANT = "\n\nAssistant:"
 
 def transcript(text: Column, name: str) -> Column:
     """Read a transcript; the white space around a turn's text is not part of it."""
-    turns = text.but(_turns(text.value))
+    turns = text.but(_turns(text.value)).once(f"__turns_{name}")
     none = Problem(
         "value_error", name, ~_begins(text.value), f"{name} does not begin with {HUMAN.strip()}"
     )
@@ -28,10 +28,12 @@ def transcript(text: Column, name: str) -> Column:
 def question_or_transcript(text: Column) -> Column:
     """Read a transcript that ends where the assistant is to speak; any other text is a question."""
     asked = dialog(user=text)
-    turns = _turns(text.value)
+    read = text.but(_turns(text.value)).once("__turns")
+    turns = read.value
     open_end = turns.list.last().struct.field("content").str.len_bytes() == 0
     spoken = pl.when(open_end).then(turns.list.head(turns.list.len() - 1)).otherwise(turns)
-    return asked.but(pl.when(_begins(text.value)).then(spoken).otherwise(asked.value))
+    value = pl.when(_begins(text.value)).then(spoken).otherwise(asked.value)
+    return asked.but(value).having(read).once("__asked")
 
 
 def _begins(text: Expr) -> Expr:
