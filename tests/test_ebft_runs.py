@@ -107,3 +107,17 @@ def test_flex_attention_becomes_a_dense_mask_on_the_cpu(tmp_path: Path, model: s
     with pytest.warns(UserWarning, match="no backward pass on the CPU"):
         trainer = load_class(parts.runner.build)(work, parts)
     assert trainer.model.config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize(
+    ("keys", "scaling"),
+    [
+        ({}, "group"),
+        ({"advantage_estimator": "rloo"}, "none"),
+        ({"advantage_estimator": "grpo"}, "group"),
+    ],
+)
+def test_an_estimator_sets_how_trl_scales_rewards(tmp_path, model, keys, scaling) -> None:
+    work = job_of(tmp_path / "run", model, "structured", {"ebft": keys})
+    parts = parts_of(work, [])
+    assert load_class(parts.runner.build)(work, parts).scale_rewards == scaling

@@ -3,6 +3,7 @@
 from dataclasses import asdict
 
 import pytest
+
 from fmtkit.errors import OptionError, UnknownNameError
 from fmtkit.training.rl.ebft_settings import plan_settings, read_settings, scale_rewards
 
@@ -150,3 +151,7 @@ def test_an_estimator_in_structured_mode_becomes_trls_scaling(given, scale) -> N
 def test_reinforce_has_no_structured_form() -> None:
     with pytest.raises(OptionError, match="reinforce has no form in structured mode"):
         plan_settings({"advantage_estimator": "reinforce"})
+
+
+def test_the_unbiased_form_leaves_rewards_unscaled() -> None:
+    assert scale_rewards({"diversity_baseline": "loo"}) == "none"

@@ -12,7 +12,7 @@ from fmtkit.errors import OptionError
 from fmtkit.training.build import Parts, load_model, trainer_inputs
 from fmtkit.training.job import Job
 from fmtkit.training.rl.attention_support import choose_attention, set_attention
-from fmtkit.training.rl.ebft_settings import plan_settings
+from fmtkit.training.rl.ebft_settings import plan_settings, scale_rewards
 from fmtkit.training.rl.feature_network import FeatureNetwork, copied_network, frozen_network
 
 
@@ -24,6 +24,9 @@ def build_structured(job: Job, parts: Parts) -> Any:
 
     plan = plan_settings(job.sections.get("ebft"), num_generations=parts.arguments.num_generations)
     _remark(plan.remarks)
+    wanted = scale_rewards(job.sections.get("ebft"))
+    if wanted is not None and "scale_rewards" not in job.trainer:
+        parts.arguments.scale_rewards = wanted
     length = job.own.get("max_length")
     return EBFTTrainer(
         **trainer_inputs(job, parts, GRPOTrainer),

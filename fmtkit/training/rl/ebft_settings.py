@@ -142,11 +142,14 @@ def plan_settings(
 
 
 def scale_rewards(values: Mapping[str, Any] | None) -> str | None:
-    """Return TRL's `scale_rewards` for a given advantage_estimator, or None if none is given."""
+    """Return TRL's `scale_rewards` that the keys ask for, or None if they do not.
+
+    An unbiased diversity is unbiased only where rewards are not divided by their spread.
+    """
+    settings = read_settings(values)
     if (values or {}).get("advantage_estimator") is None:
-        return None
-    estimator = read_settings(values).advantage_estimator
-    return "none" if estimator == "rloo" else "group"
+        return "none" if settings.diversity_baseline == "loo" else None
+    return "none" if settings.advantage_estimator == "rloo" else "group"
 
 
 def _read(key: str, value: Any, default: Any) -> Any:
