@@ -104,7 +104,7 @@ def test_objects_spread_over_lines_are_those_of_pythons_parser(
     assert not any(block.rejects for block in blocks)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(STYLES),
     st.lists(
@@ -231,6 +231,14 @@ def test_blanks_of_any_length_between_elements_cost_little() -> None:
     found = records(cut(b"[" + blanks + b'{"a": 1}' + blanks + b"," + blanks + b'{"a": 2}]'))
     assert [item for _, item in found] == [b'{"a": 1}', b'{"a": 2}']
     assert found[1][0] == 1 + 3 * (4 << 20)
+
+
+def test_countless_rejects_do_not_gather_in_one_block() -> None:
+    for data in (b"[" + b"," * 270_000 + b"]", b"[\n" + b"{\n" * 70_000):
+        blocks = cut(data)
+        assert max(len(block.rejects) for block in blocks) <= 1 << 18
+        assert sum(len(block.rejects) for block in blocks) in (270_001, 70_000)
+        assert len(blocks) > 1
 
 
 def test_deep_nesting_is_handed_on_and_never_crashes() -> None:

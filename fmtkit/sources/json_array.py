@@ -8,7 +8,7 @@ of the text is read with more care (`fmtkit.sources.repair`).
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -26,6 +26,8 @@ IS_BLANK = np.isin(np.arange(256), list(BLANK))
 MOST_BLANKS = 32
 """Blanks around an element that are stripped from all elements at once."""
 CLOSING = ord("]")
+MOST_ELEMENTS = 1 << 18
+"""Of one block: elements of so few bytes are none, and a reject of each weighs far more."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,9 @@ def _structure_with_a_record(text: Text, cutting: Cutting) -> Structure:
     while True:
         found = structure_of(text.held)
         cuts = found.commas if cutting.array else found.closes
+        if len(cuts) > MOST_ELEMENTS:
+            most = slice(MOST_ELEMENTS)
+            return replace(found, commas=found.commas[most], closes=found.closes[most], end=None)
         if len(cuts) or found.end is not None or text.ended:
             return found
         if len(text.held) > cutting.max_line_bytes:
@@ -136,13 +141,15 @@ def _until_damaged(text: Text, elements: Elements, found: Structure) -> Elements
     """
     if len(elements) > 1 and (blanks := LINE_START.match(text.held, int(elements.starts[1]))):
         text.note_indent(blanks[0])
-    # The mark of the first element has been left behind with the blanks before it.
-    if text.held.count(text.next_element, 0, int(elements.starts[-1])) >= max(len(elements), 1):
-        text.nests_alike = True
+    sound = elements
     for index in _with_line_feeds_in_strings(text.held, elements, found):
         if text.next_element in text.held[elements.starts[index] : elements.ends[index]]:
-            return elements.before(index)
-    return elements
+            sound = elements.before(index)
+            break
+    # The mark of the first element has been left behind with the blanks before it.
+    marks = text.held.count(text.next_element, 0, int(sound.starts[-1]))
+    text.nests_alike |= marks >= max(len(sound), 1)
+    return sound
 
 
 def _with_line_feeds_in_strings(held: bytes, elements: Elements, found: Structure) -> list[int]:

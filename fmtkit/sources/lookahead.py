@@ -78,7 +78,7 @@ class Records:
 
     def reject(self, code: str, message: str, record: bytes, line: int, size: int = 0) -> None:
         """Add a record of `size` bytes (0 for all of them given) that the parser shall not see."""
-        row = len(self.pieces) + len(self.rejects)
+        row = len(self)
         whole = size or len(record)
         raw_bytes = whole if whole > RAW_BYTES or whole > len(record) else None
         self.rejects.append(Reject(row, line, code, None, message, record[:RAW_BYTES], raw_bytes))
@@ -89,8 +89,8 @@ class Records:
         lines = np.array(self.lines, np.int64)
         return JsonBlock(data, self.first_line, lines, tuple(self.rejects), bytes_read)
 
-    def __bool__(self) -> bool:
-        return bool(self.pieces or self.rejects)
+    def __len__(self) -> int:
+        return len(self.pieces) + len(self.rejects)
 
 
 def on_one_line(record: bytes) -> bytes:

@@ -16,7 +16,14 @@ from fmtkit.sources.kinds import LONGEST_TOKEN
 from fmtkit.sources.lookahead import Records, Text
 from fmtkit.sources.raw import PEEK_BYTES
 
-BLANKS = re.compile(r"[ \t\r\n]*")
+BLANKS = re.compile(rb"[ \t\r\n]*")
+WINDOW_BYTES = 16 << 10
+"""How much the parser is given at first: for an error it counts lines from the very beginning."""
+MOST_RECORDS = 1 << 16
+"""Of one block: a reject weighs more than the few bytes it may have been made of."""
+LENIENT_BYTES = 256 << 10
+"""How much after a raw control character a record may have and still be told from a missing quote."""
+
 # Numbers stay text: they may have more digits than Python turns into an int.
 DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
 LENIENT = json.JSONDecoder(parse_int=str, parse_float=str, strict=False)
@@ -33,8 +40,7 @@ class Fault:
 
 def is_damaged(text: Text) -> bool:
     """Tell whether the first megabyte held cannot be the beginning of a JSON value."""
-    chars = text.held[:PEEK_BYTES].decode("latin-1")
-    return isinstance(_read(chars, 0, ended=False), Fault)
+    return isinstance(_read(text.held[:PEEK_BYTES], 0, ended=False), Fault)
 
 
 def text_after_the_end(text: Text) -> Iterator[JsonBlock]:
@@ -86,8 +92,6 @@ class Care:
     """What stopped reading: a record that is no JSON, after which nothing held begins anew."""
 
     def __post_init__(self) -> None:
-        # One character for each byte, so that positions are the same; the parser decodes again.
-        self.chars = self.text.held.decode("latin-1")
         self._line, self._counted = self.text.line, 0
 
     def read_held(self) -> None:
@@ -105,16 +109,17 @@ class Care:
             self.after_value = False
 
     def _read_next(self) -> bool:
-        self.at = BLANKS.match(self.chars, self.at).end()  # type: ignore[union-attr]
-        if self.at == len(self.chars):
+        held = self.text.held
+        self.at = BLANKS.match(held, self.at).end()  # type: ignore[union-attr]
+        if self.at == len(held) or len(self.records) >= MOST_RECORDS:
             return False
-        if self.array and self.chars[self.at] == "]":
+        if self.array and held.startswith(b"]", self.at):
             self.closed = True
             return False
-        if self.array and self.chars[self.at] == ",":
+        if self.array and held.startswith(b",", self.at):
             self._take_comma()
             return True
-        end = _read(self.chars, self.at, ended=self.text.ended)
+        end = _read(held, self.at, ended=self.text.ended)
         if isinstance(end, Fault):
             return self._begin_anew(end)
         if end is None:
@@ -138,7 +143,7 @@ class Care:
 
     def _begin_anew(self, fault: Fault) -> bool:
         held, mark = self.text.held, self.text.next_element
-        end = _end_with_line_feeds(self.chars, self.at, fault)
+        end = _end_with_line_feeds(held, self.at, fault)
         if end is not None:
             message = "a raw control character inside a string"
             self._reject("json_control_char", message, end)
@@ -165,28 +170,40 @@ class Care:
         return self._line
 
 
-def _read(chars: str, at: int, *, ended: bool) -> int | Fault | None:
+def _read(held: bytes, at: int, *, ended: bool) -> int | Fault | None:
     """Return where the value ends that begins at `at`, why it is none, or None: it is cut off."""
+    size = WINDOW_BYTES
+    while True:
+        is_last = at + size >= len(held)
+        found = _read_window(held[at : at + size], DECODER, is_whole=is_last and ended)
+        if found is not None or is_last:
+            break
+        size *= 2
+    if isinstance(found, Fault):
+        return Fault(at + found.at, found.code, found.message)
+    return None if found is None else at + found
+
+
+def _read_window(window: bytes, decoder: json.JSONDecoder, *, is_whole: bool) -> int | Fault | None:
     try:
-        _, end = DECODER.raw_decode(chars, at)
+        # One character for each byte, so that positions are the same; the parser decodes again.
+        _, end = decoder.raw_decode(window.decode("latin-1"))
     except json.JSONDecodeError as error:
-        near_the_end = error.pos >= len(chars) - LONGEST_TOKEN
-        if not ended and (near_the_end or error.msg.startswith("Unterminated string")):
+        near_the_end = error.pos >= len(window) - LONGEST_TOKEN
+        if not is_whole and (near_the_end or error.msg.startswith("Unterminated string")):
             return None
         return Fault(error.pos, "json_syntax", f"no JSON: {error.msg}")
     except RecursionError:
-        return Fault(at + 1, "json_too_deep", "brackets are nested too deep")
-    return end if ended or end < len(chars) else None
+        return Fault(1, "json_too_deep", "brackets are nested too deep")
+    return end if is_whole or end < len(window) else None
 
 
-def _end_with_line_feeds(chars: str, at: int, fault: Fault) -> int | None:
+def _end_with_line_feeds(held: bytes, at: int, fault: Fault) -> int | None:
     """Return where a value ends if raw control characters may stand in strings, else None."""
     if "control character" not in fault.message:
         return None
-    try:
-        return LENIENT.raw_decode(chars, at)[1]
-    except (json.JSONDecodeError, RecursionError):
-        return None
+    found = _read_window(held[at : fault.at + LENIENT_BYTES], LENIENT, is_whole=True)
+    return at + found if isinstance(found, int) else None
 
 
 def _reject_to(text: Text, records: Records, mark: bytes | None, fault: Fault) -> None:
