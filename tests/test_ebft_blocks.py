@@ -3,13 +3,6 @@
 import pytest
 import torch
 from ebft_toys import lora, tiny_model
-from fmtkit.errors import OptionError
-from fmtkit.training.rl.anchors import AnchorRule, anchor_positions
-from fmtkit.training.rl.attention_support import attending, check_layers, choose_attention
-from fmtkit.training.rl.block_generation import generate_blocks, sample
-from fmtkit.training.rl.block_layout import BlockLayout
-from fmtkit.training.rl.block_loss import cross_entropy, policy_loss, token_log_probs
-from fmtkit.training.rl.block_mask import additive, dense_mask, flex_mask
 from torch import Tensor, tensor
 from transformers import (
     Gemma2Config,
@@ -19,6 +12,14 @@ from transformers import (
     MistralConfig,
     MistralForCausalLM,
 )
+
+from fmtkit.errors import OptionError
+from fmtkit.training.rl.anchors import AnchorRule, anchor_positions
+from fmtkit.training.rl.attention_support import attending, check_layers, choose_attention
+from fmtkit.training.rl.block_generation import generate_blocks, sample
+from fmtkit.training.rl.block_layout import BlockLayout
+from fmtkit.training.rl.block_loss import cross_entropy, policy_loss, token_log_probs
+from fmtkit.training.rl.block_mask import additive, dense_mask, flex_mask
 
 WORKED = BlockLayout(anchors=tensor([[2, 4]]), document=6, steps=2)
 WORKED_MASK = """
@@ -91,8 +92,9 @@ def test_a_row_without_blocks_is_causal() -> None:
 
 
 def test_flex_and_dense_masks_are_the_same() -> None:
-    from fmtkit.training.rl.block_mask import visibility
     from torch.nn.attention.flex_attention import create_mask
+
+    from fmtkit.training.rl.block_mask import visibility
 
     layout = BlockLayout(tensor([[2, 4, 5], [1, 3, 2]]), document=9, steps=3)
     made = create_mask(visibility(layout), 2, 1, layout.size, layout.size, device="cpu")

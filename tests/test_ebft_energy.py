@@ -4,6 +4,8 @@ import math
 
 import pytest
 import torch
+from torch import Tensor, tensor
+
 from fmtkit.errors import FmtkitError
 from fmtkit.training.rl import whitening
 from fmtkit.training.rl.advantages import advantages
@@ -16,7 +18,6 @@ from fmtkit.training.rl.features import (
     pool_steps,
 )
 from fmtkit.training.rl.whitening import whiten
-from torch import Tensor, tensor
 
 E1 = tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]), tensor([0.8, 0.6])
 E2 = tensor([[1.0, 0.0], [0.6, 0.8]]), tensor([1.0, 0.0])

@@ -8,6 +8,9 @@ import pytest
 import torch
 from datasets import Dataset
 from ebft_toys import lora, tiny_model, word_tokenizer
+from torch import Tensor, tensor
+from transformers import MistralConfig, MistralForCausalLM, TrainingArguments
+
 from fmtkit.errors import ColumnMismatchError, FmtkitError, OptionError
 from fmtkit.training.rl.anchors import AnchorRule
 from fmtkit.training.rl.ebft_settings import EbftSettings, read_settings
@@ -15,8 +18,6 @@ from fmtkit.training.rl.feature_network import adapter_network, copied_network
 from fmtkit.training.rl.strided import StridedTrainer
 from fmtkit.training.rl.strided_batch import StridedCollator, survey_rows
 from fmtkit.training.rl.strided_rollout import roll_out
-from torch import Tensor, tensor
-from transformers import MistralConfig, MistralForCausalLM, TrainingArguments
 
 SMALL = {
     "mode": "strided",

@@ -8,6 +8,9 @@ import pytest
 import torch
 from datasets import Dataset
 from ebft_toys import lora, tiny_model, word_tokenizer
+from torch import Tensor, tensor
+from trl import GRPOConfig
+
 from fmtkit.errors import ColumnMismatchError, FmtkitError, OptionError
 from fmtkit.training.rl.conversation_rollout import Rollout, first_turn, inserted_turns
 from fmtkit.training.rl.ebft_reward import padded
@@ -18,8 +21,6 @@ from fmtkit.training.rl.generation_cap import capped, generation_cap
 from fmtkit.training.rl.reference_loss import reference_batch, reference_loss
 from fmtkit.training.rl.reference_sequences import Renderer, TokenSequence, without_opened_tag
 from fmtkit.training.rl.structured import EBFTTrainer
-from torch import Tensor, tensor
-from trl import GRPOConfig
 
 TOKENIZER = word_tokenizer()
 RENDERER = Renderer(TOKENIZER, {0, 2}, 512)
