@@ -214,7 +214,7 @@ def test_text_after_the_array_is_a_reject() -> None:
 
 
 def test_an_element_of_20_mb_is_a_reject_and_the_next_is_read() -> None:
-    long = b'{"a": "' + b'x\\"' * (7 << 20) + b'"}'
+    long = b'{"a": "' + b'x\\"' * (1 << 20) + b"y" * (18 << 20) + b'"}'
     for data in (b'[{"n": 0},\n' + long + b',\n{"n": 1}]', b"[" + long + b"]"):
         found = records(cut(data))
         (line, reject) = next(item for item in found if isinstance(item[1], Reject))
