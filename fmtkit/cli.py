@@ -136,8 +136,14 @@ def convert(
         compression=compression,
     )
     with progress(shown=not (quiet or no_progress or json)) as watch:
-        report = convert_to(source or [], out, settings, watch=watch)
-    terminal.print_report(report, as_json=json, quiet=quiet)
+        if config is None:
+            reports = [convert_to(source or [], out, settings, watch=watch)]
+        else:
+            from fmtkit.training.convert_config import convert_config
+
+            reports = convert_config(config, source or [], out, settings, watch=watch)
+    for report in reports:
+        terminal.print_report(report, as_json=json, quiet=quiet)
 
 
 @app.command()

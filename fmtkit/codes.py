@@ -42,6 +42,7 @@ REASONS: dict[str, str] = {
 WARNINGS: dict[str, str] = {
     "control_tokens": "a template's control tokens inside content",
     "trailing_user_turn": "a conversation ends with a turn nobody answered",
+    "role_order": "turns in an order that is unusual, but can be learnt from",
     "rank_tie": "equally ranked answers, of which no pair can be made",
     "system_dropped": "the format has no place for the system text",
     "content_dropped": "the template leaves out a message's text",

@@ -128,7 +128,7 @@ def convert_to(
         registry.load_plugin(plugin)
     opened = open_named(sources)
     job = with_split(prepare(opened, options.request()), options)
-    return write_job(job, Path(out), options, watch)
+    return write_jobs([job], Path(out), options, watch)
 
 
 def check_options(options: ConvertOptions) -> None:
@@ -171,9 +171,17 @@ def with_split(job: Job, options: ConvertOptions) -> Job:
     return replace(job, split=by_rows(counts, size, options.seed))
 
 
-def write_job(job: Job, out: Path, options: ConvertOptions, watch: Watcher | None) -> Report:
-    """Run a job into a sink."""
-    run = _Run(job, out, options, watch)
+def write_jobs(
+    jobs: Sequence[Job], out: Path, options: ConvertOptions, watch: Watcher | None
+) -> Report:
+    """Run jobs one after another into one sink; more than one only into a file, and of one table.
+
+    Raises OptionError where their tables differ.
+    """
+    if len({str(job.schema) for job in jobs}) > 1:
+        made = ", ".join(f"{job.request.type} makes {job.table.name()}" for job in jobs)
+        raise OptionError(f"one file holds one table, but {made}; give a folder as OUT")
+    run = _Run(jobs, out, options, watch)
     try:
         return run.write()
     except (LimitError, NothingWrittenError):
@@ -187,8 +195,13 @@ def write_job(job: Job, out: Path, options: ConvertOptions, watch: Watcher | Non
 class _Run:
     """One conversion under way."""
 
-    def __init__(self, job: Job, out: Path, options: ConvertOptions, watch: Watcher | None) -> None:
-        self.job, self.options, self.watch = job, options, watch
+    def __init__(
+        self, jobs: Sequence[Job], out: Path, options: ConvertOptions, watch: Watcher | None
+    ) -> None:
+        self.jobs, self.options, self.watch = jobs, options, watch
+        self.job = jobs[0]
+        self.finished_sources: list[dict[str, Any]] = []
+        self.finished_bytes = 0
         self.begun = time.monotonic()
         self.limit = ErrorLimit.parse(options.max_errors)
         named = format_of(out, options.format)
@@ -260,6 +273,21 @@ class _Run:
     def write(self) -> Report:
         if self.is_complete:
             return self._complete()
+        for number, job in enumerate(self.jobs):
+            if number:
+                self.finished_sources += _sources_of(self.job, self.progress)
+                self.finished_bytes += self.progress.bytes_of_sources()
+                self.job, self.progress = job, Progress()
+            self._write_job()
+        self.ledger.check()
+        if not self.ledger.rows_written:
+            self._reject()
+            raise NothingWrittenError(self._nothing())
+        written = self.sink.finish(Closing(self._report, self._metadata(), self._manifest()))
+        return self._finished(written)
+
+    def _write_job(self) -> None:
+        """Stream a job's pieces into the sink."""
         pieces = stream(
             self.job, workers=self.options.workers, step=self._encode, progress=self.progress
         )
@@ -276,13 +304,8 @@ class _Run:
                 state, metadata = self._state(), self._metadata()
                 self.sink.end_block(sinks.Progress(self.progress.next_block, state, metadata))
             if self.watch is not None:
-                self.watch(self.progress.bytes_of_sources(), self._size(), self.ledger)
-        self.ledger.check()
-        if not self.ledger.rows_written:
-            self._reject()
-            raise NothingWrittenError(self._nothing())
-        written = self.sink.finish(Closing(self._report, self._metadata(), self._manifest()))
-        return self._finished(written)
+                done = self.finished_bytes + self.progress.bytes_of_sources()
+                self.watch(done, self._size(), self.ledger)
 
     def _encode(self, table: pa.Table, piece: Piece) -> list[tuple[str, Encoded]]:  # noqa: ARG002
         """Split and encode a block's rows, on the worker."""
@@ -340,17 +363,25 @@ class _Run:
     def _report(self, written: Sequence[Written]) -> dict[str, Any]:
         seconds = time.monotonic() - self.begun
         report = report_of(self.job, self.ledger, self.progress, written=written, seconds=seconds)
-        return report.as_dict() | {"tiers": dict(self.tiers)}
+        several = {
+            "type": self._type(),
+            "bytes_read": self.finished_bytes + report.data["bytes_read"],
+            "sources": self._sources(),
+        }
+        return report.as_dict() | several | {"tiers": dict(self.tiers)}
+
+    def _type(self) -> str:
+        return ", ".join(dict.fromkeys(job.request.type for job in self.jobs))
 
     def _sources(self) -> list[dict[str, Any]]:
-        return _sources_of(self.job, self.progress)
+        return [*self.finished_sources, *_sources_of(self.job, self.progress)]
 
     def _metadata(self) -> dict[str, str]:
         """Return the key-value metadata of the files."""
         template = self.job.text.template
         hashes = " ".join(str(source["sha256"]) for source in self._sources())
         return {
-            "fmtkit.type": self.job.request.type,
+            "fmtkit.type": self._type(),
             "fmtkit.table": self.job.table.name(),
             "fmtkit.template": template.sha256 if template else "",
             "fmtkit.sources": hashes,
@@ -372,7 +403,7 @@ class _Run:
         }
 
     def _size(self) -> int | None:
-        sizes = [source.size for source in self.job.sources]
+        sizes = [source.size for job in self.jobs for source in job.sources]
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
     def _finished(self, written: Sequence[Written]) -> Report:

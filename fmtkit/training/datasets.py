@@ -103,7 +103,7 @@ def _one(
     from fmtkit.conversions import ConvertOptions, convert_to
 
     wish = parse_slice(str(dataset.entry.get("split", "train")))
-    specs, identity = _specs(dataset, wish)
+    specs, identity = specs_of(dataset, wish)
     options = _options(plan, dataset, wish, local=bool(identity), split=split)
     key = _key(identity or [dataset.source], options, template_text, plan)
     reused = not rebuild and _stored(folder) == key
@@ -143,7 +143,7 @@ def _files(folder: Path, split: str) -> list[str]:
     return sorted(str(path) for path in (folder / "data").glob(f"{split}-*.parquet"))
 
 
-def _specs(dataset: DatasetPlan, wish: Slice) -> tuple[list[object], list[str]]:
+def specs_of(dataset: DatasetPlan, wish: Slice) -> tuple[list[object], list[str]]:
     """Return what the pipeline reads, and the local files that it is; hub datasets have none."""
     entry = dataset.entry
     listed = entry.get("data_files")

@@ -1,0 +1,95 @@
+"""`fmtkit convert -c CONFIG`: the datasets of a training config, converted and nothing else."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fmtkit import registry
+from fmtkit.conversions import (
+    ConvertOptions,
+    Report,
+    Watcher,
+    check_options,
+    convert_to,
+    open_named,
+    with_split,
+    write_jobs,
+)
+from fmtkit.encoding import format_of
+from fmtkit.errors import OptionError
+from fmtkit.pipeline import prepare
+from fmtkit.training.datasets import parse_slice, specs_of
+from fmtkit.training.planning import DatasetPlan, Plan, plan
+
+
+def convert_config(
+    config: str | Path,
+    sources: Sequence[object],
+    out: str | Path,
+    options: ConvertOptions,
+    *,
+    watch: Watcher | None = None,
+) -> list[Report]:
+    """Convert what a config's `datasets:` name; flags that were given win over the config's keys.
+
+    One entry, or several of one table, may go to a file; else OUT is a folder with a subfolder for
+    each entry, named as they are counted: 00, 01, ...
+
+    Raises what `convert_to` raises; OptionError if sources are given as well, or there is no dataset.
+    """
+    if sources:
+        raise OptionError("-c names the sources; give either SOURCE or -c")
+    check_options(options)
+    made = plan(config, partial=True)
+    if not made.datasets:
+        raise OptionError(f"{config}: no datasets: to convert")
+    for plugin in options.plugins:
+        registry.load_plugin(plugin)
+    entries = [
+        (_sources(entry), _options(made, entry, options, Path(config))) for entry in made.datasets
+    ]
+    target = Path(out)
+    if format_of(target) is not None:
+        jobs = [
+            with_split(prepare(open_named(specs), chosen.request()), chosen)
+            for specs, chosen in entries
+        ]
+        return [write_jobs(jobs, target, options, watch)]
+    folders = [target] if len(entries) == 1 else [target / f"{i:02}" for i in range(len(entries))]
+    return [
+        convert_to(specs, folder, chosen, watch=watch)
+        for (specs, chosen), folder in zip(entries, folders, strict=True)
+    ]
+
+
+def _sources(entry: DatasetPlan) -> list[object]:
+    specs, _ = specs_of(entry, parse_slice(str(entry.entry.get("split", "train"))))
+    return specs
+
+
+def _options(made: Plan, entry: DatasetPlan, given: ConvertOptions, config: Path) -> ConvertOptions:
+    """Return the options of an entry: the config's, then what was given on the command line."""
+    wish = parse_slice(str(entry.entry.get("split", "train")))
+    columns = entry.entry.get("columns")
+    named, where = made.template
+    template = None if entry.reading.is_text or where == "default" else named
+    own = None if entry.reading.template is not None else template
+    return replace(
+        given,
+        type=given.type or entry.reading.type,
+        method=given.method or made.method,
+        columns={**(columns if isinstance(columns, Mapping) else {}), **given.columns},
+        options={**entry.reading.options, **given.options},
+        chat_template=given.chat_template or own,
+        tokenizer=given.tokenizer or _tokenizer(made),
+        limit=given.limit or wish.limit,
+        config=str(config),
+        folders=(config.resolve().parent,),
+        function_config=made.config.nested(),
+    )
+
+
+def _tokenizer(made: Plan) -> str | None:
+    """Return the model's tokenizer where it is at hand; a conversion to text needs none."""
+    name = made.config.text("tokenizer_config") or made.model
+    return name if name is not None and Path(name).is_dir() else None
