@@ -471,12 +471,15 @@ def _lines(records: reading.Rows, kept: np.ndarray) -> Callable[[int], int | Non
 
 
 def _rejudged(records: reading.Rows, binding: Binding, row: int, problem: Problem) -> Reject:
-    """Give a row that the converter refused its code: the strict judge may know a more exact one."""
+    """Give a row that the converter refused its code: that of the strict judge, if it knows one.
+
+    An unknown role makes a reply without a question; what counts is the role, as it does for a row
+    that the strict parser read.
+    """
     value, fault = records.value(row, written=True)
     found = [fault] if fault is not None else binding.judge(value)
-    found.append(Fault(problem.code, problem.column, problem.message))
-    best = min(found, key=lambda fault: PRECEDENCE[fault.code])
-    return records.reject(row, best.code, best.column, best.message)
+    first = found[0] if found else Fault(problem.code, problem.column, problem.message)
+    return records.reject(row, first.code, first.column, first.message)
 
 
 def _one_each(rejects: Sequence[Reject]) -> list[Reject]:
