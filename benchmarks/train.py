@@ -17,7 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "docs" / "examples" / "colours.jsonl"
-SHORT = 2
+SHORT = 20
+"""Enough for two lines of metrics, so that the curves are drawn in the short run as in the long one."""
 
 BY_HAND = """
 import os, sys
