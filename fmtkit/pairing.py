@@ -6,10 +6,14 @@ Ties make no pair. Rows that no pair can be made of are counted, never dropped i
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import polars as pl
-from fmtkit.errors import OptionError, UnknownNameError
 from polars import Expr
+
+from fmtkit.dialogs import same_dialog
+from fmtkit.errors import OptionError, UnknownNameError
+from fmtkit.message_kinds import NARROW
 
 POLICIES = {
     "best-worst": "the best reply against the worst",
@@ -64,7 +68,8 @@ def pair_up(frame: pl.DataFrame, policy: str, seed: int = 0) -> Paired:
     pairs = better.join(worse, on="__row", how="inner", maintain_order="left_right").filter(
         (pl.col("rank") < pl.col("rank_worse")) & (pl.col("scores") > pl.col("scores_worse"))
     )
-    pairs = pairs.filter(_said(pl.col("chosen")) != _said(pl.col("rejected")))
+    wide = frame.select(pl.col("replies").list.explode()).schema["replies"] != pl.List(NARROW)
+    pairs = pairs.filter(~same_dialog(pl.col("chosen"), pl.col("rejected"), wide=wide))
     pairs = _CHOOSE[policy.partition(":")[0]](pairs, policy, seed)
     pairs = pairs.sort("__row", "rank", "rank_worse")
     made = frame.select(others).join(
@@ -88,7 +93,7 @@ def _level() -> Expr:
 
 
 def _said(dialog: Expr) -> Expr:
-    return dialog.list.last().struct.field("content")
+    return dialog.list.last().struct.field("content").fill_null("")
 
 
 def _first_of_each(pairs: pl.DataFrame, by: Expr) -> pl.DataFrame:
@@ -105,8 +110,14 @@ def _next(pairs: pl.DataFrame, policy: str, seed: int) -> pl.DataFrame:  # noqa:
 
 def _random(pairs: pl.DataFrame, policy: str, seed: int) -> pl.DataFrame:  # noqa: ARG001
     # The replies themselves are hashed, so that a row's choice depends on the row alone.
-    draw = pl.concat_str(_said(pl.col("chosen")), _said(pl.col("rejected")), separator="\0")
-    return _first_of_each(pairs, draw.hash(seed))
+    # blake2b, since polars' own hash may change with its version.
+    texts = pairs.select(
+        pl.concat_str(_said(pl.col("chosen")), _said(pl.col("rejected")), separator="\0")
+    )
+    key = str(seed).encode()
+    draws = [blake2b(t.encode(), digest_size=8, key=key).digest() for t in texts.to_series()]
+    drawn = pairs.with_columns(draw=pl.Series(draws, dtype=pl.Binary))
+    return _first_of_each(drawn, pl.col("draw")).drop("draw")
 
 
 def _adjacent(pairs: pl.DataFrame, policy: str, seed: int) -> pl.DataFrame:  # noqa: ARG001
