@@ -1,0 +1,52 @@
+"""Generate the pages and schemas that follow from the code: `make docs`, or with --check compare only."""
+
+import json
+import sys
+from pathlib import Path
+
+from pages import commands, errors, formats
+
+from fmtkit import table_schemas
+from fmtkit.training import config_page, schema
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def files() -> dict[str, str]:
+    """Return every generated file: its path from the root of the project, and its text."""
+    schemas = {
+        f"schemas/{name}": json.dumps(table_schemas.row_schema(table), indent=2) + "\n"
+        for name, table in table_schemas.file_names().items()
+    }
+    return {
+        "docs/formats.md": formats.text(),
+        "docs/commands.md": commands.text(),
+        "docs/errors.md": errors.text(),
+        "docs/config.md": config_page.text(),
+        "schemas/config.schema.json": schema.dumps(),
+        **schemas,
+    }
+
+
+def stale() -> list[str]:
+    """Return the files that are not as they would be generated."""
+    return [path for path, text in files().items() if not _is(ROOT / path, text)]
+
+
+def _is(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text(encoding="utf-8") == text
+
+
+def main(arguments: list[str]) -> int:
+    """Write what is stale, or with --check only name it and return 1."""
+    found = stale()
+    made = files()
+    for path in found:
+        sys.stdout.write(f"{path}\n")
+        if "--check" not in arguments:
+            (ROOT / path).write_text(made[path], encoding="utf-8")
+    return int(bool(found) and "--check" in arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

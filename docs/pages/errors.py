@@ -1,0 +1,84 @@
+# ruff: noqa: E501 -- the lines are Markdown
+"""docs/errors.md: exit codes, errors, and the codes of rows, warnings and findings."""
+
+from fmtkit import errors
+from fmtkit.codes import REASONS, WARNINGS
+from fmtkit.findings import ADVICE
+from pages.advice import FOR_REASONS, FOR_WARNINGS
+from pages.markdown import NOTICE, code, sentence, table
+
+HEAD = f"""\
+{NOTICE}
+# Errors and codes
+
+## Exit codes
+
+| code | meaning |
+| --- | --- |
+| 0 | done; rows quarantined within `--max-errors` leave 0 |
+| 1 | findings of `validate` or `inspect --fail-on`, or more bad rows than `--max-errors` or `--on-error fail` allows |
+| 2 | usage or configuration: a flag, a name, a column, a template, an output that exists |
+| 3 | a source cannot be read, or an output cannot be written |
+| 4 | not one row could be converted; quarantine and report are written |
+| 130 | interrupted; a folder can be resumed with `--resume` |
+
+An error is one line on stderr: what is wrong, where, and what to do next. There is no traceback for a mistake of the
+user; one that does appear is a bug of fmtkit, please report it with the output of `fmtkit env`.
+"""
+
+TREE = """
+## Errors of the library
+
+Every error that fmtkit raises on purpose is a `fmtkit.FmtkitError` and a builtin, so that either can be caught.
+`error.exit_code` is the exit code of the command line.
+
+```text
+{tree}
+```
+"""
+
+REASONS_HEAD = """
+## Why a row is quarantined
+
+A row's verdict depends on that row alone. Of several codes the first in this order is given. A line of the quarantine
+is a JSON object with `file`, `row` (0-based), `line` (1-based, null where a source has no lines), `code`, `column`,
+`message` and the row itself as `raw` (cut at 1 MiB, `raw_bytes` then tells its length; `raw_base64` where it is not
+UTF-8). [How to repair and convert them](converting.md#bad-rows).
+
+"""
+
+WARNINGS_HEAD = """
+## Warnings
+
+The row is kept and counted in the report.
+
+"""
+
+FINDINGS_HEAD = """
+## Findings of inspect
+
+`fmtkit inspect --fail-on CODE` makes any of them, or of the codes above, exit with 1.
+
+"""
+
+
+def text() -> str:
+    """Return the page."""
+    reasons = table(["code", "meaning", "what to do"], _rows(REASONS, FOR_REASONS))
+    warnings = table(["code", "meaning", "what to do"], _rows(WARNINGS, FOR_WARNINGS))
+    found = table(
+        ["code", "meaning", "what to do"],
+        ([code(name), sentence(said), sentence(advice)] for name, (said, advice) in ADVICE.items()),
+    )
+    parts = [HEAD, TREE.format(tree=_tree()), REASONS_HEAD, reasons, WARNINGS_HEAD, warnings]
+    return "".join([*parts, FINDINGS_HEAD, found])
+
+
+def _tree() -> str:
+    """Return the error tree as the docstring of fmtkit.errors draws it."""
+    drawn = (errors.__doc__ or "").split("\n\n")[1]
+    return drawn.strip("\n")
+
+
+def _rows(codes: dict[str, str], advice: dict[str, str]) -> list[list[str]]:
+    return [[code(name), sentence(said), advice[name]] for name, said in codes.items()]
