@@ -47,7 +47,7 @@ def cut(prompt: str | Fault, wholes: Sequence[str | Fault]) -> Cut | Problem | N
     return Cut(prompt, tuple(text[len(prompt) :] for text in texts))
 
 
-def _shared(one: str, two: str) -> int:
+def shared(one: str, two: str) -> int:
     """Count the characters with which both texts begin."""
     same = takewhile(lambda pair: pair[0] == pair[1], zip(one, two, strict=False))
     return sum(1 for _ in same)
@@ -62,9 +62,9 @@ def cut_at_header(prompt: str, bare: str | Fault, wholes: Sequence[str]) -> Cut 
     """
     if isinstance(bare, Fault) or not all(text.startswith(bare) for text in wholes):
         return None
-    shared = prompt[: min(_shared(prompt, text) for text in wholes)]
-    header = shared[len(bare) :]
-    if len(shared) < len(prompt):
+    common = prompt[: min(shared(prompt, text) for text in wholes)]
+    header = common[len(bare) :]
+    if len(common) < len(prompt):
         header = _OPEN_TAG.sub("", header)
     size = len(bare) + len(header)
     return Cut(prompt[:size], tuple(text[size:] for text in wholes), shortened=True)

@@ -15,6 +15,7 @@ from fmtkit.batch_answers import Rows, Unknowns
 from fmtkit.buffers import Bools, Int64s
 from fmtkit.decision_tree import Tree, walk
 from fmtkit.dialog_columns import DialogColumn, groups, signature
+from fmtkit.prefix_by_text import cut_by_text
 from fmtkit.render_plan import Engine, Outcome, Plan
 from fmtkit.reply_cut import Problem
 from fmtkit.survival import Found, absent, find, incomplete, spoken
@@ -73,6 +74,8 @@ class TracedRows:
         if leaf is None or any(isinstance(o, Fault) and not o.raised for o in leaf.outputs):
             return rows
         outcome = self.plan.finish(leaf.outputs)
+        if outcome is None:
+            rows = self._place_by_text(leaf, rows, shapes)
         if strict and not isinstance(outcome, Outcome):
             return rows
         if outcome is None:
@@ -90,23 +93,39 @@ class TracedRows:
             said = self.rows.expand(problem.message, unknowns, row)
             self.problems[row] = Problem(problem.code, said)
 
+    def _place_by_text(self, leaf: Leaf, rows: Int64s, shapes: Signature) -> Int64s:
+        """Give rows their texts whose real texts are prefixes; return the others."""
+        cuts = cut_by_text(leaf, self.rows, rows)
+        text = "".join(output for output in leaf.outputs if isinstance(output, str))
+        chosen = np.array(list(cuts), np.int64)
+        chosen = self._survivors(text, leaf.unknowns, chosen, shapes)
+        for column in range(self.plan.columns):
+            made = [(cuts[row].prompt, *cuts[row].replies)[column] for row in chosen.tolist()]
+            self.assembly.add_texts(column, chosen, made)
+        return np.setdiff1d(rows, np.array(list(cuts), np.int64), assume_unique=True)
+
     def _place(self, outcome: Outcome, unknowns: Unknowns, rows: Int64s, shapes: Signature) -> None:
-        found = find("".join(outcome.texts), unknowns)
+        rows = self._survivors("".join(outcome.texts), unknowns, rows, shapes)
+        for column, text in enumerate(outcome.texts):
+            self.assembly.add(column, rows, text, unknowns)
+        if outcome.shortened:
+            self.warnings["generation_prompt_not_a_prefix"] += rows.tolist()
+
+    def _survivors(self, text: str, unknowns: Unknowns, rows: Int64s, shapes: Signature) -> Int64s:
+        """Refuse rows whose reply does not occur in a text; note other lost contents."""
+        found = find(text, unknowns)
         replies = spoken(shapes, range(1, len(self.dialogs)))
         lost = self._absent([slot for slot in replies if slot.key == "content"], found, rows)
         for row in rows[lost].tolist():
             self.problems[row] = Problem("template_error", "the template leaves out the reply")
         rows = rows[~lost]
-        for column, text in enumerate(outcome.texts):
-            self.assembly.add(column, rows, text, unknowns)
-        if outcome.shortened:
-            self.warnings["generation_prompt_not_a_prefix"] += rows.tolist()
         everything = spoken(shapes, range(len(self.dialogs)))
         dropped = self._absent(everything, found, rows)
         for slot in everything:
             dropped |= incomplete(slot, found, unknowns, self.rows, rows)
         if dropped.any():
             self.warnings["content_dropped"] += rows[dropped].tolist()
+        return rows
 
     def _absent(self, slots: Sequence[Slot], found: Found, rows: Int64s) -> Bools:
         missing = np.zeros(len(rows), np.bool_)
