@@ -27,7 +27,20 @@ def test_a_format_is_filled(text: str, wanted: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["{prompt.__class__}", "{prompt[0]}", "{prompt:>9}", "{prompt!r}", "{0}", "{}", "{chosen}", "{", "}", "{prompt}}", "{'a':1}", "{{prompt}"],
+    [
+        "{prompt.__class__}",
+        "{prompt[0]}",
+        "{prompt:>9}",
+        "{prompt!r}",
+        "{0}",
+        "{}",
+        "{chosen}",
+        "{",
+        "}",
+        "{prompt}}",
+        "{'a':1}",
+        "{{prompt}",
+    ],
 )
 def test_anything_but_a_placeholder_is_refused_by_name(text: str) -> None:
     with pytest.raises(OptionError, match=r"format_placeholder: prompt_format"):
