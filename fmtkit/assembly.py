@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from fmtkit.batch_answers import Rows, Unknowns, trimmed_slot
 from fmtkit.buffers import MAX_INT32, Bools, Int64s, ends, from_offsets, offsets_of, texts
-from fmtkit.symbols import FIRST, LAST
 from fmtkit.text_columns import TextColumn, Trim, text_column
+from fmtkit.unknowns import FIRST, LAST
 
 Views = NDArray[np.complex128]
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from fmtkit.buffers import Bools, Int64s
 from fmtkit.dialog_columns import DialogColumn
-from fmtkit.symbols import (
+from fmtkit.text_columns import TextColumn, Trim
+from fmtkit.unknowns import (
     FIRST,
     Derived,
     Question,
@@ -23,7 +24,6 @@ from fmtkit.symbols import (
     expand,
     symbolic,
 )
-from fmtkit.text_columns import TextColumn, Trim
 
 Unknowns = Sequence[Unknown]
 

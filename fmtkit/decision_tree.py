@@ -10,8 +10,8 @@ from threading import Lock
 
 from fmtkit.batch_answers import Rows
 from fmtkit.buffers import Int64s
-from fmtkit.symbols import Question, Unknown
 from fmtkit.tracing import Leaf
+from fmtkit.unknowns import Question, Unknown
 
 MAX_LEAVES = 64
 """Paths of one signature; rows on further ones are rendered one by one, each a fifth of a trace."""

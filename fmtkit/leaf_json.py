@@ -3,8 +3,8 @@
 from collections import Counter
 from typing import Any
 
-from fmtkit.symbols import Derived, Question, Slot, Unknown, symbolic
 from fmtkit.tracing import Fault, Leaf
+from fmtkit.unknowns import Derived, Question, Slot, Unknown, symbolic
 
 GROWING = frozenset({"replace", "expandtabs"})
 """Operations that can make a long text of a short one."""

@@ -13,8 +13,8 @@ from fmtkit.dialog_columns import DialogColumn, signature
 from fmtkit.render_plan import Engine, Outcome, Output, Plan
 from fmtkit.reply_cut import Problem
 from fmtkit.survival import find, spoken
-from fmtkit.symbols import FIRST, Slot
 from fmtkit.tracing import Request, Signature, View
+from fmtkit.unknowns import FIRST, Slot
 
 Probe: TypeAlias = tuple[list[Output], Unknowns]
 """The symbolic outputs of a row's views."""

@@ -12,8 +12,8 @@ import numpy as np
 from fmtkit.batch_answers import Rows, Unknowns, trimmed_slot
 from fmtkit.buffers import Bools, Int64s
 from fmtkit.reply_cut import Cut, cut, shared
-from fmtkit.symbols import symbolic
 from fmtkit.tracing import Fault, Leaf
+from fmtkit.unknowns import symbolic
 
 
 def cut_by_text(leaf: Leaf, rows: Rows, chosen: Int64s) -> dict[int, Cut]:

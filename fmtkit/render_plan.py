@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fmtkit.reply_cut import Cut, Problem, cut, cut_at_header
-from fmtkit.symbols import FIRST, Slot, Unknown, symbolic
 from fmtkit.tracing import Fault, Leaf, Request, Signature, View
+from fmtkit.unknowns import FIRST, Slot, Unknown, symbolic
 
 Output = str | Fault
 

@@ -14,8 +14,8 @@ from jinja2.exceptions import TemplateSyntaxError
 from fmtkit.errors import TemplateError
 from fmtkit.jinja_environment import BoundedEnvironment, environment
 from fmtkit.leaf_json import decode_leaf, encode_leaf, harmless
-from fmtkit.symbols import Slot
 from fmtkit.tracing import Fault, Interpreter, Leaf, Request, Shape, Signature, View, traceable
+from fmtkit.unknowns import Slot
 from fmtkit.worker import Limits, Overrun, Serve, Worker
 
 MAX_OVERRUNS = 5

@@ -7,8 +7,8 @@ import numpy as np
 
 from fmtkit.batch_answers import Rows, Unknowns
 from fmtkit.buffers import Bools, Int64s
-from fmtkit.symbols import FIRST, Derived, Slot, Unknown, evaluate, symbolic
 from fmtkit.tracing import Signature
+from fmtkit.unknowns import FIRST, Derived, Slot, Unknown, evaluate, symbolic
 
 SPOKEN = ("content", "reasoning_content")
 """Keys whose text a reader should find again."""

@@ -19,7 +19,8 @@ from fmtkit.jinja_environment import (
     raise_exception,
     refuse_growth,
 )
-from fmtkit.symbols import ACTIVE, Derived, Length, Parts, Symbol, Untraceable, mark, plain, unknown
+from fmtkit.symbols import ACTIVE, Length, Parts, Symbol, Untraceable, mark, plain, unknown
+from fmtkit.unknowns import Derived
 
 FILTERS = frozenset(
     {

@@ -19,8 +19,8 @@ from fmtkit.prefix_by_text import cut_by_text
 from fmtkit.render_plan import Engine, Outcome, Plan
 from fmtkit.reply_cut import Problem
 from fmtkit.survival import Found, absent, find, incomplete, spoken
-from fmtkit.symbols import Slot
 from fmtkit.tracing import Fault, Leaf, Signature
+from fmtkit.unknowns import Slot
 
 
 @dataclass

@@ -19,17 +19,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from fmtkit.jinja_environment import environment, with_reasoning_aliases
 from fmtkit.symbolic_environment import SymbolicEnvironment
-from fmtkit.symbols import (
-    ACTIVE,
-    Question,
-    Slot,
-    Symbol,
-    Trace,
-    Unknown,
-    Untraceable,
-    plain,
-    symbolic,
-)
+from fmtkit.symbols import ACTIVE, Symbol, Trace, Untraceable, plain
+from fmtkit.unknowns import Question, Slot, Unknown, symbolic
 
 FAULTS = (
     TemplateError,

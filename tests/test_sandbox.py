@@ -9,8 +9,8 @@ from fmtkit.chat import ChatTemplate
 from fmtkit.errors import TemplateError
 from fmtkit.leaf_json import decode_leaf, encode_leaf, harmless
 from fmtkit.sandbox import Sandbox
-from fmtkit.symbols import Slot
 from fmtkit.tracing import Fault, Interpreter, Request, Shape, View
+from fmtkit.unknowns import Slot
 from fmtkit.worker import Limits
 
 QUICK = Limits(seconds=0.5)

@@ -8,8 +8,8 @@ from nasty_dialogs import column, say, texts
 
 from fmtkit import chat, template_sources
 from fmtkit.chat import ChatTemplate
-from fmtkit.symbols import Slot, expand
 from fmtkit.tracing import Fault, Interpreter, Leaf, Request, Shape, View
+from fmtkit.unknowns import Slot, expand
 
 
 def made(source: str, **changes: Any) -> ChatTemplate:
