@@ -25,6 +25,7 @@ from fmtkit.sources.strict import (
     Overflow,
     duplicate,
     faults_anywhere,
+    marks,
 )
 
 Row = Mapping[str, Any]
@@ -96,8 +97,10 @@ class Binding:
     def judge(self, row: Row) -> list[Fault]:
         """Return everything that is wrong with the shape of a row, the most telling code first."""
         found: list[Fault] = []
-        for column in self.every:
+        for column in self.columns:
             found += _column_faults(column, row)
+        for column in self.kept:
+            found += _kept_faults(column, row)
         found += _group_faults(self, row)
         found += [
             Fault("unsupported", name, f"the row has {name}; fmtkit converts text only")
@@ -150,6 +153,15 @@ def _column_faults(column: BoundColumn, row: Row) -> list[Fault]:
             return [*found, absent(label, key, holder)] if column.required else found
         holder = holder[key]
     return found + column.kind.faults(holder, column.label)
+
+
+def _kept_faults(column: BoundColumn, row: Row) -> list[Fault]:
+    """Return what is wrong with a kept value: never its kind, which was chosen to hold them all."""
+    name = column.path[0]
+    found = marks(row.get(name), name)
+    if isinstance(row, Duplicated) and name in row.twice:
+        found.append(duplicate(name, name))
+    return found
 
 
 def _group_faults(binding: Binding, row: Row) -> list[Fault]:

@@ -166,6 +166,8 @@ def with_split(job: Job, options: ConvertOptions) -> Job:
     from collections import Counter
 
     counts: Counter[int] = Counter()
+    for source in job.sources:
+        source.keep()
     for piece in stream(job, workers=options.workers):
         counts.update(prompt_hashes(_frame(piece.table), options.seed).tolist())
     return replace(job, split=by_rows(counts, size, options.seed))

@@ -6,7 +6,7 @@ floats where they are exact; anything else is kept as canonical JSON text.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, ClassVar
 
 import polars as pl
@@ -17,7 +17,7 @@ from fmtkit.errors import OptionError, near_match
 from fmtkit.kinds import FlagKind, Kind, NumberKind, OpenKind, TextKind
 from fmtkit.registry import Converter
 from fmtkit.sources.blocks import Readable
-from fmtkit.sources.strict import WrittenFloat
+from fmtkit.sources.strict import NonFinite, Overflow, WrittenFloat
 from fmtkit.type_options import TypeOptions
 
 JSON_FIELD = {b"fmtkit:json": b"1"}
@@ -116,6 +116,7 @@ def _survey(sources: Sequence[Readable]) -> dict[str, set[str]]:
     """Return every column of the sources with the kinds of JSON value that it was seen to hold."""
     seen: dict[str, set[str]] = {}
     for source in sources:
+        source.keep()
         for block in source.blocks():
             records = reading.records_of(block)
             for record in range(len(records)):
@@ -136,13 +137,23 @@ def _json_kind(value: Any) -> str:
     if isinstance(value, int):
         return "integer" if abs(value) <= _EXACT_INTEGERS else "long integer"
     if isinstance(value, float):
-        token = value.token if isinstance(value, WrittenFloat) else repr(value)
-        return "float" if Decimal(token) == Decimal(repr(float(value))) else "json"
-    return "json"
+        return "float" if _is_exact(value) else "json"
+    # A row with NaN or 1e400 is refused, so that it has no say in how the others are kept.
+    return "refused" if isinstance(value, NonFinite | Overflow) else "json"
+
+
+def _is_exact(value: float) -> bool:
+    """Tell whether a float is the number that was written."""
+    token = value.token if isinstance(value, WrittenFloat) else repr(value)
+    try:
+        return Decimal(token) == Decimal(repr(float(value)))
+    except InvalidOperation:
+        # An exponent beyond even a Decimal's, such as that of 1e-9999999999999999999.
+        return False
 
 
 def _kind(seen: set[str]) -> Kind:
-    kinds = seen - {"null"}
+    kinds = seen - {"null", "refused"}
     if kinds == {"text"} or not kinds:
         return TextKind()
     if kinds == {"bool"}:

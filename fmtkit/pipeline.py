@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +23,7 @@ from fmtkit.binding import Binding, ReadPlan, Row, bind
 from fmtkit.codes import PRECEDENCE, Reject
 from fmtkit.conversion import convert_frame
 from fmtkit.documents import Untokenized
-from fmtkit.errors import OptionError
+from fmtkit.errors import ColumnMismatchError, OptionError
 from fmtkit.keeping import Kept, find_kept
 from fmtkit.problems import Problem
 from fmtkit.registry import Converter
@@ -40,6 +40,9 @@ from fmtkit.user_functions import TransformedSource, find_function
 
 T = TypeVar("T")
 AnySource = Source | TransformedSource
+
+_SAMPLE_BLOCKS = 16
+"""How many blocks are looked at for a sound row, before a source is taken to have none."""
 Stage = TextStage | TokenStage
 
 
@@ -242,10 +245,19 @@ def _decide_softness(source: AnySource, converter: Converter, options: TypeOptio
 def sample_of(source: AnySource) -> list[Row]:
     """Return the sound rows at the start of a source, for choosing a converter and its shapes."""
     block = source.first_block()
-    if block is None:
-        return []
+    sample = [] if block is None else _sound_rows(block, detection.SAMPLE_ROWS)
+    if sample or block is None:
+        return sample
+    # The source begins with rows that are no JSON, or with one too long to be held.
+    source.keep()
+    later = islice(source.blocks(1), _SAMPLE_BLOCKS)
+    found = (_sound_rows(block, detection.SAMPLE_ROWS) for block in later)
+    return next((rows for rows in found if rows), [])
+
+
+def _sound_rows(block: Block, count: int | None = None) -> list[Row]:
     records = reading.records_of(block)
-    values = (records.value(i) for i in range(min(len(records), detection.SAMPLE_ROWS)))
+    values = (records.value(i) for i in range(len(records))[:count])
     return [value for value, fault in values if fault is None]
 
 
@@ -255,11 +267,8 @@ def _converters(
     samples: Sequence[Sequence[Row]],
     request: Request,
 ) -> list[Converter]:
-    method = request.method or name.method
     chosen = [
-        detection.choose(
-            name.source, sample, method=method, mapping=_paths(request), source=source.name
-        )
+        _converter(name, source, sample, request)
         for source, sample in zip(sources, samples, strict=True)
     ]
     filled = [c for c, sample in zip(chosen, samples, strict=True) if sample] or chosen
@@ -268,6 +277,21 @@ def _converters(
         tables = ", ".join(sorted(f"{n}" for n, _, _ in made))
         raise OptionError(f"the sources make different tables ({tables}); convert them one by one")
     return [c if sample else filled[0] for c, sample in zip(chosen, samples, strict=True)]
+
+
+def _converter(
+    name: typenames.TypeName, source: AnySource, sample: Sequence[Row], request: Request
+) -> Converter:
+    method, mapping = request.method or name.method, _paths(request)
+    choose = partial(
+        detection.choose, name.source, method=method, mapping=mapping, source=source.name
+    )
+    try:
+        return choose(sample)
+    except ColumnMismatchError:
+        block = source.first_block()
+        # A column may begin after the sample; only where the whole block has none is it missing.
+        return choose(sample if block is None else _sound_rows(block))
 
 
 def _paths(request: Request) -> dict[str, str]:

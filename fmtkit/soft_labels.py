@@ -11,6 +11,7 @@ from fmtkit.sources.parse import Records, read_json
 
 def has_soft_labels(source: Readable, column: str) -> bool:
     """Tell whether any label of a source is neither true, false, 0 nor 1."""
+    source.keep()
     return any(_is_soft(reading.records_of(block), column) for block in source.blocks())
 
 

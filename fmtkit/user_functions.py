@@ -98,6 +98,9 @@ class TransformedSource:
         """Return the hash of the source itself."""
         return self.source.sha256()
 
+    def keep(self) -> None:
+        """Do nothing: made rows are kept anyway."""
+
     def first_block(self) -> Block | None:
         """Return the first block of made rows."""
         return next(self.blocks(), None)

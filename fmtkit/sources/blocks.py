@@ -90,5 +90,9 @@ Block = JsonBlock | ArrowBlock | RowsBlock | MadeBlock
 class Readable(Protocol):
     """Whatever gives blocks, from the first one each time it is asked."""
 
+    def keep(self) -> None:
+        """Make sure that blocks can be asked for more than once."""
+        ...
+
     def blocks(self, start: int = 0, columns: Sequence[str] | None = None) -> Iterator[Block]:
         """Yield the blocks from the one with the index `start` on."""

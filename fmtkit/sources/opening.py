@@ -18,6 +18,7 @@ from fmtkit.sources.locations import locations
 from fmtkit.sources.memory import RowsReader, TableReader, reader_of_frame
 from fmtkit.sources.raw import PEEK_BYTES, Location
 from fmtkit.sources.readers import CsvReader, IpcReader, JsonReader, ParquetReader, Reader
+from fmtkit.sources.spooling import spooled
 
 MEMORY = "<memory>"
 """The name of a source that has none."""
@@ -69,6 +70,12 @@ class Source:
             # Whatever columns were asked for: a source that is read once has none to choose from.
             self._begun = (first, blocks)
         return first
+
+    def keep(self) -> None:
+        """Let the rows be read more than once, from a temporary file if need be."""
+        if self.once:
+            self.reader = spooled(self.reader, self._all_blocks(None))
+            self.once = False
 
     def sha256(self) -> str:
         """Return the hash of the raw bytes; of a stream, of what has been read of it."""
