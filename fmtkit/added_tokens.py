@@ -24,7 +24,8 @@ class AddedTokens:
     """Shape (256,): the bytes that one of them begins with."""
     lengths: dict[bytes, tuple[int, ...]]
     """First two bytes (or the only one) -> lengths of the tokens that begin so, longest first."""
-    contents: frozenset[bytes]
+    by_length: dict[int, npt.NDArray[np.bytes_]]
+    """Length in bytes -> the tokens of that length, longest first."""
     greedy: frozenset[bytes]
     """Those that take white space beside them along, or stand only between words."""
 
@@ -50,7 +51,9 @@ def _pass(added: list[dict[str, Any]]) -> AddedTokens:
         if token["lstrip"] or token["rstrip"] or token["single_word"]
     ]
     ordered = {start: tuple(sorted(found, reverse=True)) for start, found in lengths.items()}
-    return AddedTokens(first, ordered, frozenset(contents), frozenset(greedy))
+    sizes = sorted({len(content) for content in contents}, reverse=True)
+    by_length = {n: np.array([c for c in contents if len(c) == n], dtype=f"S{n}") for n in sizes}
+    return AddedTokens(first, ordered, by_length, frozenset(greedy))
 
 
 @dataclass(frozen=True)
@@ -64,11 +67,10 @@ class Found:
 
 def find(data: Bytes, ends: Ints, kinds: tuple[AddedTokens, ...]) -> Found:
     """Find the added tokens in texts that end at `ends`."""
-    raw = data.tobytes()
     spans: list[tuple[int, int, bool]] = []
     limits = ends
     for kind in kinds:
-        new = _find_pass(data, raw, limits, kind, spans)
+        new = _find_pass(data, limits, kind, spans)
         spans = sorted([*spans, *new])
         limits = np.unique(
             np.concatenate((ends, np.array([s for s, _, _ in spans], dtype=np.int64)))
@@ -78,7 +80,7 @@ def find(data: Bytes, ends: Ints, kinds: tuple[AddedTokens, ...]) -> Found:
 
 
 def _find_pass(
-    data: Bytes, raw: bytes, limits: Ints, kind: AddedTokens, taken: list[tuple[int, int, bool]]
+    data: Bytes, limits: Ints, kind: AddedTokens, taken: list[tuple[int, int, bool]]
 ) -> list[tuple[int, int, bool]]:
     places = np.flatnonzero(kind.first[data])
     if len(places) == 0:
@@ -94,24 +96,39 @@ def _find_pass(
         taken_ends = np.array([end for _, end, _ in taken])
         places = places[(before < 0) | (taken_ends[before] <= places)]
     limit = limits[np.searchsorted(limits, places, side="right")]
-    found: list[tuple[int, int, bool]] = []
-    free = 0
-    for place, end in zip(places.tolist(), limit.tolist(), strict=True):
-        if place < free:
+    sizes, greedy = _sizes_at(data, places, limit, kind)
+    there = np.flatnonzero(sizes)
+    starts, stops = places[there], places[there] + sizes[there]
+    if len(there) and (stops[:-1] > starts[1:]).any():
+        free = _leftmost(starts.tolist(), stops.tolist())
+        there, starts, stops = there[free], starts[free], stops[free]
+    return list(zip(starts.tolist(), stops.tolist(), greedy[there].tolist(), strict=True))
+
+
+def _sizes_at(data: Bytes, places: Ints, limit: Ints, kind: AddedTokens) -> tuple[Ints, Bools]:
+    """Return the bytes of the longest token at each place, 0 where there is none, and if greedy."""
+    sizes = np.zeros(len(places), dtype=np.int64)
+    greedy = np.zeros(len(places), dtype=np.bool_)
+    for length, contents in kind.by_length.items():
+        left = np.flatnonzero((sizes == 0) & (places + length <= limit))
+        if not len(left):
             continue
-        content = _token_at(raw, place, end, kind)
-        if content is not None:
-            free = place + len(content)
-            found.append((place, free, content in kind.greedy))
-    return found
+        there = np.ascontiguousarray(data[places[left][:, None] + np.arange(length)])
+        # Both sides have one length: that `S` drops zeros at the end makes nothing equal.
+        texts = there.view(f"S{length}").ravel()
+        hits = left[np.isin(texts, contents)]
+        sizes[hits] = length
+        taking = [text for text in kind.greedy if len(text) == length]
+        if taking:
+            greedy[left[np.isin(texts, np.array(taking, dtype=f"S{length}"))]] = True
+    return sizes, greedy
 
 
-def _token_at(raw: bytes, place: int, end: int, kind: AddedTokens) -> bytes | None:
-    candidates = (
-        *kind.lengths.get(raw[place : place + 2], ()),
-        *kind.lengths.get(raw[place : place + 1], ()),
-    )
-    for length in candidates:
-        if place + length <= end and raw[place : place + length] in kind.contents:
-            return raw[place : place + length]
-    return None
+def _leftmost(starts: list[int], stops: list[int]) -> list[int]:
+    """Choose from the left spans that do not overlap."""
+    chosen, free = [], 0
+    for number, (start, stop) in enumerate(zip(starts, stops, strict=True)):
+        if start >= free:
+            chosen.append(number)
+            free = stop
+    return chosen

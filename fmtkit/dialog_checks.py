@@ -1,11 +1,11 @@
 """What can be wrong with the messages of a column of dialogs, looked at all at once."""
 
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -108,12 +108,18 @@ def trailing_user_turn(dialogs: Dialogs) -> Bools:
 
 def unclosed_think(dialogs: Dialogs) -> Bools:
     """Find rows with a reply that opens more thoughts than it closes."""
-    content = pc.fill_null(dialogs.field("content"), "")
-    opened, closed = (
-        pc.count_substring(content, tag).to_numpy(zero_copy_only=False)
-        for tag in ("<think>", "</think>")
-    )
-    return dialogs.rows_with((opened > closed) & dialogs.is_role("assistant"))
+    content = dialogs.field("content")
+    # Most texts have no such tag: the cheaper question first.
+    candidates = np.flatnonzero(matching(content, ("<think>",)) & dialogs.is_role("assistant"))
+    wrong = np.zeros(len(content), dtype=np.bool_)
+    if len(candidates):
+        texts = content.take(pa.array(candidates))
+        opened, closed = (
+            pc.count_substring(texts, tag).to_numpy(zero_copy_only=False)
+            for tag in ("<think>", "</think>")
+        )
+        wrong[candidates] = opened > closed
+    return dialogs.rows_with(wrong)
 
 
 DIALOG_CHECKS: dict[str, Callable[[Dialogs], Bools]] = {
@@ -125,13 +131,15 @@ DIALOG_CHECKS: dict[str, Callable[[Dialogs], Bools]] = {
 """Code of a finding -> what tells the rows that have it."""
 
 
-def control_pattern(tokens: Iterable[str]) -> str | None:
-    """Make the pattern that finds any control token in a text; None where there is none to find."""
-    wanted = sorted(set(tokens) - THINKING, key=lambda token: (-len(token), token))
-    # Escaped for RE2, which knows fewer escapes than Python.
-    return "|".join(re.sub(r"([^\w\s])", r"\\\1", t) for t in wanted) if wanted else None
+def searched(tokens: Iterable[str]) -> tuple[str, ...]:
+    """Return the control tokens that content should not have."""
+    return tuple(sorted(set(tokens) - THINKING))
 
 
-def matching(texts: pa.Array, pattern: str) -> Bools:
-    """Tell which texts a pattern is found in."""
-    return _bools(pc.match_substring_regex(texts, pattern))
+def matching(texts: pa.Array, words: Sequence[str]) -> Bools:
+    """Tell which texts any of these words is found in; a null has none."""
+    series = pl.from_arrow(texts)
+    assert isinstance(series, pl.Series)
+    # One pass whatever the number of words; polars' search is ten times pyarrow's.
+    found = series.str.contains_any(list(words)).fill_null(value=False)
+    return found.to_numpy()

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fmtkit.dialog_checks import DIALOG_CHECKS, Dialogs, control_pattern, matching
+from fmtkit.dialog_checks import DIALOG_CHECKS, Dialogs, matching, searched
 from fmtkit.directions import Directions
-from fmtkit.fingerprints import Fingerprints, hash_columns
+from fmtkit.fingerprints import Fingerprints, Hashes, hash_column, mixed
 from fmtkit.tables import DIALOG_COLUMNS
 
 Bools = npt.NDArray[np.bool_]
@@ -159,11 +159,12 @@ class Findings:
         if table.num_rows == 0:
             return
         self.rows += table.num_rows
+        hashes = {n: hash_column(table[n]) for n in table.column_names if n in COMPARED}
         self._add_dialogs(table, rows)
-        self._add_pairs(table, rows)
+        self._add_pairs(table, rows, hashes)
         self._add_labels(table, rows)
         self._add_tools(table, rows)
-        self._add_copies(table, rows, split)
+        self._add_copies(hashes, rows, split)
 
     def absorb(self, other: "Findings", first: int) -> None:
         """Add what was found in rows of which row 0 is row `first` here."""
@@ -204,20 +205,19 @@ class Findings:
             wrong = [check(dialog) for dialog in dialogs]
             if wrong:
                 self._note_where(code, rows, np.logical_or.reduce(wrong))
-        pattern = control_pattern(self.control_tokens)
-        if pattern is None:
+        words = searched(self.control_tokens)
+        if not words:
             return
         keys = ("content", "reasoning_content")
-        found = [d.rows_with(matching(d.field(key), pattern)) for d in dialogs for key in keys]
-        found += [matching(texts, pattern) for texts in _texts(table)]
+        found = [d.rows_with(matching(d.field(key), words)) for d in dialogs for key in keys]
+        found += [matching(texts, words) for texts in _texts(table)]
         if found:
             self._note_where("control_tokens", rows, np.logical_or.reduce(found))
 
-    def _add_pairs(self, table: pa.Table, rows: Ints) -> None:
+    def _add_pairs(self, table: pa.Table, rows: Ints, hashes: Mapping[str, Hashes]) -> None:
         if not {"chosen", "rejected"} <= set(table.column_names):
             return
-        hashes = [hash_columns(table, (name,)) for name in ("chosen", "rejected")]
-        self._note_where("chosen_equals_rejected", rows, hashes[0] == hashes[1])
+        self._note_where("chosen_equals_rejected", rows, hashes["chosen"] == hashes["rejected"])
         contradicted, tied = self.directions.judge(table)
         self._note_where("direction_contradicted", rows, contradicted)
         self._note_where("direction_tied", rows, tied)
@@ -260,11 +260,9 @@ class Findings:
         room = EXAMPLES - len(self.first_without_tools)
         self.first_without_tools.extend(rows[~has][:room].tolist())
 
-    def _add_copies(self, table: pa.Table, rows: Ints, split: str) -> None:
-        names = tuple(n for n in table.column_names if n in COMPARED)
-        prompt = ("prompt",) if "prompt" in names else ()
-        prompts = hash_columns(table, prompt) if prompt else None
-        self.fingerprints.add(hash_columns(table, names), prompts, rows, split)
+    def _add_copies(self, hashes: Mapping[str, Hashes], rows: Ints, split: str) -> None:
+        if hashes:
+            self.fingerprints.add(mixed([*hashes.values()]), hashes.get("prompt"), rows, split)
 
     def result(self) -> tuple[Finding, ...]:
         """Return what was found, most rows first."""

@@ -5,7 +5,7 @@ temporary files, cut by their first bits, so that each file can be looked throug
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,8 +25,8 @@ FILES = 64
 ENTRY = np.dtype([("row_hash", "u8"), ("prompt_hash", "u8"), ("row", "i8"), ("split", "i8")])
 Entries = npt.NDArray[np.void]
 
-ROLE, TURN, COLUMN = "\x1f", "\x1e", "\x1d"
-"""Separators of what is hashed: between role and content, messages, and columns."""
+ROLE, TURN = "\x1f", "\x1e"
+"""Separators of what is hashed: between role and content, and between messages."""
 
 
 @dataclass
@@ -117,16 +117,29 @@ class Fingerprints:
         return np.sort(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
 
 
+MIX = np.uint64(0x9E3779B97F4A7C15)
+"""An odd number without pattern: what is multiplied with it and turned depends on the order."""
+
+
 def hash_columns(table: pa.Table, names: tuple[str, ...]) -> Hashes:
     """Hash columns of a canonical table row by row; equal rows have equal hashes in one process."""
-    texts = [_as_text(table[name].combine_chunks()) for name in names]
-    joined = pc.binary_join_element_wise(
-        *texts,
-        pa.scalar(COLUMN, pa.large_string()),
-        null_handling="replace",
-        null_replacement="\x00",
-    )
-    hashes: Hashes = pl.from_arrow(joined).hash(0).to_numpy()  # type: ignore[union-attr]
+    return mixed([hash_column(table[name]) for name in names])
+
+
+def mixed(columns: Sequence[Hashes]) -> Hashes:
+    """Make one hash of those of several columns; their order counts."""
+    total = columns[0]
+    for hashes in columns[1:]:
+        turned = total * MIX
+        total = (turned ^ (turned >> np.uint64(29))) + hashes
+    return total
+
+
+def hash_column(column: pa.ChunkedArray) -> Hashes:
+    """Hash one column row by row; null is a value like any other."""
+    texts = pl.from_arrow(_as_text(column.combine_chunks()))
+    assert isinstance(texts, pl.Series)
+    hashes: Hashes = texts.hash(0).to_numpy()
     return hashes
 
 

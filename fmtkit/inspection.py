@@ -17,9 +17,8 @@ import pyarrow as pa
 from fmtkit import pipeline, reading, registry, template_sources, tokens, typenames
 from fmtkit.block_tap import BlockTap
 from fmtkit.chat import ChatTemplate
-from fmtkit.conversions import open_named
 from fmtkit.documents import Untokenized
-from fmtkit.errors import TokenizerError
+from fmtkit.errors import OptionError, TokenizerError
 from fmtkit.inspect_options import InspectOptions
 from fmtkit.ledger import Ledger
 from fmtkit.lengths import CharacterCounter, Counter
@@ -31,7 +30,7 @@ from fmtkit.row_templates import RowTemplate
 from fmtkit.score_columns import read_scores, score_names
 from fmtkit.shown_rows import RowViewer
 from fmtkit.sources.blocks import ArrowBlock, Block
-from fmtkit.sources.opening import Source
+from fmtkit.sources.opening import Source, open_sources
 from fmtkit.survey_making import BadRows, Passed, make_bare_survey, make_survey
 from fmtkit.survey_record import SourceSummary, Survey
 from fmtkit.token_counts import TokenCounter
@@ -52,11 +51,12 @@ SPLIT_WORDS = {
 
 @dataclass(frozen=True)
 class Inspection:
-    """A survey, and how to look at single rows afterwards; both None where no type fits."""
+    """A survey, and how to look at its rows afterwards: None where no type fits."""
 
     survey: Survey
-    fetch: RowFetch | None
-    viewer: RowViewer | None
+    fetch: RowFetch | None = None
+    viewer: RowViewer | None = None
+    look: Look | None = None
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,7 @@ def run(source: object, options: InspectOptions) -> Inspection:
     best = common(opened.guesses)
     wanted = options.type or (best.type if best else None)
     if wanted is None:
-        return Inspection(
-            make_bare_survey(opened.sources, _sources(opened, {}), opened.tap), None, None
-        )
+        return Inspection(make_bare_survey(opened.sources, _sources(opened, {}), opened.tap))
     name = typenames.read(wanted)
     job = pipeline.prepare(opened.sources, _request(name, options))
     template, notes = _template(name, tokenizer, options)
@@ -109,12 +107,15 @@ def run(source: object, options: InspectOptions) -> Inspection:
         bad_rows=done.bad.rows(done.fetch),
         notes=(*notes, *survey.notes),
     )
-    return Inspection(survey, done.fetch, rows)
+    return Inspection(survey, done.fetch, rows, done.look)
 
 
 def _open(source: object, options: InspectOptions) -> Opened:
     tap = BlockTap()
-    sources = tuple(tap.on(open_named(source)))
+    # Nobody asks an inspection for the hash of what it read.
+    sources = tuple(tap.on(open_sources(source, hashed=False)))
+    if not sources:
+        raise OptionError("SOURCE is missing: give files, folders, globs, a dataset, or -")
     samples = tuple(pipeline.sample_of(one) for one in sources)
     guesses = tuple(
         guess(sample, options.method, one.name)

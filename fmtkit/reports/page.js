@@ -1,0 +1,362 @@
+"use strict";
+(() => {
+  const read = (id) => JSON.parse(document.getElementById(id).textContent);
+  const { survey, rows: index, how, curves } = read("data");
+  const byId = (id) => document.getElementById(id);
+  const CHUNK = 100, ITEM = 45, SVG = "http://www.w3.org/2000/svg";
+  const number = (n) => n.toLocaleString("en-US");
+  const percent = (n, digits = 1) => `${(100 * n).toFixed(digits)} %`;
+
+  // Everything from the data becomes a text node: there is no other way into the page.
+  function h(tag, attributes = {}, ...children) {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+      else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
+    }
+    for (const child of children.flat()) if (child !== null && child !== undefined && child !== false) element.append(child);
+    return element;
+  }
+  function s(tag, attributes = {}, ...children) {
+    const element = document.createElementNS(SVG, tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    element.append(...children);
+    return element;
+  }
+  function table(heads, lines, numeric = []) {
+    const cell = (tag, text, i) => h(tag, { class: numeric.includes(i) ? "n" : null, scope: tag === "th" ? "col" : null }, text);
+    return h("div", { class: "scroll" }, h("table", {},
+      h("thead", {}, h("tr", {}, heads.map((text, i) => cell("th", text, i)))),
+      h("tbody", {}, lines.map((line) => h("tr", {}, line.map((text, i) => cell("td", text, i)))))));
+  }
+  const placeText = (place) => place.line === null ? `row ${number(place.source_row)}` : `line ${number(place.line)}`;
+  const isRead = survey.table !== null;
+
+  /* ---- theme ---- */
+  const theme = byId("theme"), system = window.matchMedia("(prefers-color-scheme: dark)");
+  function setTheme(dark) {
+    document.documentElement.dataset.theme = dark ? "dark" : "light";
+    theme.setAttribute("aria-pressed", String(dark));
+    theme.textContent = dark ? "Light" : "Dark";
+    theme.setAttribute("aria-label", dark ? "Use the light theme" : "Use the dark theme");
+  }
+  setTheme(system.matches);
+  system.addEventListener("change", (event) => setTheme(event.matches));
+  theme.addEventListener("click", () => setTheme(document.documentElement.dataset.theme !== "dark"));
+
+  /* ---- overview ---- */
+  const names = survey.sources.map((source) => source.path);
+  byId("title").textContent = names.length > 3 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more` : names.join(", ");
+  document.title = `${names[0] ?? "nothing"} – fmtkit inspect`;
+  byId("subtitle").textContent = isRead ? `${survey.type} → ${survey.table}${survey.template ? `, template ${survey.template}` : ""}${survey.tokenizer ? `, tokenizer ${survey.tokenizer}` : ""}` : "no type";
+  const cards = [
+    ["Rows read", number(survey.rows_read)],
+    ["Rows of the table", number(survey.rows)],
+    ["Bad rows", number(survey.ledger.quarantined ?? 0)],
+    ["Best guess", survey.best_guess ?? "none"],
+    ["Messages", Object.entries(survey.roles).map(([role, n]) => `${role} ${number(n)}`).join(", ") || "none"],
+    ["Turns a row", survey.turns ? `p50 ${survey.turns.p50}, max ${survey.turns.max}` : "none"],
+    ["Scripts", Object.entries(survey.scripts).slice(0, 4).map(([name, share]) => `${name} ${percent(share)}`).join(", ") || "none"],
+    ["Findings", number(survey.findings.length)],
+  ];
+  const overview = byId("overview-body");
+  overview.append(h("dl", { class: "cards" }, cards.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, text)))));
+  for (const note of survey.notes) overview.append(h("p", { class: "note" }, note));
+  overview.append(table(["source", "kind", "rows", "split", "types that fit, best first"],
+    survey.sources.map((source) => [source.path, source.kind, number(source.rows), source.split,
+      source.types.slice(0, 4).map((guess) => `${guess.type} → ${guess.table} (${guess.reason})`).join("; ") || "none"]), [2]));
+
+  /* ---- findings ---- */
+  const findings = byId("findings-body");
+  function placeButtons(places, code) {
+    return h("div", { class: "places" }, places.map((place) =>
+      h("button", { type: "button", title: `${place.source}, ${placeText(place)}`, onclick: () => showFinding(code, place.row) }, placeText(place))));
+  }
+  function finding(code, count, share, message, advice, places, details) {
+    const shown = Object.entries(details).map(([key, value]) => `${key} ${typeof value === "number" ? Number(value.toPrecision(4)).toLocaleString("en-US") : value}`);
+    return h("div", { class: "finding" },
+      h("p", {}, h("code", {}, code), ` – ${number(count)} rows${share === null ? "" : `, ${percent(share)}`}: ${message}`),
+      advice ? h("p", { class: "quiet" }, advice) : null,
+      shown.length ? h("p", { class: "quiet" }, shown.join(", ")) : null,
+      places.length ? placeButtons(places, code) : null);
+  }
+  for (const found of survey.findings) findings.append(finding(found.code, found.count, found.share, found.message, found.advice, found.places, found.details));
+  for (const [code, count] of Object.entries(survey.ledger.reasons ?? {})) {
+    const bad = survey.bad_rows.filter((row) => row.code === code);
+    findings.append(finding(code, count, null, bad[0]?.message ?? "", "bad rows: convert puts them into the quarantine", bad.map((row) => row.place), {}));
+  }
+  if (!findings.children.length) findings.append(h("p", {}, isRead ? "Nothing was found." : "No type fits, so nothing was looked for."));
+
+  /* ---- lengths ---- */
+  const lengths = byId("lengths-body");
+  let limit = null;
+  const joint = survey.lengths.filter((figures) => figures.name.includes("+"));
+  const main = joint.length ? joint : survey.lengths.slice(0, 1);
+  const points = [...new Set(main.flatMap((figures) => (curves[figures.name] ?? []).map((point) => point[0])))].sort((a, b) => a - b);
+  const redraw = [];
+
+  function beyond(figures, length) {
+    const curve = curves[figures.name];
+    let low = 0, high = curve.length - 1;
+    if (length < curve[0][0]) return [length, figures.rows, figures.tokens - length * figures.rows];
+    while (low < high) { const middle = (low + high + 1) >> 1; if (curve[middle][0] <= length) low = middle; else high = middle - 1; }
+    // No length occurs between two points, unless there are more lengths than points.
+    return [length, curve[low][1], curve[low][2] - (length - curve[low][0]) * curve[low][1]];
+  }
+  function histogram(figures) {
+    const W = 560, H = 150, bottom = 20, bins = figures.bins;
+    const first = bins[0].start, last = bins[bins.length - 1].end;
+    const log = figures.logarithmic, from = log ? Math.log(Math.max(first, 1)) : first, to = log ? Math.log(last) : last;
+    const x = (value) => W * ((log ? Math.log(Math.max(value, 1)) : value) - from) / Math.max(to - from, 1e-9);
+    const most = Math.max(...bins.map((bin) => bin.rows));
+    const label = `${figures.name}: ${number(figures.rows)} rows, median ${number(figures.p50)}, 95th percentile ${number(figures.p95)}, longest ${number(figures.max)} ${survey.unit}`;
+    const svg = s("svg", { viewBox: `0 0 ${W} ${H + bottom}`, role: "img", "aria-label": label });
+    const bars = bins.map((bin) => {
+      const height = bin.rows ? Math.max(2, (H - 6) * bin.rows / most) : 0;
+      const bar = s("rect", { class: "bin", x: x(bin.start), y: H - height, width: Math.max(1, x(bin.end) - x(bin.start) - 1), height });
+      bar.append(s("title", {}, `${number(bin.start)}–${number(bin.end - 1)}: ${number(bin.rows)} rows`));
+      svg.append(bar);
+      return [bar, bin];
+    });
+    svg.append(s("line", { class: "axis", x1: 0, x2: W, y1: H, y2: H }));
+    for (let i = 0; i <= 4; i++) {
+      const value = log ? Math.exp(from + (to - from) * i / 4) : from + (to - from) * i / 4;
+      svg.append(s("text", { x: W * i / 4, y: H + 14, "text-anchor": i === 0 ? "start" : i === 4 ? "end" : "middle" }, number(Math.round(value))));
+    }
+    const line = s("line", { class: "limit", y1: 0, y2: H, x1: -9, x2: -9 });
+    svg.append(line);
+    const cut = h("p", { class: "quiet" });
+    redraw.push(() => {
+      for (const [bar, bin] of bars) bar.classList.toggle("over", limit !== null && bin.start > limit);
+      const at = limit === null ? -9 : Math.min(Math.max(x(limit), 0), W);
+      line.setAttribute("x1", at); line.setAttribute("x2", at);
+      const there = limit === null || !curves[figures.name] ? null : beyond(figures, limit);
+      cut.textContent = there === null ? "" : `${number(there[1])} rows (${percent(there[1] / figures.rows)}) are longer; ${number(there[2])} ${survey.unit} (${percent(there[2] / Math.max(figures.tokens, 1))}) are beyond`;
+    });
+    return h("figure", {}, h("figcaption", {}, h("strong", {}, figures.name), ` p50 ${number(figures.p50)}, p95 ${number(figures.p95)}, p99 ${number(figures.p99)}, max ${number(figures.max)}${log ? ", log scale" : ""}`), svg, cut,
+      h("details", {}, h("summary", {}, "as a table"), table(["from", "to", "rows"], bins.map((bin) => [number(bin.start), number(bin.end - 1), number(bin.rows)]), [0, 1, 2])));
+  }
+  if (survey.lengths.length) {
+    lengths.append(h("p", {}, `Exact lengths in ${survey.unit} of ${number(survey.lengths_rows)} rows.`));
+    if (points.length) {
+      const slider = h("input", { type: "range", id: "limit", min: 0, max: points.length, step: 1, "aria-describedby": "limit-text" });
+      slider.value = points.length;
+      const exact = h("input", { type: "number", id: "limit-number", min: 1, "aria-label": "Maximum length" });
+      const text = h("output", { id: "limit-text", for: "limit" });
+      const set = (value, from) => {
+        limit = value;
+        text.textContent = limit === null ? "nothing is cut" : `cut at ${number(limit)} ${survey.unit}`;
+        slider.setAttribute("aria-valuetext", text.textContent);
+        if (from !== slider) slider.value = limit === null ? points.length : points.findIndex((p) => p >= limit) < 0 ? points.length : points.findIndex((p) => p >= limit);
+        if (from !== exact) exact.value = limit ?? "";
+        for (const draw of redraw) draw();
+        filterSoon();
+      };
+      slider.addEventListener("input", () => set(Number(slider.value) >= points.length ? null : points[Number(slider.value)], slider));
+      exact.addEventListener("input", () => set(exact.value === "" || Number(exact.value) < 1 ? null : Math.floor(Number(exact.value)), exact));
+      lengths.append(h("div", { class: "slider" }, h("label", { for: "limit" }, "Maximum length"), slider, exact, text));
+    }
+    lengths.append(h("div", { class: "figures" }, [...main, ...survey.lengths.filter((figures) => !main.includes(figures))].map(histogram)));
+  } else lengths.append(h("p", {}, "There are no lengths."));
+  if (survey.cutting) {
+    const cutting = survey.cutting;
+    lengths.append(h("h3", {}, "What a maximum length costs"),
+      h("p", { class: "quiet" }, `The smallest length that drops at most ${percent(cutting.loss_budget, 2)} of the rows is ${number(cutting.smallest_max_length)}.`),
+      table(["max length", "way", "rows lost or cut", "tokens lost", "sides equal", "emptied", "without end of turn"],
+        cutting.cuts.map((cut) => [number(cut.max_length), cut.way, `${number(cut.rows_lost + cut.rows_cut)} (${percent((cut.rows_lost + cut.rows_cut) / cutting.rows)})`,
+          `${number(cut.tokens_lost)} (${percent(cut.tokens_lost / Math.max(cutting.tokens, 1))})`, number(cut.rows_equal), number(cut.rows_empty), number(cut.rows_without_end)]), [0, 2, 3, 4, 5, 6]));
+  }
+
+  /* ---- masks ---- */
+  const masks = byId("masks-body");
+  if (survey.masks) {
+    const m = survey.masks;
+    masks.append(h("p", {}, `${number(m.trained)} of ${number(m.tokens)} tokens (${percent(m.trained / Math.max(m.tokens, 1))}) in ${number(m.rows)} rows at even distances: ${m.why.join("; ")}.`),
+      h("p", { class: "quiet" }, `Trained share of a sequence: p5 ${percent(m.share_p5)}, p50 ${percent(m.share_p50)}, p95 ${percent(m.share_p95)}.`),
+      table(["role", "tokens", "trained"], m.roles.map((role) => [role.role, number(role.tokens), percent(role.trained / Math.max(role.tokens, 1))]), [1, 2]));
+    for (const [note, count] of Object.entries(m.notes)) masks.append(h("p", { class: "note" }, `${number(count)} sequences: ${note}`));
+  } else masks.append(h("p", {}, "Masks need a tokenizer and a template."));
+
+  /* ---- columns ---- */
+  byId("columns-body").append(
+    h("p", { class: "quiet" }, survey.columns_rows >= survey.rows_read ? "Of all rows." : `Of ${number(survey.columns_rows)} rows that were looked at.`),
+    table(["column", "holds", "null or absent"], survey.columns.map((column) => [column.name,
+      Object.entries(column.kinds).map(([kind, count]) => `${kind} ${number(count)}`).join(", ") || "nothing", percent(column.null_share)]), [2]));
+
+  /* ---- rows: unpacking ---- */
+  const unpacked = new Map();
+  async function unpack(chunk) {
+    if (!unpacked.has(chunk)) unpacked.set(chunk, (async () => {
+      const packed = atob(byId(`chunk-${chunk}`).textContent);
+      const bytes = new Uint8Array(packed.length);
+      for (let i = 0; i < packed.length; i++) bytes[i] = packed.charCodeAt(i);
+      const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+      return JSON.parse(await new Response(stream).text());
+    })());
+    return unpacked.get(chunk);
+  }
+
+  /* ---- rows: filters ---- */
+  const ROW = 0, SOURCE = 1, SOURCE_ROW = 2, LINE = 3, TITLE = 4, CODES = 5, SIZES = 6;
+  const longest = index.map((entry) => Math.max(0, ...entry[SIZES].map((size) => size[0])));
+  const share = index.map((entry) => Math.min(1, ...entry[SIZES].map((size) => size[1] / Math.max(size[0], 1))));
+  let visible = index.map((_, i) => i), chosen = -1, filtering = 0;
+  const list = byId("list"), spacer = byId("spacer"), status = byId("status"), detail = byId("row");
+  byId("rows-how").textContent = `${how}.`;
+  const codes = [...new Set(index.flatMap((entry) => entry[CODES]))].sort();
+  byId("by-code").append(...codes.map((code) => h("option", { value: code }, code)));
+
+  async function filter() {
+    const mine = ++filtering;
+    const code = byId("by-code").value, words = byId("search").value.toLowerCase();
+    const least = byId("at-least").value, most = byId("at-most").value, onlyCut = byId("only-cut").checked;
+    let found = index.map((_, i) => i).filter((i) =>
+      (!code || index[i][CODES].includes(code)) && (least === "" || longest[i] >= Number(least)) &&
+      (most === "" || longest[i] <= Number(most)) && (!onlyCut || (limit !== null && longest[i] > limit)));
+    if (words) {
+      const hits = [], chunks = new Set(found.map((i) => Math.floor(i / CHUNK))), wanted = new Set(found);
+      for (const chunk of chunks) {
+        const rows = await unpack(chunk);
+        if (mine !== filtering) return;
+        rows.forEach((row, k) => {
+          const i = chunk * CHUNK + k;
+          if (wanted.has(i) && row.sides.some((side) => side.text.toLowerCase().includes(words))) hits.push(i);
+        });
+        status.textContent = `searching, ${number(hits.length)} rows so far`;
+      }
+      found = hits;
+    }
+    const order = byId("order").value;
+    if (order === "long") found.sort((a, b) => longest[b] - longest[a] || a - b);
+    if (order === "short") found.sort((a, b) => longest[a] - longest[b] || a - b);
+    if (order === "trained") found.sort((a, b) => share[a] - share[b] || a - b);
+    visible = found;
+    status.textContent = `${number(found.length)} of ${number(index.length)} shown rows`;
+    spacer.style.height = `${found.length * ITEM}px`;
+    if (!visible.includes(chosen)) choose(visible[0] ?? -1, false); else show(chosen);
+    drawList();
+  }
+  let timer = 0;
+  function filterSoon() { clearTimeout(timer); timer = setTimeout(filter, 120); }
+
+  /* ---- rows: the list; only what is in sight exists ---- */
+  function drawList() {
+    const first = Math.max(0, Math.floor(list.scrollTop / ITEM) - 5);
+    const last = Math.min(visible.length, first + Math.ceil(list.clientHeight / ITEM) + 10);
+    const items = [];
+    for (let k = first; k < last; k++) {
+      const i = visible[k], entry = index[i];
+      const sizes = entry[SIZES].map((size) => number(size[0])).join(" / ");
+      const item = h("div", { class: "item", role: "option", id: `item-${i}`, "aria-selected": String(i === chosen), "aria-setsize": visible.length, "aria-posinset": k + 1, onclick: () => choose(i) },
+        h("div", { class: "meta" }, `${entry[LINE] === null ? `row ${number(entry[SOURCE_ROW])}` : `line ${number(entry[LINE])}`} · ${sizes} ${survey.unit} `, entry[CODES].length ? h("span", { class: "flag" }, entry[CODES].join(", ")) : null),
+        h("div", {}, clean(entry[TITLE]) || "(empty)"));
+      item.style.top = `${k * ITEM}px`;
+      items.push(item);
+    }
+    spacer.replaceChildren(...items);
+    if (chosen >= 0) list.setAttribute("aria-activedescendant", `item-${chosen}`);
+  }
+  list.addEventListener("scroll", () => requestAnimationFrame(drawList));
+  new ResizeObserver(drawList).observe(list);
+
+  function choose(i, scroll = true) {
+    chosen = i;
+    const k = visible.indexOf(i);
+    if (scroll && k >= 0) {
+      if (k * ITEM < list.scrollTop) list.scrollTop = k * ITEM;
+      if ((k + 1) * ITEM > list.scrollTop + list.clientHeight) list.scrollTop = (k + 1) * ITEM - list.clientHeight;
+    }
+    drawList();
+    return show(i);
+  }
+  function move(step) {
+    const k = visible.indexOf(chosen);
+    const next = Math.min(Math.max(k + step, 0), visible.length - 1);
+    if (next >= 0) choose(visible[next]);
+  }
+  const page = () => Math.max(1, Math.floor(list.clientHeight / ITEM) - 1);
+  list.addEventListener("keydown", (event) => {
+    const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page(), PageUp: -page(), Home: -visible.length, End: visible.length };
+    if (event.key in steps) { event.preventDefault(); move(steps[event.key]); }
+    if (event.key === "Enter") { event.preventDefault(); detail.focus(); }
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
+    if (event.key === "j") move(1);
+    if (event.key === "k") move(-1);
+    if (event.key === "/") { event.preventDefault(); byId("search").focus(); }
+  });
+  async function showFinding(code, row) {
+    byId("search").value = ""; byId("at-least").value = ""; byId("at-most").value = "";
+    byId("only-cut").checked = false; byId("by-code").value = code;
+    await filter();
+    const i = visible.find((k) => index[k][ROW] === row);
+    byId("rows").scrollIntoView();
+    if (i !== undefined) await choose(i);
+    list.focus({ preventScroll: true });
+  }
+
+  /* ---- rows: one row ---- */
+  const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]/;
+  const name = (c) => `U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+  const clean = (text) => [...text].map((c) => CONTROL.test(c) ? name(c) : c).join("");
+  // Control characters are shown by their number: none of them may turn or hide text.
+  function textNodes(text) {
+    if (!CONTROL.test(text)) return [text];
+    const out = []; let run = "";
+    for (const c of text) {
+      if (!CONTROL.test(c)) { run += c; continue; }
+      if (run) out.push(run);
+      run = ""; out.push(h("span", { class: "control" }, name(c)));
+    }
+    return run ? [...out, run] : out;
+  }
+  function tokenText(side) {
+    const box = h("div", { class: "text tokens" });
+    if (!side.steps.length) { box.append(...textNodes(side.text)); return box; }
+    const flags = new Uint8Array(side.steps.length);
+    for (const [first, end] of side.trained) flags.fill(1, first, end);
+    let at = 0, shade = 0;
+    side.steps.forEach((step, i) => {
+      if (!step) return;
+      const classes = [flags[i] ? "t" : "", (shade ^= 1) ? "" : "b", limit !== null && i >= limit ? "over" : ""].filter(Boolean).join(" ");
+      box.append(h("span", { class: classes || null, "data-token": i }, ...textNodes(side.text.slice(at, at + step))));
+      at += step;
+    });
+    if (at < side.text.length) box.append(...textNodes(side.text.slice(at)));
+    return box;
+  }
+  function sideBox(side, entry, k) {
+    const [size, trained] = entry[SIZES][k];
+    const head = side.steps.length ? `${number(size)} tokens, ${percent(trained / Math.max(size, 1))} trained` : `${number(size)} characters`;
+    return h("section", { "aria-label": side.side || "sequence" },
+      h("h3", {}, side.side || "sequence", h("span", { class: "quiet" }, ` ${head}`)),
+      side.why ? h("p", { class: "quiet" }, side.why) : null,
+      side.notes.map((note) => h("p", { class: "note" }, note)),
+      side.labels ? h("p", { class: "quiet" }, `labels: ${side.labels.join(", ")}`) : null,
+      tokenText(side),
+      side.cut ? h("p", { class: "note" }, `${number(side.cut)} more characters are not in this page`) : null);
+  }
+  async function show(i) {
+    if (i < 0) { detail.replaceChildren(h("p", {}, index.length ? "No row is left by these filters." : "There are no rows.")); return; }
+    const rows = await unpack(Math.floor(i / CHUNK));
+    if (i !== chosen) return;
+    const entry = index[i], row = rows[i % CHUNK];
+    const details = Object.entries(row.details);
+    detail.replaceChildren(
+      h("h3", {}, `${entry[SOURCE]}, ${entry[LINE] === null ? `row ${number(entry[SOURCE_ROW])}` : `line ${number(entry[LINE])}`}`),
+      entry[CODES].length ? h("p", { class: "note" }, entry[CODES].join(", ")) : "",
+      row.problem ? h("p", { class: "note" }, clean(row.problem)) : "",
+      details.length ? h("dl", { class: "details" }, details.flatMap(([key, value]) => [h("dt", {}, key), h("dd", {}, clean(String(value)))])) : "",
+      row.sides.some((side) => side.steps.length) ? h("p", { class: "legend text tokens" }, h("span", { class: "t" }, "trained"), " ", h("span", {}, "context"), h("span", { class: "b" }, "next token"), limit !== null ? h("span", { class: "over" }, "cut off") : null) : "",
+      h("div", { class: "sides" }, row.sides.map((side, k) => sideBox(side, entry, k))));
+  }
+
+  for (const id of ["search", "by-code", "at-least", "at-most", "order", "only-cut"]) byId(id).addEventListener("input", filterSoon);
+  byId("clear").addEventListener("click", () => {
+    for (const id of ["search", "by-code", "at-least", "at-most"]) byId(id).value = "";
+    byId("only-cut").checked = false; byId("order").value = "row";
+    filter();
+  });
+  filter().then(() => { document.documentElement.dataset.ready = "yes"; });
+})();
