@@ -71,8 +71,7 @@ def is_shallow(data: np.ndarray, lines: Lines) -> bool:
     opened = np.flatnonzero((data | 0x20) == OPEN)
     if len(opened) - len(lines.starts) < MAX_DEPTH:
         return True
-    line = np.searchsorted(lines.starts, opened, side="right")
-    if np.bincount(line).max() <= MAX_DEPTH:
+    if np.diff(np.searchsorted(opened, lines.starts), append=len(opened)).max() <= MAX_DEPTH:
         return True
     # Formulas and programs hold many brackets: tell those inside of strings apart.
     return deepest(data.tobytes()) <= MAX_DEPTH
