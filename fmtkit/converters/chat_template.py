@@ -1,9 +1,10 @@
 """Messages for the model's own chat template, under names that the options give."""
 
 from fmtkit.columns import ABSENT, Messages, Text, Tools, WideMessages, WideReply, WideTurns
-from fmtkit.dialogs import cut_pair, split_pair, whole, whole_with, with_question, without_answer
+from fmtkit.dialogs import split_pair, with_question
 from fmtkit.registry import converter
 from fmtkit.tables import Preference
+from fmtkit.tool_pairs import cut_pair, whole, whole_with, without_answer
 
 
 @converter(

@@ -1,0 +1,113 @@
+"""Pairs of dialogs that may call tools: cut where they part, not before the last turn.
+
+A reply may then be several messages: a call of a tool, its result, and the answer.
+"""
+
+from dataclasses import dataclass
+
+import polars as pl
+from polars import Expr
+
+from fmtkit.columns import SYSTEM
+from fmtkit.dialogs import (
+    all_but_last,
+    asks,
+    ends_with_reply,
+    last,
+    role_of,
+    same_dialog,
+    same_message,
+    speaks,
+)
+from fmtkit.problems import Column, Problem
+from fmtkit.shared_turns import shared_turns
+from fmtkit.tables import Preference
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A wide dialog with its reply at the end, and how the source gave it."""
+
+    name: str
+    messages: Column
+    before: Expr
+    """The turns before the reply, which must end with one that asks."""
+    several: Expr
+    """Whether the source gave a reply alone, of messages that are no single answer."""
+
+
+def without_answer(messages: Column, chosen: Column) -> Column:
+    """Take the chosen answer off a context that ends with it, so that it does not leak."""
+    ending = last(messages.value)
+    leaks = (role_of(ending) == "assistant") & same_message(ending, last(chosen.value), wide=True)
+    shorter = pl.when(leaks).then(all_but_last(messages.value)).otherwise(messages.value)
+    return messages.but(shorter).once("__context")
+
+
+def whole(messages: Column, name: str) -> Whole:
+    """Take messages as a whole dialog."""
+    return Whole(name, messages, all_but_last(messages.value), pl.lit(value=False))
+
+
+def whole_with(context: Column, reply: Column, name: str) -> Whole:
+    """Put a reply behind its context, unless it brings the same context along."""
+    alone = (role_of(reply.value.list.first()) == "assistant").fill_null(value=True)
+    value = pl.when(alone).then(pl.concat_list([context.value, reply.value])).otherwise(reply.value)
+    head = reply.value.list.head(context.value.list.len())
+    other = Problem(
+        "context_mismatch",
+        name,
+        ~alone & ~same_dialog(head, context.value, wide=True),
+        f"{name} does not begin with the turns of the prompt",
+    )
+    several = alone & ~_is_one_answer(reply.value)
+    before = pl.when(alone).then(context.value).otherwise(all_but_last(reply.value))
+    full = Column(value, (other,)).having(context, reply).once(f"__whole_{name}")
+    return Whole(name, full, before, several)
+
+
+def _is_one_answer(messages: Expr) -> Expr:
+    """Tell whether messages are one answer: one message, after calls of tools if need be."""
+    turn = pl.element().struct
+    called = (turn.field("role") == "tool") | turn.field("tool_calls").is_not_null()
+    return all_but_last(messages).list.eval(called).list.all()
+
+
+def cut_pair(chosen: Whole, rejected: Whole, tools: Column | None = None) -> Preference:
+    """Cut two whole wide dialogs where they part, after a turn that asks for a reply."""
+    one, other = chosen.messages.value, rejected.messages.value
+    size = Column(shared_turns(one, other)).having(chosen.messages, rejected.messages)
+    size = size.once("__shared")
+    better = size.but(one.list.slice(size.value)).once("__better")
+    worse = size.but(other.list.slice(size.value)).once("__worse")
+    apart = speaks(better.value, "user", *SYSTEM) | speaks(worse.value, "user", *SYSTEM)
+    problems = (
+        Problem(
+            "context_mismatch",
+            "rejected",
+            apart & ~chosen.several & ~rejected.several,
+            "chosen and rejected do not answer the same turns",
+        ),
+        Problem(
+            "no_preference",
+            None,
+            same_dialog(better.value, worse.value, wide=True),
+            "chosen equals rejected",
+        ),
+    )
+    return Preference(
+        prompt=size.but(one.list.head(size.value)),
+        chosen=_side(chosen).but(better.value).having(better),
+        rejected=_side(rejected).but(worse.value, *problems).having(worse),
+        tools=tools,
+    )
+
+
+def _side(side: Whole) -> Column:
+    name = side.name
+    before = asks(Column(side.before), name).problems
+    several = Problem(
+        "multi_message_answer", name, side.several, f"{name} is an answer of several messages"
+    )
+    found = ends_with_reply(side.messages, name)
+    return found.but(found.value, *before, several)
