@@ -17,17 +17,16 @@ from fmtkit.chat import ChatTemplate
 from fmtkit.errors import DependencyError, TemplateError, UnknownNameError
 from fmtkit.tokens import Tokenizer
 
-SHIPPED = (
-    "alpaca",
-    "chatml",
-    "gemma",
-    "identity",
-    "llama3",
-    "mistral_v1",
-    "mistral_v3",
-    "mistral_v3_tekken",
-    "zephyr",
+_SUFFIX = ".jinja"
+
+SHIPPED = tuple(
+    sorted(
+        entry.name.removesuffix(_SUFFIX)
+        for entry in files("fmtkit.templates").iterdir()
+        if entry.name.endswith(_SUFFIX)
+    )
 )
+"""Our own templates: one file each."""
 
 ALIASES = {
     "mistral": "mistral_v3_tekken",
