@@ -1,6 +1,7 @@
 """Conversions of a test's own lines, and all that came of them."""
 
 import json
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,3 +74,29 @@ def read_rows(out: Path) -> list[dict[str, Any]]:
         return []
     table = pa.ipc.open_file(out).read_all() if out.suffix == ".arrow" else pq.read_table(out)
     return table.to_pylist()
+
+
+@dataclass(frozen=True)
+class Command:
+    """What a command printed, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def fmtkit(capsys: Any, *arguments: object) -> Command:
+    """Run a command in this process."""
+    from fmtkit import cli
+
+    before, sys.argv = sys.argv, ["fmtkit", *map(str, arguments)]
+    try:
+        cli.main()
+        code: Any = 0
+    except SystemExit as stop:
+        code = stop.code or 0
+    finally:
+        sys.argv = before
+    printed = capsys.readouterr()
+    assert "Traceback" not in printed.err
+    return Command(code, printed.out, printed.err)
