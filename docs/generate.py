@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from pages import commands, errors, formats
+from pages import commands, errors, formats, modules
 
 from fmtkit import table_schemas
 from fmtkit.training import config_page, schema
@@ -22,6 +22,7 @@ def files() -> dict[str, str]:
         "docs/formats.md": formats.text(),
         "docs/commands.md": commands.text(),
         "docs/errors.md": errors.text(),
+        "docs/modules.md": modules.text(),
         "docs/config.md": config_page.text(),
         "schemas/config.schema.json": schema.dumps(),
         **schemas,

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 UNBOUNDED = 100_000
 """Width of a pipe: nothing is wrapped or cut where no window sets a limit."""
 FIRST_BAD = 3
+MANY = 10_000
+"""Rows from which on rows per second mean something."""
 TERMS = ("converted", "quarantined", "skipped", "filtered", "overlong_dropped", "no_pair")
 BAD = ("quarantined", "skipped")
 
@@ -88,8 +90,9 @@ def _report_parts(report: "Report", data: Mapping[str, Any]) -> list[RenderableT
     for path in report.outputs:
         is_first = path == report.outputs[0]
         files.add_row("wrote" if is_first else "", Text(visible(path), style="cyan"))
-    # The speed of a short run says how long Python takes to start.
-    rate = f", {data['rows_read'] / data['seconds']:,.0f} rows/s" if data["seconds"] >= 1 else ""
+    # The speed of a small run says how long Python takes to start.
+    is_long = data["seconds"] >= 1 and data["rows_read"] >= MANY
+    rate = f", {data['rows_read'] / data['seconds']:,.0f} rows/s" if is_long else ""
     return [*parts, files, Text(f"in {data['seconds']:.2f} s{rate}", style="dim")]
 
 
