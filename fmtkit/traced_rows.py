@@ -23,6 +23,10 @@ from fmtkit.tracing import Fault, Leaf, Signature
 from fmtkit.unknowns import Slot
 
 
+MAX_TREES = 4_000
+"""Signatures whose paths are kept; data that has more has hardly two conversations alike."""
+
+
 @dataclass
 class Compiled:
     """A template that is ready to render, with the paths that are known; threads share it."""
@@ -32,9 +36,12 @@ class Compiled:
     trees: dict[Plan, dict[Signature, Tree]] = field(default_factory=dict)
     difference: str | None = None
 
-    def tree(self, plan: Plan, shapes: Signature) -> Tree:
-        """Return the tree of a signature."""
-        return self.trees.setdefault(plan, {}).setdefault(shapes, Tree())
+    def tree(self, plan: Plan, shapes: Signature) -> Tree | None:
+        """Return the tree of a signature; None where there are too many to keep another one."""
+        trees = self.trees.setdefault(plan, {})
+        if shapes not in trees and len(trees) >= MAX_TREES:
+            return None
+        return trees.setdefault(shapes, Tree())
 
 
 class TracedRows:
@@ -57,6 +64,9 @@ class TracedRows:
         for group in groups(self.dialogs, rows):
             shapes = signature(self.dialogs, int(group[0]))
             tree = compiled.tree(self.plan, shapes)
+            if tree is None:
+                left.append(group)
+                continue
 
             def trace_row(row: int, shapes: Signature = shapes) -> Leaf | None:
                 texts = self.rows.every_text(row)
