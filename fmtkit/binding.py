@@ -156,11 +156,18 @@ def _column_faults(column: BoundColumn, row: Row) -> list[Fault]:
 
 
 def _kept_faults(column: BoundColumn, row: Row) -> list[Fault]:
-    """Return what is wrong with a kept value: never its kind, which was chosen to hold them all."""
+    """Return what is wrong with a kept value.
+
+    Its kind was chosen to hold all of them, so that only a source that changes meanwhile can have
+    others; NaN and what is like it had no say in the choice.
+    """
     name = column.path[0]
-    found = marks(row.get(name), name)
+    value = row.get(name)
+    found = marks(value, name)
     if isinstance(row, Duplicated) and name in row.twice:
         found.append(duplicate(name, name))
+    if not found and value is not None:
+        return column.kind.faults(value, name)
     return found
 
 
@@ -392,5 +399,7 @@ def configure(kind: Kind, options: Mapping[str, Any]) -> Kind:
     """Give a dialog kind the source's names of role and content, and of the speakers."""
     if not isinstance(kind, DialogKind):
         return kind
-    changes = {key: options[key] for key in ("role", "content", "roles") if key in options}
+    changes = {key: options[key] for key in ("role", "content") if key in options}
+    if "roles" in options:
+        changes["roles"] = {**kind.roles, **options["roles"]}
     return replace(kind, **changes) if changes else kind
