@@ -22,7 +22,6 @@ from fmtkit.survival import Found, absent, find, incomplete, spoken
 from fmtkit.tracing import Fault, Leaf, Signature
 from fmtkit.unknowns import Slot
 
-
 MAX_TREES = 4_000
 """Signatures whose paths are kept; data that has more has hardly two conversations alike."""
 
