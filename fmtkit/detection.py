@@ -11,6 +11,7 @@ from typing import Any
 
 from fmtkit import registry
 from fmtkit.binding import Binding, Row, bind
+from fmtkit.conversion import convert_frame
 from fmtkit.errors import ColumnMismatchError, OptionError, near_match
 from fmtkit.registry import Converter
 from fmtkit.tables import TABLES
@@ -72,17 +73,26 @@ def fit(
     converter: Converter, sample: Sequence[Row], mapping: Mapping[str, str] | None = None
 ) -> Fit:
     """Tell how a converter fits the rows."""
-    binding = bind(converter, sample, mapping=mapping or {}, options={})
+    binding = bind(converter, sample, mapping=mapping or {}, options=converter.options)
     missing = missing_columns(binding, sample)
     if missing or not sample:
         return Fit(converter, tuple(missing), 0.0, 0, 0.0, 0)
-    sound = sum(not binding.judge(row) for row in sample) / len(sample)
+    sound = _convertible(binding, sample) / len(sample)
     there = {key for row in sample for key, value in row.items() if value is not None}
     used = [column for column in binding.columns if column.path[0] in there]
     foreign = there - {column.path[0] for column in binding.columns}
     known = _known_by(len(registry.converters()))
     weight = sum(1 / known.get(column.path[0], 1) for column in used)
     return Fit(converter, (), sound, len(used), weight, len(foreign))
+
+
+def _convertible(binding: Binding, sample: Sequence[Row]) -> int:
+    """Count the rows that would convert: shapes alone do not tell a transcript from any other text."""
+    rows = [row for row in sample if not binding.judge(row)]
+    if not rows:
+        return 0
+    frame = binding.frame(rows, range(len(rows)))
+    return len(rows) - len({number for number, _ in convert_frame(frame, binding).bad})
 
 
 @cache

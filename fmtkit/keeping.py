@@ -87,7 +87,7 @@ def find_kept(
     seen = _survey(sources)
     made = {name for c in converters for name in (*c.table_columns(), "text")}
     used = {
-        options.mapping.get(p, c.path(p)).partition(".")[0]
+        options.mapping.get(p, c.path(p))
         for c, options in zip(converters, resolved, strict=True)
         for p in c.takes
     }

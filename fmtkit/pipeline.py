@@ -209,6 +209,8 @@ def prepare(opened: Sequence[Source], request: Request) -> Job:
             kinds=options.kinds,
             kept=kept.kinds,
         )
+        # What is wrong with an option is said here, before a row is read.
+        converter.function(**binding.arguments())
         plans.append(ReadPlan.of(binding, sample))
     first = plans[0].binding
     policy = _policy(first)

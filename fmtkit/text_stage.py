@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fmtkit import buffers, chat, template_sources
 from fmtkit.chat import ChatTemplate, Rendering, ReplyRendering
@@ -292,7 +293,8 @@ def render_table(table: pa.Table, template: ChatTemplate) -> Done:
     columns = {name: table.column(name) for name in table.schema.names}
     texts, made = _texts(columns, template)
     warnings = Counter({code: len(rows) for code, rows in made.warnings.items()})
-    failures = tuple(RowFailure(f.row, f.code, None, f.message) for f in made.failures)
+    failures = [RowFailure(f.row, f.code, None, f.message) for f in made.failures]
+    failures += _equal_sides(texts, {failure.row for failure in failures})
     kept = np.delete(np.arange(table.num_rows), sorted({failure.row for failure in failures}))
     schema = pa.schema(_text_schema(table.schema, texts))
     arrays = [texts.get(name, column) for name, column in columns.items()]
@@ -300,7 +302,24 @@ def render_table(table: pa.Table, template: ChatTemplate) -> Done:
     if failures:
         out = out.take(buffers.int64s(kept))
     nothing = np.zeros(0, dtype=np.int64)
-    return Done(out, kept, failures, nothing, warnings, made.traced_rows, made.plain_rows)
+    return Done(out, kept, tuple(failures), nothing, warnings, made.traced_rows, made.plain_rows)
+
+
+def _equal_sides(texts: Mapping[str, pa.Array], lost: set[int]) -> list[RowFailure]:
+    """Return the pairs that a template makes equal, since it leaves out what they differ in."""
+    if "chosen" not in texts or "rejected" not in texts:
+        return []
+    # Null, and so of no meaning, for the rows that are lost already.
+    equal = pc.equal(texts["chosen"], texts["rejected"])
+    rows = set(
+        np.flatnonzero(np.unpackbits(_bits(equal), bitorder="little")[: len(equal)]).tolist()
+    )
+    message = "chosen equals rejected once they are rendered"
+    return [RowFailure(row, "no_preference", None, message) for row in sorted(rows - lost)]
+
+
+def _bits(flags: pa.BooleanArray) -> np.ndarray:
+    return np.frombuffer(pa.concat_arrays([flags]).buffers()[1], dtype=np.uint8)
 
 
 def _texts(
