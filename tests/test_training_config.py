@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from fmtkit.errors import OptionError, SourceError, UnknownNameError
+from fmtkit.errors import OptionError, UnknownNameError
 from fmtkit.training.config import dumps, load, parse
 from fmtkit.training.keys import table
 
@@ -23,7 +23,7 @@ def test_broken_yaml_names_file_and_line():
 
 
 def test_a_file_that_is_not_there_is_a_source_error(tmp_path):
-    with pytest.raises(SourceError, match="cannot be read"):
+    with pytest.raises(OptionError, match="cannot be read"):
         load(tmp_path / "none.yaml")
 
 

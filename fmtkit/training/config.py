@@ -8,7 +8,7 @@ from typing import cast
 
 import yaml
 
-from fmtkit.errors import OptionError, SourceError, UnknownNameError
+from fmtkit.errors import OptionError, UnknownNameError
 from fmtkit.training import schema
 from fmtkit.training.keys import aliases, check_known, refuse, section_names, table
 from fmtkit.training.keys_data import DATASET_KEYS
@@ -83,8 +83,8 @@ class Config:
 def load(source: str | Path | Mapping[str, object], overrides: Sequence[str] = ()) -> Config:
     """Read a file (or take a mapping), apply `KEY=VALUE` overrides and check every key.
 
-    Raises UnknownNameError for an unknown key, OptionError for a value of the wrong kind and for a
-    key that cannot be honoured, SourceError for a file that cannot be read.
+    Raises UnknownNameError for an unknown key, OptionError for a value of the wrong kind, for a key
+    that cannot be honoured and for a file that cannot be read.
     """
     name, raw = ("<mapping>", dict(source)) if isinstance(source, Mapping) else _read(Path(source))
     settings = dict(_settings(raw, name))
@@ -137,7 +137,7 @@ def _read(path: Path) -> tuple[str, dict[str, object]]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"{path}: cannot be read: {error}") from error
+        raise OptionError(f"{path}: cannot be read: {error}") from error
     return str(path), parse(text, str(path))
 
 

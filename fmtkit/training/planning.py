@@ -141,8 +141,7 @@ def plan(
     if missing and not partial:
         raise OptionError(
             f"{config.source}: {', '.join(missing)}: needed to train; a fragment is planned "
-            "with "
-            "--partial"
+            "with --dry-run"
         )
     count = len(config.datasets)
     planned = tuple(
@@ -165,6 +164,11 @@ def plan(
         missing,
         (*resolution.notes, *launching.notes),
     )
+
+
+def is_fragment(config: Config) -> bool:
+    """Tell whether a configuration lacks something without which nothing can train."""
+    return bool(_missing(config, _runner(config)))
 
 
 _METHOD_OF_SECTION = {"ebft": "ebft", "trl": "grpo", "vllm": "grpo", "nemo_gym_enabled": "grpo"}

@@ -54,6 +54,8 @@ def train(
 ) -> Outcome:
     """Train a model as a configuration says; with `dry_run` only plan it.
 
+    A dry run also plans what lacks something to train, and lists that as `missing`. With `partial`
+    the method of a fragment is guessed from its keys, even if nothing is missing.
     Raises UnknownNameError, OptionError, DependencyError, TokenizerError, SourceError and what a
     conversion raises before a process is started. What goes wrong in the training processes is on
     stderr and in the exit code: 0 done, 1 training failed, 2 configuration, 130 interrupted.
@@ -61,7 +63,9 @@ def train(
     more = [f"num_processes={num_processes}"] if num_processes else []
     more += [f"accelerate_config={accelerate_config}"] if accelerate_config else []
     settings = config.load(source, [*overrides, *more])
-    planned = planning.plan(settings, partial=partial)
+    planned = planning.plan(
+        settings, partial=partial or (dry_run and planning.is_fragment(settings))
+    )
     if dry_run:
         return Outcome(planned, 0)
     if planned.missing:
@@ -169,8 +173,7 @@ def _check_resumable(run: Path, work: job.Job) -> None:
         if getattr(before, name) != getattr(work, name):
             raise ResumeError(
                 f"--resume: {name} is not that of the interrupted run in {run}; undo it, or "
-                "begin "
-                "anew"
+                "begin anew"
             )
     for name in {*before.trainer, *work.trainer} - _FREE_TO_CHANGE:
         old, new = before.trainer.get(name), work.trainer.get(name)

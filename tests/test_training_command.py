@@ -1,0 +1,107 @@
+"""`fmtkit train` on the command line: plans, codes, and one line for a user's error."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("trl")
+
+import runs
+
+FRAGMENT = "rl: dpo\nrl_beta: 0.2\n"
+WHOLE = "base_model: a/m\nrl: dpo\ndatasets: [{path: a/b, type: chatml.intel}]\n"
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Return a function that writes a configuration."""
+
+    def write(text: str):
+        file = tmp_path / "c.yaml"
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    return write
+
+
+def test_a_dry_run_prints_the_plan_and_starts_nothing(config, capsys, tmp_path):
+    done = runs.fmtkit(capsys, "train", config(WHOLE), "--dry-run", "--set", "rl_beta=0.3")
+    assert done.code == 0
+    assert done.err == ""
+    assert "trl:DPOTrainer" in done.out
+    assert "--set rl_beta" in done.out
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_dry_run_prints_the_plan_as_json(config, capsys):
+    done = runs.fmtkit(
+        capsys, "train", config(WHOLE), "--dry-run", "--json", "--num-processes", "2"
+    )
+    plan = json.loads(done.out)
+    assert plan["missing"] == []
+    assert plan["datasets"][0]["table"] == "Preference"
+    assert any("torch.distributed" in part for part in plan["launch"]["command"])
+
+
+def test_a_fragment_plans_with_a_list_of_what_it_misses(config, capsys):
+    done = runs.fmtkit(capsys, "train", config(FRAGMENT), "--dry-run", "--json")
+    assert done.code == 0
+    assert json.loads(done.out)["missing"] == ["base_model", "datasets"]
+
+
+def test_a_fragment_does_not_train(config, capsys):
+    for more in ([], ["--partial"]):
+        done = runs.fmtkit(capsys, "train", config(FRAGMENT), *more)
+        assert done.code == 2
+        assert done.out == ""
+        assert done.err.count("\n") == 1
+        assert "base_model, datasets: needed to train" in done.err
+
+
+def test_the_method_of_a_whole_configuration_is_never_guessed(config, capsys):
+    text = WHOLE.replace("rl: dpo\n", "")
+    done = runs.fmtkit(capsys, "train", config(text), "--dry-run")
+    assert done.code == 2
+    assert "type intel makes Preference" in done.err
+    assert runs.fmtkit(capsys, "train", config(text), "--dry-run", "--partial").code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("rl_bta: 0.2\n", "did you mean 'rl_beta'"),
+        ("rl_beta: high\n", "rl_beta: 'high' is not a number"),
+        ("rl: dpo\nrl: kto\n", "the key 'rl' stands twice"),
+        ("rl: gdpo\ncontext_parallel_size: 2\n", "[context_parallel]"),
+        ("rl: [\n", "c.yaml:2"),
+        ("rl: dpoo\n", "rl: 'dpoo' is not one of sft, dpo"),
+    ],
+)
+def test_a_wrong_configuration_is_one_line_and_exit_code_2(config, capsys, text, words):
+    done = runs.fmtkit(capsys, "train", config(text), "--dry-run")
+    assert done.code == 2
+    assert done.out == ""
+    assert done.err.count("\n") == 1
+    assert words in done.err
+
+
+def test_a_configuration_that_is_not_there_is_exit_code_2(capsys, tmp_path):
+    done = runs.fmtkit(capsys, "train", tmp_path / "nope.yaml")
+    assert done.code == 2
+    assert "nope.yaml: cannot be read" in done.err
+
+
+def test_a_dry_run_loads_no_torch(config):
+    code = (
+        "import sys; from fmtkit import cli\n"
+        f"sys.argv = ['fmtkit', 'train', {str(config(WHOLE))!r}, '--dry-run']\n"
+        "try: cli.main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'transformers', 'trl', 'datasets'} & set(sys.modules)\n"
+        "print(sorted(heavy), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+    assert "trl:DPOTrainer" in done.stdout
