@@ -17,6 +17,7 @@ import pyarrow as pa
 from fmtkit import pipeline, reading, registry, template_sources, tokens, typenames
 from fmtkit.block_tap import BlockTap
 from fmtkit.chat import ChatTemplate
+from fmtkit.codes import Reject
 from fmtkit.documents import Untokenized
 from fmtkit.errors import OptionError, TokenizerError
 from fmtkit.inspect_options import InspectOptions
@@ -47,6 +48,14 @@ SPLIT_WORDS = {
     "dev": "validation",
     "eval": "validation",
 }
+
+
+FINDINGS = {
+    "no_preference": "chosen_equals_rejected",
+    "role_order": "role_order",
+    "length_mismatch": "missing_labels",
+}
+"""Code of a bad row -> the finding that it is as well: a conversion leaves such rows out."""
 
 
 @dataclass(frozen=True)
@@ -194,6 +203,16 @@ def _sources(opened: Opened, rows: Mapping[int, int]) -> tuple[SourceSummary, ..
     )
 
 
+def finding_of(reject: Reject) -> str | None:
+    """Return the finding that a bad row is, None where it is only a bad row."""
+    column = reject.column or ""
+    if reject.code == "empty_field" and column.endswith("content"):
+        return "empty_turn"
+    if column.startswith("labels") and reject.code in ("null_field", "type_error"):
+        return "missing_labels"
+    return FINDINGS.get(reject.code)
+
+
 def split_of(path: str) -> str:
     """Return the split that a source's name speaks of, empty where it does not."""
     words = re.split(r"[^a-z]+", path.rsplit("/", 1)[-1].lower())
@@ -236,12 +255,12 @@ class _Pass:
     def _note_rejects(self, piece: Piece, start: BlockStart) -> None:
         self.bad.add(piece, start)
         first = start.first - start.first_of_source
-        equal = {r.row + first: r.line for r in piece.rejects if r.code == "no_preference"}
-        if equal:
-            self.look.findings.note("chosen_equals_rejected", np.array(list(equal), dtype=np.int64))
-            self.look.lines |= {
-                row: equal[row] for row in self.look.findings.named() & equal.keys()
-            }
+        lines = {reject.row + first: reject.line for reject in piece.rejects}
+        for reject in piece.rejects:
+            code = finding_of(reject)
+            if code is not None:
+                self.look.findings.note(code, np.array([reject.row + first], dtype=np.int64))
+        self.look.lines |= {row: lines[row] for row in self.look.findings.named() & lines.keys()}
 
     def _step(self, table: pa.Table, piece: Piece) -> "_Result":
         block = self.tap.take(piece.source, piece.block)

@@ -183,6 +183,11 @@
     table(["column", "holds", "null or absent"], survey.columns.map((column) => [column.name,
       Object.entries(column.kinds).map(([kind, count]) => `${kind} ${number(count)}`).join(", ") || "nothing", percent(column.null_share)]), [2]));
 
+  // Whoever waits for the page (a test, a screenshot) sees when there is nothing left to do.
+  let pending = 0;
+  function begin() { pending++; delete document.documentElement.dataset.ready; }
+  function end() { if (!--pending) document.documentElement.dataset.ready = "yes"; }
+
   /* ---- rows: unpacking ---- */
   const unpacked = new Map();
   async function unpack(chunk) {
@@ -233,11 +238,15 @@
     visible = found;
     status.textContent = `${number(found.length)} of ${number(index.length)} shown rows`;
     spacer.style.height = `${found.length * ITEM}px`;
-    if (!visible.includes(chosen)) choose(visible[0] ?? -1, false); else show(chosen);
+    await (visible.includes(chosen) ? show(chosen) : choose(visible[0] ?? -1, false));
     drawList();
   }
   let timer = 0;
-  function filterSoon() { clearTimeout(timer); timer = setTimeout(filter, 120); }
+  function filterSoon() {
+    if (!timer) begin();
+    clearTimeout(timer);
+    timer = setTimeout(() => { timer = 0; filter().finally(end); }, 120);
+  }
 
   /* ---- rows: the list; only what is in sight exists ---- */
   function drawList() {
@@ -267,7 +276,8 @@
       if ((k + 1) * ITEM > list.scrollTop + list.clientHeight) list.scrollTop = (k + 1) * ITEM - list.clientHeight;
     }
     drawList();
-    return show(i);
+    begin();
+    return show(i).finally(end);
   }
   function move(step) {
     const k = visible.indexOf(chosen);
@@ -289,7 +299,8 @@
   async function showFinding(code, row) {
     byId("search").value = ""; byId("at-least").value = ""; byId("at-most").value = "";
     byId("only-cut").checked = false; byId("by-code").value = code;
-    await filter();
+    begin();
+    await filter().finally(end);
     const i = visible.find((k) => index[k][ROW] === row);
     byId("rows").scrollIntoView();
     if (i !== undefined) await choose(i);
@@ -356,7 +367,8 @@
   byId("clear").addEventListener("click", () => {
     for (const id of ["search", "by-code", "at-least", "at-most"]) byId(id).value = "";
     byId("only-cut").checked = false; byId("order").value = "row";
-    filter();
+    filterSoon();
   });
-  filter().then(() => { document.documentElement.dataset.ready = "yes"; });
+  begin();
+  filter().finally(end);
 })();
