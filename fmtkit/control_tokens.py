@@ -7,17 +7,14 @@ for its owner to say.
 import re
 from collections.abc import Sequence
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from fmtkit.sources.blocks import Block, JsonBlock
 from fmtkit.tables import DIALOG_COLUMNS
 
-ESCAPE = ord("\\")
+ESCAPE = b"\\u00"
 ESCAPED = ("\\u003c", "\\u003C", "\\u005b", "\\u005B", "\\u007c", "\\u007C")
-STRIDE = 1 << 18
-"""Bytes that are looked at together, so that they stay in the cache."""
 _LOOKS = re.compile(
     r"<\|[^|<>\s{}]{1,40}\|>|</?s>|\[/?INST\]|\[/?SYSTEM_PROMPT\]|<(?:start|end)_of_turn>|<[a-z]*\|?turn\|?>"
     r"|<(?:bos|eos|pad)>|<｜[^｜<>]{1,40}｜>"
@@ -33,33 +30,17 @@ def tokens_in(source: str, special: Sequence[str] = ()) -> tuple[str, ...]:
 def may_hold(block: Block, tokens: Sequence[str]) -> bool:
     """Tell whether a block's bytes may hold any of the tokens.
 
-    Looks at the first two bytes only: a search for each whole token costs ten times as much. A JSON
-    escape may hide one, so a block that escapes `<`, `[` or `|` may hold any.
+    Looks for their first two bytes before it looks for each. A JSON escape may hide one, so a block
+    that escapes `<`, `[` or `|` may hold any.
     """
     if not tokens:
         return False
     if not isinstance(block, JsonBlock):
         return True
-    data = np.frombuffer(block.data, dtype=np.uint8)
-    firsts: dict[int, set[int]] = {}
-    for token in tokens:
-        encoded = token.encode() + b" "
-        firsts.setdefault(encoded[0], set()).add(encoded[1])
-    # \u00 begins every escape of an ASCII character, and few texts have one.
-    firsts.setdefault(ESCAPE, set()).add(ord("u"))
-    return any(_follows(data, first, seconds) for first, seconds in firsts.items()) and any(
-        token.encode() in block.data for token in (*tokens, *ESCAPED)
-    )
-
-
-def _follows(data: np.ndarray, first: int, seconds: set[int]) -> bool:
-    """Tell whether one of the second bytes stands behind a first one."""
-    for start in range(0, len(data), STRIDE):
-        part = data[start : start + STRIDE + 1]
-        behind = part[1:][part[:-1] == first]
-        if len(behind) and np.isin(behind, list(seconds)).any():
-            return True
-    return False
+    beginnings = {token[:2].encode() for token in tokens} | {ESCAPE}
+    if not any(beginning in block.data for beginning in beginnings):
+        return False
+    return any(token.encode() in block.data for token in (*tokens, *ESCAPED))
 
 
 def count_rows(table: pa.Table, tokens: Sequence[str]) -> int:

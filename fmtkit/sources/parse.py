@@ -78,19 +78,50 @@ def parse_records(records: Records, plan: ReadPlan) -> Parsed:
     """Parse the records of a block by the plan of its source."""
     frames: list[pl.DataFrame] = []
     rejects: list[Reject] = []
-    fast = 0
+    fast = _FastRows(plan)
     for start, stop in _units(records):
-        frame = _parse_fast(records, start, stop, plan)
-        if frame is not None:
-            fast += frame.height
-            frames.append(frame)
+        table = _parse_fast(records, start, stop, plan)
+        if table is not None:
+            fast.add(table, start)
             continue
         judged, wrong = _parse_strictly(records, start, stop, plan)
         frames.append(judged)
         rejects += wrong
-    empty = pl.DataFrame(schema={**plan.binding.schema(), "__row": pl.Int64})
-    whole = pl.concat(frames, rechunk=True) if frames else empty
-    return Parsed(whole, rejects, len(records), records.found.blank, fast)
+    fast_frames = fast.frames()
+    every = [*fast_frames, *frames]
+    if not every:
+        every.append(pl.DataFrame(schema={**plan.binding.schema(), "__row": pl.Int64}))
+    whole = every[0] if len(every) == 1 else pl.concat(every)
+    if frames and len(every) > 1:
+        whole = whole.sort("__row")
+    rows = sum(frame.height for frame in fast_frames)
+    return Parsed(whole.rechunk(), rejects, len(records), records.found.blank, rows)
+
+
+class _FastRows:
+    """What the fast parser read of a block's units: turned into one frame, since that costs by the call."""
+
+    def __init__(self, plan: ReadPlan) -> None:
+        self.plan = plan
+        self.runs: list[tuple[list[pa.Table], list[np.ndarray]]] = []
+
+    def add(self, table: pa.Table, start: int) -> None:
+        """Add the table of a unit whose records are counted from `start`."""
+        # The schema may have grown since the unit before: a column that was first seen.
+        if not self.runs or self.runs[-1][0][0].schema != table.schema:
+            self.runs.append(([], []))
+        tables, numbers = self.runs[-1]
+        tables.append(table)
+        numbers.append(np.arange(start, start + table.num_rows))
+
+    def frames(self) -> list[pl.DataFrame]:
+        """Return what converters see of the rows."""
+        return [
+            self.plan.select(
+                _to_polars(pa.concat_tables(tables)), pl.Series(np.concatenate(numbers))
+            )
+            for tables, numbers in self.runs
+        ]
 
 
 def _units(records: Records) -> list[tuple[int, int]]:
@@ -107,7 +138,7 @@ def _units(records: Records) -> list[tuple[int, int]]:
     return units
 
 
-def _parse_fast(records: Records, start: int, stop: int, plan: ReadPlan) -> pl.DataFrame | None:
+def _parse_fast(records: Records, start: int, stop: int, plan: ReadPlan) -> pa.Table | None:
     """Parse a unit with pyarrow; None if anything about it is suspicious."""
     schema = plan.schema()
     if schema is None:
@@ -127,7 +158,7 @@ def _parse_fast(records: Records, start: int, stop: int, plan: ReadPlan) -> pl.D
     table = read_json(buffer, schema, plan.mode)
     if table is None or table.num_rows != stop - start or is_doubtful(table, plan.binding):
         return None
-    return plan.select(_to_polars(table), pl.int_range(start, stop, eager=True))
+    return table
 
 
 def read_json(buffer: pa.Buffer, schema: pa.Schema, mode: str) -> pa.Table | None:
@@ -145,7 +176,7 @@ def read_json(buffer: pa.Buffer, schema: pa.Schema, mode: str) -> pa.Table | Non
 
 
 def _to_polars(table: pa.Table) -> pl.DataFrame:
-    frame = pl.from_arrow(table, rechunk=False)
+    frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
     return frame
 
