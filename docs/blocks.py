@@ -182,8 +182,11 @@ def rewrite(page: Path) -> bool:
         for block, step, printed, _ in run(page, here):
             inner = fresh.setdefault(block.line, [])
             inner += [*f"$ {step.command}".split("\n")]
-            same = is_shown(step, printed)
-            inner += step.shown if same else printed.rstrip("\n").split("\n")
+            stale = not is_shown(step, printed)
+            if stale and "..." in step.shown:
+                sys.stderr.write(f"{block.name}: $ {step.command}\n{printed}\nshorten it by hand\n")
+            keep = not stale or "..." in step.shown
+            inner += step.shown if keep else printed.rstrip("\n").split("\n")
     for block in reversed([b for b in blocks(page) if b.line in fresh]):
         made = [line.rstrip() for line in fresh[block.line]]
         lines[block.line : block.line + len(block.lines)] = made
