@@ -44,7 +44,7 @@ class Browser:
 
         self._process = subprocess.Popen(
             [found, *FLAGS, f"--user-data-dir={folder}", "about:blank"],
-            preexec_fn=hand_over,
+            preexec_fn=hand_over,  # noqa: PLW1509 - it runs four system calls and no Python lock
             close_fds=False,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -1,6 +1,7 @@
 """A dataset with one defect of each kind in known rows, and the same without them."""
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 Row = dict[str, Any]
@@ -36,32 +37,40 @@ def last(row: Row, side: str, content: str) -> Row:
 def sick(rows: int = 400) -> tuple[list[Row], dict[str, list[int]]]:
     """Make rows, and of each finding the rows where it was planted."""
     made = [clean(number) for number in range(rows)]
-    planted: dict[str, list[int]] = {}
+    for code, places in PLANTED.items():
+        for place in places:
+            made[place] = SICK[code](made[place], place)
+    return made, {code: list(places) for code, places in PLANTED.items()}
 
-    def plant(code: str, *places: int) -> list[int]:
-        planted[code] = sorted(places)
-        return list(places)
 
-    for i in plant("chosen_equals_rejected", 11, 302):
-        made[i]["rejected"] = made[i]["chosen"]
-    for i in plant("direction_contradicted", 23, 324):
-        made[i] |= {"score_chosen": 1, "score_rejected": "9"}
-    for i in plant("direction_tied", 31):
-        made[i] |= {"score_chosen": 5, "score_rejected": 5.0}
-    for i in plant("control_tokens", 47, 348):
-        made[i] = last(made[i], "chosen", f"Stop <|eot_id|> at {i}.")
-    for i in plant("unclosed_think", 59):
-        made[i] = last(made[i], "rejected", f"<think>Is it {i}? Or")
-    for i in plant("duplicate_rows", 67, 399):
-        made[i] = {**made[66]}
-    for i in plant("equal_after_rendering", 71):
-        made[i] = last(last(made[i], "chosen", f"Yes {i}."), "rejected", f"Yes {i}. ")
-    for i in plant("role_order", 83):
-        for side in ("chosen", "rejected"):
-            turns = made[i][side]
-            made[i][side] = [*turns[:2], say("user", "And now?"), turns[2]]
-    for i in plant("empty_turn", 97):
-        for side in ("chosen", "rejected"):
-            turns = made[i][side]
-            made[i][side] = [*turns[:2], say("assistant", " "), say("user", "What?"), turns[2]]
-    return made, planted
+PLANTED = {
+    "chosen_equals_rejected": (11, 302),
+    "direction_contradicted": (23, 324),
+    "direction_tied": (31,),
+    "control_tokens": (47, 348),
+    "unclosed_think": (59,),
+    "duplicate_rows": (67, 399),
+    "equal_after_rendering": (71,),
+    "role_order": (83,),
+    "empty_turn": (97,),
+}
+
+SICK: dict[str, Callable[[Row, int], Row]] = {
+    "chosen_equals_rejected": lambda row, _: {**row, "rejected": row["chosen"]},
+    "direction_contradicted": lambda row, _: {**row, "score_chosen": 1, "score_rejected": "9"},
+    "direction_tied": lambda row, _: {**row, "score_chosen": 5, "score_rejected": 5.0},
+    "control_tokens": lambda row, i: last(row, "chosen", f"Stop <|eot_id|> at {i}."),
+    "unclosed_think": lambda row, i: last(row, "rejected", f"<think>Is it {i}? Or"),
+    "duplicate_rows": lambda _row, _: clean(66),
+    "equal_after_rendering": lambda row, i: last(
+        last(row, "chosen", f"Yes {i}."), "rejected", f"Yes {i}. "
+    ),
+    "role_order": lambda row, _: before_last(row, say("user", "And now?")),
+    "empty_turn": lambda row, _: before_last(row, say("assistant", " "), say("user", "What?")),
+}
+
+
+def before_last(row: Row, *turns: Row) -> Row:
+    """Put turns before the last of both sides."""
+    sides = {side: [*row[side][:-1], *turns, row[side][-1]] for side in ("chosen", "rejected")}
+    return {**row, **sides}

@@ -223,12 +223,14 @@ def test_text_stands_out_in_both_themes(browser, scheme, page):
 
 
 CONTRAST = """(() => {
-  const light = (c) => { const [r, g, b] = c.match(/\\d+/g).map(n => { const s = n / 255;
-    return s <= 0.04045 ? s / 12.92 : ((s + 0.055) / 1.055) ** 2.4 }); return 0.2126*r + 0.7152*g + 0.0722*b };
+  const linear = (n) => n <= 0.04045 * 255 ? n / 255 / 12.92 : ((n / 255 + 0.055) / 1.055) ** 2.4;
+  const light = (c) => { const [r, g, b] = c.match(/\\d+/g).map(linear);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b };
   const ground = (e) => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
     if (!/, 0\\)$/.test(c)) return c } return 'rgb(255, 255, 255)' };
   let least = 21;
-  for (const e of document.querySelectorAll('p, td, th, dt, dd, h1, h2, h3, code, button, a, .text span, #list div')) {
+  const texts = 'p, td, th, dt, dd, h1, h2, h3, code, button, a, .text span, #list div';
+  for (const e of document.querySelectorAll(texts)) {
     if (!e.textContent.trim() || e.closest('.skip') || e.closest('.over')) continue;
     const a = light(getComputedStyle(e).color), b = light(ground(e));
     least = Math.min(least, (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05));

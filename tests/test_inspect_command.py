@@ -1,0 +1,117 @@
+"""`fmtkit inspect` as users call it: exit codes, faces, hostile content on a terminal."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sick_rows
+from rich.console import Console
+from test_survey import GOLDENS, tokenizer, write
+
+import fmtkit
+from fmtkit import resources
+from fmtkit.reports.histograms import bars, sparkline
+from fmtkit.reports.terminal import print_survey
+from fmtkit.survey_schema import survey_schema
+
+__all__ = ["tokenizer"]
+
+ROOT = Path(__file__).parents[1]
+
+
+def call(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fmtkit", "inspect", *map(str, arguments)]
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1"}
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=cwd, env=environment, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows, _ = sick_rows.sick()
+    return write(tmp_path_factory.mktemp("pairs") / "pairs.jsonl", rows)
+
+
+def test_the_survey_goes_to_stdout_and_nothing_to_stderr(pairs):
+    done = call(pairs.name, cwd=pairs.parent)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "best guess: argilla_chat -> Preference" in done.stdout
+    assert "pairs.jsonl:60" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_fail_on_exits_with_1_where_the_code_was_found(pairs):
+    done = call(pairs, "--fail-on", "unclosed_think", "-q", cwd=pairs.parent)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "unclosed_think" in done.stderr
+    assert call(pairs, "--fail-on", "length_bias", "-q", cwd=pairs.parent).returncode == 0
+    wrong = call(pairs, "--fail-on", "unclosed_thinks", cwd=pairs.parent)
+    assert wrong.returncode == 2
+    assert "did you mean 'unclosed_think'" in wrong.stderr
+
+
+@pytest.mark.skipif(not GOLDENS.is_dir(), reason="needs ../shared/data/goldens")
+def test_files_are_written_and_json_is_printed(pairs, tokenizer, tmp_path):
+    done = call(
+        pairs, "--tokenizer", tokenizer, "--json", "--html", tmp_path / "p.html",
+        "--plot", tmp_path / "p.svg", "--max-length", "64", "--loss-budget", "5%", "--row", "59",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    survey = json.loads(done.stdout)
+    assert survey["cutting"]["loss_budget"] == 0.05
+    assert [row["place"]["line"] for row in survey["shown"]] == [60]
+    assert (tmp_path / "p.html").read_text().startswith("<!doctype html>")
+    assert "<svg" in (tmp_path / "p.svg").read_text()
+
+
+def test_a_users_error_is_one_line(pairs, tmp_path):
+    for arguments, code, words in (
+        (["nowhere.jsonl"], 3, "nowhere.jsonl"),
+        ([pairs, "--tokenizer", "./none"], 2, "no such folder"),
+        ([pairs, "--plot", "x.gif"], 2, "--plot x.gif"),
+        ([pairs, "--loss-budget", "much"], 2, "--loss-budget much"),
+        ([pairs, "--html", "no/folder/p.html"], 3, "p.html"),
+    ):
+        done = call(*arguments, cwd=tmp_path)
+        assert done.returncode == code, done.stderr
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_control_bytes_and_markup_are_shown_and_not_obeyed(tmp_path):
+    evil = "\x1b]0;owned\x07 [red]x[/red] [link=http://x]y[/link] \u202e"
+    rows = [{"question": evil, "chosen": f"{evil} {i}", "rejected": evil} for i in range(3)]
+    rows.append({"question": evil, "chosen": 5, "rejected": evil})  # type: ignore[dict-item]
+    path = write(tmp_path / "[bold]evil\x1b.jsonl", [{**row, evil: 1} for row in rows])
+    survey = fmtkit.inspect(path, show_mask=2)
+    out = io.StringIO()
+    print_survey(survey, Console(file=out, force_terminal=True, color_system=None, width=100))
+    text = out.getvalue()
+    assert "\x1b]" not in text
+    assert "\x07" not in text
+    assert "\u202e" not in text
+    assert "[red]x[/red]" in text
+    assert "[bold]evil" in text
+
+
+def test_histograms_are_as_wide_as_the_room(tmp_path):
+    rows = [{"question": "q" * (3 * i + 1), "chosen": "a", "rejected": "b"} for i in range(90)]
+    survey = fmtkit.inspect(write(tmp_path / "x.jsonl", rows), type="intel")
+    figures = next(f for f in survey.lengths if f.name == "prompt")
+    for width in (40, 79, 120):
+        for plain in (True, False):
+            lines = bars(figures, width, plain=plain)
+            assert max(map(len, lines)) <= width
+            assert len(lines) <= 14
+    assert len(sparkline(figures, 20)) <= 20
+    assert all(c in "# 0123456789,-.%" for line in bars(figures, 60, plain=True) for c in line)
+
+
+def test_the_shipped_schema_is_that_of_the_code():
+    assert json.loads(resources.schema_text("survey")) == survey_schema()
