@@ -118,9 +118,7 @@ def _survey(sources: Sequence[Readable]) -> dict[str, set[str]]:
     for source in sources:
         source.keep()
         for block in source.blocks():
-            records = reading.records_of(block)
-            for record in range(len(records)):
-                row, fault = records.value(record, written=True)
+            for row, fault in reading.records_of(block).values(written=True):
                 if fault is None:
                     for name, value in row.items():
                         seen.setdefault(name, set()).add(_json_kind(value))

@@ -100,6 +100,25 @@ def _numbers(values: pa.Array) -> np.ndarray:
     return buffers.numbers(found.buffers()[1], np.float64, found.offset, len(found))
 
 
+def holds_strange_numbers(values: pa.Array) -> bool:
+    """Tell whether a number in parsed values, under a key that nobody uses, is NaN or beyond int64."""
+    dtype = values.type
+    if pa.types.is_floating(dtype):
+        return bool((~(np.abs(_numbers(values)) < _INT64_END)).any())
+    if not _has_floats(dtype):
+        return False
+    parts = values.flatten()
+    return any(map(holds_strange_numbers, parts if pa.types.is_struct(dtype) else [parts]))
+
+
+def _has_floats(dtype: pa.DataType) -> bool:
+    if pa.types.is_struct(dtype):
+        return any(_has_floats(dtype.field(i).type) for i in range(dtype.num_fields))
+    if pa.types.is_list(dtype) or pa.types.is_large_list(dtype):
+        return _has_floats(dtype.value_type)
+    return bool(pa.types.is_floating(dtype))
+
+
 @dataclass(frozen=True)
 class FlagKind(Kind):
     """true, false, 0, 1, 0.0 or 1.0; texts only through `texts`, which maps them."""

@@ -1,20 +1,21 @@
 """Reading: any block of a source becomes the frame that its converter sees, and rejects."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import isfinite
 from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from fmtkit.binding import Binding, ReadPlan, Row
+from fmtkit.binding import MEDIA, Binding, ReadPlan, Row
 from fmtkit.codes import Reject
-from fmtkit.kinds import TextKind
+from fmtkit.kinds import TextKind, holds_strange_numbers
 from fmtkit.message_kinds import CARRIED, DialogKind, json_value
 from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock, MadeBlock, RowsBlock
 from fmtkit.sources.parse import RAW_LIMIT, Parsed, Records, parse_records
-from fmtkit.sources.strict import canonical, parse
+from fmtkit.sources.strict import NON_FINITE, OVERFLOW, Fault, canonical, parse
 
 
 class Rows(Protocol):
@@ -23,6 +24,10 @@ class Rows(Protocol):
     def __len__(self) -> int: ...
     def value(self, record: int, *, written: bool = False) -> tuple[Any, Any]:
         """Return a record's value and the fault that it has none for."""
+        ...
+
+    def values(self, *, written: bool = False) -> Iterator[tuple[Any, Any]]:
+        """Yield the value of every record, or its fault."""
         ...
 
     def line(self, record: int) -> int | None:
@@ -48,6 +53,10 @@ class ListedRows:
         """Return a record's value; it has one, always."""
         return self.rows[record], None
 
+    def values(self, *, written: bool = False) -> Iterator[tuple[Any, Any]]:
+        """Yield the value of every record."""
+        return (self.value(record, written=written) for record in range(len(self)))
+
     def line(self, record: int) -> int | None:
         """Return the line of a record, None where the source has no lines."""
         return None if self.lines is None else self.lines[record]
@@ -70,13 +79,44 @@ class ArrowRows(ListedRows):
         return int(self.batch.num_rows)
 
     def value(self, record: int, *, written: bool = False) -> tuple[Any, Any]:  # noqa: ARG002
-        """Return a record's value."""
-        return plain_json(self.batch.slice(record, 1).to_pylist()[0]), None
+        """Return a record's value; None and a fault if one of its texts is not UTF-8."""
+        row = self.batch.slice(record, 1)
+        for name, column in zip(row.schema.names, row.columns, strict=True):
+            try:
+                column.to_pylist()
+            except UnicodeDecodeError:
+                return None, Fault("invalid_utf8", name, f"{name} is not UTF-8")
+        return marked(row.to_pylist()[0]), None
+
+    def values(self, *, written: bool = False) -> Iterator[tuple[Any, Any]]:
+        """Yield the value of every record, all made at once where their texts are UTF-8."""
+        try:
+            rows = self.batch.to_pylist()
+        except UnicodeDecodeError:
+            return super().values(written=written)
+        return ((marked(row), None) for row in rows)
 
     def reject(self, record: int, code: str, column: str | None, message: str) -> Reject:
         """Make the reject of a record."""
-        made = ListedRows([self.value(record)[0]]).reject(0, code, column, message)
-        return replace(made, row=record)
+        row = self.batch.slice(record, 1)
+        fields = [f.with_type(_undecoded(f.type)) for f in row.schema]
+        made = ListedRows(row.cast(pa.schema(fields)).to_pylist())
+        return replace(made.reject(0, code, column, message), row=record)
+
+
+def _undecoded(dtype: pa.DataType) -> pa.DataType:
+    """Return the type with bytes for text, which may not be UTF-8."""
+    if pa.types.is_string(dtype):
+        return pa.binary()
+    if pa.types.is_large_string(dtype):
+        return pa.large_binary()
+    if pa.types.is_list(dtype) or pa.types.is_large_list(dtype):
+        make = pa.list_ if pa.types.is_list(dtype) else pa.large_list
+        return make(_undecoded(dtype.value_type))
+    if pa.types.is_struct(dtype):
+        fields = [dtype.field(i) for i in range(dtype.num_fields)]
+        return pa.struct([f.with_type(_undecoded(f.type)) for f in fields])
+    return dtype
 
 
 class MadeRows:
@@ -92,6 +132,10 @@ class MadeRows:
         """Parse a record."""
         return parse(self.block.rows[record], written=written)
 
+    def values(self, *, written: bool = False) -> Iterator[tuple[Any, Any]]:
+        """Parse every record."""
+        return (parse(row, written=written) for row in self.block.rows)
+
     def line(self, record: int) -> int | None:
         """Return the line of the row that the record was made of."""
         return self.block.lines[record]
@@ -101,6 +145,19 @@ class MadeRows:
         raw = self.block.rows[record]
         whole = len(raw) if len(raw) > RAW_LIMIT else None
         return Reject(record, self.line(record), code, column, message, raw[:RAW_LIMIT], whole)
+
+
+def marked(value: Any) -> Any:
+    """Turn a row of a columnar source into what the strict parser makes of a line."""
+    if isinstance(value, dict):
+        return {str(key): marked(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [marked(item) for item in value]
+    if isinstance(value, float) and not isfinite(value):
+        return NON_FINITE
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return OVERFLOW
+    return plain_json(value)
 
 
 def plain_json(value: Any) -> Any:
@@ -135,12 +192,8 @@ def parse_block(block: Block, records: Rows, plan: ReadPlan) -> Parsed:
         fast = _parse_columns(block.batch, plan)
         if fast is not None:
             return fast
-        return parse_rows(
-            records, [plain_json(row) for row in block.batch.to_pylist()], plan.binding
-        )
-    if isinstance(block, MadeBlock):
-        return _parse_made(block, records, plan)
-    parsed = parse_rows(records, [records.value(i)[0] for i in range(len(records))], plan.binding)
+        return parse_rows(records, plan.binding)
+    parsed = parse_rows(records, plan.binding)
     return Parsed(parsed.frame, parsed.rejects, parsed.records, block.blank_lines, 0)
 
 
@@ -156,29 +209,20 @@ def cells(row: Row, binding: Binding) -> Row:
     return out
 
 
-def parse_rows(records: Rows, rows: Sequence[Row], binding: Binding) -> Parsed:
+def parse_rows(records: Rows, binding: Binding) -> Parsed:
     """Judge rows one by one and make the frame of the sound ones."""
     sound: list[int] = []
+    rows: list[Row] = []
     rejects: list[Reject] = []
-    for record, row in enumerate(rows):
-        found = binding.judge(row)
+    for record, (value, fault) in enumerate(records.values(written=True)):
+        found = [fault] if fault is not None else binding.judge(value)
         if found:
             rejects.append(records.reject(record, found[0].code, found[0].column, found[0].message))
         else:
             sound.append(record)
-    frame = binding.frame([rows[record] for record in sound], sound)
-    return Parsed(frame, rejects, len(rows), 0, 0)
-
-
-def _parse_made(block: MadeBlock, records: Rows, plan: ReadPlan) -> Parsed:
-    values = [records.value(record, written=True) for record in range(len(records))]
-    wrong = [(i, fault) for i, (_, fault) in enumerate(values) if fault is not None]
-    rejects = [records.reject(i, fault.code, fault.column, fault.message) for i, fault in wrong]
-    lost = {i for i, _ in wrong}
-    rows = [{} if i in lost else value for i, (value, _) in enumerate(values)]
-    parsed = parse_rows(records, rows, plan.binding)
-    judged = [reject for reject in parsed.rejects if reject.row not in lost]
-    return Parsed(parsed.frame, [*rejects, *judged], len(rows), block.blank_lines, 0)
+            rows.append(value)
+    frame = binding.frame(rows, sound)
+    return Parsed(frame, rejects, len(records), 0, 0)
 
 
 def blank_lines(records: Rows) -> int:
@@ -199,7 +243,7 @@ def _parse_columns(batch: pa.Table, plan: ReadPlan) -> Parsed | None:
     """Take the columns of a batch as they are; None where only a look at each row will do."""
     binding = plan.binding
     names = set(batch.schema.names)
-    if any(name in names for name in ("image", "images", "audio", "audios", "video", "videos")):
+    if MEDIA & names or not _is_utf8(batch):
         return None
     types = {}
     for column in binding.every:
@@ -218,6 +262,8 @@ def _parse_columns(batch: pa.Table, plan: ReadPlan) -> Parsed | None:
         values = batch.column(column.path[0]).chunks
         if any(column.kind.doubts(chunk, column.shape) for chunk in values):
             return None
+        if column.kind.nested and any(map(holds_strange_numbers, values)):
+            return None
     present = [name for name in types if name in names]
     read = pl.from_arrow(batch.select(present))
     assert isinstance(read, pl.DataFrame)
@@ -228,12 +274,21 @@ def _parse_columns(batch: pa.Table, plan: ReadPlan) -> Parsed | None:
     return Parsed(plan.select(frame, numbers), [], batch.num_rows, 0, batch.num_rows)
 
 
+def _is_utf8(batch: pa.Table) -> bool:
+    """Tell whether every text of a batch is UTF-8: polars crashes on what is not."""
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
 def _fits(dtype: pa.DataType, wanted: pa.DataType) -> bool:
     """Tell whether a column of this Arrow type reads as the wanted one without a look at its values."""
     if pa.types.is_null(dtype):
         return True
     if pa.types.is_string(wanted):
-        return (
+        return bool(
             pa.types.is_string(dtype)
             or pa.types.is_large_string(dtype)
             or pa.types.is_string_view(dtype)

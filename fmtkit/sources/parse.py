@@ -5,7 +5,7 @@ line, its plain rows are joined and parsed again by the fast parser, so that val
 parser; rows of another legal shape are read from the strict parser's values.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -17,6 +17,7 @@ from pyarrow import json as pajson
 
 from fmtkit.binding import Binding, ReadPlan, Row, learn
 from fmtkit.codes import Reject
+from fmtkit.kinds import holds_strange_numbers
 from fmtkit.sources import guards
 from fmtkit.sources.strict import Fault, parse
 
@@ -66,6 +67,10 @@ class Records:
     def value(self, record: int, *, written: bool = False) -> tuple[Any, Fault | None]:
         """Parse a record strictly."""
         return parse(self.raw(record), written=written)
+
+    def values(self, *, written: bool = False) -> Iterator[tuple[Any, Fault | None]]:
+        """Parse every record strictly."""
+        return (self.value(record, written=written) for record in range(len(self)))
 
     def reject(self, record: int, code: str, column: str | None, message: str) -> Reject:
         """Make the reject of a record."""
@@ -191,6 +196,8 @@ def is_doubtful(table: pa.Table, binding: Binding) -> bool:
             for key in column.path[1:]:
                 values = values.field(key)
             if column.kind.doubts(values, column.shape):
+                return True
+            if column.kind.nested and holds_strange_numbers(values):
                 return True
     return False
 

@@ -281,7 +281,7 @@ def canonical(value: Any) -> str:
     if isinstance(value, WrittenInt | WrittenFloat):
         return value.token
     if isinstance(value, int | float):
-        return repr(value)
+        return json.dumps(value)
     if isinstance(value, list):
         return "[" + ",".join(canonical(item) for item in value) + "]"
     if isinstance(value, dict):
