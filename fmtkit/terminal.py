@@ -86,6 +86,9 @@ def _report_parts(report: "Report", data: Mapping[str, Any]) -> list[RenderableT
     if data["quarantined"]:
         parts += _first_bad(Path(report.outputs[-1]))
     parts += _codes("warnings", data["warnings"], WARNINGS)
+    if data.get("ignored_columns"):
+        names = ", ".join(data["ignored_columns"])
+        parts.append(Text(f"not used: {one_line(names)} (--keep carries columns through)"))
     files = aligned("left", "left")
     for path in report.outputs:
         is_first = path == report.outputs[0]
