@@ -99,6 +99,9 @@ def convert(
     plugin: Plugin = None,
     format: Annotated[str | None, typer.Option(help="parquet, jsonl or arrow.")] = None,
     compression: Annotated[str | None, typer.Option(help="snappy, zstd, lz4 or none.")] = None,
+    hash: Annotated[
+        str, typer.Option(help="Hash the sources for the report: auto (up to 64 MiB), always or never.")
+    ] = "auto",
     json: Json = False,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
@@ -134,6 +137,7 @@ def convert(
         plugins=tuple(plugin or ()),
         format=format,
         compression=compression,
+        hash=hash,
     )
     with progress(shown=not (quiet or no_progress or json)) as watch:
         if config is None:
@@ -305,6 +309,7 @@ def train(
         accelerate_config=accelerate_config,
         resume=resume,
         rebuild=rebuild,
+        say=lambda note: _say(f"note: {note}"),
     )
     print_outcome(outcome, as_json=json, dry_run=dry_run)
     raise typer.Exit(outcome.exit_code)

@@ -27,6 +27,7 @@ _STRIDED = replace(
     about="rewrite short blocks all over a text, and raise how much they resemble it",
     defaults={},
     sections=frozenset({"ebft"}),
+    idle=frozenset({"trl", "vllm"}),
     build="fmtkit.training.rl.ebft_build:build_strided",
 )
 

@@ -2,13 +2,16 @@
 
 import json
 import math
+import random
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("trl")
 
+import runs
 import tiny_training as tiny
+import yaml
 
 from fmtkit.training import process
 from fmtkit.training.build import load_class, parts_of
@@ -121,3 +124,59 @@ def test_an_estimator_sets_how_trl_scales_rewards(tmp_path, model, keys, scaling
     work = job_of(tmp_path / "run", model, "structured", {"ebft": keys})
     parts = parts_of(work, [])
     assert load_class(parts.runner.build)(work, parts).scale_rewards == scaling
+
+
+DATA = {
+    "structured": {"type": "ebft_opencode.transform", "split": "train[:16]"},
+    "strided": {"type": "ebft_strided_structured.transform", "split": "train[:50%]"},
+}
+
+
+def config_of(folder: Path, model: str, mode: str, more: dict) -> Path:
+    """Write questions with answers and the YAML of a run over them."""
+    generator = random.Random(0)
+    data = folder / "qa.jsonl"
+    pairs = [
+        {"input": tiny.sentence(6, generator), "output": tiny.sentence(20, generator)}
+        for _ in range(24)
+    ]
+    data.write_text("".join(json.dumps(pair) + "\n" for pair in pairs), encoding="utf-8")
+    keys = {
+        **tiny.STEP,
+        **(STRIDED if mode == "strided" else STRUCTURED),
+        "base_model": model,
+        "rl": "ebft",
+        "chat_template": "chatml",
+        "output_dir": str(folder / "run"),
+        "datasets": [{"path": str(data), **DATA[mode]}],
+        **more,
+    }
+    file = folder / "ebft.yaml"
+    file.write_text(yaml.safe_dump(keys), encoding="utf-8")
+    return file
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("adapter", [False, True])
+@pytest.mark.parametrize("mode", ["structured", "strided"])
+def test_a_yaml_trains_from_the_command_line(tmp_path, model, mode, adapter, capsys) -> None:
+    config = config_of(tmp_path, model, mode, LORA if adapter else {})
+    done = runs.fmtkit(capsys, "train", config, "--json")
+    assert done.code == 0, done.err
+    report = json.loads(done.out)
+    assert report["steps"] == 3
+    assert math.isfinite(report["metrics"]["train_loss"])
+    assert "ebft/alignment" in report["metrics"]
+    assert (tmp_path / "run" / "model" / "config.json").exists() != adapter
+
+
+@pytest.mark.slow
+def test_a_strided_run_does_without_flash_attention_and_foreign_keys(
+    tmp_path, model, capfd
+) -> None:
+    more = {"flash_attention": True, "trl": {"num_generations": 4}, "vllm": {"port": 1}}
+    config = config_of(tmp_path, model, "strided", more)
+    done = runs.fmtkit(capfd, "train", config)
+    assert done.code == 0, done.err
+    assert "flash_attention_2 cannot take strided EBFT's mask" in done.err
+    assert "trl.num_generations, vllm.port change nothing" in done.err

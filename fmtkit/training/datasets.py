@@ -211,7 +211,7 @@ def _options(
     policy = str(config.get("excess_length_strategy") or "drop")
     out: dict[str, object] = {
         "type": dataset.reading.type,
-        "form": None if dataset.reading.is_text else "messages",
+        "form": _form(dataset),
         "method": plan.method,
         "columns": dict(columns) if isinstance(columns, Mapping) else {},
         "options": dict(dataset.reading.options),
@@ -224,14 +224,21 @@ def _options(
     }
     if split and config.get("val_set_size"):
         out["val_size"] = config.get("val_set_size")
-    if limit is not None and limit.value is not None and plan.model and policy != "keep":
+    measures = limit is not None and limit.value is not None and policy != "keep"
+    if plan.model and (measures or dataset.table == "Tokens"):
         out |= {
-            "max_length": limit.value,
-            "on_overlong": LENGTH_POLICIES.get(policy, policy),
             "tokenizer": config.text("tokenizer_config") or plan.model,
             "chat_template": plan.template[0],
         }
+    if plan.model and measures and limit is not None:
+        out |= {"max_length": limit.value, "on_overlong": LENGTH_POLICIES.get(policy, policy)}
     return out
+
+
+def _form(dataset: DatasetPlan) -> str | None:
+    if dataset.table == "Tokens":
+        return "tokens"
+    return None if dataset.reading.is_text else "messages"
 
 
 def _key(

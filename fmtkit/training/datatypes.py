@@ -67,13 +67,27 @@ def read(entry: Entry, config: Config, runner: Runner) -> Reading:
     read_name = typenames.read(name, functions=True)
     if read_name.function:
         return Reading(name, runner.tables, options=options)
+    tables = _tables(read_name.source, runner)
+    if config.is_true("ebft.mask_thinking_ce") and _takes(read_name.source, "mask_thinking_ce"):
+        options = {"mask_thinking_ce": True} | options
     return Reading(
         name,
-        _tables(read_name.source, runner),
+        tables,
         template=read_name.template,
         is_text=read_name.source in TEXT_TYPES,
         options=options,
     )
+
+
+def notes(config: Config, readings: tuple[Reading, ...]) -> list[str]:
+    """Say which keys of the run no dataset's type has a use for."""
+    option = "mask_thinking_ce"
+    if config.is_true(f"ebft.{option}") and not any(option in r.options for r in readings):
+        return [
+            f"ebft.{option} changes nothing: ebft_reasoning.transform_strided alone tells thinking "
+            "from answers"
+        ]
+    return []
 
 
 def method_of(entry: Entry) -> str | None:
@@ -105,6 +119,10 @@ def _tables(source: str, runner: Runner) -> tuple[str, ...]:
             f"{' or '.join(runner.tables)}; `fmtkit types` lists what fits"
         )
     return tuple(dict.fromkeys(_becomes(name) for name in fitting))
+
+
+def _takes(source: str, option: str) -> bool:
+    return any(option in converter.options for converter in registry.named(source))
 
 
 def _becomes(table: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fmtkit.errors import DependencyError, OptionError
-from fmtkit.training import datatypes, launch, refusals, runner
+from fmtkit.training import datatypes, ebft_plan, launch, refusals, runner
 from fmtkit.training.arguments import fields_of, has_class, installed
 from fmtkit.training.config import Config, Entry, Setting, load
 from fmtkit.training.datatypes import Reading
@@ -162,7 +162,7 @@ def plan(
         planned[count:],
         launching,
         missing,
-        (*resolution.notes, *launching.notes),
+        (*resolution.notes, *launching.notes, *datatypes.notes(config, readings)),
     )
 
 
@@ -229,6 +229,7 @@ def _derive(config: Config, chosen: Runner, out: Resolution, launching: launch.L
     _derive_adapter(config, out)
     _derive_mask(config, chosen, out)
     _derive_length(chosen, out)
+    ebft_plan.derive(config, chosen, out)
     out.default("activation_checkpointing", False, "default of fmtkit")
     out.default(
         "report_to",

@@ -113,6 +113,8 @@ def resolve(config: Config, runner: Runner) -> Resolution:
         out.put("trainer", Argument(name, value, f"method {runner.method}"))
     fields = fields_of(runner.config)
     for key, value, origin in _set_keys(config):
+        if _section(key.name) in runner.idle:
+            continue
         for argument in _arguments(key, value, origin):
             if key.to == "trainer" and argument.name in runner.own:
                 out.own[argument.name] = argument
@@ -180,6 +182,12 @@ def _notes(config: Config, runner: Runner, out: Resolution) -> None:
     """Say which keys were set and change nothing, so that nothing is ignored in silence."""
     idle = [name for name in config.settings if table()[name].to == "nothing"]
     out.notes += [f"{name} changes nothing: {table()[name].about}" for name in sorted(idle)]
+    dead = sorted(name for name in config.settings if _section(name) in runner.idle)
+    if dead:
+        out.notes.append(
+            f"{runner.trainer.partition(':')[2]} takes no keys of {' or '.join(sorted(runner.idle))}: "
+            f"{', '.join(dead)} change nothing"
+        )
     for section in ("rl", "vllm", "ebft", "nemo_gym"):
         if section not in runner.sections and out.sections.get(section):
             keys = ", ".join(
@@ -189,6 +197,10 @@ def _notes(config: Config, runner: Runner, out: Resolution) -> None:
     if out.peft and config.get("adapter") is None:
         keys = ", ".join(sorted(a.origin.removeprefix("key ") for a in out.peft.values()))
         out.notes.append(f"without `adapter` all weights train: {keys} change nothing")
+
+
+def _section(name: str) -> str:
+    return name.partition(".")[0] if "." in name else ""
 
 
 def _is_default(argument: Argument) -> bool:

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,11 +51,13 @@ def train(
     accelerate_config: str | None = None,
     resume: bool = False,
     rebuild: bool = False,
+    say: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Train a model as a configuration says; with `dry_run` only plan it.
 
     A dry run also plans what lacks something to train, and lists that as `missing`. With `partial`
-    the method of a fragment is guessed from its keys, even if nothing is missing.
+    the method of a fragment is guessed from its keys, even if nothing is missing. `say` is given
+    each note of the plan before anything is converted.
     Raises UnknownNameError, OptionError, DependencyError, TokenizerError, SourceError and what a
     conversion raises before a process is started. What goes wrong in the training processes is on
     stderr and in the exit code: 0 done, 1 training failed, 2 configuration, 130 interrupted.
@@ -71,6 +73,8 @@ def train(
     if planned.missing:
         raise OptionError(f"{planned.source}: {', '.join(planned.missing)}: needed to train")
     checks.check_model(planned)
+    for note in planned.notes if say is not None else ():
+        say(note)
     _prepare(planned, resume=resume or _resumes(settings), rebuild=rebuild)
     exit_code = launched(planned)
     report = planned.run / "report.json"

@@ -23,7 +23,6 @@ def build_structured(job: Job, parts: Parts) -> Any:
     from fmtkit.training.rl.structured import EBFTTrainer
 
     plan = plan_settings(job.sections.get("ebft"), num_generations=parts.arguments.num_generations)
-    _remark(plan.remarks)
     wanted = scale_rewards(job.sections.get("ebft"))
     if wanted is not None and "scale_rewards" not in job.trainer:
         parts.arguments.scale_rewards = wanted
@@ -47,7 +46,8 @@ def build_strided(job: Job, parts: Parts) -> Any:
     requested = job.model_arguments.get("attn_implementation")
     device = parts.arguments.device.type
     attention, remark = choose_attention(str(requested) if requested else None, device)
-    _remark((*plan.remarks, *([remark] if remark else [])))
+    if remark:
+        warnings.warn(remark, stacklevel=2)
     set_attention(parts.model, attention)
     network = _network(job, parts)
     inputs = trainer_inputs(job, replace(parts, model=_adapted(parts)), Trainer)
@@ -97,8 +97,3 @@ def _function(name: str) -> Any:
     if found is None:
         raise OptionError(f"trl.reward_funcs: the module {module} has no function {function}")
     return found
-
-
-def _remark(remarks: tuple[str, ...]) -> None:
-    for remark in remarks:
-        warnings.warn(remark, stacklevel=3)

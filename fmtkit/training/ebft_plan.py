@@ -1,0 +1,49 @@
+"""What a plan says of EBFT: its keys read together, and what of a configuration it has no use for."""
+
+from fmtkit.training.config import Config
+from fmtkit.training.resolve import Argument, Resolution
+from fmtkit.training.rl.ebft_settings import plan_settings
+from fmtkit.training.runner import Runner
+
+LENGTH = 1024
+"""Tokens of a document where sequence_len is unset: the transforms of strided mode need one."""
+_HONOURED = frozenset({"reward_funcs"})
+"""Keys of fmtkit's own sampling (section `rl`) that structured mode acts on."""
+
+
+def derive(config: Config, chosen: Runner, out: Resolution) -> None:
+    """Check the keys of `ebft` as the trainer will; add what the user should know to the notes.
+
+    Raises OptionError or UnknownNameError for values that no run can use.
+    """
+    if chosen.method != "ebft":
+        return
+    values = {argument.name: argument.value for argument in out.of("ebft").values()}
+    group = out.trainer.get("num_generations")
+    size = group.value if group is not None and isinstance(group.value, int) else None
+    out.notes += plan_settings(values, num_generations=size).remarks
+    if config.text("ebft.mode") == "strided":
+        _drop_flash_attention(out)
+        if "max_length" not in out.own:
+            out.own["max_length"] = Argument("max_length", LENGTH, "default of fmtkit")
+            out.notes.append(f"documents are cut at {LENGTH} tokens; set sequence_len")
+        return
+    idle = sorted(a.origin.removeprefix("key ") for n, a in _idle(out).items() if a.value)
+    if idle:
+        out.notes.append(f"ebft samples in step with training: {', '.join(idle)} change nothing")
+
+
+def _idle(out: Resolution) -> dict[str, Argument]:
+    return {name: a for name, a in out.of("rl").items() if name not in _HONOURED}
+
+
+def _drop_flash_attention(out: Resolution) -> None:
+    """Take flash attention from what loads the model: where it is not installed, loading fails."""
+    wish = out.model.get("attn_implementation")
+    if wish is None or "flash" not in str(wish.value):
+        return
+    del out.model["attn_implementation"]
+    out.notes.append(
+        f"{wish.origin.removeprefix('key ')}: {wish.value} cannot take strided EBFT's mask of "
+        "blocks: a dense mask with sdpa is used; flex_attention: true is for long documents on CUDA"
+    )
