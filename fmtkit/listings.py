@@ -60,9 +60,8 @@ def print_templates(
         return
     table = aligned("left", "left", "left")
     for entry in entries:
-        table.add_row(
-            Text(entry["name"], style="cyan"), Text(entry["origin"]), entry["sha256"][:12]
-        )
+        name = Text(entry["name"], style="cyan")
+        table.add_row(name, entry["sha256"][:12], Text(entry["origin"]))
     show(output(), table)
 
 
