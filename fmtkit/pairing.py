@@ -18,7 +18,7 @@ from fmtkit.message_kinds import NARROW
 POLICIES = {
     "best-worst": "the best reply against the worst",
     "best-next": "the best reply against the best of the rest",
-    "best-random": "the best reply against one of the rest, chosen by a keyed hash of the prompt",
+    "best-random": "the best reply against one of the rest, chosen by a hash keyed with --seed",
     "adjacent": "each reply against the next one down",
     "all": "every better reply against every worse one",
     "margin:M": "every pair whose scores differ by at least M",
@@ -93,11 +93,12 @@ def _level() -> Expr:
 
 
 def _said(dialog: Expr) -> Expr:
-    return dialog.list.last().struct.field("content").fill_null("")
+    return dialog.list.last().struct.field("content").fill_null("").fill_null("")
 
 
 def _first_of_each(pairs: pl.DataFrame, by: Expr) -> pl.DataFrame:
-    return pairs.sort("__row", by).unique("__row", keep="first", maintain_order=True)
+    ordered = pairs.sort("__row", by, maintain_order=True)
+    return ordered.unique("__row", keep="first", maintain_order=True)
 
 
 def _worst(pairs: pl.DataFrame, policy: str, seed: int) -> pl.DataFrame:  # noqa: ARG001

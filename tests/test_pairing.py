@@ -1,83 +1,138 @@
+"""Pairs of ranked replies, against a plain loop over every pair."""
+
+from hashlib import blake2b
+
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmtkit.errors import OptionError, UnknownNameError
-from fmtkit.pairing import check_policy, pair_up
+from fmtkit.message_kinds import NARROW, WIDE
+from fmtkit.pairing import POLICIES, check_policy, pair_up
 
-RANKED = [("a", 1.0), ("b", 4.0), ("c", 2.0), ("d", 4.0), ("e", 3.0)]
-"""Replies and scores: b and d are tied on the best place."""
+EXACT = [policy for policy in POLICIES if policy not in ("none", "margin:M")] + [
+    "margin:0.5",
+    "margin:2",
+]
 
-
-def frame(*rows: list[tuple[str, float]]) -> pl.DataFrame:
-    return pl.DataFrame(
-        {
-            "__row": range(len(rows)),
-            "prompt": [[{"role": "user", "content": f"Q{i}"}] for i in range(len(rows))],
-            "replies": [[[{"role": "assistant", "content": t}] for t, _ in row] for row in rows],
-            "scores": [[score for _, score in row] for row in rows],
-        }
-    )
+Ranked = list[tuple[str, float]]
+scores = st.sampled_from([-1.0, 0.0, 0.5, 1.0, 2.0, 2.5])
+rankings = st.lists(st.tuples(st.sampled_from("abcd"), scores), max_size=5)
 
 
-def pairs(policy: str, *rows: list[tuple[str, float]], seed: int = 0) -> list[tuple[int, str, str]]:
-    made = pair_up(frame(*rows), policy, seed).frame
-    return [
-        (row["__row"], row["chosen"][0]["content"], row["rejected"][0]["content"])
-        for row in made.to_dicts()
-    ]
-
-
-@pytest.mark.parametrize(
-    ("policy", "wanted"),
-    [
-        ("best-worst", ["ba"]),
-        ("best-next", ["be"]),
-        ("adjacent", ["be", "ec", "ca"]),
-        ("all", ["be", "bc", "ba", "de", "dc", "da", "ec", "ea", "ca"]),
-        ("margin:2", ["bc", "ba", "dc", "da", "ea"]),
-        ("margin:3.5", []),
-    ],
-)
-def test_a_policy_makes_these_pairs(policy: str, wanted: list[str]) -> None:
-    assert [better + worse for _, better, worse in pairs(policy, RANKED)] == wanted
-
-
-def test_equal_scores_and_equal_texts_make_no_pair_and_are_counted() -> None:
-    made = pair_up(frame([("a", 1.0), ("b", 1.0)], [("a", 1.0), ("a", 2.0)], RANKED), "all")
-    assert made.without_pair.to_list() == [0, 1]
-    assert made.tied == 2
-    assert set(made.frame["__row"]) == {2}
-
-
-def test_a_random_pair_depends_on_the_row_and_the_seed_alone() -> None:
-    others = [[("x", 1.0), ("y", 2.0)], [("p", 0.0), ("q", 5.0), ("r", 1.0)]]
-    alone = pairs("best-random", RANKED)
-    assert [p[1:] for p in pairs("best-random", *others, RANKED)][-1:] == [p[1:] for p in alone]
-    drawn = {pairs("best-random", RANKED, seed=seed)[0] for seed in range(30)}
-    assert {worse for _, _, worse in drawn} == {"a", "c", "e"}
-    assert {better for _, better, _ in drawn} == {"b"}
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=6), min_size=1, max_size=4))
-def test_all_pairs_are_those_of_a_double_loop(scores: list[list[int]]) -> None:
-    rows = [[(f"{i}.{j}", float(s)) for j, s in enumerate(row)] for i, row in enumerate(scores)]
-    wanted = {
-        (i, better, worse)
-        for i, row in enumerate(rows)
-        for better, high in row
-        for worse, low in row
-        if high > low
+def frame(rows: list[Ranked], dtype: pl.DataType = NARROW) -> pl.DataFrame:
+    """Make the frame of a ranking: rows are numbered 10, 20, ..."""
+    replies = [[[{"role": "assistant", "content": text}] for text, _ in row] for row in rows]
+    data = {
+        "__row": pl.Series(range(10, 10 * len(rows) + 10, 10), dtype=pl.Int64),
+        "prompt": pl.Series([f"prompt {i}" for i in range(len(rows))], dtype=pl.String),
+        "replies": pl.Series(replies, dtype=pl.List(pl.List(dtype))),
+        "scores": pl.Series(
+            [[score for _, score in row] for row in rows], dtype=pl.List(pl.Float64)
+        ),
     }
-    made = pairs("all", *rows)
-    assert set(made) == wanted
-    assert len(made) == len(wanted)
+    return pl.DataFrame(data)
 
 
-def test_a_policy_that_is_none_is_refused() -> None:
-    with pytest.raises(UnknownNameError, match="best-worst"):
-        check_policy("best-wurst")
-    with pytest.raises(OptionError, match="number"):
+def draw(pair: tuple[str, str], seed: int) -> bytes:
+    return blake2b("\0".join(pair).encode(), digest_size=8, key=str(seed).encode()).digest()
+
+
+def reference(row: Ranked, policy: str, seed: int) -> list[tuple[str, str]]:
+    """Return the pairs of one ranking: every better reply with every worse, then what is asked for."""
+    ordered = sorted(row, key=lambda reply: -reply[1])
+    pairs = [
+        (better, worse)
+        for i, better in enumerate(ordered)
+        for worse in ordered[i + 1 :]
+        if better[1] > worse[1] and better[0] != worse[0]
+    ]
+    if policy.startswith("best"):
+        pairs = [pair for pair in pairs if pair[0] is ordered[0]]
+        if policy == "best-worst":
+            pairs = pairs[-1:]
+        elif policy == "best-next":
+            pairs = pairs[:1]
+        else:
+            pairs = sorted(pairs, key=lambda p: draw((p[0][0], p[1][0]), seed))[:1]
+    elif policy.startswith("margin"):
+        margin = float(policy.partition(":")[2])
+        pairs = [pair for pair in pairs if pair[0][1] - pair[1][1] >= margin]
+    elif policy == "adjacent":
+        levels = sorted({score for _, score in row}, reverse=True)
+        found = {}
+        for better, worse in pairs:
+            if levels.index(worse[1]) == levels.index(better[1]) + 1:
+                found.setdefault(better[1], (better, worse))
+        pairs = list(found.values())
+    return [(better[0], worse[0]) for better, worse in pairs]
+
+
+@pytest.mark.parametrize("policy", EXACT)
+@settings(max_examples=30, deadline=None)
+@given(rows=st.lists(rankings, max_size=4), seed=st.integers(0, 3))
+def test_pairs_are_those_of_a_plain_loop(policy: str, rows: list[Ranked], seed: int) -> None:
+    rows = [[(text, score) for text, score in dict(enumerate(row)).values()] for row in rows]
+    made = pair_up(frame(rows), policy, seed)
+    found = [
+        (row["__row"], row["prompt"], row["chosen"][0]["content"], row["rejected"][0]["content"])
+        for row in made.frame.to_dicts()
+    ]
+    expected = [
+        (10 * i + 10, f"prompt {i}", *pair)
+        for i, row in enumerate(rows)
+        for pair in reference(row, policy, seed)
+    ]
+    assert found == expected
+    without = [10 * i + 10 for i, row in enumerate(rows) if not reference(row, policy, seed)]
+    assert made.without_pair.to_list() == without
+    assert made.tied == sum(len({s for _, s in row}) < len(row) for row in rows)
+
+
+def test_a_random_choice_is_the_same_tomorrow_and_elsewhere():
+    row = [(letter, float(-place)) for place, letter in enumerate("abcdefgh")]
+    chosen = [
+        pair_up(frame([row]), "best-random", seed).frame["rejected"][0][0]["content"]
+        for seed in range(8)
+    ]
+    assert "".join(chosen) == "fefbhdcg"
+
+
+def test_a_row_chooses_alike_beside_any_other():
+    row = [("a", 3.0), ("b", 2.0), ("c", 1.0), ("d", 0.0)]
+    alone = pair_up(frame([row]), "best-random").frame["rejected"].to_list()
+    beside = (
+        pair_up(frame([[("x", 1.0), ("y", 0.0)], row]), "best-random").frame["rejected"].to_list()
+    )
+    assert beside[1:] == alone
+
+
+def test_wide_replies_that_differ_in_their_tool_calls_make_a_pair():
+    calls = [
+        [[{"role": "assistant", "content": None, "tool_calls": text}]] for text in ("[1]", "[2]")
+    ]
+    ranked = pl.DataFrame(
+        {"__row": [0], "prompt": ["p"]},
+    ).with_columns(
+        replies=pl.Series([[call[0] for call in calls]], dtype=pl.List(pl.List(WIDE))),
+        scores=pl.Series([[1.0, 0.0]]),
+    )
+    for policy in ("best-worst", "best-random"):
+        assert pair_up(ranked, policy).frame.height == 1
+
+
+@pytest.mark.parametrize("policy", ["all", "none", "margin:0.5", "margin:3"])
+def test_a_known_policy_is_taken(policy):
+    assert check_policy(policy) == policy
+
+
+@pytest.mark.parametrize("policy", ["margin", "margin:", "margin:-1", "margin:x", "best_worst", ""])
+def test_an_unknown_policy_is_an_error(policy):
+    with pytest.raises(UnknownNameError):
+        check_policy(policy)
+
+
+def test_a_margin_without_its_number_says_what_to_write():
+    with pytest.raises(OptionError, match="margin:0.5"):
         check_policy("margin:M")
