@@ -100,7 +100,8 @@ def convert(
     format: Annotated[str | None, typer.Option(help="parquet, jsonl or arrow.")] = None,
     compression: Annotated[str | None, typer.Option(help="snappy, zstd, lz4 or none.")] = None,
     hash: Annotated[
-        str, typer.Option(help="Hash the sources for the report: auto (up to 64 MiB), always or never.")
+        str,
+        typer.Option(help="Hash the sources for the report: auto (up to 64 MiB), always or never."),
     ] = "auto",
     json: Json = False,
     quiet: Quiet = False,

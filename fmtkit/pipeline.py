@@ -423,7 +423,7 @@ def _make(job: Job, source: int, block: Block) -> dict[str, Any]:
     binding = job.plans[source].binding
     records = reading.records_of(block, binding)
     begun = _convert(job, job.plans[source], block, records)
-    if control_tokens.may_hold(block, job.control_tokens):
+    if job.control_tokens:
         begun.warnings["control_tokens"] += control_tokens.count_rows(
             begun.table, job.control_tokens
         )

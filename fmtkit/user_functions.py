@@ -90,6 +90,11 @@ class TransformedSource:
         return self.source.size
 
     @property
+    def hashed(self) -> bool:
+        """Tell whether the hash of the source itself is wanted."""
+        return self.source.hashed
+
+    @property
     def schema(self) -> pa.Schema | None:
         """Rows of a function have no schema before they are made."""
         return None

@@ -38,6 +38,8 @@ class Source:
     reader: Reader
     once: bool = False
     """The rows can be read only once (stdin, a generator)."""
+    hashed: bool = True
+    """Whether its hash is wanted; the hash of a large one costs as much as its conversion."""
     _begun: tuple[Block | None, Iterator[Block]] | None = field(default=None, repr=False)
 
     @property
@@ -87,8 +89,14 @@ class Reading:
     """How files are read: what the caller knows of them and they do not say themselves."""
 
     ds_type: str | None
-    hashed: bool
+    hashed: bool | int
     max_line_bytes: int
+
+    def hashes(self, size: int | None) -> bool:
+        """Tell whether a source of so many bytes is hashed."""
+        if isinstance(self.hashed, bool):
+            return self.hashed
+        return size is None or size <= self.hashed
 
 
 def open_sources(
@@ -99,7 +107,7 @@ def open_sources(
     data_files: DataFiles | None = None,
     ds_type: str | None = None,
     revision: str | None = None,
-    hashed: bool = True,
+    hashed: bool | int = True,
     max_line_bytes: int = MAX_LINE_BYTES,
 ) -> list[Source]:
     """Open one argument or a list of them, in the order given.
@@ -114,7 +122,8 @@ def open_sources(
         data_files: Files within a folder or hub dataset, or the files of `json`, `csv`, ...
         ds_type: What files are, where their names do not say: json, csv, parquet, arrow.
         revision: Of a hub dataset.
-        hashed: Hash the bytes while they are read; else `sha256()` reads them again.
+        hashed: Hash the bytes while they are read, of sources up to so many bytes if it is a
+            number; else `sha256()` reads them again.
         max_line_bytes: The longest record; longer ones become `line_too_long`.
 
     Raises:
@@ -190,7 +199,10 @@ def _open_location(location: Location, reading: Reading) -> Source:
     text = head_of_text(head, PEEK_BYTES)
     layout = layout_of(location.name, text, ds_type=reading.ds_type)
     reader = _reader(location, head[:8], layout, reading)
-    return Source(location.name, KIND_OF[layout], location.size, reader, once=location.once)
+    hashed = reading.hashes(location.size)
+    return Source(
+        location.name, KIND_OF[layout], location.size, reader, once=location.once, hashed=hashed
+    )
 
 
 def _reader(location: Location, head: bytes, layout: Layout, reading: Reading) -> Reader:
@@ -198,7 +210,8 @@ def _reader(location: Location, head: bytes, layout: Layout, reading: Reading) -
         return ParquetReader(location, head)
     if layout == "ipc":
         return IpcReader(location, head)
+    hashed = reading.hashes(location.size)
     if layout in DELIMITERS:
         delimiter = DELIMITERS[layout]
-        return CsvReader(location, head, delimiter, reading.max_line_bytes, reading.hashed)
-    return JsonReader(location, head, layout, reading.max_line_bytes, reading.hashed)
+        return CsvReader(location, head, delimiter, reading.max_line_bytes, hashed)
+    return JsonReader(location, head, layout, reading.max_line_bytes, hashed)
