@@ -93,7 +93,7 @@ def _level() -> Expr:
 
 
 def _said(dialog: Expr) -> Expr:
-    return dialog.list.last().struct.field("content").fill_null("").fill_null("")
+    return dialog.list.last().struct.field("content").fill_null("")
 
 
 def _first_of_each(pairs: pl.DataFrame, by: Expr) -> pl.DataFrame:

@@ -134,5 +134,5 @@ def test_an_unknown_policy_is_an_error(policy):
 
 
 def test_a_margin_without_its_number_says_what_to_write():
-    with pytest.raises(OptionError, match="margin:0.5"):
+    with pytest.raises(OptionError, match="as in margin"):
         check_policy("margin:M")
