@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from mutated_rows import damaged, mutated
 from runs import INTEL, KTO, line, lines
 
+from fmtkit.conversion import convert_frame
 from fmtkit.pipeline import Job, Request, prepare, process
 from fmtkit.sources.blocks import JsonBlock
 from fmtkit.sources.opening import open_sources
+from fmtkit.sources.parse import Records, parse_records
 
 Result = tuple[Any, ...]
 CASES = [case for case in cases() if case.source.exists()]
@@ -112,7 +114,26 @@ def test_both_parsers_agree_on_many_rows(case: Case, data: st.DataObject) -> Non
     check(case, data)
 
 
-INTEL_LINE, KTO_LINE = line(INTEL), line(KTO)
+@pytest.mark.parametrize("name", ["intel", "argilla_chat", "chat_template.default", "nectar"])
+@settings(max_examples=6, deadline=None)
+@given(data=st.data(), unit=st.integers(1, 1000))
+def test_rows_do_not_depend_on_where_units_are_cut(
+    name: str, data: st.DataObject, unit: int
+) -> None:
+    case = Case(name, "")
+    text = lines(data.draw(st.lists(neighbours(case), max_size=6)))
+    [plan] = bound(case).plans
+    found = []
+    for size in (unit, 1 << 20):
+        fresh = replace(plan, extra=dict(plan.extra))
+        parsed = parse_records(Records(text, 1, None), fresh, size)
+        # A null is found by the strict parser, or once the fast one's rows are converted.
+        made = convert_frame(parsed.frame, plan.binding)
+        bad = sorted([reject.row for reject in parsed.rejects] + [row for row, _ in made.bad])
+        found.append((made.frame.to_dicts(), bad))
+    assert found[0] == found[1]
+
+
 CHAT = {
     "messages": [{"role": "user", "content": "q"}],
     "chosen": {"role": "assistant", "content": "a", "mood": "glad"},

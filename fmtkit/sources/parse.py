@@ -79,12 +79,12 @@ class Records:
         return Reject(record, self.line(record), code, column, message, raw[:RAW_LIMIT], whole)
 
 
-def parse_records(records: Records, plan: ReadPlan) -> Parsed:
+def parse_records(records: Records, plan: ReadPlan, unit_bytes: int = UNIT_BYTES) -> Parsed:
     """Parse the records of a block by the plan of its source."""
     frames: list[pl.DataFrame] = []
     rejects: list[Reject] = []
     fast = _FastRows(plan)
-    for start, stop in _units(records):
+    for start, stop in _units(records, unit_bytes):
         table = _parse_fast(records, start, stop, plan)
         if table is not None:
             fast.add(table, start)
@@ -129,13 +129,13 @@ class _FastRows:
         ]
 
 
-def _units(records: Records) -> list[tuple[int, int]]:
-    """Cut the records into runs of about UNIT_BYTES."""
+def _units(records: Records, unit_bytes: int) -> list[tuple[int, int]]:
+    """Cut the records into runs of about so many bytes."""
     count = len(records)
     units = []
     start = 0
     while start < count:
-        limit = records.found.starts[start] + UNIT_BYTES
+        limit = records.found.starts[start] + unit_bytes
         stop = int(np.searchsorted(records.found.ends, limit, side="right"))
         stop = min(max(stop, start + 1), count)
         units.append((start, stop))
