@@ -9,7 +9,7 @@ export TOKENIZERS_PARALLELISM ?= false
 export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
 
-.PHONY: demo test test-all lint types format bench docs clean help
+.PHONY: demo test test-slow test-all lint types format bench docs clean help
 
 help:
 	@echo "make demo      convert the shipped samples, good and bad rows, and show what came of them"
@@ -36,10 +36,13 @@ $(VENV)/bench: $(VENV)/dev
 	touch $@
 
 demo: $(VENV)/base
-	@PATH="$(CURDIR)/$(BIN):$$PATH" sh docs/examples/demo.sh
+	@PATH="$(abspath $(BIN)):$$PATH" sh docs/examples/demo.sh
 
 test: $(VENV)/dev
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow" -rs
+
+test-slow: $(VENV)/dev
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m slow -rs
 
 test-all: $(VENV)/dev
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -rs

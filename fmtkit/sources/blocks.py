@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fmtkit.codes import Reject
 
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 6 << 20
 """About how many bytes of a source one block holds."""
 
 MAX_LINE_BYTES = 16 << 20
