@@ -190,6 +190,8 @@ def write_jobs(
     if len({str(job.schema) for job in jobs}) > 1:
         made = ", ".join(f"{job.request.type} makes {job.table.name()}" for job in jobs)
         raise OptionError(f"one file holds one table, but {made}; give a folder as OUT")
+    for source in (source for job in jobs for source in job.sources):
+        _refuse_own_source(source.name, out)
     run = _Run(jobs, out, options, watch)
     try:
         return run.write()
@@ -199,6 +201,13 @@ def write_jobs(
         # What was finished stays resumable: a full disk or a lost mount is no reason to start again.
         run.sink.suspend()
         raise
+
+
+def _refuse_own_source(name: str, out: Path) -> None:
+    """Raise OptionError if OUT is the source itself or holds it: overwriting would destroy it."""
+    path, target = Path(name).resolve(), out.resolve()
+    if path.exists() and target in (path, *path.parents):
+        raise OptionError(f"{out} is, or holds, the source {name}; choose another OUT")
 
 
 class _Run:

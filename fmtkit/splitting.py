@@ -7,6 +7,7 @@ split does not move when rows are added.
 from collections import Counter
 from dataclasses import dataclass
 from hashlib import blake2b
+from math import inf
 
 import numpy as np
 import polars as pl
@@ -38,7 +39,7 @@ def parse_size(text: str | float) -> float | int:
         raise OptionError(
             f"--val-size {text}: give a fraction such as 0.05 or a number of rows"
         ) from error
-    if number <= 0 or (number >= 1 and number != int(number)):
+    if not 0 < number < inf or (number >= 1 and number != int(number)):
         raise OptionError(f"--val-size {text}: give a fraction between 0 and 1 or a number of rows")
     return number if number < 1 else int(number)
 

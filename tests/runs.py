@@ -56,7 +56,7 @@ def convert_file(source: object, out: Path, type: str, **options: Any) -> Outcom
     """Convert a source; an error of ours is part of the outcome."""
     error = None
     try:
-        convert_to(source, out, ConvertOptions(type=type, overwrite=True, **options))
+        convert_to(source, out, ConvertOptions(type=type, **{"overwrite": True, **options}))
     except FmtkitError as caught:
         error = caught
     rows = read_rows(out)
@@ -72,6 +72,8 @@ def read_rows(out: Path) -> list[dict[str, Any]]:
     """Return the rows of a file, none where there is no file."""
     if not out.exists():
         return []
+    if out.suffix == ".jsonl":
+        return [json.loads(text) for text in out.read_bytes().split(b"\n")[:-1]]
     table = pa.ipc.open_file(out).read_all() if out.suffix == ".arrow" else pq.read_table(out)
     return table.to_pylist()
 
