@@ -147,8 +147,7 @@ def convert(
             from fmtkit.training.convert_config import convert_config
 
             reports = convert_config(config, source or [], out, settings, watch=watch)
-    for report in reports:
-        terminal.print_report(report, as_json=json, quiet=quiet)
+    terminal.print_reports(reports, as_json=json, quiet=quiet)
 
 
 @app.command()

@@ -22,6 +22,10 @@ from difflib import get_close_matches
 from typing import ClassVar
 
 
+MANY = 40
+"""Names that an error lists before it counts the rest."""
+
+
 class FmtkitError(Exception):
     """Say what is wrong, where, and what to do next, in one line."""
 
@@ -34,7 +38,7 @@ class UnknownNameError(FmtkitError, LookupError):
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
         known = sorted(known)
         near = near_match(name, known)
-        advice = f"did you mean {near!r}?" if near else f"known: {', '.join(known)}"
+        advice = f"did you mean {near!r}?" if near else f"known: {_listed(known)}"
         super().__init__(f"no {kind} named {name!r}; {advice}{hint}")
 
 
@@ -88,6 +92,12 @@ class NothingWrittenError(FmtkitError):
     """Say why no row was written and where the reasons are."""
 
     exit_code = 4
+
+
+def _listed(known: list[str]) -> str:
+    if len(known) <= MANY:
+        return ", ".join(known)
+    return f"{', '.join(known[:MANY])} and {len(known) - MANY} more"
 
 
 def near_match(name: str, known: Iterable[str]) -> str | None:

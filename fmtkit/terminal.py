@@ -71,6 +71,15 @@ def print_json(value: object) -> None:
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
 
 
+def print_reports(reports: Sequence["Report"], *, as_json: bool, quiet: bool) -> None:
+    """Print the reports of several conversions: as JSON a list, of one the report itself."""
+    if as_json and len(reports) > 1:
+        print_json([report.as_dict() for report in reports])
+        return
+    for report in reports:
+        print_report(report, as_json=as_json, quiet=quiet)
+
+
 def print_report(report: "Report", *, as_json: bool, quiet: bool) -> None:
     """Print a conversion's report: as JSON on stdout, or as a table on stderr."""
     data = report.as_dict()
