@@ -21,7 +21,6 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import ClassVar
 
-
 MANY = 40
 """Names that an error lists before it counts the rest."""
 
