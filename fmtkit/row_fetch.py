@@ -13,6 +13,9 @@ from fmtkit.codes import Reject
 from fmtkit.pipeline import Job
 from fmtkit.shown_rows import Place
 
+SAMPLE_BLOCKS = 16
+"""Blocks of which a sample is taken: each has to be converted once more."""
+
 HELD_ROWS = 200
 """Rows of a source that can be read only once, which are kept for want of a second pass."""
 
@@ -51,6 +54,14 @@ class RowFetch:
     def rows(self) -> int:
         """Count the rows of all sources."""
         return self.starts[-1].first + self.starts[-1].rows if self.starts else 0
+
+    def sample(self, count: int) -> list[int]:
+        """Choose so many rows at even distances, of no more than SAMPLE_BLOCKS blocks."""
+        if len(self.starts) <= SAMPLE_BLOCKS:
+            return spread(self.rows, count)
+        chosen = [self.starts[i] for i in spread(len(self.starts), SAMPLE_BLOCKS)]
+        each = -(-count // SAMPLE_BLOCKS)
+        return [start.first + row for start in chosen for row in spread(start.rows, each)]
 
     def place(self, row: int, line: int | None = None) -> Place:
         """Say where a row stands."""

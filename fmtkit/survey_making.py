@@ -16,7 +16,7 @@ from fmtkit.look import Look, Viewer
 from fmtkit.mask_summary import MaskTally
 from fmtkit.masks import Masked
 from fmtkit.pipeline import Piece
-from fmtkit.row_fetch import BlockStart, Fetched, RowFetch, spread
+from fmtkit.row_fetch import BlockStart, Fetched, RowFetch
 from fmtkit.shown_rows import Place, RowViewer, ShownRow
 from fmtkit.source_columns import ColumnCounts
 from fmtkit.sources.blocks import ArrowBlock
@@ -180,7 +180,7 @@ def _look_closely(
 ) -> _Seen:
     """Fetch the rows whose masks are counted, that are to be shown, or that have no line yet."""
     seen = _Seen()
-    masked = set(spread(fetch.rows, MASK_ROWS)) if rows.tokenizer else set()
+    masked = set(fetch.sample(MASK_ROWS)) if rows.tokenizer else set()
     shown = {
         *range(min(options.show_mask, fetch.rows)),
         *(r for r in options.rows if r < fetch.rows),

@@ -41,6 +41,9 @@ LONG_PIECES = 40
 
 SEAM = pa.scalar("", pa.large_string())
 
+NEAR = 256
+"""Bytes on either side of a seam in which a cut is looked for."""
+
 SAMPLE = 509
 """One distinct text of so many is counted by the tokenizer as well, at least one of each block."""
 
@@ -86,20 +89,51 @@ class TokenCounter:
     def count_joined(self, left: pa.Array, right: pa.Array, counts: Ints) -> Ints:
         """Count the tokens of `left + right` in each row; `counts` are those of the two, added.
 
-        Where the tokenizer may be cut between the two that is the answer already; only where tokens
-        could merge across the seam is the whole text counted.
+        Where the tokenizer may be cut between the two that is the answer already. Where tokens could
+        merge across the seam, the text between the nearest cuts is counted; where none is near, the
+        whole.
         """
         seams = _seams(left, right)
         merging = np.flatnonzero(~self.cuttable[seams])
         if len(merging) == 0:
             return counts
-        rows = pa.array(merging)
-        whole = pc.binary_join_element_wise(
-            left.take(rows).cast(pa.large_string()), right.take(rows).cast(pa.large_string()), SEAM
-        )
         result = counts.copy()
-        result[merging] = self.count(whole)
+        left, right = (_of_rows(texts, merging) for texts in (left, right))
+        tails, heads = self._around(left, right)
+        near = np.flatnonzero((tails >= 0) & (heads >= 0))
+        if len(near):
+            ends = _cut_texts(_of_rows(left, near), tails[near], from_end=True)
+            starts = _cut_texts(_of_rows(right, near), heads[near], from_end=False)
+            joined = self.count(_joined(ends, starts))
+            result[merging[near]] += joined - self.count(ends) - self.count(starts)
+        far = np.flatnonzero((tails < 0) | (heads < 0))
+        if len(far):
+            result[merging[far]] = self.count(_joined(_of_rows(left, far), _of_rows(right, far)))
         return result
+
+    def _around(self, left: pa.LargeStringArray, right: pa.LargeStringArray) -> tuple[Ints, Ints]:
+        """Return how many bytes stand between the seam and the nearest cuts; -1 for none near.
+
+        A cut between two such bytes lies in no added token, and nothing merges across it.
+        """
+        data, borders = _flat(left)
+        places = np.maximum(borders[1:, None] - NEAR + np.arange(NEAR), borders[:-1, None])
+        before = self._cuts_within(data, places)
+        tails = np.where(before.any(axis=1), 1 + np.argmax(before[:, ::-1], axis=1), -1)
+        data, borders = _flat(right)
+        last = np.maximum(borders[1:, None] - 1, borders[:-1, None])
+        places = np.minimum(borders[:-1, None] + np.arange(NEAR), last)
+        after = self._cuts_within(data, places)
+        return tails, np.where(after.any(axis=1), 1 + np.argmax(after, axis=1), -1)
+
+    def _cuts_within(self, data: Bytes, places: Ints) -> Bools:
+        """Tell between which neighbours in rows of places a cut is; a place may come again."""
+        if len(data) == 0:
+            return np.zeros((len(places), NEAR - 1), dtype=np.bool_)
+        near = data[np.minimum(places, len(data) - 1)].astype(np.int64)
+        cuts = self.cuttable[256 * near[:, :-1] + near[:, 1:]]
+        found: Bools = cuts & (places[:, 1:] > places[:, :-1])
+        return found
 
     def _cuttable(self, added: list[bytes]) -> Bools:
         """Make the table of seams: true at `256 * last byte + first byte` where none can merge."""
@@ -110,6 +144,13 @@ class TokenCounter:
         for token in added:
             for first, second in pairwise(token):
                 table[first, second] = False
+        greedy = [token for kind in self.added for token in kind.greedy]
+        for token in greedy:
+            # It takes along what stands beside it: white space, or whether a word does.
+            table[token[-1], :] = table[:, token[0]] = False
+        if greedy:
+            white = np.flatnonzero(pieces.IS_WHITE[pieces.CLASSES])
+            table[np.ix_(white, white)] = False
         return table.reshape(-1)
 
     def _count_distinct(self, texts: pa.LargeStringArray) -> Ints:
@@ -238,6 +279,25 @@ def _seams(left: pa.Array, right: pa.Array) -> Ints:
     filled = starts[1:] > starts[:-1]
     first[filled] = other[starts[:-1][filled]]
     return 256 * last + first
+
+
+def _of_rows(texts: pa.Array, rows: Ints) -> pa.LargeStringArray:
+    return texts.take(pa.array(rows)).cast(pa.large_string()).fill_null("")
+
+
+def _joined(left: pa.Array, right: pa.Array) -> pa.LargeStringArray:
+    return pc.binary_join_element_wise(left, right, SEAM)
+
+
+def _cut_texts(texts: pa.LargeStringArray, sizes: Ints, *, from_end: bool) -> pa.LargeStringArray:
+    """Return the last, or the first, so many bytes of each text."""
+    values = texts.cast(pa.large_binary()).to_pylist()
+    numbers = sizes.tolist()
+    if from_end:
+        cut = [value[-size:] for value, size in zip(values, numbers, strict=True)]
+    else:
+        cut = [value[:size] for value, size in zip(values, numbers, strict=True)]
+    return pa.array(cut, pa.large_binary()).cast(pa.large_string())
 
 
 def _inside(size: int, found: added_tokens.Found) -> Bools:

@@ -211,3 +211,30 @@ def test_joined_texts_are_counted_across_the_seam(name):
         counter.tokenizer, [a + b for a, b in zip(left, right, strict=True)]
     )
     assert (joined != sums).any()
+
+
+GREEDY = [
+    AddedToken("<|im_end|>", special=True, normalized=False, rstrip=True),
+    AddedToken("<mask>", special=True, normalized=False, lstrip=True),
+    AddedToken("WORD", special=True, normalized=False, single_word=True),
+    AddedToken("    ", special=False, normalized=False),
+]
+
+
+@pytest.mark.parametrize("added", [None, GREEDY], ids=["plain", "greedy"])
+@pytest.mark.parametrize("name", NAMES)
+def test_any_seam_is_counted_as_the_whole_is(name, added):
+    counter = COUNTERS[name] if added is None else TokenCounter(train(name, added=added))
+    chance = random.Random(7)
+    parts = [*WORDS, *NASTY, "<|im_start|>assistant\n", "<mask>", "WORD", "    ", "<|im_", "end|>"]
+    left, right = (
+        ["".join(chance.choices(parts, k=chance.randrange(1, 8))) for _ in range(1500)]
+        for _ in range(2)
+    )
+    left += ["x" * 400, "one two " + "y" * 300, "", "a b"]
+    right += ["z" * 400, "b c", "a", ""]
+    sums = counter.count(left) + counter.count(right)
+    joined = counter.count_joined(pa.array(left), pa.array(right), sums)
+    assert joined.tolist() == expected(
+        counter.tokenizer, [a + b for a, b in zip(left, right, strict=True)]
+    )
