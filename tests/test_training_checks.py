@@ -129,3 +129,48 @@ def test_no_row_at_all_is_refused(model, tmp_path):
 def test_the_errors_are_of_their_kind(model):
     with pytest.raises(TokenizerError):
         checks.check_model(planned(model, chat_template=None))
+
+
+@pytest.mark.parametrize("name", ["nobody/no-such-model", "no such model", "one-word-model"])
+def test_what_is_neither_a_folder_nor_of_the_hub_is_named(model, name, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    plan = planned(name, tokenizer_config=str(model))
+    assert f"base_model: {name}: no such folder here, and the hub did not give" in refused(plan)
+
+
+def test_a_path_beside_a_folder_is_never_asked_of_the_hub(model, tmp_path, monkeypatch):
+    (tmp_path / "runs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    text = refused(planned("runs/tiny", tokenizer_config=str(model)))
+    assert text == "base_model: runs/tiny: no such folder"
+
+
+def test_an_end_of_turn_that_is_no_token_is_named(model):
+    assert "eot_tokens: '<nope>' is no token" in refused(planned(model, eot_tokens=["<nope>"]))
+    checks.check_model(planned(model, eot_tokens=["<|im_end|>"]))
+
+
+def test_a_method_that_does_not_train_yet_says_so(model):
+    text = refused(planned(model, rl="grpo", trl={"reward_funcs": ["a.b"]}))
+    assert "rl: grpo: this version of fmtkit plans it, but does not train it yet" in text
+
+
+@pytest.mark.parametrize(("end", "count"), [("<|im_end|>", 0), ("", 32)])
+def test_finished_text_without_an_end_of_turn_is_remarked(model, tmp_path, end, count):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from fmtkit.tables import TABLES
+
+    columns = frozenset({"prompt", "chosen", "rejected"})
+    rows = [{"prompt": "q", "chosen": f"a{end}", "rejected": f"b{end}"}] * 32
+    path = tmp_path / "text.parquet"
+    schema = TABLES["Preference"].schema(columns, wide=False, text=True)
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+    formats = {"field_prompt": "q", "field_chosen": "a", "field_rejected": "b"}
+    plan = planned(model, chat_template=None, datasets=[{"path": str(path), "type": formats}])
+    said = checks.remarks(plan, (Source((str(path),)),))
+    assert len(said) == bool(count)
+    assert all(
+        f"{count} of 32 replies of finished text do not end with <|im_end|>" in s for s in said
+    )

@@ -193,6 +193,8 @@ REFUSED = {
     "tokens: ['<x>']\nadapter: lora": "new_tokens",
     "plugins: [axolotl.integrations.spectrum.SpectrumPlugin]": "plugin",
     "datasets: [{path: a/b, weight: 0}]": "mix_weight",
+    "rl: gkd\nchat_template_kwargs: {enable_thinking: false}": "template_variables",
+    "datasets: [{path: a/b, message_field_training: learn}]": "message_field_training",
     "warmup_ratio: 0.1\nwarmup_steps: 10": "two_schedules",
 }
 

@@ -9,6 +9,7 @@ from fmtkit.tool_pairs import cut_pair, whole, whole_with, without_answer
 
 @converter(
     name="chat_template.default",
+    aliases=["chat_template"],
     wide=True,
     differs="replies are cut by message, not by searching for their text; tool calls and tools are "
     "kept; an answer at the end of `messages` does not leak into the prompt",

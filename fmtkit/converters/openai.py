@@ -6,7 +6,7 @@ from fmtkit.registry import converter
 from fmtkit.tables import Conversation
 
 
-@converter(wide=True)
+@converter(wide=True, aliases=["chat_template"])
 def chat(messages: WideMessages, tools: Tools = ABSENT) -> Conversation:
     """https://developers.openai.com/api/docs/guides/supervised-fine-tuning."""
     return conversation(messages, tools)

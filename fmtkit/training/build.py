@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.errors import DependencyError, OptionError, TokenizerError
+from fmtkit.training import trained_messages
 from fmtkit.training.job import Job
 from fmtkit.training.runner import Runner, find
 
@@ -92,7 +93,7 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
 
     runner = runner_of(job)
     tokenizer = load_tokenizer(job)
-    train, evaluation = load_rows(job, runner)
+    train, evaluation = (_masked(job, rows, tokenizer) for rows in load_rows(job, runner))
     arguments = make_arguments(job, runner, train.column_names)
     model, peft = make_model(job, runner, tokenizer)
     return Parts(
@@ -106,6 +107,14 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
         quantization=make_quantization(job),
         callbacks=callbacks,
     )
+
+
+def _masked(job: Job, rows: Any, tokenizer: Any) -> Any:
+    """Tokenize rows of which some replies are not learnt; other rows are left to the trainer."""
+    if rows is None or trained_messages.COLUMN not in rows.column_names:
+        return rows
+    everything = job.setting("train_on_inputs") is True
+    return trained_messages.tokenized(rows, tokenizer, everything=everything)
 
 
 def load_tokenizer(job: Job) -> Any:

@@ -12,25 +12,41 @@ from fmtkit.training.job import Source
 from fmtkit.training.planning import Plan
 from fmtkit.training.runner import Runner
 
+_LOOK = 1000
+"""Rows of a file that are looked at where a few tell enough."""
 _PADS = ("<|pad|>", "<pad>", "[PAD]", "<|finetune_right_pad_id|>", "<|endoftext|>", "<unk>")
 _HEADS = {
     "reward": "ForSequenceClassification",
     "steps": "ForTokenClassification",
     "causal": "ForCausalLM",
 }
+_FILE_OF = {
+    "tokenizer_config": "tokenizer_config.json",
+    "lora_model_dir": "adapter_config.json",
+}
+"""Key -> the file that what it names has; a model has config.json."""
 _OWN_HEADS = frozenset(_HEADS.values())
 
 
 def check_model(plan: Plan) -> None:
     """Raise OptionError or TokenizerError for a model or tokenizer that the method cannot train."""
+    if plan.runner.needs & {"rewards"}:
+        raise OptionError(
+            f"rl: {plan.method}: this version of fmtkit plans it, but does not train it yet; "
+            "distillation, gkd and ebft are the online methods that it trains"
+        )
     config = plan.config
     for key in ("base_model", "ref_model", "teacher_model", "tokenizer_config", "lora_model_dir"):
         name = config.text(key)
         if name is not None:
             _check_there(key, name)
     model = plan.model or ""
-    if (Path(model) / "config.json").is_file():
-        _check_head(model, plan.runner)
+    path = Path(model).expanduser()
+    _check_head(
+        model,
+        path / "config.json" if path.exists() else _hub_file("base_model", model, "config.json"),
+        plan.runner,
+    )
     _check_tokenizer(plan, config.text("tokenizer_config") or model)
 
 
@@ -46,6 +62,37 @@ def check_rows(plan: Plan, train: Sequence[Source], evaluation: Sequence[Source]
         _check_labels(plan, files)
 
 
+def remarks(plan: Plan, train: Sequence[Source]) -> list[str]:
+    """Return what the user should know of converted rows that will train all the same."""
+    if plan.template[1] != "finished text":
+        return []
+    open_ended, count, end = _open_ended(plan, [file for source in train for file in source.files])
+    if not open_ended:
+        return []
+    return [
+        f"{open_ended} of {count} replies of finished text do not end with {end}: the model does "
+        "not learn to stop; write it at the end of the reply's format"
+    ]
+
+
+def _open_ended(plan: Plan, files: Sequence[str]) -> tuple[int, int, str]:
+    """Count replies among the first rows that do not end with the tokenizer's end of text."""
+    import pyarrow.parquet as pq
+
+    from fmtkit import tokens
+
+    folder = Path(plan.config.text("tokenizer_config") or plan.model or "").expanduser()
+    end = tokens.load(folder).special_tokens.get("eos_token", "") if folder.is_dir() else ""
+    found = count = 0
+    for file in files if end else ():
+        names = set(pq.read_schema(file).names) & {"text", "completion", "chosen"}
+        for name in sorted(names):
+            texts = pq.ParquetFile(file).read(columns=[name]).column(name).slice(0, _LOOK)
+            count += len(texts)
+            found += sum(not text.rstrip().endswith(end) for text in texts.to_pylist())
+    return found, count, end
+
+
 def _check_there(key: str, name: str) -> None:
     path = Path(name).expanduser()
     if path.is_dir() and key == "lora_model_dir" and not (path / "adapter_config.json").is_file():
@@ -56,15 +103,34 @@ def _check_there(key: str, name: str) -> None:
         return
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise OptionError(f"{key}: {name}: no such folder")
+    _hub_file(key, name, _FILE_OF.get(key, "config.json"))
 
 
 def _is_model(path: Path, key: str) -> bool:
-    wanted = "tokenizer_config.json" if key == "tokenizer_config" else "config.json"
-    return (path / wanted).is_file()
+    return (path / _FILE_OF.get(key, "config.json")).is_file()
 
 
-def _check_head(model: str, runner: Runner) -> None:
-    facts = json.loads((Path(model) / "config.json").read_text(encoding="utf-8"))
+def _hub_file(key: str, name: str, file: str) -> Path:
+    """Return a file of a model of the hub, its cache first; raise OptionError if there is none."""
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    # runs/tiny beside a folder `runs` is a path; without a network the hub costs half a minute.
+    is_path = "/" in name and Path(name).parent.is_dir()
+    try:
+        cached = try_to_load_from_cache(name, file)
+        if isinstance(cached, str) or not is_path:
+            return Path(cached if isinstance(cached, str) else hf_hub_download(name, file))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise OptionError(
+            f"{key}: {name}: no such folder here, and the hub did not give its {file} ({reason})"
+        ) from error
+    raise OptionError(f"{key}: {name}: no such folder")
+
+
+def _check_head(model: str, file: Path, runner: Runner) -> None:
+    facts = json.loads(file.read_text(encoding="utf-8"))
     right = _HEADS[runner.head]
     for architecture in facts.get("architectures") or ():
         ending = next((e for e in _OWN_HEADS if architecture.endswith(e)), None)
@@ -75,8 +141,7 @@ def _check_head(model: str, runner: Runner) -> None:
         if runner.head != "causal" and ending not in {None, right, "ForCausalLM"}:
             raise OptionError(
                 f"base_model: {model} is a {architecture}; {runner.method} needs a {right} or "
-                "a "
-                "language model"
+                "a language model"
             )
         if runner.head == "reward" and ending == right and len(facts.get("id2label", {0: 0})) != 1:
             labels = len(facts["id2label"])
@@ -86,12 +151,13 @@ def _check_head(model: str, runner: Runner) -> None:
 
 
 def _check_tokenizer(plan: Plan, name: str) -> None:
-    folder = Path(name).expanduser()
-    if not (folder / "tokenizer.json").is_file():
-        return
     from fmtkit import tokens
 
-    tokenizer = tokens.load(folder)
+    folder = Path(name).expanduser()
+    if folder.exists() and not (folder / "tokenizer.json").is_file():
+        # A slow tokenizer: transformers converts it in the training process.
+        return
+    tokenizer = tokens.load(name)
     special = plan.config.get("special_tokens")
     given = special if isinstance(special, dict) else {}
     for key in ("pad_token", "eos_token", "bos_token"):
@@ -104,6 +170,10 @@ def _check_tokenizer(plan: Plan, name: str) -> None:
             raise TokenizerError(
                 f"special_tokens.{key}: {text!r} is not in the vocabulary of {name}"
             )
+    ends = plan.config.get("eot_tokens")
+    for text in ends if isinstance(ends, list) else ():
+        if tokenizer.backend.token_to_id(str(text)) is None:
+            raise TokenizerError(f"eot_tokens: {text!r} is no token of {name}")
     eos = str(given.get("eos_token") or tokenizer.special_tokens.get("eos_token"))
     pad = given.get("pad_token") or tokenizer.special_tokens.get("pad_token")
     if pad is None:

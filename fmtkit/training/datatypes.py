@@ -38,7 +38,6 @@ _OPTION_KEYS = [
     "train_on_last_step_only",
     "pairs",
     "split_thinking",
-    "message_field_training",
 ]
 
 
@@ -101,12 +100,9 @@ def method_of(entry: Entry) -> str | None:
 
 
 def _own_name(name: str, config: Config, runner: Runner) -> str:
-    """Return the type that the peer's bare `chat_template` stands for, by the method."""
-    if name != "chat_template":
-        return name
-    if "Prompt" in runner.tables:
-        return "nemo_gym" if config.get("nemo_gym_enabled") else "openai"
-    return "chat_template.default" if "Preference" in runner.tables else "openai"
+    """Return the type that the peer's bare `chat_template` stands for where NeMo Gym reads it."""
+    gym = name == "chat_template" and config.get("nemo_gym_enabled") and "Prompt" in runner.tables
+    return "nemo_gym" if gym else name
 
 
 def _tables(source: str, runner: Runner) -> tuple[str, ...]:

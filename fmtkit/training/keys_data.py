@@ -75,7 +75,12 @@ KEYS: tuple[Key, ...] = (
         aliases=("template_kwargs",),
     ),
     Key("default_system_message", "text", "refused", "put the system text into the data"),
-    Key("eot_tokens", "texts", "fmtkit", "end-of-turn tokens besides the end-of-sequence token"),
+    Key(
+        "eot_tokens",
+        "texts",
+        "fmtkit",
+        "must each be one token; the end that is learnt is the one that the template writes",
+    ),
     Key("train_on_inputs", "bool", "fmtkit", "sft: learn the prompts as well; false unless set"),
     Key("roles_to_train", "texts", "fmtkit", "sft: only [assistant] is supported"),
     Key(
@@ -198,7 +203,10 @@ DATASET_KEYS: tuple[Key, ...] = (
     Key("message_field_role", "text", "fmtkit", "short for message_property_mappings.role"),
     Key("message_field_content", "text", "fmtkit", "short for message_property_mappings.content"),
     Key(
-        "message_field_training", "text", "fmtkit", "key of a message that says whether to learn it"
+        "message_field_training",
+        "text",
+        "fmtkit",
+        "sft: key of a message that says whether it is learnt: train or weight",
     ),
     Key(
         "message_field_training_detail",

@@ -230,6 +230,7 @@ def _derive(config: Config, chosen: Runner, out: Resolution, launching: launch.L
     _derive_mask(config, chosen, out)
     _derive_length(chosen, out)
     ebft_plan.derive(config, chosen, out)
+    _derive_variables(config, chosen, out)
     out.default("activation_checkpointing", False, "default of fmtkit")
     out.default(
         "report_to",
@@ -315,6 +316,13 @@ def _derive_length(chosen: Runner, out: Resolution) -> None:
     if "max_length" in fields_of(chosen.config).annotations and "max_length" not in out.trainer:
         out.default("max_length", _TRL_LENGTH, "default of TRL")
         out.notes.append(f"rows longer than {_TRL_LENGTH} tokens are dropped; set sequence_len")
+
+
+def _derive_variables(config: Config, chosen: Runner, out: Resolution) -> None:
+    """Give the template's variables to the trainer; others read them from the rows."""
+    name = "chat_template_kwargs"
+    if config.get(name) and name in fields_of(chosen.config).annotations:
+        out.put("trainer", Argument(name, config.get(name), config.settings[name].origin))
 
 
 def _reports(config: Config) -> object:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fmtkit.errors import OptionError
+from fmtkit.training.arguments import fields_of
 from fmtkit.training.config import Config
 from fmtkit.training.runner import Runner
 
@@ -46,6 +47,10 @@ _HEADS = {
     "steps": "AutoModelForTokenClassification",
 }
 _LABELS = {"reward": 1, "steps": 2}
+_VARIABLES_IN_ROWS = frozenset(
+    {"sft", "dpo", "ipo", "kto", "reward", "orpo", "cpo", "simpo", "alphapo"}
+)
+"""Methods whose trainers read the template's variables from a column of the rows."""
 _NO_REFERENCE_ARGUMENT = frozenset({"grpo", "gdpo", "rloo", "ebft"})
 
 
@@ -295,6 +300,31 @@ def _missing_plugin(config: Config, _: Runner) -> str | None:
     return None
 
 
+def _variables(config: Config, runner: Runner) -> str | None:
+    if not config.get("chat_template_kwargs"):
+        return None
+    if (
+        runner.method in _VARIABLES_IN_ROWS
+        or "chat_template_kwargs" in fields_of(runner.config).annotations
+    ):
+        return None
+    return (
+        f"chat_template_kwargs: the trainer for {runner.method} passes no variables to the "
+        "template; set them in the template itself, by chat_template_jinja"
+    )
+
+
+def _marks(config: Config, _: Runner) -> str | None:
+    for entry in (*config.datasets, *config.test_datasets):
+        wish = entry.get("message_field_training")
+        if wish not in {None, "train", "weight"}:
+            return (
+                f"message_field_training: {wish}: whether a message is learnt is read from its "
+                "`train` or `weight`; rename the key in the data"
+            )
+    return None
+
+
 def _weights(config: Config, _: Runner) -> str | None:
     for entry in config.datasets:
         weight = entry.get("weight")
@@ -335,6 +365,8 @@ def _jobs() -> Iterator[Refusal]:
         "frozen": _unfrozen,
         "new_tokens": _tokens,
         "plugin": _missing_plugin,
+        "template_variables": _variables,
+        "message_field_training": _marks,
         "mix_weight": _weights,
         "two_schedules": _steps,
     }

@@ -9,6 +9,7 @@ import numpy as np
 
 from fmtkit.errors import OptionError
 from fmtkit.tables import DIALOG_COLUMNS
+from fmtkit.training import trained_messages
 from fmtkit.training.job import Job, Source
 from fmtkit.training.runner import Runner
 
@@ -24,28 +25,40 @@ def load_rows(job: Job, runner: Runner) -> tuple[Any, Any]:
     return train, evaluation
 
 
+def _with_variables(job: Job, rows: Any) -> Any:
+    """Add the variables of the template, where its trainer reads them from the rows."""
+    variables = job.setting("chat_template_kwargs")
+    if not variables or "chat_template_kwargs" in job.trainer:
+        return rows
+    return rows.add_column("chat_template_kwargs", [variables] * len(rows))
+
+
 def _mixed(job: Job, sources: Sequence[Source]) -> Any:
     from datasets import concatenate_datasets
 
+    files = [file for source in sources for file in source.files]
+    flagged = job.method == "sft" and trained_messages.has_untrained(files)
     parts = [
-        _weighted(_cut(_load(job, source), source), source.weight, _seed(job)) for source in sources
+        _weighted(_cut(_load(job, source, flagged=flagged), source), source.weight, _seed(job))
+        for source in sources
     ]
     whole = parts[0] if len(parts) == 1 else concatenate_datasets(parts)
     if job.setting("dataset_exact_deduplication"):
         whole = _distinct(whole)
     if len(whole) == 0:
         raise OptionError("no row is left to train on; RUN/data/*/report.json says why")
-    return whole
+    return _with_variables(job, whole)
 
 
-def _load(job: Job, source: Source) -> Any:
+def _load(job: Job, source: Source, *, flagged: bool) -> Any:
     """Load Parquet files through an Arrow file of the run folder, which the processes share."""
     from datasets import Dataset
 
     rows = Dataset.from_parquet(list(source.files), cache_dir=str(Path(job.run) / "data" / "cache"))
     if not isinstance(rows, Dataset):
         raise TypeError(f"{source.files}: not a dataset")
-    return _wide(_worded(rows))
+    rows = _worded(rows)
+    return _wide(trained_messages.with_flags(rows) if flagged else rows)
 
 
 def _worded(rows: Any) -> Any:

@@ -57,7 +57,7 @@ def train(
 
     A dry run also plans what lacks something to train, and lists that as `missing`. With `partial`
     the method of a fragment is guessed from its keys, even if nothing is missing. `say` is given
-    each note of the plan before anything is converted.
+    each note: those of the plan before anything is converted, those on the rows after.
     Raises UnknownNameError, OptionError, DependencyError, TokenizerError, SourceError and what a
     conversion raises before a process is started. What goes wrong in the training processes is on
     stderr and in the exit code: 0 done, 1 training failed, 2 configuration, 130 interrupted.
@@ -73,9 +73,11 @@ def train(
     if planned.missing:
         raise OptionError(f"{planned.source}: {', '.join(planned.missing)}: needed to train")
     checks.check_model(planned)
-    for note in planned.notes if say is not None else ():
+    say = say or _silent
+    for note in planned.notes:
         say(note)
-    _prepare(planned, resume=resume or _resumes(settings), rebuild=rebuild)
+    for remark in _prepare(planned, resume=resume or _resumes(settings), rebuild=rebuild):
+        say(remark)
     exit_code = launched(planned)
     report = planned.run / "report.json"
     done = exit_code == 0 and report.is_file()
@@ -84,13 +86,17 @@ def train(
     )
 
 
+def _silent(_: str) -> None:
+    """Take a note that nobody asked for."""
+
+
 def _resumes(settings: Config) -> bool:
     wish = settings.get("resume_from_checkpoint")
     return wish is True or settings.is_true("auto_resume_from_checkpoints")
 
 
-def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> None:
-    """Convert the data and write the run folder."""
+def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> list[str]:
+    """Convert the data and write the run folder; return what is to be said of the rows."""
     run = planned.run
     run.mkdir(parents=True, exist_ok=True)
     template = template_text(planned)
@@ -108,6 +114,7 @@ def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> None:
     if planned.launch.accelerate is not None:
         (run / "accelerate.yaml").write_text(_accelerate(planned), encoding="utf-8")
     work.write()
+    return checks.remarks(planned, train_rows)
 
 
 def template_text(planned: Plan) -> str | None:

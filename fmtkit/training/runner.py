@@ -24,8 +24,8 @@ class Runner:
     `needs` names what must be configured: a `reference` model is made where none is, a `teacher`,
     `rewards` or `reward_model` must be named. `head` is the kind of model. `own` are
     arguments that the config class lacks and fmtkit acts on (`max_length`). `build` is the function
-    that makes the trainer: (job, model inputs) -> trainer. Keys of sections in `idle` change nothing. A runner whose nature depends on a key
-    has `variants`: the runner for each value of `variant_key`.
+    that makes the trainer: (job, model inputs) -> trainer. Keys of sections in `idle` change nothing.
+    A runner whose nature depends on a key has `variants`: the runner for each value of `variant_key`.
     """
 
     method: str

@@ -1,0 +1,82 @@
+"""Conversations of which some replies are context: rows tokenized here, since TRL masks by role alone.
+
+A message with `train: false` (or `weight: 0`) is read by the model and not learnt.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fmtkit.chat import ChatTemplate
+from fmtkit.errors import TemplateError
+from fmtkit.row_templates import RowTemplate, Span
+
+COLUMN = "trained_messages"
+"""For each message of a row whether it is learnt."""
+
+
+def has_untrained(files: Iterable[str]) -> bool:
+    """Tell whether a message of these Parquet files says that it is not to be learnt."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    path = "messages.list.element.train"
+    for file in files:
+        parquet = pq.ParquetFile(file)
+        if path not in {parquet.schema.column(i).path for i in range(len(parquet.schema))}:
+            continue
+        messages = parquet.read(columns=[path]).column("messages")
+        flags = pc.struct_field(pc.list_flatten(messages), "train")
+        if pc.any(pc.invert(flags)).as_py():
+            return True
+    return False
+
+
+def with_flags(rows: Any) -> Any:
+    """Add the column that says which messages are learnt; a message that says nothing is."""
+
+    def flags(batch: Mapping[str, list[list[dict[str, Any]]]]) -> dict[str, list[list[bool]]]:
+        return {COLUMN: [[m.get("train") is not False for m in d] for d in batch["messages"]]}
+
+    return rows.map(flags, batched=True)
+
+
+def tokenized(rows: Any, tokenizer: Any, *, everything: bool) -> Any:
+    """Return `input_ids` and `labels`: -100 outside of the replies that are learnt.
+
+    `everything` learns the prompts as well (`train_on_inputs`). Raises TemplateError where the
+    template does not mark each reply by a generation block of its own.
+    """
+    special = {name: str(text) for name, text in tokenizer.special_tokens_map.items()}
+    template = RowTemplate(ChatTemplate("template", tokenizer.chat_template, special))
+
+    def encode(row: Mapping[str, Any]) -> dict[str, list[int]]:
+        tools = row.get("tools")
+        given = tools if tools is None or isinstance(tools, str) else json.dumps(tools)
+        text, spans = template.render_spans(row["messages"], given)
+        chosen = _learnt(row["messages"], row[COLUMN], spans)
+        encoding = tokenizer(text, add_special_tokens=False)
+        ids = encoding["input_ids"]
+        labels = list(ids) if everything else [-100] * len(ids)
+        for (start, end), is_learnt in zip(spans, chosen, strict=True):
+            first, last = encoding.char_to_token(start), encoding.char_to_token(end - 1)
+            if first is None or last is None:
+                continue
+            for place in range(first, last + 1):
+                labels[place] = ids[place] if is_learnt else -100
+        return {"input_ids": ids, "labels": labels}
+
+    return rows.map(encode, remove_columns=rows.column_names)
+
+
+def _learnt(
+    messages: Sequence[Mapping[str, Any]], flags: Sequence[bool], spans: Sequence[Span]
+) -> list[bool]:
+    """Return for each generation block whether its reply is learnt."""
+    replies = [flag for m, flag in zip(messages, flags, strict=True) if m["role"] == "assistant"]
+    if len(replies) != len(spans):
+        raise TemplateError(
+            f"the chat template marks {len(spans)} generation blocks for {len(replies)} replies, so "
+            "`train: false` of a message cannot be placed; take a shipped template, such as chatml"
+        )
+    return replies
