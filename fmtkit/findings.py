@@ -200,9 +200,11 @@ class Findings:
             self.note(code, rows[where])
 
     def _add_dialogs(self, table: pa.Table, rows: Ints) -> None:
-        dialogs = _dialogs(table)
+        dialogs, replies = _dialogs(table), _replies(table)
         for code, check in DIALOG_CHECKS.items():
             wrong = [check(dialog) for dialog in dialogs]
+            if replies is not None:
+                wrong.append(replies.rows_with(check(replies.dialogs)))
             if wrong:
                 self._note_where(code, rows, np.logical_or.reduce(wrong))
         words = searched(self.control_tokens)
@@ -210,6 +212,9 @@ class Findings:
             return
         keys = ("content", "reasoning_content")
         found = [d.rows_with(matching(d.field(key), words)) for d in dialogs for key in keys]
+        if replies is not None:
+            held = [matching(replies.dialogs.field(key), words) for key in keys]
+            found += [replies.rows_with(replies.dialogs.rows_with(each)) for each in held]
         found += [matching(texts, words) for texts in _texts(table)]
         if found:
             self._note_where("control_tokens", rows, np.logical_or.reduce(found))
@@ -316,7 +321,7 @@ COMPARED = DIALOG_COLUMNS | {
 
 
 def _dialogs(table: pa.Table) -> list[Dialogs]:
-    """Return the columns of messages; the replies of a ranking are looked at one by one."""
+    """Return the columns of messages."""
     found = []
     for name in table.column_names:
         kind = table.schema.field(name).type
@@ -327,6 +332,29 @@ def _dialogs(table: pa.Table) -> list[Dialogs]:
         ):
             found.append(Dialogs.of(name, table[name]))
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Replies:
+    """The replies of a ranking, each a dialog of its own, and the row of each."""
+
+    dialogs: Dialogs
+    rows: Ints
+    size: int
+
+    def rows_with(self, wrong: Bools) -> Bools:
+        """Tell which rows have a reply for which `wrong` is true."""
+        found = np.zeros(self.size, dtype=np.bool_)
+        found[self.rows[wrong]] = True
+        return found
+
+
+def _replies(table: pa.Table) -> _Replies | None:
+    if "replies" not in table.column_names:
+        return None
+    lists = table["replies"].combine_chunks()
+    rows = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False).astype(np.int64)
+    return _Replies(Dialogs.of("replies", pc.list_flatten(lists)), rows, len(lists))
 
 
 def _texts(table: pa.Table) -> list[pa.Array]:

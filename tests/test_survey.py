@@ -312,3 +312,19 @@ def test_the_type_of_a_real_file_is_named(name):
     assert survey.best_guess == TYPES[name]
     assert survey.rows > 0
     assert survey.lengths_rows == survey.rows
+
+
+def test_the_replies_of_a_ranking_are_looked_at_one_by_one(tmp_path):
+    rows = [
+        {
+            "prompt": f"Which {i}?",
+            "answers": [{"answer": f"This {i}.", "rank": 1}, {"answer": f"That {i}.", "rank": 2}],
+        }
+        for i in range(9)
+    ]
+    rows[4]["answers"][1]["answer"] = "<think>Hm"  # type: ignore[index]
+    path = write(tmp_path / "ranked.jsonl", rows)
+    survey = fmtkit.inspect(path, type="nectar", options={"pairs": "none"})
+    assert survey.table == "Ranking"
+    assert rows_of(survey) == {"unclosed_think": [4]}
+    assert {figures.name for figures in survey.lengths} == {"prompt", "replies"}

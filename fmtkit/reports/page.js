@@ -104,7 +104,7 @@
     return [length, curve[low][1], curve[low][2] - (length - curve[low][0]) * curve[low][1]];
   }
   function histogram(figures) {
-    const W = 560, H = 150, bottom = 20, bins = figures.bins;
+    const W = 560, H = 150, bottom = 22, bins = figures.bins;
     const first = bins[0].start, last = bins[bins.length - 1].end;
     const log = figures.logarithmic, from = log ? Math.log(Math.max(first, 1)) : first, to = log ? Math.log(last) : last;
     const x = (value) => W * ((log ? Math.log(Math.max(value, 1)) : value) - from) / Math.max(to - from, 1e-9);
@@ -121,7 +121,7 @@
     svg.append(s("line", { class: "axis", x1: 0, x2: W, y1: H, y2: H }));
     for (let i = 0; i <= 4; i++) {
       const value = log ? Math.exp(from + (to - from) * i / 4) : from + (to - from) * i / 4;
-      svg.append(s("text", { x: W * i / 4, y: H + 14, "text-anchor": i === 0 ? "start" : i === 4 ? "end" : "middle" }, number(Math.round(value))));
+      svg.append(s("text", { x: W * i / 4, y: H + 17, "text-anchor": i === 0 ? "start" : i === 4 ? "end" : "middle" }, number(Math.round(value))));
     }
     const line = s("line", { class: "limit", y1: 0, y2: H, x1: -9, x2: -9 });
     svg.append(line);
@@ -348,6 +348,16 @@
       tokenText(side),
       side.cut ? h("p", { class: "note" }, `${number(side.cut)} more characters are not in this page`) : null);
   }
+  let whole = false;
+  function legend() {
+    const boundaries = h("input", { type: "checkbox", onchange: () => { whole = !boundaries.checked; detail.classList.toggle("whole", whole); } });
+    boundaries.checked = !whole;
+    const jump = () => { for (const mark of detail.querySelectorAll(".sides .t:first-of-type, .sides span:not(.t) + .t")) { mark.scrollIntoView({ block: "center" }); return; } };
+    return h("div", { class: "legend" },
+      h("span", { class: "text tokens" }, h("span", { class: "t" }, "trained"), h("span", {}, " context "), limit !== null ? h("span", { class: "over" }, "cut off") : null),
+      h("label", {}, boundaries, " token boundaries "),
+      h("button", { type: "button", onclick: jump }, "Go to what is trained"));
+  }
   async function show(i) {
     if (i < 0) { detail.replaceChildren(h("p", {}, index.length ? "No row is left by these filters." : "There are no rows.")); return; }
     const rows = await unpack(Math.floor(i / CHUNK));
@@ -359,7 +369,7 @@
       entry[CODES].length ? h("p", { class: "note" }, entry[CODES].join(", ")) : "",
       row.problem ? h("p", { class: "note" }, clean(row.problem)) : "",
       details.length ? h("dl", { class: "details" }, details.flatMap(([key, value]) => [h("dt", {}, key), h("dd", {}, clean(String(value)))])) : "",
-      row.sides.some((side) => side.steps.length) ? h("p", { class: "legend text tokens" }, h("span", { class: "t" }, "trained"), " ", h("span", {}, "context"), h("span", { class: "b" }, "next token"), limit !== null ? h("span", { class: "over" }, "cut off") : null) : "",
+      row.sides.some((side) => side.steps.length) ? legend() : "",
       h("div", { class: "sides" }, row.sides.map((side, k) => sideBox(side, entry, k))));
   }
 
