@@ -9,10 +9,10 @@ export TOKENIZERS_PARALLELISM ?= false
 export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
 
-.PHONY: demo test test-slow test-all lint types format bench docs clean help
+.PHONY: demo demo-data demo-train test test-slow test-all lint types format bench docs clean help
 
 help:
-	@echo "make demo      convert the shipped samples, good and bad rows, and show what came of them"
+	@echo "make demo      convert the shipped samples and show what came of them, then train a tiny model"
 	@echo "make test      the tests, in about five minutes"
 	@echo "make test-all  the slow ones too: real trainers, browsers, big inputs"
 	@echo "make lint      ruff and mypy"
@@ -25,11 +25,17 @@ $(VENV)/base: pyproject.toml constraints.txt
 	$(PIP) -e .
 	touch $@
 
+$(VENV)/train: $(VENV)/base
+	@echo "Installing torch and TRL into $(VENV), for the training part; this is the long download."
+	$(PIP) torch
+	$(PIP) -e '.[train]'
+	touch $@
+
 $(VENV)/dev: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) torch
 	$(PIP) -e '.[dev]'
-	touch $@ $(VENV)/base
+	touch $@ $(VENV)/base $(VENV)/train
 
 $(VENV)/bench: $(VENV)/dev
 	$(PIP) -e '.[bench]'

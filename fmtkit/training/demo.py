@@ -59,7 +59,10 @@ def _tokenizer(texts: list[str], vocabulary: int, *, bos: bool) -> Any:
 def _model(tokenizer: Any, hidden: int, layers: int, seed: int) -> Any:
     import torch
     from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
+    from transformers.utils import logging
 
+    speak: Any = logging
+    speak.disable_progress_bar()
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=len(tokenizer),

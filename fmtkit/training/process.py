@@ -20,6 +20,7 @@ from fmtkit.training.life import RunLog, Stop, TokenCounter, TrainingError, out_
 from fmtkit.training.progress import ProgressBar
 
 INTERRUPTED = 130
+_TOLD = ("loss", "rewards/margins", "reward", "ebft/alignment")
 
 
 def main(arguments: list[str]) -> int:
@@ -161,13 +162,13 @@ def _report(work: Job, trainer: Any, log: RunLog, result: Any, seconds: float) -
     card.write(run / "model", work, report)
     for finding in log.findings:
         _say(trainer, f"warning: {finding}")
-    _say(
-        trainer,
-        (
-            f"{work.method}: {trainer.state.global_step} steps, loss {result.training_loss:.4g}, "
-            f"{run / 'model'}"
-        ),
-    )
+    _say(trainer, f"{work.method}: {trainer.state.global_step} steps, {_moved(log)}")
+
+
+def _moved(log: RunLog) -> str:
+    """Say from where to where the metrics went that tell whether anything was learnt."""
+    told = [name for name in _TOLD if name in log.first and name in log.last]
+    return ", ".join(f"{name} {log.first[name]:.4g} -> {log.last[name]:.4g}" for name in told)
 
 
 def _data(work: Job) -> Any:
