@@ -136,7 +136,9 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write an indented JSON document atomically."""
     file = PartialFile(path)
     try:
-        file.write(json.dumps(value, ensure_ascii=False, indent=2).encode() + b"\n")
+        # Names of columns and files may hold half a surrogate pair, which JSON writes as an escape.
+        text = json.dumps(value, ensure_ascii=False, indent=2)
+        file.write(text.encode(errors="backslashreplace") + b"\n")
         file.publish()
     except BaseException:
         file.discard()

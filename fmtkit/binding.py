@@ -25,6 +25,7 @@ from fmtkit.sources.strict import (
     Overflow,
     duplicate,
     faults_anywhere,
+    is_unicode,
     marks,
 )
 
@@ -197,13 +198,9 @@ def _ignored_faults(row: Row, used: set[tuple[str, ...]]) -> list[Fault]:
         if (name,) not in used:
             found += faults_anywhere(value, name)
     # Keys of the row itself; those within a value are marks of the value.
-    if any(_has_surrogate(name) for name in row):
+    if not all(map(is_unicode, row)):
         found.append(Fault("invalid_unicode", None, "a key holds half a surrogate pair"))
     return found
-
-
-def _has_surrogate(name: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def bind(
@@ -341,7 +338,7 @@ def learn(extra: dict[str, pa.DataType | None], row: Row) -> bool:
     """
     grew = False
     for name, value in row.items():
-        if name in extra and extra[name] is None:
+        if (name in extra and extra[name] is None) or not is_unicode(name):
             continue
         try:
             seen = _type_of(value)
@@ -372,7 +369,7 @@ def _type_of(value: Any) -> pa.DataType:
         for item in value:
             inner = _merge(inner, _type_of(item))
         return pa.list_(inner)
-    return pa.struct([(key, _type_of(item)) for key, item in value.items()])
+    return pa.struct([(key, _type_of(item)) for key, item in value.items() if is_unicode(key)])
 
 
 def _merge(one: pa.DataType | None, other: pa.DataType) -> pa.DataType:

@@ -17,7 +17,7 @@ from fmtkit.errors import OptionError, near_match
 from fmtkit.kinds import FlagKind, Kind, NumberKind, OpenKind, TextKind
 from fmtkit.registry import Converter
 from fmtkit.sources.blocks import Readable
-from fmtkit.sources.strict import NonFinite, Overflow, WrittenFloat
+from fmtkit.sources.strict import NonFinite, Overflow, WrittenFloat, is_unicode
 from fmtkit.type_options import TypeOptions
 
 JSON_FIELD = {b"fmtkit:json": b"1"}
@@ -119,7 +119,8 @@ def _survey(sources: Sequence[Readable]) -> dict[str, set[str]]:
         source.keep()
         for block in source.blocks():
             for row, fault in reading.records_of(block).values(written=True):
-                if fault is None:
+                # A row with half a surrogate pair in a key is refused: it adds no column.
+                if fault is None and all(map(is_unicode, row)):
                     for name, value in row.items():
                         seen.setdefault(name, set()).add(_json_kind(value))
     return seen

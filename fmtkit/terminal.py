@@ -68,7 +68,9 @@ def aligned(*justify: str) -> Table:
 
 def print_json(value: object) -> None:
     """Print JSON on stdout, indented."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    # Half a surrogate pair, in the name of a column or a file, cannot be printed but as an escape.
+    sys.stdout.write(text.encode(errors="backslashreplace").decode() + "\n")
 
 
 def print_reports(reports: Sequence["Report"], *, as_json: bool, quiet: bool) -> None:

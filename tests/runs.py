@@ -54,6 +54,8 @@ def convert(folder: Path, data: bytes | list[Line], type: str, **options: Any) -
 
 def convert_file(source: object, out: Path, type: str, **options: Any) -> Outcome:
     """Convert a source; an error of ours is part of the outcome."""
+    for name in (out, out.with_suffix(".quarantine.jsonl"), out.with_suffix(".report.json")):
+        name.unlink(missing_ok=True)
     error = None
     try:
         convert_to(source, out, ConvertOptions(type=type, **{"overwrite": True, **options}))

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -99,9 +98,9 @@ def test_skipped_rows_count_towards_the_limit(tmp_path):
 
 
 def test_a_clean_run_takes_away_the_quarantine_of_the_one_before(tmp_path):
-    convert(tmp_path, [INTEL, BAD], "intel")
+    run(source(tmp_path, [INTEL, BAD]), tmp_path / "out.parquet")
     assert (tmp_path / "out.quarantine.jsonl").exists()
-    convert(tmp_path, [INTEL], "intel")
+    run(source(tmp_path, [INTEL]), tmp_path / "out.parquet", overwrite=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "out.parquet",
         "out.report.json",
@@ -205,11 +204,10 @@ def split_rows(out: Path, split: str) -> list[dict[str, Any]]:
 def test_no_prompt_is_in_two_splits(tmp_path_factory, prompts, size, seed):
     folder = tmp_path_factory.mktemp("split")
     rows = [KTO | {"question": f"q{n}", "completion": f"a{i}"} for i, n in enumerate(prompts)]
-    try:
-        run(source(folder, rows), folder / "out", val_size=size, seed=seed)
-    except OptionError as error:
-        assert "only" in str(error)
+    if size >= 1 and len(rows) - max(map(prompts.count, prompts)) < size:
+        # A group more would leave nothing to train on.
         return
+    run(source(folder, rows), folder / "out", val_size=size, seed=seed)
     train = {row["prompt"] for row in split_rows(folder / "out", "train")}
     held = [row["prompt"] for row in split_rows(folder / "out", "validation")]
     assert not train & set(held)
@@ -426,7 +424,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(tmp_path, stop, flags):
         [*COMMAND, path, "-o", str(tmp_path / "b" / "out"), *flags, "--resume"], check=True
     )
     assert contents(tmp_path / "a" / "out") == contents(tmp_path / "b" / "out")
-    assert sorted(os.listdir(tmp_path / "b")) == ["out"]
+    assert list((tmp_path / "b").iterdir()) == [tmp_path / "b" / "out"]
 
 
 @pytest.mark.slow

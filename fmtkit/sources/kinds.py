@@ -132,17 +132,21 @@ def _is_spread(start: bytes, *, is_cut: bool) -> bool:
     does not go on with it.
     """
     line, found, _ = start.partition(b"\n")
-    if not found or line.rstrip().endswith(b"}") or not _begins_value(line, slack=1):
+    if not found or line.rstrip().endswith(b"}"):
         return False
-    return _begins_value(start.rstrip(BLANK), slack=LONGEST_TOKEN if is_cut else 1)
+    # A line with a whole object and something behind it is a bad line of JSON lines.
+    if not _begins_value(line, slack=1, whole=False):
+        return False
+    return _begins_value(start.rstrip(BLANK), slack=LONGEST_TOKEN if is_cut else 1, whole=True)
 
 
-def _begins_value(text: bytes, slack: int) -> bool:
-    """Tell whether a text begins with a JSON value, or is the beginning of one.
+def _begins_value(text: bytes, slack: int, *, whole: bool) -> bool:
+    """Tell whether a text is the beginning of a JSON value.
 
     Args:
         text: Any bytes; those that are no UTF-8 are as good as others.
         slack: How near to the end a fault may be and still come from the cut there.
+        whole: What to say of a text that begins with a whole value.
     """
     try:
         json.JSONDecoder(parse_int=str).raw_decode(text.decode("latin-1"))
@@ -150,4 +154,4 @@ def _begins_value(text: bytes, slack: int) -> bool:
         return error.pos >= len(text) - slack or error.msg.startswith("Unterminated string")
     except RecursionError:
         return False
-    return True
+    return whole

@@ -224,6 +224,11 @@ def _holds_giant(value: Any) -> bool:
     return False
 
 
+def is_unicode(text: str) -> bool:
+    """Tell whether a text holds no half of a surrogate pair."""
+    return _LONE.search(text) is None
+
+
 def duplicate(key: str, path: str) -> Fault:
     """Make the fault of a key that an object has more than once."""
     return Fault("duplicate_key", path, f"key {key!r} stands twice")
@@ -232,7 +237,7 @@ def duplicate(key: str, path: str) -> Fault:
 def marks(value: Any, path: str) -> list[Fault]:
     """Return every mark inside a value."""
     if isinstance(value, str):
-        return [_lone(path)] if _LONE.search(value) else []
+        return [] if is_unicode(value) else [_lone(path)]
     if isinstance(value, NonFinite):
         return [Fault("json_nonfinite", path, "NaN or Infinity is not JSON")]
     if isinstance(value, Overflow):
@@ -241,7 +246,7 @@ def marks(value: Any, path: str) -> list[Fault]:
         return [mark for i, item in enumerate(value) for mark in marks(item, f"{path}[{i}]")]
     if isinstance(value, dict):
         found = [mark for key, item in value.items() for mark in marks(item, f"{path}.{key}")]
-        found += [_lone(path) for key in value if _LONE.search(key)]
+        found += [_lone(path) for key in value if not is_unicode(key)]
         if isinstance(value, Duplicated):
             found += [duplicate(key, f"{path}.{key}") for key in value.twice]
         return found
