@@ -1,10 +1,14 @@
 """Histograms in characters: one line for a glance, bars for a look; as wide as there is room."""
 
+import math
 from collections.abc import Sequence
 
 from fmtkit.lengths import Bin, Lengths
 
 SPARKS = "▁▂▃▄▅▆▇█"
+BARS = 14
+"""Lines that a histogram has at most."""
+
 EIGHTHS = "▏▎▍▌▋▊▉█"
 
 
@@ -21,9 +25,10 @@ def _spark(height: int, most: int) -> str:
     return SPARKS[min(len(SPARKS) - 1, height * len(SPARKS) // (most + 1))]
 
 
-def bars(figures: Lengths, width: int, rows: int = 14, *, plain: bool = False) -> list[str]:
+def bars(figures: Lengths, width: int, *, plain: bool = False) -> list[str]:
     """Return a line for each bin: its lengths, a bar, the number of rows and their share."""
-    bins = merged(figures.bins, rows)
+    # Rice's rule: few rows in many bins show nothing.
+    bins = merged(figures.bins, min(BARS, math.ceil(2 * figures.rows ** (1 / 3))))
     names = [f"{entry.start:,}-{entry.end - 1:,}" for entry in bins]
     counts = [f"{entry.rows:,} {entry.rows / figures.rows:6.1%}" for entry in bins]
     left, right = max(map(len, names)), max(map(len, counts))
