@@ -384,7 +384,10 @@ class _Run:
             "bytes_read": self.finished_bytes + report.data["bytes_read"],
             "sources": self._sources(),
         }
-        return report.as_dict() | several | {"tiers": dict(self.tiers)}
+        template = self.job.text.template
+        difference = template.compiled.difference if template is not None else None
+        tiers = {"template_difference": difference, "tiers": dict(self.tiers)}
+        return report.as_dict() | several | tiers
 
     def _type(self) -> str:
         return ", ".join(dict.fromkeys(job.request.type for job in self.jobs))

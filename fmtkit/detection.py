@@ -69,6 +69,16 @@ class Fit:
         )
 
 
+def _order_within_name(found: Fit) -> tuple[int, bool, float, float]:
+    """Order the converters of one name: the columns decide, and kinds only where columns do not."""
+    return (
+        len(found.missing),
+        found.sound == 0,
+        -round(found.weight, 3),
+        -round(found.sound, 2),
+    )
+
+
 def fit(
     converter: Converter, sample: Sequence[Row], mapping: Mapping[str, str] | None = None
 ) -> Fit:
@@ -149,14 +159,16 @@ def choose(
     candidates = registry.named(name, method)
     if not sample:
         return candidates[0]
-    fits = sorted((fit(c, sample, _within(c, mapping)) for c in candidates), key=Fit.rank)
+    found = (fit(c, sample, _within(c, mapping)) for c in candidates)
+    fits = sorted(found, key=_order_within_name)
     best = fits[0]
     if best.missing:
         raise ColumnMismatchError(_mismatch(name, best, sample, source))
     rivals = [
         f
         for f in fits[1:]
-        if f.rank()[:-1] == best.rank()[:-1] and f.converter.makes is not best.converter.makes
+        if _order_within_name(f) == _order_within_name(best)
+        and f.converter.makes is not best.converter.makes
     ]
     if rivals:
         tables = ", ".join(sorted({f.converter.makes.name() for f in (best, *rivals)}))
