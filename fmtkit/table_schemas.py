@@ -42,7 +42,9 @@ def message_schema() -> dict[str, Any]:
     properties["role"] = {"enum": ["system", "developer", "user", "assistant", "tool"]}
     return {
         "type": "object",
-        "required": ["role", "content"],
+        "required": ["role"],
+        # What only calls tools says nothing; JSON lines leave a null content out.
+        "anyOf": [{"required": ["content"]}, {"required": ["tool_calls"]}],
         "properties": properties,
         "additionalProperties": False,
     }

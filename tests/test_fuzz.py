@@ -135,10 +135,8 @@ def test_damaged_lines_lose_no_row(tmp_path, seed):
 @pytest.mark.parametrize("seed", range(100, 104))
 def test_many_damaged_lines_neither_crash_nor_hang(tmp_path, seed):
     # A process of its own, so that a crash of a parser in C is a failure of this test.
-    script = f"import sys; sys.path[:0] = {sys.path!r}; import test_fuzz; from pathlib import Path; test_fuzz.run(Path({str(tmp_path)!r}), {seed}, 250)"
-    done = subprocess.run(
-        [sys.executable, "-c", script], timeout=600, capture_output=True, text=True
-    )
+    command = [sys.executable, __file__, str(tmp_path), str(seed), "250"]
+    done = subprocess.run(command, check=False, timeout=600, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
@@ -148,3 +146,7 @@ def test_bytes_that_are_nothing_end_in_an_error_or_in_the_quarantine(tmp_path, s
     for size in (1, 10, 1000):
         check(tmp_path, "chatml.intel", b"{" + draw.randbytes(size))
         check(tmp_path, "chatml.intel", json.dumps(TYPES["ultra"]).encode()[:size])
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,133 @@
+"""Imports point down the layers, and what is heavy is loaded only where it is used."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "fmtkit"
+HEAVY = ("torch", "transformers", "datasets", "pandas", "trl", "peft", "accelerate", "matplotlib")
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path: Path) -> set[str]:
+    """Return the modules that a file imports at its top, types apart."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            found.add(node.module or "")
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found
+
+
+MODULES = {module_name(path): imports(path) for path in sorted(ROOT.rglob("*.py"))}
+EDGES = {
+    name: {other for other in found if other in MODULES and other != name}
+    for name, found in MODULES.items()
+}
+
+
+def reachable(name: str) -> set[str]:
+    """Return every module of ours that importing one loads."""
+    seen: set[str] = set()
+    waiting = [name]
+    while waiting:
+        for other in EDGES[waiting.pop()] - seen:
+            seen.add(other)
+            waiting.append(other)
+    return seen
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    assert [name for name in MODULES if name in reachable(name)] == []
+
+
+LAYERS = [
+    ("fmtkit.errors", "fmtkit.codes", "fmtkit.problems", "fmtkit.tables", "fmtkit.escaping"),
+    (
+        "fmtkit.sources.strict",
+        "fmtkit.kinds",
+        "fmtkit.message_kinds",
+        "fmtkit.columns",
+        "fmtkit.dialogs",
+    ),
+    ("fmtkit.registry", "fmtkit.sources.opening", "fmtkit.sinks", "fmtkit.encoding"),
+    ("fmtkit.binding", "fmtkit.reading", "fmtkit.conversion", "fmtkit.chat", "fmtkit.tokens"),
+    ("fmtkit.pipeline",),
+    ("fmtkit.conversions", "fmtkit.validation", "fmtkit.survey"),
+    ("fmtkit.library", "fmtkit.cli"),
+]
+
+
+def test_imports_point_down_the_layers():
+    for number, layer in enumerate(LAYERS):
+        higher = {name for names in LAYERS[number + 1 :] for name in names}
+        for name in layer:
+            assert reachable(name) & higher == set(), name
+
+
+def test_converters_know_nothing_of_files_templates_or_runs():
+    for name in MODULES:
+        if name.startswith("fmtkit.converters."):
+            assert not reachable(name) & {"fmtkit.pipeline", "fmtkit.sinks", "fmtkit.chat"}, name
+
+
+def test_nothing_but_training_imports_training():
+    outside = {n for n in MODULES if not n.startswith("fmtkit.training")}
+    wrong = {
+        name: [other for other in EDGES[name] if other.startswith("fmtkit.training")]
+        for name in outside
+    }
+    assert {name: found for name, found in wrong.items() if found} == {}
+
+
+def loaded(code: str) -> set[str]:
+    """Run code in a fresh interpreter and return the packages that it loaded."""
+    script = (
+        f"import sys\n{code}\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    )
+    return set(done.stdout.split("\n")[-2].split())
+
+
+CALL = "import sys\nsys.argv = {}\nfrom fmtkit import cli\ntry:\n    cli.main()\nexcept SystemExit as stop:\n    assert not stop.code, stop.code"
+
+
+@pytest.mark.parametrize("command", [["fmtkit", "--help"], ["fmtkit", "convert", "--help"]])
+def test_help_loads_nothing_heavy(command):
+    names = loaded(CALL.format(command))
+    assert not names & {*HEAVY, "polars", "pyarrow", "numpy", "jsonschema", "tokenizers", "yaml"}
+
+
+def test_importing_the_package_loads_nothing():
+    assert not loaded("import fmtkit") & {*HEAVY, "polars", "pyarrow", "numpy", "typer", "rich"}
+
+
+def test_converting_and_validating_load_no_framework(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"question": "q", "chosen": "a", "rejected": "b"}\n')
+    source = str(tmp_path / "a.jsonl")
+    for form in ("chatml.intel", "intel"):
+        out = str(tmp_path / f"{form}.parquet")
+        arguments = ["fmtkit", "convert", source, "--type", form, "-o", out, "-q"]
+        assert not loaded(CALL.format(arguments)) & set(HEAVY)
+    assert not loaded(CALL.format(["fmtkit", "validate", source, "--type", "intel"])) & set(HEAVY)
+
+
+def test_every_public_name_is_listed_sorted_and_there():
+    import fmtkit
+
+    assert fmtkit.__all__ == sorted(fmtkit.__all__)
+    for name in fmtkit.__all__:
+        assert getattr(fmtkit, name).__doc__, name
+    with pytest.raises(AttributeError, match="nothing_of_ours"):
+        _ = fmtkit.nothing_of_ours

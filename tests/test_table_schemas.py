@@ -1,0 +1,65 @@
+"""The JSON Schemas of rows: what the files hold, and which rows they take."""
+
+import json
+from pathlib import Path
+
+import pytest
+from fixture_cases import cases
+from jsonschema import Draft202012Validator
+
+from fmtkit.table_schemas import file_names, row_schema
+from fmtkit.tables import TABLES, Preference, Stepwise
+
+SCHEMAS = Path(__file__).parents[1] / "schemas"
+USER, BOT = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
+
+
+@pytest.mark.parametrize("name", file_names())
+def test_the_file_is_what_the_table_says(name):
+    text = (SCHEMAS / name).read_text(encoding="utf-8")
+    assert json.loads(text) == row_schema(file_names()[name])
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_schema_is_one_and_describes_each_column(name):
+    schema = row_schema(TABLES[name])
+    Draft202012Validator.check_schema(schema)
+    for column in schema["properties"].values():
+        assert column["description"]
+
+
+def table_of(case) -> str:
+    from fixture_cases import job_of
+
+    return job_of(case, case.source).table.name()
+
+
+@pytest.mark.parametrize("case", cases(), ids=str)
+def test_the_canonical_rows_of_every_converter_are_sound(case):
+    validator = Draft202012Validator(row_schema(TABLES[table_of(case)]))
+    for ending in ("canonical.jsonl", "chatml.jsonl"):
+        for row in case.lines(ending):
+            assert [error.message for error in validator.iter_errors(row)] == []
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": [USER], "chosen": [BOT]},
+        {"prompt": [USER], "chosen": [BOT], "rejected": 5},
+        {"prompt": [USER], "chosen": [BOT], "rejected": [{"role": "robot", "content": "x"}]},
+        {"prompt": [USER], "chosen": [BOT], "rejected": [{"role": "user"}]},
+        {"prompt": [USER], "chosen": [BOT], "rejected": [BOT | {"mood": "glad"}]},
+        {"prompt": [USER], "chosen": [BOT], "rejected": [BOT], "margin": "big"},
+    ],
+)
+def test_a_row_that_is_no_preference_is_refused(row):
+    assert list(Draft202012Validator(row_schema(Preference)).iter_errors(row))
+
+
+@pytest.mark.parametrize(
+    ("labels", "sound"), [([True, False], True), ([0.5, 1], True), ([2], False), (["x"], False)]
+)
+def test_labels_of_steps_are_hard_or_from_0_to_1(labels, sound):
+    row = {"prompt": "p", "completions": ["a"] * len(labels), "labels": labels}
+    assert (not list(Draft202012Validator(row_schema(Stepwise)).iter_errors(row))) is sound
