@@ -100,7 +100,15 @@ def loaded(code: str) -> set[str]:
     return set(done.stdout.split("\n")[-2].split())
 
 
-CALL = "import sys\nsys.argv = {}\nfrom fmtkit import cli\ntry:\n    cli.main()\nexcept SystemExit as stop:\n    assert not stop.code, stop.code"
+CALL = """
+import sys
+sys.argv = {}
+from fmtkit import cli
+try:
+    cli.main()
+except SystemExit as stop:
+    assert not stop.code, stop.code
+"""
 
 
 @pytest.mark.parametrize("command", [["fmtkit", "--help"], ["fmtkit", "convert", "--help"]])
