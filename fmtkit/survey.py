@@ -10,6 +10,8 @@ from fmtkit.inspect_options import InspectOptions
 from fmtkit.inspection import Inspection, run
 from fmtkit.survey_record import Survey
 
+__all__ = ["Survey", "inspect", "inspection"]
+
 
 def inspect(source: object, type: str | None = None, **options: Any) -> Survey:
     """Survey sources; options are the flags of `fmtkit inspect`.
