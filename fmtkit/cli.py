@@ -392,6 +392,6 @@ def main() -> None:
 
 
 def _say(text: str) -> None:
-    from fmtkit.escaping import visible
+    from fmtkit.escaping import one_line
 
-    sys.stderr.write(visible(text) + "\n")
+    sys.stderr.write(one_line(text) + "\n")

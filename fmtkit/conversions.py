@@ -220,6 +220,7 @@ class _Run:
         self.job = jobs[0]
         self.finished_sources: list[dict[str, Any]] = []
         self.finished_bytes = 0
+        self.final: dict[str, Any] = {}
         self.begun = time.monotonic()
         self.limit = ErrorLimit.parse(options.max_errors)
         named = format_of(out, options.format)
@@ -299,7 +300,7 @@ class _Run:
         if not self.ledger.rows_written:
             self._reject()
             raise NothingWrittenError(self._nothing())
-        written = self.sink.finish(Closing(self._report, self._metadata(), self._manifest()))
+        written = self.sink.finish(Closing(self._final, self._metadata(), self._manifest()))
         return self._finished(written)
 
     def _write_job(self) -> None:
@@ -376,6 +377,11 @@ class _Run:
     def _reject(self) -> None:
         self.sink.reject(self._report(()))
 
+    def _final(self, written: Sequence[Written]) -> dict[str, Any]:
+        """Make the report that is written; it is the one that is returned, clock and all."""
+        self.final = self._report(written)
+        return self.final
+
     def _report(self, written: Sequence[Written]) -> dict[str, Any]:
         seconds = time.monotonic() - self.begun
         report = report_of(self.job, self.ledger, self.progress, written=written, seconds=seconds)
@@ -429,7 +435,7 @@ class _Run:
         outputs = [str(file.path) for file in written]
         if self.ledger.quarantined:
             outputs.append(str(self.quarantine_path))
-        return Report(self._report(written), tuple(outputs))
+        return Report(self.final, tuple(outputs))
 
 
 def report_of(
