@@ -40,7 +40,7 @@ def _template_tokenizer():
     from transformers import PreTrainedTokenizerFast
 
     here = os.path.dirname(os.path.abspath(__file__))
-    folder = os.path.join(here, "..", "fixtures", "tokenizer")
+    folder = os.path.join(here, "..", "docs", "examples", "tokenizer")
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=os.path.join(folder, "tokenizer.json"))
     from fmtkit.template_sources import find_model_template
 

@@ -60,8 +60,8 @@ def print_templates(
         return
     table = aligned("left", "left", "left")
     for entry in entries:
-        name = Text(entry["name"], style="cyan")
-        table.add_row(name, entry["sha256"][:12], Text(entry["origin"]))
+        label = Text(entry["name"], style="cyan")
+        table.add_row(label, entry["sha256"][:12], Text(entry["origin"]))
     show(output(), table)
 
 
