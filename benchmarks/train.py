@@ -1,8 +1,11 @@
-"""What fmtkit adds to a TRL script: CPU seconds until the first step, and of a step.
+"""What fmtkit adds to a TRL script: CPU seconds until training begins, and of a step.
 
-Runs `fmtkit train` and the script that a user would write, on the same rows and seed, in turns; each
-once with few steps and once with more, so that the difference is the steps alone. Medians of CPU seconds
-of the whole process tree: `python benchmarks/train.py [--pairs 9] [--steps 100]`.
+Runs `fmtkit train` and the script that a user would write, on the same rows and seed, in turns. Both
+train under one wrapper around transformers' `Trainer.train`, which tells the CPU seconds of its process
+before and after; fmtkit's parent process, which plans and converts anew each time, is added to the
+start. Every second pair runs in the other order, and one run of each before them warms the disk.
+
+    python benchmarks/train.py [--pairs 9] [--steps 200] [--json FILE]
 """
 
 import argparse
@@ -17,8 +20,31 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "docs" / "examples" / "colours.jsonl"
-SHORT = 20
-"""Enough for two lines of metrics, so that the curves are drawn in the short run as in the long one."""
+TIMED = """
+import json, sys, time
+import transformers
+plain = transformers.Trainer.train
+def timed(self, *given, **named):
+    begin = time.process_time()
+    out = plain(self, *given, **named)
+    print(json.dumps({"start": begin, "train": time.process_time() - begin}))
+    return out
+transformers.Trainer.train = timed
+"""
+
+PREPARE = """
+import sys
+from fmtkit import cli
+from fmtkit.training import run
+run.launched = lambda plan: 0
+sys.argv = ["fmtkit", "train", sys.argv[1], "--rebuild"]
+cli.main()
+"""
+
+OURS = """
+from fmtkit.training import process
+sys.exit(process.main([sys.argv[1]]))
+"""
 
 BY_HAND = """
 import os, sys
@@ -46,24 +72,24 @@ trainer.train()
 trainer.save_model(folder + "/by_hand/model")
 """
 
-OURS = """
-import sys
-from fmtkit.training import train
-sys.exit(train(sys.argv[1]).exit_code)
-"""
 
-
-def seconds(command: list[str]) -> float:
-    """Run a command and return the CPU seconds of it and of its children."""
+def output(code: str, *arguments: str) -> tuple[str, float]:
+    """Run Python code; return what it printed, and the CPU seconds of its process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(
-        command, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def ours(folder: Path, steps: int) -> float:
+def figures(printed: str) -> dict[str, float]:
+    """Return the line of figures that the wrapper printed."""
+    return next(json.loads(line) for line in printed.splitlines() if line.startswith('{"start"'))
+
+
+def ours(folder: Path, steps: int) -> tuple[float, float]:
+    """Return CPU seconds until training begins, and of the training."""
     config = {
         "base_model": str(folder / "model"),
         "rl": "dpo",
@@ -80,37 +106,63 @@ def ours(folder: Path, steps: int) -> float:
     }
     file = folder / "config.yaml"
     file.write_text(json.dumps(config), encoding="utf-8")
-    return seconds([sys.executable, "-c", OURS, str(file)])
+    _, parent = output(PREPARE, str(file))
+    printed, _ = output(TIMED + OURS, str(folder / "run"))
+    found = figures(printed)
+    return parent + found["start"], found["train"]
 
 
-def by_hand(folder: Path, steps: int) -> float:
+def by_hand(folder: Path, steps: int) -> tuple[float, float]:
+    """Return the same for the script by hand."""
     template = ROOT / "templates" / "chatml.jinja"
-    arguments = [str(folder / "model"), str(steps), str(DATA), str(template)]
-    return seconds([sys.executable, "-c", BY_HAND, *arguments])
+    printed, _ = output(
+        TIMED + BY_HAND, str(folder / "model"), str(steps), str(DATA), str(template)
+    )
+    found = figures(printed)
+    return found["start"], found["train"]
+
+
+def pair(folder: Path, steps: int, *, swapped: bool) -> tuple[float, float]:
+    """Return the seconds that fmtkit needs more to start, and its time of a step to that by hand."""
+    found = {run: run(folder, steps) for run in ((by_hand, ours) if swapped else (ours, by_hand))}
+    return found[ours][0] - found[by_hand][0], found[ours][1] / found[by_hand][1]
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    """Return the median, and the quartiles beside it."""
+    cuts = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
+    return dict(zip(("low", "median", "high"), (round(cut, 3) for cut in cuts), strict=True))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=9)
-    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--json", type=Path, help="write the figures here as well")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         model = [sys.executable, "-m", "fmtkit.training.demo", str(folder / "model"), str(DATA)]
         subprocess.run(model, check=True, capture_output=True)
-        starts, steps = [], []
-        for _ in range(options.pairs):
-            found = {}
-            for run in (ours, by_hand):
-                short, long = run(folder, SHORT), run(folder, SHORT + options.steps)
-                found[run] = (short, (long - short) / options.steps)
-            starts.append(found[ours][0] - found[by_hand][0])
-            steps.append(found[ours][1] / found[by_hand][1])
+        for run in (ours, by_hand):
+            run(folder, 10)
+        pairs = []
+        for index in range(options.pairs):
+            pairs.append(pair(folder, options.steps, swapped=bool(index % 2)))
+            print(f"pair {index + 1}: {pairs[-1][0]:+.2f} s, {pairs[-1][1]:.3f}", flush=True)
+    start, step = spread([p[0] for p in pairs]), spread([p[1] for p in pairs])
     print(
-        f"until the first steps, fmtkit more than by hand: {statistics.median(starts):.2f} s of CPU"
+        f"until training begins fmtkit needs {start['median']:+.2f} s of CPU more than by hand "
+        f"({start['low']:+.2f} to {start['high']:+.2f}; target at most 3)"
     )
-    print(f"a step, fmtkit to by hand: {statistics.median(steps):.3f}")
-    print(f"medians of {options.pairs} interleaved pairs, {options.steps} steps")
+    print(
+        f"a step takes {step['median']:.3f} of that by hand ({step['low']:.3f} to "
+        f"{step['high']:.3f}; target at most 1.05)"
+    )
+    print(f"medians and quartiles of {options.pairs} interleaved pairs of {options.steps} steps")
+    if options.json is not None:
+        told = {"pairs": options.pairs, "steps": options.steps, "start": start, "step": step}
+        options.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
