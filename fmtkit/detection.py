@@ -36,7 +36,8 @@ class Fit:
     used: int
     """Columns of the converter that the rows have."""
     weight: float
-    """The same, each column counting less the more types know it: `question` says little."""
+    """The same, each column counting less the more types know it (`question` says little) and the
+    fewer rows have it: a stray row speaks for nothing."""
     foreign: int
     """Columns of the rows that the converter does not know."""
 
@@ -88,11 +89,11 @@ def fit(
     if missing or not sample:
         return Fit(converter, tuple(missing), 0.0, 0, 0.0, 0)
     sound = _convertible(binding, sample) / len(sample)
-    there = {key for row in sample for key, value in row.items() if value is not None}
-    used = [column for column in binding.columns if column.path[0] in there]
-    foreign = there - {column.path[0] for column in binding.columns}
+    there = Counter(key for row in sample for key, value in row.items() if value is not None)
+    used = [column.path[0] for column in binding.columns if column.path[0] in there]
+    foreign = set(there) - {column.path[0] for column in binding.columns}
     known = _known_by(len(registry.converters()))
-    weight = sum(1 / known.get(column.path[0], 1) for column in used)
+    weight = sum(there[name] / len(sample) / known.get(name, 1) for name in used)
     return Fit(converter, (), sound, len(used), weight, len(foreign))
 
 
