@@ -80,13 +80,13 @@ def validate_sources(
     check = _SchemaCheck(job) if schema else None
     for piece in stream(job, workers=options.workers):
         name = job.sources[piece.source].name
-        items += [_finding(name, reject) for reject in piece.rejects]
+        found = [_finding(name, reject) for reject in piece.rejects]
         ledger.add(piece, skipped=False)
         progress.add(piece)
         if check is not None:
-            items += check.findings(piece, name)
+            found += check.findings(piece, name)
+        items += sorted(found, key=lambda finding: finding.row)
     ledger.check()
-    items.sort(key=lambda item: (item.file, item.row))
     return Findings(
         tuple(items), ledger, report_of(job, ledger, progress), ErrorLimit.parse(options.max_errors)
     )

@@ -58,10 +58,12 @@ class Records:
         """Return the bytes of a record, without its newline."""
         return self.data[self.found.starts[record] : self.found.ends[record]]
 
-    def line(self, record: int) -> int:
-        """Return the physical line on which a record begins, 1-based."""
+    def line(self, record: int) -> int | None:
+        """Return the physical line on which a record begins, 1-based; None of rows in memory."""
         if self.lines is not None:
             return int(self.lines[record])
+        if not self.first_line:
+            return None
         return self.first_line + int(self.found.numbers[record])
 
     def value(self, record: int, *, written: bool = False) -> tuple[Any, Fault | None]:
