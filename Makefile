@@ -41,8 +41,16 @@ $(VENV)/bench: $(VENV)/dev
 	$(PIP) -e '.[bench]'
 	touch $@
 
-demo: $(VENV)/base
+# The data part needs a few small packages and comes first; the training part needs torch.
+demo:
+	@$(MAKE) --no-print-directory demo-data
+	@$(MAKE) --no-print-directory demo-train
+
+demo-data: $(VENV)/base
 	@PATH="$(abspath $(BIN)):$$PATH" sh docs/examples/demo.sh
+
+demo-train: $(VENV)/train
+	@PATH="$(abspath $(BIN)):$$PATH" sh docs/examples/train.sh
 
 test: $(VENV)/dev
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow" -rs

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from fmtkit.training import curves
 from fmtkit.training.life import (
     METRICS,
     RunLog,
@@ -127,3 +128,10 @@ def test_the_counter_counts_what_is_no_padding():
 def test_the_bar_shows_loss_margin_and_speed():
     text = described({"loss": 0.51234, "rewards/margins": 0.25, "tokens_per_second": 1234.5})
     assert text == "loss 0.5123  margin 0.25  tokens/s 1234"
+
+
+def test_steps_that_a_resumed_run_did_again_are_drawn_once(tmp_path):
+    lines = [(1, 0.7), (2, 0.6), (3, 0.9), (3, 0.5), (4, 0.4)]
+    text = "".join(json.dumps({"step": step, "loss": loss}) + "\n" for step, loss in lines)
+    (tmp_path / "metrics.jsonl").write_text(text, encoding="utf-8")
+    assert curves.read(tmp_path)["loss"] == [(1, 0.7), (2, 0.6), (3, 0.5), (4, 0.4)]

@@ -178,6 +178,7 @@ REFUSED = {
     "bf16: true\nfp16: true": "precision",
     "adapter: lora\nlora_target_modules: [q_proj, lm_head]": "head_target",
     "rl: dpo\nloss_type: sigmiod": "loss_type",
+    "rl: dpo\nloss_type: exo_pair": "loss_type",
     "rl: kto\nloss_type: [kto, apo_zero_unpaired]": "loss_type",
     "rl: dpo\nloss_type: [sigmoid, sft]\nloss_weights: [1.0]": "loss_type",
     "rl: kto\nmicro_batch_size: 1": "kto_batch",

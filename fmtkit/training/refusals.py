@@ -181,6 +181,8 @@ def _losses(config: Config, runner: Runner) -> str | None:
         return (
             f"loss_type: {unknown[0]!r} is not one of {runner.method}'s: {', '.join(sorted(known))}"
         )
+    if "exo_pair" in names and not config.get("label_smoothing"):
+        return "loss_type: exo_pair needs label_smoothing above 0; its paper takes 0.001"
     weights = config.get("loss_weights")
     if isinstance(weights, list) and len(weights) != len(names):
         return f"loss_weights has {len(weights)} numbers for {len(names)} losses"
