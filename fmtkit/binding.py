@@ -111,6 +111,12 @@ class Binding:
         found += _ignored_faults(row, {column.path for column in self.every})
         return sorted(found, key=lambda fault: PRECEDENCE[fault.code])
 
+    def is_readable(self, row: Row) -> bool:
+        """Tell whether nothing is wrong with the used columns but that a key stands twice."""
+        found = [fault for column in self.columns for fault in _column_faults(column, row)]
+        found += _group_faults(self, row)
+        return all(fault.code == "duplicate_key" for fault in found)
+
     def frame(self, rows: Sequence[Row], numbers: Sequence[int]) -> pl.DataFrame:
         """Make the frame that the converter sees from sound rows."""
         data: dict[str, pl.Series] = {}

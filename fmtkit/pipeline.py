@@ -18,19 +18,26 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from fmtkit import buffers, control_tokens, detection, pairing, reading, type_options, typenames
+from fmtkit import (
+    buffers,
+    control_tokens,
+    detection,
+    pairing,
+    reading,
+    type_options,
+    typenames,
+    verdicts,
+)
 from fmtkit.binding import Binding, ReadPlan, Row, bind
 from fmtkit.codes import PRECEDENCE, Reject
 from fmtkit.conversion import convert_frame
 from fmtkit.documents import Untokenized
 from fmtkit.errors import ColumnMismatchError, OptionError
 from fmtkit.keeping import Kept, find_kept
-from fmtkit.problems import Problem
 from fmtkit.registry import Converter
 from fmtkit.soft_labels import has_soft_labels
 from fmtkit.sources.blocks import ArrowBlock, Block, MadeBlock
 from fmtkit.sources.opening import Source
-from fmtkit.sources.strict import Fault
 from fmtkit.splitting import Split
 from fmtkit.tables import Preference, Ranking, Table, Tokens
 from fmtkit.text_stage import TextStage
@@ -463,7 +470,8 @@ def _convert(job: Job, plan: ReadPlan, block: Block, records: reading.Rows) -> _
     """Parse and convert a block, and pair its rankings; frames die here, before anything is rendered."""
     parsed = reading.parse_block(block, records, plan)
     converted = convert_frame(parsed.frame, plan.binding)
-    bad = [_rejudged(records, plan.binding, *entry) for entry in converted.bad]
+    bad = [verdicts.refused(records, plan.binding, *entry) for entry in converted.bad]
+    judged = verdicts.reconsidered(parsed.rejects, records, plan.binding)
     frame, warnings, no_pair = converted.frame, Counter(converted.warnings), 0
     if job.pairs is not None:
         paired = pairing.pair_up(frame, job.pairs, job.request.seed)
@@ -472,7 +480,7 @@ def _convert(job: Job, plan: ReadPlan, block: Block, records: reading.Rows) -> _
     return _Rows(
         table=_canonical(frame, job, plan.binding),
         rows=frame.get_column("__row").to_numpy(),
-        rejects=[*parsed.rejects, *bad],
+        rejects=[*judged, *bad],
         warnings=+warnings,
         no_pair=no_pair,
         blank=parsed.blank,
@@ -494,18 +502,6 @@ def _without(table: pa.Table, rows: np.ndarray, lost: set[int]) -> tuple[pa.Tabl
 
 def _lines(records: reading.Rows, kept: np.ndarray) -> Callable[[int], int | None]:
     return lambda row: records.line(int(kept[row]))
-
-
-def _rejudged(records: reading.Rows, binding: Binding, row: int, problem: Problem) -> Reject:
-    """Give a row that the converter refused its code: that of the strict judge, if it knows one.
-
-    An unknown role makes a reply without a question; what counts is the role, as it does for a row
-    that the strict parser read.
-    """
-    value, fault = records.value(row, written=True)
-    found = [fault] if fault is not None else binding.judge(value)
-    first = found[0] if found else Fault(problem.code, problem.column, problem.message)
-    return records.reject(row, first.code, first.column, first.message)
 
 
 def _one_each(rejects: Sequence[Reject]) -> list[Reject]:

@@ -206,9 +206,14 @@ def test_of_several_codes_the_first_of_the_list_is_given(tmp_path):
         INTEL | {"chosen": 5, "rejected": ""},
         INTEL | {"chosen": "", "rejected": ""},
         line(INTEL | {"chosen": 5})[:-1] + b',"question":"z"}',
+        line(INTEL | {"rejected": "4"})[:-1] + b',"question":"z"}',
+        line(INTEL | {"rejected": " ", "images": ["x"]})[:-1] + b',"x":1e400}',
+        line(INTEL | {"images": ["x"]})[:-1] + b',"x":1e400}',
+        line(INTEL | {"rejected": "4"})[:-1] + b',"x":"\\ud800"}',
     ]
     codes = [verdict[1] for verdict in convert(tmp_path, rows, "intel").verdicts]
-    assert codes == ["missing_field", "null_field", "type_error", "empty_field", "type_error"]
+    expected = ["missing_field", "null_field", "type_error", "empty_field", "type_error"]
+    assert codes == [*expected, "no_preference", "empty_field", "number_overflow", "no_preference"]
 
 
 def test_the_raw_row_is_kept_as_it_was(tmp_path):
