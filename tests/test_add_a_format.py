@@ -14,7 +14,9 @@ QUARANTINED = [(2, "value_error", "winner"), (3, "empty_field", "pro")]
 
 
 def block(language: str) -> str:
-    found = re.search(rf"^```{language}\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    found = re.search(
+        rf"^```{language}\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
     assert found is not None
     return found[1]
 

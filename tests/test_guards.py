@@ -10,7 +10,21 @@ from fmtkit.sources import guards
 from fmtkit.sources.strict import MAX_DEPTH, depth
 
 pieces = st.sampled_from(
-    [b"\n", b"\r\n", b"\r", b" ", b"\t", b"{}", b"[", b"]", b'"', b"\\", b"x", b"\xe2\x80\xa8", b"\x0b"]
+    [
+        b"\n",
+        b"\r\n",
+        b"\r",
+        b" ",
+        b"\t",
+        b"{}",
+        b"[",
+        b"]",
+        b'"',
+        b"\\",
+        b"x",
+        b"\xe2\x80\xa8",
+        b"\x0b",
+    ]
 )
 texts = st.lists(pieces, max_size=30).map(b"".join)
 
@@ -53,7 +67,14 @@ def test_utf8_is_told_as_python_tells_it(data):
 
 @pytest.mark.parametrize(
     ("line", "sound"),
-    [(b"{}", True), (b"[{}]", False), (b"null", False), (b"{} x", False), (b" {}", False), (b"}{", False)],
+    [
+        (b"{}", True),
+        (b"[{}]", False),
+        (b"null", False),
+        (b"{} x", False),
+        (b" {}", False),
+        (b"}{", False),
+    ],
 )
 def test_only_records_in_braces_go_to_the_fast_parser(line, sound):
     array, lines = found(b"{}\n" + line + b"\n{}\n")
@@ -71,7 +92,7 @@ def test_no_deep_record_passes_and_no_shallow_one_is_held_up(depths, in_text):
 
 
 def test_brackets_of_formulas_are_no_depth():
-    row = json.dumps({"a": "\\frac{a}{b}[1] \\\"{" * 100}).encode()
+    row = json.dumps({"a": '\\frac{a}{b}[1] \\"{' * 100}).encode()
     array, lines = found(b"\n".join([row] * 5))
     assert guards.is_shallow(array, lines)
 

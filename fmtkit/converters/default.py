@@ -14,7 +14,7 @@ from fmtkit.tables import Preference
     ],
     differs="the first column with text counts: an empty `input` does not beat `instruction`",
 )
-def preference(  # noqa: PLR0917
+def preference(
     prompt: Text = ABSENT,
     input: Text = ABSENT,
     question: Text = ABSENT,
