@@ -37,8 +37,8 @@ class UnknownNameError(FmtkitError, LookupError):
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
         known = sorted(known)
         near = near_match(name, known)
-        advice = f"did you mean {near!r}?" if near else f"known: {_listed(known)}"
-        super().__init__(f"no {kind} named {name!r}; {advice}{hint}")
+        advice = f"did you mean {near!r}?" if near else f"known: {_listed(known)}{hint}"
+        super().__init__(f"no {kind} named {name!r}; {advice}")
 
 
 class ColumnMismatchError(FmtkitError, ValueError):
