@@ -27,10 +27,23 @@ HERE = Path(__file__).parent
 PACKAGES = ("fmtkit", "pyarrow", "polars", "datasets", "transformers", "trl", "orjson")
 
 
-def run(name: str, source: Path, out: Path, processes: int, options: dict[str, object]) -> dict[str, float]:
+def run(
+    name: str, source: Path, out: Path, processes: int, options: dict[str, object]
+) -> dict[str, float]:
     """Run a contestant once in a process of its own."""
-    command = [sys.executable, str(HERE / "peers.py"), name, str(source), str(out), str(processes), json.dumps(options)]
-    environment = os.environ | {"HF_DATASETS_DISABLE_PROGRESS_BARS": "1", "TRL_EXPERIMENTAL_SILENCE": "1"}
+    command = [
+        sys.executable,
+        str(HERE / "peers.py"),
+        name,
+        str(source),
+        str(out),
+        str(processes),
+        json.dumps(options),
+    ]
+    environment = os.environ | {
+        "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+        "TRL_EXPERIMENTAL_SILENCE": "1",
+    }
     begun = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     wall = time.monotonic() - begun
@@ -39,7 +52,12 @@ def run(name: str, source: Path, out: Path, processes: int, options: dict[str, o
     return json.loads(done.stdout.splitlines()[-1]) | {"wall": wall}
 
 
-def contest(title: str, source: Path, contestants: dict[str, tuple[str, int, dict[str, object]]], rounds: int) -> list[str]:
+def contest(
+    title: str,
+    source: Path,
+    contestants: dict[str, tuple[str, int, dict[str, object]]],
+    rounds: int,
+) -> list[str]:
     """Run all contestants in turn; return the lines of a table. The first is the one compared."""
     results: dict[str, list[dict[str, float]]] = {label: [] for label in contestants}
     rng = random.Random(0)
@@ -52,18 +70,28 @@ def contest(title: str, source: Path, contestants: dict[str, tuple[str, int, dic
                 out.unlink(missing_ok=True)
     ours = next(iter(contestants))
     size = source.stat().st_size / 1e6
-    lines = [f"**{title}** ({size:,.0f} MB, {results[ours][0]['rows']:,.0f} rows, {rounds} rounds)", ""]
-    lines += ["| what | wall s | CPU s | rows/s | peak MiB | fmtkit is, by wall | by CPU |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        f"**{title}** ({size:,.0f} MB, {results[ours][0]['rows']:,.0f} rows, {rounds} rounds)",
+        "",
+    ]
+    lines += [
+        "| what | wall s | CPU s | rows/s | peak MiB | fmtkit is, by wall | by CPU |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for label, runs in results.items():
         wall, cpu = (statistics.median(r[key] for r in runs) for key in ("wall", "cpu"))
         ratio = {
-            key: statistics.median(theirs[key] / mine[key] for theirs, mine in zip(runs, results[ours], strict=True))
+            key: statistics.median(
+                theirs[key] / mine[key] for theirs, mine in zip(runs, results[ours], strict=True)
+            )
             for key in ("wall", "cpu")
         }
         rows = runs[0]["rows"] / wall
         peak = max(r["rss"] for r in runs)
         faster = "" if label == ours else f"{ratio['wall']:.1f} x | {ratio['cpu']:.1f} x"
-        lines.append(f"| {label} | {wall:.2f} | {cpu:.2f} | {rows:,.0f} | {peak:,.0f} | {faster or ' | '} |")
+        lines.append(
+            f"| {label} | {wall:.2f} | {cpu:.2f} | {rows:,.0f} | {peak:,.0f} | {faster or ' | '} |"
+        )
         print(lines[-1], flush=True)
     return [*lines, ""]
 
@@ -104,7 +132,11 @@ def ranked(folder: Path, rows: int, rounds: int) -> list[str]:
     source = samples.write(folder / "ranked.jsonl", "ranked", rows // 10, 8000)
     contestants: dict[str, tuple[str, int, dict[str, object]]] = {
         "fmtkit, best-worst": ("fmtkit_convert", 2, {"type": "zephyr.nectar"}),
-        "fmtkit, all pairs": ("fmtkit_convert", 2, {"type": "zephyr.nectar", "options": {"pairs": "all"}}),
+        "fmtkit, all pairs": (
+            "fmtkit_convert",
+            2,
+            {"type": "zephyr.nectar", "options": {"pairs": "all"}},
+        ),
     }
     return contest("Ranked answers", source, contestants, rounds)
 
@@ -120,7 +152,10 @@ def dirty(folder: Path, rows: int, rounds: int) -> list[str]:
         for label, source in out:
             results[label].append(run("fmtkit_convert", source, folder / "dirty.parquet", 2, {}))
     bad, clean = (results[label] for label, _ in out)
-    ratio = {key: statistics.median(b[key] / c[key] for b, c in zip(bad, clean, strict=True)) for key in ("wall", "cpu")}
+    ratio = {
+        key: statistics.median(b[key] / c[key] for b, c in zip(bad, clean, strict=True))
+        for key in ("wall", "cpu")
+    }
     line = f"One bad row in 1,000 costs {ratio['wall'] - 1:+.0%} of wall time, {ratio['cpu'] - 1:+.0%} of CPU time."
     print(line, flush=True)
     return [line, ""]
@@ -132,7 +167,9 @@ def memory(folder: Path, sizes: list[int]) -> list[str]:
     for size in sizes:
         source = samples.write(folder / "memory.jsonl", "flat", size * 1_000_000 // 4200, 4200)
         done = run("fmtkit_convert", source, folder / "memory.parquet", 2, {})
-        lines.append(f"| {source.stat().st_size / 1e6:,.0f} | {done['rss']:,.0f} | {done['rows'] / done['wall']:,.0f} |")
+        lines.append(
+            f"| {source.stat().st_size / 1e6:,.0f} | {done['rss']:,.0f} | {done['rows'] / done['wall']:,.0f} |"
+        )
         print(lines[-1], flush=True)
         source.unlink()
     return ["**Peak memory**", "", *lines, ""]
@@ -144,16 +181,31 @@ def starts() -> list[str]:
         source = samples.write(Path(folder) / "ten.jsonl", "flat", 10, 1000)
         commands = {
             "fmtkit --help": ["--help"],
-            "convert of ten rows": ["convert", str(source), "--type", "chatml.intel", "-o", f"{folder}/o.parquet", "--overwrite"],
+            "convert of ten rows": [
+                "convert",
+                str(source),
+                "--type",
+                "chatml.intel",
+                "-o",
+                f"{folder}/o.parquet",
+                "--overwrite",
+            ],
         }
         lines = ["| start | CPU s |", "|---|---|"]
         for label, arguments in commands.items():
             times = []
             for _ in range(9):
                 before = os.times()
-                subprocess.run([sys.executable, "-m", "fmtkit", *arguments], capture_output=True, check=True)
+                subprocess.run(
+                    [sys.executable, "-m", "fmtkit", *arguments], capture_output=True, check=True
+                )
                 after = os.times()
-                times.append(after.children_user + after.children_system - before.children_user - before.children_system)
+                times.append(
+                    after.children_user
+                    + after.children_system
+                    - before.children_user
+                    - before.children_system
+                )
             lines.append(f"| {label} | {statistics.median(times):.2f} |")
             print(lines[-1], flush=True)
     return [*lines, ""]
@@ -161,12 +213,18 @@ def starts() -> list[str]:
 
 def main() -> None:
     """Run the contests that were asked for and print their tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=40_000, help="rows of the flat pairs")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--memory", type=int, nargs="*", default=[200], help="input sizes in MB")
-    parser.add_argument("--only", nargs="*", default=["flat", "messages", "ranked", "dirty", "memory", "starts"])
-    parser.add_argument("--write", action="store_true", help="put the tables into benchmarks/README.md")
+    parser.add_argument(
+        "--only", nargs="*", default=["flat", "messages", "ranked", "dirty", "memory", "starts"]
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="put the tables into benchmarks/README.md"
+    )
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fmtkit-bench-") as name:
         folder = Path(name)

@@ -31,7 +31,11 @@ def axolotl_flat(source, out, processes=1):
 
     with tempfile.TemporaryDirectory() as cache:
         data = load_dataset("json", data_files=source, split="train", cache_dir=cache)
-        data = data.map(_flat_row, remove_columns=data.column_names, num_proc=processes if processes > 1 else None)
+        data = data.map(
+            _flat_row,
+            remove_columns=data.column_names,
+            num_proc=processes if processes > 1 else None,
+        )
         data.to_parquet(out)
         return len(data)
 
@@ -57,17 +61,27 @@ def axolotl_messages(source, out, processes=1):
     dummy = [{"role": "user", "content": "[[dummy_message]]"}]
 
     def reply(message):
-        text = tokenizer.apply_chat_template([*dummy, message], tokenize=False, add_generation_prompt=False)
+        text = tokenizer.apply_chat_template(
+            [*dummy, message], tokenize=False, add_generation_prompt=False
+        )
         start = text.find(message["content"])
         return text[start:].rstrip()
 
     def convert(row):
-        prompt = tokenizer.apply_chat_template(row["messages"], tokenize=False, add_generation_prompt=True)
-        return {"prompt": prompt, "chosen": reply(row["chosen"]), "rejected": reply(row["rejected"])}
+        prompt = tokenizer.apply_chat_template(
+            row["messages"], tokenize=False, add_generation_prompt=True
+        )
+        return {
+            "prompt": prompt,
+            "chosen": reply(row["chosen"]),
+            "rejected": reply(row["rejected"]),
+        }
 
     with tempfile.TemporaryDirectory() as cache:
         data = load_dataset("json", data_files=source, split="train", cache_dir=cache)
-        data = data.map(convert, remove_columns=data.column_names, num_proc=processes if processes > 1 else None)
+        data = data.map(
+            convert, remove_columns=data.column_names, num_proc=processes if processes > 1 else None
+        )
         data.to_parquet(out)
         return len(data)
 
@@ -87,7 +101,12 @@ def trl_messages(source, out, processes=1):
         many = processes if processes > 1 else None
         data = data.map(whole, remove_columns=["messages"], num_proc=many)
         data = data.map(extract_prompt, num_proc=many)
-        data = data.map(apply_chat_template, fn_kwargs={"processing_class": tokenizer}, remove_columns=data.column_names, num_proc=many)
+        data = data.map(
+            apply_chat_template,
+            fn_kwargs={"processing_class": tokenizer},
+            remove_columns=data.column_names,
+            num_proc=many,
+        )
         data.to_parquet(out)
         return len(data)
 
@@ -122,11 +141,15 @@ def floor_parse(source, out, processes=1):
     import pyarrow as pa
     import pyarrow.json as pajson
 
-    schema = pa.schema([(name, pa.string()) for name in ("system", "question", "chosen", "rejected")])
+    schema = pa.schema(
+        [(name, pa.string()) for name in ("system", "question", "chosen", "rejected")]
+    )
     reader = pajson.open_json(
         source,
         read_options=pajson.ReadOptions(block_size=4 << 20),
-        parse_options=pajson.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        parse_options=pajson.ParseOptions(
+            explicit_schema=schema, unexpected_field_behavior="ignore"
+        ),
     )
     return sum(batch.num_rows for batch in reader)
 
@@ -149,7 +172,9 @@ def fmtkit_convert(source, out, processes=1, type="chatml.intel", **options):
     os.environ.setdefault("POLARS_MAX_THREADS", str(processes))
     import fmtkit
 
-    return fmtkit.convert(source, type, out, workers=processes, overwrite=True, **options).rows_written
+    return fmtkit.convert(
+        source, type, out, workers=processes, overwrite=True, **options
+    ).rows_written
 
 
 if __name__ == "__main__":
@@ -157,6 +182,13 @@ if __name__ == "__main__":
 
     name, source, out, processes, options = sys.argv[1:6]
     rows = globals()[name](source, out, int(processes), **json.loads(options))
-    usage, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    usage, children = (
+        resource.getrusage(resource.RUSAGE_SELF),
+        resource.getrusage(resource.RUSAGE_CHILDREN),
+    )
     cpu = usage.ru_utime + usage.ru_stime + children.ru_utime + children.ru_stime
-    print(json.dumps({"rows": rows, "cpu": cpu, "rss": max(usage.ru_maxrss, children.ru_maxrss) / 1024}))
+    print(
+        json.dumps(
+            {"rows": rows, "cpu": cpu, "rss": max(usage.ru_maxrss, children.ru_maxrss) / 1024}
+        )
+    )

@@ -8,7 +8,7 @@ WORDS = (
     "the of model a to and training reward policy in that is gradient loss token prompt answer with for as "
     "batch we preference chosen rejected step on rate schedule it was über naïve 学習 данные checkpoint at by "
     "this from optimizer which sample or be are have not memory kernel cache layer attention head "
-    "`code` {x} [1] \"quoted\" (see) 3.14 e.g. http://example.org/a?b=c&d=e — – … “so” 🙂 \\n"
+    '`code` {x} [1] "quoted" (see) 3.14 e.g. http://example.org/a?b=c&d=e — – … “so” 🙂 \\n'
 ).split()
 
 
@@ -29,7 +29,9 @@ def _pool(rng: random.Random, size: int) -> list[str]:
     return [text(rng, rng.randint(size // 2, size * 3 // 2)) for _ in range(2000)]
 
 
-def write(path: Path, shape: str, rows: int, row_bytes: int, *, bad_every: int = 0, seed: int = 0) -> Path:
+def write(
+    path: Path, shape: str, rows: int, row_bytes: int, *, bad_every: int = 0, seed: int = 0
+) -> Path:
     """Write `rows` rows of about `row_bytes` bytes; every `bad_every`-th has a number for an answer."""
     rng = random.Random(seed)
     pool = _pool(rng, row_bytes // (7 if shape == "ranked" else 4 if shape == "messages" else 3))

@@ -127,8 +127,7 @@ def _open(source: object, options: InspectOptions) -> Opened:
         raise OptionError("SOURCE is missing: give files, folders, globs, a dataset, or -")
     samples = tuple(pipeline.sample_of(one) for one in sources)
     guesses = tuple(
-        guess(sample, options.method)
-        for one, sample in zip(sources, samples, strict=True)
+        guess(sample, options.method) for one, sample in zip(sources, samples, strict=True)
     )
     return Opened(tap, sources, samples, guesses)
 

@@ -32,7 +32,7 @@ def conversation_of(*columns: Column) -> Column:
         messages.but(
             value,
             Problem("null_field", "conversations", value.is_null(), "the row has no messages"),
-        Problem("empty_field", "messages", value.list.len() == 0, "messages has no messages"),
+            Problem("empty_field", "messages", value.list.len() == 0, "messages has no messages"),
             Problem(
                 "unsupported",
                 "messages[].tool_calls",

@@ -127,4 +127,6 @@ def _unknown(name: str, known: set[str]) -> UnknownNameError:
             error = UnknownNameError("type", name, [f"{near}.{rest}"])
             error.args = (f"no type named {name!r}; did you mean '{near}.{rest}'?",)
             return error
-    return UnknownNameError("type", name, known, "; `fmtkit types` and `fmtkit templates` list them")
+    return UnknownNameError(
+        "type", name, known, "; `fmtkit types` and `fmtkit templates` list them"
+    )
