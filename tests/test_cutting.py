@@ -5,11 +5,11 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
+from test_lengths import counter as counter  # noqa: PLC0414 - a fixture of single-byte tokens
 
 from fmtkit.cutting import CuttingTally
 from fmtkit.lengths import count_columns
 from fmtkit.token_counts import TokenCounter
-from test_lengths import counter as counter  # noqa: PLC0414 - a fixture of single-byte tokens
 
 LADDER = (4, 8, 12, 16, 24)
 
