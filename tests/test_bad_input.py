@@ -198,6 +198,34 @@ def test_the_message_names_the_key_that_was_probably_meant(tmp_path):
     assert "did you mean 'chosn'" in outcome.quarantine[0]["message"]
 
 
+TOKENS = {"input_ids": [1, 2], "attention_mask": [1, 1], "labels": [-100, 2], "prompt_length": 1}
+
+
+@pytest.mark.parametrize(
+    ("bad", "column"),
+    [
+        ({"input_ids": [1.5, 2]}, "input_ids"),
+        ({"labels": [2**31, 2]}, "labels"),
+        ({"input_ids": [1e300, 2]}, "input_ids"),
+        ({"prompt_length": 0.5}, "prompt_length"),
+    ],
+)
+def test_numbers_that_are_no_tokens_are_refused(tmp_path, bad, column):
+    outcome = convert(tmp_path, [TOKENS, TOKENS | bad, TOKENS], "passthrough")
+    assert outcome.verdicts == [(2, "value_error", column)]
+    assert outcome.rows[0]["input_ids"] == [1, 2]
+
+
+def test_a_system_turn_that_says_nothing_is_no_turn(tmp_path):
+    rows = [
+        {"messages": [{"role": "system", **said}, USER, BOT]} for said in ({}, {"content": None})
+    ]
+    outcome = convert(tmp_path, rows, "openai")
+    assert [[turn["role"] for turn in row["messages"]] for row in outcome.rows] == [
+        ["user", "assistant"]
+    ] * 2
+
+
 def test_of_several_codes_the_first_of_the_list_is_given(tmp_path):
     rows = [
         INTEL,

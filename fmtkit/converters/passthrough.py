@@ -31,8 +31,22 @@ def _different(chosen: Column, rejected: Column) -> Column:
     return rejected.but(rejected.value, same)
 
 
-def _whole(numbers: Column) -> Column:
-    return numbers.but(numbers.value.list.eval(pl.element().cast(pl.Int64)))
+INT32_END = 2**31
+
+
+def _ids(numbers: Column, name: str) -> Column:
+    """Take numbers of tokens as whole ones; others would be cut without a word."""
+    wrong = numbers.value.list.eval(_is_no_id(pl.element())).list.any()
+    problem = Problem("value_error", name, wrong, f"{name} holds a number that is no token id")
+    return numbers.but(numbers.value.list.eval(_as_id(pl.element())), problem)
+
+
+def _is_no_id(number: pl.Expr) -> pl.Expr:
+    return (number != number.floor()) | (number.abs() >= INT32_END)
+
+
+def _as_id(number: pl.Expr) -> pl.Expr:
+    return pl.when(~_is_no_id(number)).then(number).cast(pl.Int64)
 
 
 @converter(keeps=True, text=True)
@@ -146,8 +160,16 @@ def tokens(
 ) -> Tokens:
     """Token ids with their labels, for strided EBFT."""
     return Tokens(
-        _whole(input_ids),
-        _whole(attention_mask),
-        _whole(labels),
-        prompt_length.but(prompt_length.value.cast(pl.Int64)),
+        _ids(input_ids, "input_ids"),
+        _ids(attention_mask, "attention_mask"),
+        _ids(labels, "labels"),
+        prompt_length.but(
+            _as_id(prompt_length.value),
+            Problem(
+                "value_error",
+                "prompt_length",
+                _is_no_id(prompt_length.value),
+                "prompt_length is no number of tokens",
+            ),
+        ),
     )
