@@ -5,6 +5,7 @@ parser reads the column where a file keeps to one shape (`shape_of`, `read_type`
 end in the same dtype, so that a row means the same whoever parsed it.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -27,7 +28,7 @@ from fmtkit.sources.strict import (
 
 
 @dataclass(frozen=True)
-class Kind:
+class Kind(ABC):
     """Base of every kind; `letter` is its name in the tables of docs/formats.md."""
 
     letter: ClassVar[str] = ""
@@ -48,9 +49,9 @@ class Kind:
         found = [] if self.holds(value) else [self._wrong(value, path)]
         return found + ([marks] if marks else [])
 
+    @abstractmethod
     def holds(self, value: Any) -> bool:
         """Tell whether a value is of this kind at all."""
-        raise NotImplementedError
 
     def value(self, value: Any) -> Any:
         """Return a sound value as converters see it."""
@@ -60,9 +61,9 @@ class Kind:
         """Return which of the kind's shapes a sound value has; None if only row by row."""
         return "plain" if self.holds(value) else None
 
+    @abstractmethod
     def read_type(self, shape: str, extra: pa.DataType | None) -> pa.DataType:
         """Return the type the fast parser reads; `extra` is what the file was seen to hold."""
-        raise NotImplementedError
 
     def read(self, parsed: Expr, shape: str) -> Expr:  # noqa: ARG002
         """Turn what the fast parser read into what converters see."""
