@@ -1,0 +1,143 @@
+"""The user's objects that a configuration names `module.attribute`: rewards, rollouts, tools, environments.
+
+Whatever takes such a name loads it here, so that a name means one thing everywhere:
+
+    places = places_of(config.source)                    # its folder, then the current one
+    check("trl.reward_funcs", "rewards.accuracy", places)  # before a run; runs none of the user's code
+    load("trl.environment_factory", "game.Board", places)  # in the training process; any object
+    load_function("trl.rollout_func", "game.play", places) # the same, and it can be called
+    is_dotted("rewards.accuracy")   # True; a folder or a hub id of a reward model: False
+
+The folders of `places` come before the installed packages, and stay on `sys.path`: the user's module
+imports its neighbours, and spawned reward workers, which are given `sys.path`, unpickle its functions.
+"""
+
+import ast
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from typing import Any
+
+from fmtkit.errors import OptionError, near_match
+
+
+def places_of(source: str | Path) -> tuple[Path, ...]:
+    """Return the folders where a configuration's modules are looked for."""
+    here = Path.cwd()
+    file = Path(source)
+    return (file.resolve().parent, here) if file.is_file() else (here,)
+
+
+def is_dotted(name: str) -> bool:
+    """Tell whether a name can be `module.attribute`; paths and hub ids cannot."""
+    return "." in name and all(part.isidentifier() for part in name.split("."))
+
+
+def check(key: str, name: str, places: Sequence[Path]) -> None:
+    """Raise OptionError unless the module is there and, by its text, defines the attribute."""
+    spec = _spec(key, name, places)
+    attribute = name.rpartition(".")[2]
+    if spec.origin is None or not spec.origin.endswith(".py"):
+        return
+    try:
+        tree = ast.parse(Path(spec.origin).read_bytes(), spec.origin)
+    except SyntaxError as error:
+        raise OptionError(f"{key}: {name}: {_told(error, spec.origin)}") from error
+    defined = _defined(tree)
+    if defined is not None and attribute not in defined:
+        raise OptionError(_absent(key, attribute, spec.origin, defined))
+
+
+def load(key: str, name: str, places: Sequence[Path]) -> Any:
+    """Import the module and return the attribute; raise OptionError where either cannot be had."""
+    spec = _spec(key, name, places)
+    module_name, _, attribute = name.rpartition(".")
+    _make_room(key, module_name, places)
+    ahead = [str(place) for place in places]
+    sys.path[:] = [*ahead, *(path for path in sys.path if path not in ahead)]
+    origin = spec.origin or module_name
+    try:
+        module = import_module(module_name)
+    except Exception as error:
+        raise OptionError(f"{key}: {name}: {_told(error, origin)}") from error
+    if not hasattr(module, attribute):
+        raise OptionError(_absent(key, attribute, origin, vars(module)))
+    return getattr(module, attribute)
+
+
+def load_function(key: str, name: str, places: Sequence[Path]) -> Callable[..., Any]:
+    """Load what can be called: a function, a class, or an object with `__call__`."""
+    found = load(key, name, places)
+    if not callable(found):
+        raise OptionError(f"{key}: {name} is of type {type(found).__name__}; it must be a function")
+    return found  # type: ignore[no-any-return]
+
+
+def _spec(key: str, name: str, places: Sequence[Path]) -> ModuleSpec:
+    """Find the module without importing it or its packages."""
+    if not is_dotted(name):
+        raise OptionError(f"{key}: {name!r} is not of the form module.function")
+    module_name = name.rpartition(".")[0]
+    path: Sequence[str] = [*map(str, places), *sys.path]
+    spec: ModuleSpec | None = None
+    parts = module_name.split(".")
+    for depth in range(len(parts)):
+        spec = PathFinder.find_spec(".".join(parts[: depth + 1]), path)
+        if spec is None:
+            break
+        path = list(spec.submodule_search_locations or ())
+    if spec is None:
+        file = Path(*parts).with_suffix(".py")
+        looked = ", ".join(dict.fromkeys(map(str, places)))
+        raise OptionError(f"{key}: {name}: no {file} in {looked}, and no installed {module_name}")
+    return spec
+
+
+def _make_room(key: str, module_name: str, places: Sequence[Path]) -> None:
+    """Forget a module of the same name that was loaded from elsewhere."""
+    top = module_name.partition(".")[0]
+    loaded = sys.modules.get(top)
+    wanted = PathFinder.find_spec(top, [str(place) for place in places])
+    if loaded is None or wanted is None or wanted.origin is None:
+        return
+    origin = getattr(loaded, "__file__", None)
+    if origin is not None and Path(origin).resolve() == Path(wanted.origin).resolve():
+        return
+    if origin is None or Path(origin).is_relative_to(sys.prefix) or top in sys.stdlib_module_names:
+        raise OptionError(
+            f"{key}: {wanted.origin} has the name of the installed module {top}; rename it"
+        )
+    for other in [name for name in sys.modules if name == top or name.startswith(f"{top}.")]:
+        del sys.modules[other]
+
+
+def _defined(tree: ast.Module) -> set[str] | None:
+    """Return the names that a module's own text gives it; None if it can make others."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
+            return None
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return None if names & {"__getattr__"} or "globals()" in ast.unparse(tree) else names
+
+
+def _absent(key: str, attribute: str, origin: str, known: Any) -> str:
+    near = near_match(attribute, [name for name in known if not name.startswith("_")])
+    return f"{key}: {origin} has no {attribute!r}" + (f"; did you mean {near!r}?" if near else "")
+
+
+def _told(error: Exception, origin: str) -> str:
+    """Return what went wrong in the user's file, and at which line of it."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == origin]
+    line = error.lineno if isinstance(error, SyntaxError) else frames[-1].lineno if frames else None
+    where = f"{origin}:{line}" if line else origin
+    words = error.msg if isinstance(error, SyntaxError) else str(error)
+    return f"{where} cannot be loaded: {type(error).__name__}: {words}"

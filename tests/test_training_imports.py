@@ -1,0 +1,119 @@
+"""`module.attribute` of a configuration: where it is looked for, and what is said when it is not there."""
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fmtkit.errors import OptionError
+from fmtkit.training.rl import imports
+
+KEY = "trl.reward_funcs"
+
+
+@pytest.fixture(autouse=True)
+def _own_modules(monkeypatch: pytest.MonkeyPatch):
+    """Leave sys.path and sys.modules as they were."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def test_a_module_beside_the_config_is_found_wherever_the_command_runs(tmp_path, monkeypatch):
+    written(tmp_path / "project", "scores.py", "from near import one\ndef score(): return one\n")
+    written(tmp_path / "project", "near.py", "one = 1\n")
+    config = written(tmp_path / "project", "run.yaml", "")
+    monkeypatch.chdir(tmp_path)
+    places = imports.places_of(config)
+    imports.check(KEY, "scores.score", places)
+    assert imports.load_function(KEY, "scores.score", places)() == 1
+
+
+def test_the_current_folder_comes_after_that_of_the_config(tmp_path, monkeypatch):
+    written(tmp_path, "both.py", "where = 'current'\n")
+    written(tmp_path, "only.py", "where = 'current'\n")
+    written(tmp_path / "configs", "both.py", "where = 'config'\n")
+    config = written(tmp_path / "configs", "run.yaml", "")
+    monkeypatch.chdir(tmp_path)
+    places = imports.places_of(config)
+    assert imports.load(KEY, "both.where", places) == "config"
+    assert imports.load(KEY, "only.where", places) == "current"
+
+
+def test_two_configs_may_each_have_a_module_of_the_same_name(tmp_path):
+    for name in ("a", "b"):
+        written(tmp_path / name, "mine.py", f"where = {name!r}\n")
+    found = [imports.load(KEY, "mine.where", [tmp_path / name]) for name in ("a", "b", "a")]
+    assert found == ["a", "b", "a"]
+
+
+def test_a_package_of_modules_is_found_by_its_dotted_name(tmp_path):
+    written(tmp_path, "game/__init__.py", "")
+    written(tmp_path, "game/board.py", "class Board: pass\n")
+    imports.check(KEY, "game.board.Board", [tmp_path])
+    assert imports.load(KEY, "game.board.Board", [tmp_path]).__name__ == "Board"
+
+
+def test_a_name_near_the_right_one_is_proposed_before_anything_runs(tmp_path):
+    file = written(tmp_path, "scores.py", "raise SystemExit\ndef accuracy(): pass\n")
+    with pytest.raises(OptionError, match=r"scores.py has no 'acuracy'; did you mean 'accuracy'"):
+        imports.check(KEY, "scores.acuracy", [tmp_path])
+    imports.check(KEY, "scores.accuracy", [tmp_path])
+    file.write_text("from os.path import *\n")
+    imports.check(KEY, "scores.join", [tmp_path])
+
+
+@pytest.mark.parametrize("ask", [imports.check, imports.load])
+def test_a_module_that_is_nowhere_is_told_with_the_places(tmp_path, ask):
+    with pytest.raises(
+        OptionError, match=rf"no nowhere.py in {tmp_path}, and no installed nowhere"
+    ):
+        ask(KEY, "nowhere.score", [tmp_path])
+    with pytest.raises(OptionError, match=r"not of the form module\.function"):
+        ask(KEY, "score", [tmp_path])
+
+
+def test_a_module_that_fails_is_told_with_its_line(tmp_path):
+    written(tmp_path, "broken.py", "a = 1\nb = a / 0\n")
+    with pytest.raises(OptionError, match=r"broken.py:2 cannot be loaded: ZeroDivisionError"):
+        imports.load(KEY, "broken.b", [tmp_path])
+    written(tmp_path, "typo.py", "\n\ndef f(:\n")
+    with pytest.raises(OptionError, match=r"typo.py:3 cannot be loaded: SyntaxError"):
+        imports.check(KEY, "typo.f", [tmp_path])
+
+
+def test_a_file_with_the_name_of_an_installed_module_is_refused(tmp_path):
+    written(tmp_path, "json.py", "def score(): pass\n")
+    with pytest.raises(OptionError, match="has the name of the installed module json; rename it"):
+        imports.load(KEY, "json.score", [tmp_path])
+
+
+def test_what_cannot_be_called_is_no_function(tmp_path):
+    written(tmp_path, "scores.py", "score = 3\n")
+    with pytest.raises(OptionError, match="is of type int; it must be a function"):
+        imports.load_function(KEY, "scores.score", [tmp_path])
+
+
+def test_a_loaded_function_is_unpickled_in_a_process_that_is_given_the_path(tmp_path):
+    written(tmp_path, "scores.py", "def score(): return 'there'\n")
+    function = imports.load_function(KEY, "scores.score", [tmp_path])
+    code = f"import sys, pickle; sys.path[:] = {sys.path!r}; print(pickle.loads({pickle.dumps(function)!r})())"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout == "there\n"
+
+
+def test_folders_and_hub_ids_are_no_dotted_names():
+    assert imports.is_dotted("rewards.accuracy")
+    for name in ("org/model-1.5", "./model", "models/rm", "accuracy", "Qwen2.5-0"):
+        assert not imports.is_dotted(name)
