@@ -1,21 +1,17 @@
 """Every kind of configuration that users have plans, or ends in the refusal that is its due."""
 
 import json
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("trl")
 
-from fmtkit.errors import DependencyError, FmtkitError, OptionError
+from fmtkit.errors import DependencyError, OptionError
 from fmtkit.training import planning
 from fmtkit.training.config import parse
 from fmtkit.training.refusals import RefusalError
-
-SEEDS = Path(__file__).parent.parent.parent / "shared" / "seeds"
 
 # Our own words for every YAML block of the documents: name -> (YAML, method that is planned).
 BLOCKS = {
@@ -319,37 +315,3 @@ def test_planning_loads_neither_torch_nor_transformers(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "trl:DPOTrainer" in done.stdout
-
-
-def seed_blocks() -> list[str]:
-    """Return the YAML runs of the guide; the other documents have lost their indentation."""
-    key = re.compile(r"^\s*(#.*|- .+|[a-z_]\w*:(\s.*)?)$")
-    first = re.compile(
-        r"^(rl|trl|base_model|datasets|adapter|fsdp|deepspeed|rl_adapter_ref_model):"
-    )
-    out: list[str] = []
-    for file in SEEDS.glob("001*"):
-        block: list[str] = []
-        for line in [*file.read_text(encoding="utf-8").splitlines(), "END."]:
-            if key.match(line) or (not line.strip() and block):
-                block.append(line)
-                continue
-            if any(first.match(part) for part in block):
-                out.append("\n".join(block))
-            block = []
-    return out
-
-
-@pytest.mark.skipif(not SEEDS.is_dir(), reason="the documents are not here")
-def test_every_block_of_the_documents_plans_or_is_refused_by_name():
-    blocks = seed_blocks()
-    assert len(blocks) > 25
-    for block in blocks:
-        refused = None
-        try:
-            assert planned(block).method
-        except RefusalError as error:
-            refused = error.name
-        except FmtkitError as error:
-            pytest.fail(f"{error}\n{block}")
-        assert refused == ("context_parallel" if "context_parallel_size" in block else None), block
