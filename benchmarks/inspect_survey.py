@@ -92,7 +92,7 @@ def count_fmtkit(path: Path, folder: Path) -> dict[str, object]:
     import pyarrow as pa
 
     from fmtkit import tokens
-    from fmtkit.token_counts import TokenCounter
+    from fmtkit.counting.token_counts import TokenCounter
 
     texts = pa.array(texts_of(path), pa.large_string())
     counter = TokenCounter(tokens.load(folder), threads=2)
@@ -128,7 +128,7 @@ def checksum(counts: list[int]) -> int:
 def survey_plain(path: Path, folder: Path) -> dict[str, object]:
     """Inspect without a tokenizer."""
     del folder
-    from fmtkit.survey import inspect
+    from fmtkit.surveying.survey import inspect
 
     begun = time.monotonic()
     found = inspect(path, type="intel")
@@ -137,7 +137,7 @@ def survey_plain(path: Path, folder: Path) -> dict[str, object]:
 
 def survey_tokens(path: Path, folder: Path) -> dict[str, object]:
     """Inspect with a tokenizer and a template: lengths, cutting report, masks, findings."""
-    from fmtkit.survey import inspect
+    from fmtkit.surveying.survey import inspect
 
     begun = time.monotonic()
     found = inspect(path, type="chatml.intel", tokenizer=str(folder))
@@ -146,7 +146,7 @@ def survey_tokens(path: Path, folder: Path) -> dict[str, object]:
 
 def convert(path: Path, folder: Path) -> dict[str, object]:
     """Convert to Parquet, as messages."""
-    from fmtkit.conversions import ConvertOptions, convert_to
+    from fmtkit.converting.conversions import ConvertOptions, convert_to
 
     out = folder.parent / "out.parquet"
     begun = time.monotonic()

@@ -46,7 +46,7 @@ def _template_tokenizer():
     here = os.path.dirname(os.path.abspath(__file__))
     folder = os.path.join(here, "..", "docs", "examples", "tokenizer")
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=os.path.join(folder, "tokenizer.json"))
-    from fmtkit.template_sources import find_model_template
+    from fmtkit.rendering.template_sources import find_model_template
 
     tokenizer.chat_template = find_model_template(os.environ.get("BENCH_TEMPLATE", "qwen3")).source
     tokenizer.eos_token = "<|im_end|>"

@@ -4,10 +4,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from fmtkit import registry, resources, template_sources, typenames
+from fmtkit import registry, resources
+from fmtkit.converting import typenames
 from fmtkit.kinds import Kind, ListKind, RecordKind
 from fmtkit.message_kinds import DialogKind
 from fmtkit.registry import Converter
+from fmtkit.rendering import template_sources
 from fmtkit.table_schemas import row_schema
 from fmtkit.tables import TABLES
 

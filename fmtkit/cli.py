@@ -112,8 +112,8 @@ def convert(
     Each row is converted or accounted for: bad rows go to the quarantine with their line and reason.
     """
     from fmtkit import terminal
-    from fmtkit.conversions import ConvertOptions, convert_to
-    from fmtkit.progress_bar import progress
+    from fmtkit.converting.conversions import ConvertOptions, convert_to
+    from fmtkit.converting.progress_bar import progress
 
     settings = ConvertOptions(
         type=type,
@@ -175,8 +175,8 @@ def validate(
     Prints `file:line: code: message` for every bad row, not only the first.
     """
     from fmtkit import terminal
-    from fmtkit.conversions import ConvertOptions
-    from fmtkit.validation import validate_sources
+    from fmtkit.converting.conversions import ConvertOptions
+    from fmtkit.converting.validation import validate_sources
 
     settings = ConvertOptions(
         type=type,
@@ -236,8 +236,8 @@ def inspect(
 
     What they are, how long their rows, what a length cuts, what is trained, and what looks wrong.
     """
-    from fmtkit.inspect_options import InspectOptions, parse_share
     from fmtkit.reports.faces import show
+    from fmtkit.surveying.inspect_options import InspectOptions, parse_share
 
     settings = InspectOptions(
         type=type,
@@ -359,13 +359,13 @@ def env(json: Json = False) -> None:
 
 
 def _pairs(pairs: list[str] | None, flag: str) -> dict[str, str]:
-    from fmtkit.type_options import parse_pairs
+    from fmtkit.converting.type_options import parse_pairs
 
     return parse_pairs(pairs or [], flag)
 
 
 def _columns(pairs: list[str] | None, text: str | None) -> dict[str, Any]:
-    from fmtkit.type_options import parse_columns
+    from fmtkit.converting.type_options import parse_columns
 
     return parse_columns(text) | _pairs(pairs, "--map")
 

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fmtkit import catalogue, registry
-from fmtkit.chat import ChatTemplate
-from fmtkit.conversions import ConvertOptions, Report, convert_to, open_named
+from fmtkit.converting.conversions import ConvertOptions, Report, convert_to, open_named
+from fmtkit.converting.pipeline import Job, prepare, stream
+from fmtkit.converting.text_stage import render_table
+from fmtkit.converting.validation import Findings, validate_sources
 from fmtkit.errors import TemplateError
-from fmtkit.pipeline import Job, prepare, stream
+from fmtkit.rendering.chat import ChatTemplate
+from fmtkit.rendering.template_sources import find_model_template
 from fmtkit.tables import WIDE_MESSAGE
-from fmtkit.template_sources import find_model_template
-from fmtkit.text_stage import render_table
-from fmtkit.validation import Findings, validate_sources
 
 if TYPE_CHECKING:
-    from fmtkit.survey import Survey
+    from fmtkit.surveying.survey import Survey
 
 Source = object
 
@@ -62,7 +62,7 @@ def validate(source: Source, type: str | None = None, **options: Any) -> Finding
 
 def inspect(source: Source, type: str | None = None, **options: Any) -> "Survey":
     """Survey a source: what it is, token lengths, masks and findings."""
-    from fmtkit.survey import inspect as survey
+    from fmtkit.surveying.survey import inspect as survey
 
     return survey(source, type=type, **options)
 

@@ -13,12 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from fmtkit.codes import REASONS, WARNINGS
+from fmtkit.converting.progress_bar import in_bytes
 from fmtkit.escaping import one_line, visible
-from fmtkit.progress_bar import in_bytes
 
 if TYPE_CHECKING:
-    from fmtkit.conversions import Report
-    from fmtkit.validation import Findings
+    from fmtkit.converting.conversions import Report
+    from fmtkit.converting.validation import Findings
 
 
 UNBOUNDED = 100_000

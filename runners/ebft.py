@@ -7,7 +7,7 @@ from fmtkit.training.runner import Runner
 _STRUCTURED = Runner(
     method="ebft",
     tables=("Reference",),
-    trainer="fmtkit.training.rl.structured:EBFTTrainer",
+    trainer="fmtkit.training.rl.ebft.structured:EBFTTrainer",
     config="trl:GRPOConfig",
     about="raise how much answers resemble a reference in a frozen network's features",
     trl=">=1.16,<1.17",
@@ -15,20 +15,20 @@ _STRUCTURED = Runner(
     defaults={"loss_type": "grpo"},
     sections=frozenset({"rl", "vllm", "ebft"}),
     own=frozenset({"max_length"}),
-    build="fmtkit.training.rl.ebft_build:build_structured",
+    build="fmtkit.training.rl.ebft.ebft_build:build_structured",
     variant_key="ebft.mode",
 )
 
 _STRIDED = replace(
     _STRUCTURED,
     tables=("Tokens",),
-    trainer="fmtkit.training.rl.strided:StridedTrainer",
+    trainer="fmtkit.training.rl.ebft.strided:StridedTrainer",
     config="transformers:TrainingArguments",
     about="rewrite short blocks all over a text, and raise how much they resemble it",
     defaults={},
     sections=frozenset({"ebft"}),
     idle=frozenset({"trl", "vllm"}),
-    build="fmtkit.training.rl.ebft_build:build_strided",
+    build="fmtkit.training.rl.ebft.ebft_build:build_strided",
 )
 
 RUNNER = replace(

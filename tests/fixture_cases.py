@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fmtkit.conversions import open_named
-from fmtkit.pipeline import Job, Request, prepare, stream
+from fmtkit.converting.conversions import open_named
+from fmtkit.converting.pipeline import Job, Request, prepare, stream
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 MODEL_TEMPLATE = ("chat_template.", "bradley_terry.")

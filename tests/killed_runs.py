@@ -21,13 +21,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from fmtkit import quarantine
 from fmtkit.atomic import PartialFile
 from fmtkit.codes import Reject
-from fmtkit.encoding import encode
 from fmtkit.errors import ResumeError
-from fmtkit.folder_sink import FolderSink, ResumePoint, find_resume
-from fmtkit.sinks import Closing, Progress
+from fmtkit.writing import quarantine
+from fmtkit.writing.encoding import encode
+from fmtkit.writing.folder_sink import FolderSink, ResumePoint, find_resume
+from fmtkit.writing.sinks import Closing, Progress
 
 FINGERPRINT = {"sources": [{"path": "a", "sha256": "0"}], "options": {}}
 BLOCKS = [(source, block) for source in range(2) for block in range(5)]

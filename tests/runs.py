@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fmtkit.conversions import ConvertOptions, convert_to
+from fmtkit.converting.conversions import ConvertOptions, convert_to
+from fmtkit.converting.ledger import TERMS
 from fmtkit.errors import FmtkitError
-from fmtkit.ledger import TERMS
 
 Line = bytes | Mapping[str, Any]
 

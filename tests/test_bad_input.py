@@ -11,7 +11,7 @@ from runs import INTEL, KTO, convert, convert_file, line, lines
 
 from fmtkit.codes import REASONS
 from fmtkit.errors import ColumnMismatchError, NothingWrittenError, OptionError
-from fmtkit.quarantine import RAW_BYTES
+from fmtkit.writing.quarantine import RAW_BYTES
 
 TOKENIZER = str(Path(__file__).parents[1] / "fixtures" / "tokenizer")
 USER, BOT = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}

@@ -5,7 +5,7 @@ import pytest
 from runs import INTEL
 
 from fmtkit import registry
-from fmtkit.binding import ReadPlan, bind, learn
+from fmtkit.converting.binding import ReadPlan, bind, learn
 
 USER, BOT = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nasty_dialogs import DIALOGS, column, messages, prompts, say
 
-from fmtkit import chat, template_sources
-from fmtkit.chat import ChatTemplate
 from fmtkit.errors import TemplateError
+from fmtkit.rendering import chat, template_sources
+from fmtkit.rendering.chat import ChatTemplate
+from fmtkit.rendering.tracing import Fault, Interpreter, Request
 from fmtkit.tables import MESSAGE
-from fmtkit.tracing import Fault, Interpreter, Request
 
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
 ASKED = say(("user", "Name a fruit."))
@@ -215,7 +215,7 @@ def test_rendering_imports_neither_pandas_nor_transformers():
     pytest.importorskip("pandas")
     program = """
 import sys, io, json, pyarrow as pa, pyarrow.json
-from fmtkit import chat, template_sources
+from fmtkit.rendering import chat, template_sources
 from fmtkit.tables import MESSAGE
 turns = [{"role": "user", "content": " <think>hi"}, {"role": "assistant", "content": "x"}]
 row = {"messages": turns}

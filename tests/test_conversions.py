@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from runs import INTEL, KTO, Line, convert, convert_file, lines
 
-from fmtkit.conversions import ConvertOptions, convert_to
+from fmtkit.converting.conversions import ConvertOptions, convert_to
 from fmtkit.errors import (
     LimitError,
     NothingWrittenError,

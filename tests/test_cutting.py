@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from test_lengths import counter as counter  # noqa: PLC0414 - a fixture of single-byte tokens
 
-from fmtkit.cutting import CuttingTally
-from fmtkit.lengths import count_columns
-from fmtkit.token_counts import TokenCounter
+from fmtkit.counting.lengths import count_columns
+from fmtkit.counting.token_counts import TokenCounter
+from fmtkit.surveying.cutting import CuttingTally
 
 LADDER = (4, 8, 12, 16, 24)
 

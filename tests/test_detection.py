@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from runs import INTEL, KTO
 
-from fmtkit import detection, pipeline
+from fmtkit.converting import detection, pipeline
 from fmtkit.errors import ColumnMismatchError, OptionError, UnknownNameError
 from fmtkit.sources.opening import open_sources
-from fmtkit.type_guesses import guess
+from fmtkit.surveying.type_guesses import guess
 
 USER, BOT, OTHER = (
     {"role": "user", "content": "q"},

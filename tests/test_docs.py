@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from fmtkit import codes, findings, registry
+from fmtkit import codes, registry
+from fmtkit.surveying import findings
 
 ROOT = Path(__file__).parents[1]
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)

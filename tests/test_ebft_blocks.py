@@ -14,12 +14,12 @@ from transformers import (
 )
 
 from fmtkit.errors import OptionError
-from fmtkit.training.rl.anchors import AnchorRule, anchor_positions
-from fmtkit.training.rl.attention_support import attending, check_layers, choose_attention
-from fmtkit.training.rl.block_generation import generate_blocks, sample
-from fmtkit.training.rl.block_layout import BlockLayout
-from fmtkit.training.rl.block_loss import cross_entropy, policy_loss, token_log_probs
-from fmtkit.training.rl.block_mask import additive, dense_mask, flex_mask
+from fmtkit.training.rl.ebft.anchors import AnchorRule, anchor_positions
+from fmtkit.training.rl.ebft.attention_support import attending, check_layers, choose_attention
+from fmtkit.training.rl.ebft.block_generation import generate_blocks, sample
+from fmtkit.training.rl.ebft.block_layout import BlockLayout
+from fmtkit.training.rl.ebft.block_loss import cross_entropy, policy_loss, token_log_probs
+from fmtkit.training.rl.ebft.block_mask import additive, dense_mask, flex_mask
 
 WORKED = BlockLayout(anchors=tensor([[2, 4]]), document=6, steps=2)
 WORKED_MASK = """
@@ -94,7 +94,7 @@ def test_a_row_without_blocks_is_causal() -> None:
 def test_flex_and_dense_masks_are_the_same() -> None:
     from torch.nn.attention.flex_attention import create_mask
 
-    from fmtkit.training.rl.block_mask import visibility
+    from fmtkit.training.rl.ebft.block_mask import visibility
 
     layout = BlockLayout(tensor([[2, 4, 5], [1, 3, 2]]), document=9, steps=3)
     made = create_mask(visibility(layout), 2, 1, layout.size, layout.size, device="cpu")
@@ -284,7 +284,7 @@ def test_the_worked_policy_loss_tiles_advantages_over_steps() -> None:
         [[[-0.5, -1.0], [-0.2, -0.4]], [[-0.7, -0.3], [-0.1, -0.9]]]
     )  # sample, step, anchor
     rewards = tensor([[1.0, 0.2], [0.4, 0.6]])  # sample, anchor
-    from fmtkit.training.rl.advantages import advantages
+    from fmtkit.training.rl.ebft.advantages import advantages
 
     gained = advantages(rewards.T, "rloo").T
     torch.testing.assert_close(gained, tensor([[0.6, -0.4], [-0.6, 0.4]]))

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from fmtkit.converting.pipeline import Request, prepare, stream
 from fmtkit.errors import ColumnMismatchError, OptionError
-from fmtkit.pipeline import Request, prepare, stream
 from fmtkit.sources.opening import open_sources
 
 GOLDENS = Path(__file__).parents[2] / "shared" / "data" / "goldens"

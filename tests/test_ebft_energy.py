@@ -7,17 +7,17 @@ import torch
 from torch import Tensor, tensor
 
 from fmtkit.errors import FmtkitError
-from fmtkit.training.rl import whitening
-from fmtkit.training.rl.advantages import advantages
-from fmtkit.training.rl.energy_reward import Weights, energy
-from fmtkit.training.rl.features import (
+from fmtkit.training.rl.ebft import whitening
+from fmtkit.training.rl.ebft.advantages import advantages
+from fmtkit.training.rl.ebft.energy_reward import Weights, energy
+from fmtkit.training.rl.ebft.features import (
     check_finite,
     layer_indices,
     normalized_layers,
     pool,
     pool_steps,
 )
-from fmtkit.training.rl.whitening import whiten
+from fmtkit.training.rl.ebft.whitening import whiten
 
 E1 = tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]), tensor([0.8, 0.6])
 E2 = tensor([[1.0, 0.0], [0.6, 0.8]]), tensor([1.0, 0.0])

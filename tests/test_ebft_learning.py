@@ -9,10 +9,10 @@ from ebft_toys import tiny_model, word_tokenizer
 from transformers import TrainingArguments
 from trl import GRPOConfig
 
-from fmtkit.training.rl.ebft_settings import read_settings
-from fmtkit.training.rl.feature_network import copied_network
-from fmtkit.training.rl.strided import StridedTrainer
-from fmtkit.training.rl.structured import EBFTTrainer
+from fmtkit.training.rl.ebft.ebft_settings import read_settings
+from fmtkit.training.rl.ebft.feature_network import copied_network
+from fmtkit.training.rl.ebft.strided import StridedTrainer
+from fmtkit.training.rl.ebft.structured import EBFTTrainer
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from dataclasses import asdict
 import pytest
 
 from fmtkit.errors import OptionError, UnknownNameError
-from fmtkit.training.rl.ebft_settings import plan_settings, read_settings, scale_rewards
+from fmtkit.training.rl.ebft.ebft_settings import plan_settings, read_settings, scale_rewards
 
 DEFAULTS = {
     "mode": "structured",

@@ -12,12 +12,12 @@ from torch import Tensor, tensor
 from transformers import MistralConfig, MistralForCausalLM, TrainingArguments
 
 from fmtkit.errors import ColumnMismatchError, FmtkitError, OptionError
-from fmtkit.training.rl.anchors import AnchorRule
-from fmtkit.training.rl.ebft_settings import EbftSettings, read_settings
-from fmtkit.training.rl.feature_network import adapter_network, copied_network
-from fmtkit.training.rl.strided import StridedTrainer
-from fmtkit.training.rl.strided_batch import StridedCollator, survey_rows
-from fmtkit.training.rl.strided_rollout import roll_out
+from fmtkit.training.rl.ebft.anchors import AnchorRule
+from fmtkit.training.rl.ebft.ebft_settings import EbftSettings, read_settings
+from fmtkit.training.rl.ebft.feature_network import adapter_network, copied_network
+from fmtkit.training.rl.ebft.strided import StridedTrainer
+from fmtkit.training.rl.ebft.strided_batch import StridedCollator, survey_rows
+from fmtkit.training.rl.ebft.strided_rollout import roll_out
 
 SMALL = {
     "mode": "strided",
@@ -273,8 +273,8 @@ def test_the_advantages_of_an_anchor_sum_to_nothing(tmp_path: Path, estimator: s
 @pytest.mark.parametrize("method", ["last_token", "mean_pooling", "completion_mean", "concat"])
 @pytest.mark.parametrize("whitening", [False, True])
 def test_blocks_equal_to_the_document_align_perfectly(tmp_path, method, whitening) -> None:
-    from fmtkit.training.rl.block_layout import BlockLayout
-    from fmtkit.training.rl.strided_rollout import score_blocks
+    from fmtkit.training.rl.ebft.block_layout import BlockLayout
+    from fmtkit.training.rl.ebft.strided_rollout import score_blocks
 
     chosen = settings(embed_method=method, use_whitening=whitening, n_samples_per_prompt=2)
     trainer = make_trainer(tmp_path, chosen=chosen)

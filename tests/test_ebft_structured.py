@@ -12,15 +12,15 @@ from torch import Tensor, tensor
 from trl import GRPOConfig
 
 from fmtkit.errors import ColumnMismatchError, FmtkitError, OptionError
-from fmtkit.training.rl.conversation_rollout import Rollout, first_turn, inserted_turns
-from fmtkit.training.rl.ebft_reward import padded
-from fmtkit.training.rl.ebft_settings import read_settings
-from fmtkit.training.rl.feature_network import adapter_network, copied_network
-from fmtkit.training.rl.features import layer_indices, pool, token_features
-from fmtkit.training.rl.generation_cap import capped, generation_cap
-from fmtkit.training.rl.reference_loss import reference_batch, reference_loss
-from fmtkit.training.rl.reference_sequences import Renderer, TokenSequence, without_opened_tag
-from fmtkit.training.rl.structured import EBFTTrainer
+from fmtkit.training.rl.ebft.conversation_rollout import Rollout, first_turn, inserted_turns
+from fmtkit.training.rl.ebft.ebft_reward import padded
+from fmtkit.training.rl.ebft.ebft_settings import read_settings
+from fmtkit.training.rl.ebft.feature_network import adapter_network, copied_network
+from fmtkit.training.rl.ebft.features import layer_indices, pool, token_features
+from fmtkit.training.rl.ebft.generation_cap import capped, generation_cap
+from fmtkit.training.rl.ebft.reference_loss import reference_batch, reference_loss
+from fmtkit.training.rl.ebft.reference_sequences import Renderer, TokenSequence, without_opened_tag
+from fmtkit.training.rl.ebft.structured import EBFTTrainer
 
 TOKENIZER = word_tokenizer()
 RENDERER = Renderer(TOKENIZER, {0, 2}, 512)

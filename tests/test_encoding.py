@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_tables import FEW, tables
 
-from fmtkit.encoding import COMPRESSIONS, compression_of, encode, format_of
 from fmtkit.errors import OptionError
-from fmtkit.stitching import STITCHERS
+from fmtkit.writing.encoding import COMPRESSIONS, compression_of, encode, format_of
+from fmtkit.writing.stitching import STITCHERS
 
 FORMATS = [(name, c) for name, known in COMPRESSIONS.items() for c in known]
 
@@ -63,7 +63,7 @@ def test_threads_give_the_same_bytes(format):
 
 
 def test_a_big_table_becomes_several_row_groups(monkeypatch):
-    monkeypatch.setattr("fmtkit.encoding.ROW_GROUP_BYTES", 10_000)
+    monkeypatch.setattr("fmtkit.writing.encoding.ROW_GROUP_BYTES", 10_000)
     table = pa.table({"text": ["x" * 996] * 35})
     metadata = pq.read_metadata(pa.BufferReader(file_of(encode(table, "parquet", "none"))))
     rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]

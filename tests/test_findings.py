@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fmtkit import fingerprints
-from fmtkit.findings import ADVICE, Finding, Findings, kto_weights
+from fmtkit.surveying import fingerprints
+from fmtkit.surveying.findings import ADVICE, Finding, Findings, kto_weights
 from fmtkit.tables import MESSAGE, WIDE_MESSAGE
 
 WORDS = ("red", "green", "blue", "grey")

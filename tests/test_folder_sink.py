@@ -13,10 +13,10 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
-from fmtkit.encoding import encode
 from fmtkit.errors import OutputExistsError, ResumeError, WriteError
-from fmtkit.folder_sink import FolderSink, find_resume
-from fmtkit.sinks import Closing, Progress
+from fmtkit.writing.encoding import encode
+from fmtkit.writing.folder_sink import FolderSink, find_resume
+from fmtkit.writing.sinks import Closing, Progress
 
 SCRIPT = Path(__file__).with_name("killed_runs.py")
 FINGERPRINT = {"sources": ["a"], "options": {"seed": 0}}

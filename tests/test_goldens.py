@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from fmtkit.conversions import open_named
+from fmtkit.converting.conversions import open_named
+from fmtkit.converting.pipeline import Request, prepare, stream
 from fmtkit.errors import ColumnMismatchError, FmtkitError
-from fmtkit.pipeline import Request, prepare, stream
 
 GOLDENS = Path(__file__).parents[2] / "shared" / "data" / "goldens"
 METHODS = {"dpo": "dpo", "kto": "kto", "orpo": "orpo", "bt": "reward", "prm": "prm"}

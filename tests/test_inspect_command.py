@@ -15,7 +15,7 @@ import fmtkit
 from fmtkit import resources
 from fmtkit.reports.histograms import bars, sparkline
 from fmtkit.reports.terminal import print_survey
-from fmtkit.survey_schema import survey_schema
+from fmtkit.surveying.survey_schema import survey_schema
 
 __all__ = ["tokenizer"]
 

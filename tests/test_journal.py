@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from fmtkit import journal
 from fmtkit.errors import ResumeError
-from fmtkit.journal import Journal, Shard, check_fingerprint
+from fmtkit.writing import journal
+from fmtkit.writing.journal import Journal, Shard, check_fingerprint
 
 
 def test_a_journal_reads_back_as_it_was(tmp_path):

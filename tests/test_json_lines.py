@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from random_tables import FEW, tables
 
 from fmtkit.errors import WriteError
-from fmtkit.json_lines import encode
+from fmtkit.writing.json_lines import encode
 
 
 def lines(table):

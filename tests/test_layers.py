@@ -50,34 +50,54 @@ def test_no_module_imports_itself_by_way_of_others():
     assert [name for name in MODULES if name in reachable(name)] == []
 
 
-LAYERS = [
-    ("fmtkit.errors", "fmtkit.codes", "fmtkit.problems", "fmtkit.tables", "fmtkit.escaping"),
-    (
-        "fmtkit.sources.strict",
-        "fmtkit.kinds",
-        "fmtkit.message_kinds",
-        "fmtkit.columns",
-        "fmtkit.dialogs",
-    ),
-    ("fmtkit.registry", "fmtkit.sources.opening", "fmtkit.sinks", "fmtkit.encoding"),
-    ("fmtkit.binding", "fmtkit.reading", "fmtkit.conversion", "fmtkit.chat", "fmtkit.tokens"),
-    ("fmtkit.pipeline",),
-    ("fmtkit.conversions", "fmtkit.validation", "fmtkit.survey"),
-    ("fmtkit.library", "fmtkit.cli"),
+PACKAGES = [
+    ("sources", "converters", "rendering", "counting", "writing"),
+    ("converting",),
+    ("surveying",),
+    ("reports",),
+    ("training",),
 ]
+"""Packages of fmtkit, lowest first; those of one layer know nothing of each other."""
+FACES = ("fmtkit.library", "fmtkit.terminal", "fmtkit.listings", "fmtkit.catalogue", "fmtkit.cli")
 
 
-def test_imports_point_down_the_layers():
-    for number, layer in enumerate(LAYERS):
-        higher = {name for names in LAYERS[number + 1 :] for name in names}
-        for name in layer:
-            assert reachable(name) & higher == set(), name
+def package(name: str) -> str | None:
+    parts = name.split(".")
+    return parts[1] if any(parts[1:2] == [p] for layer in PACKAGES for p in layer) else None
+
+
+def test_every_package_has_a_layer():
+    found = {path.name for path in ROOT.iterdir() if (path / "__init__.py").is_file()}
+    assert found == {name for layer in PACKAGES for name in layer}
+
+
+def test_imports_point_down_the_layers_of_packages():
+    layer_of = {name: number for number, layer in enumerate(PACKAGES) for name in layer}
+    wrong = {
+        (name, other)
+        for name, found in EDGES.items()
+        for other in found
+        if (own := package(name)) and (its := package(other)) and own != its
+        if layer_of[its] >= layer_of[own]
+    }
+    assert wrong == set()
+
+
+def test_no_package_knows_the_faces():
+    printing = {"fmtkit.reports.faces"}  # prints a report as the terminal does
+    for name in MODULES:
+        if package(name) and name not in printing:
+            assert not EDGES[name] & set(FACES), name
 
 
 def test_converters_know_nothing_of_files_templates_or_runs():
     for name in MODULES:
         if name.startswith("fmtkit.converters."):
-            assert not reachable(name) & {"fmtkit.pipeline", "fmtkit.sinks", "fmtkit.chat"}, name
+            assert not reachable(name) & {
+                "fmtkit.converting.pipeline",
+                "fmtkit.writing.sinks",
+                "fmtkit.rendering.chat",
+            }, name
 
 
 def test_nothing_but_training_imports_training():

@@ -6,8 +6,8 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers
 
-from fmtkit.lengths import Tally, count_columns, count_lists, summarize
-from fmtkit.token_counts import TokenCounter
+from fmtkit.counting.lengths import Tally, count_columns, count_lists, summarize
+from fmtkit.counting.token_counts import TokenCounter
 from fmtkit.tokens import Tokenizer
 
 

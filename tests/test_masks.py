@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fmtkit import masks, tokens
+from fmtkit import tokens
 from fmtkit.errors import OptionError, TemplateError
-from fmtkit.row_templates import RowTemplate, compile_template
+from fmtkit.rendering.row_templates import RowTemplate, compile_template
+from fmtkit.surveying import masks
 from fmtkit.tokens import Tokenizer
 
 ROOT = Path(__file__).parents[1]

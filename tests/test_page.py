@@ -11,10 +11,10 @@ import pytest
 import sick_rows
 from test_survey import GOLDENS, tokenizer, write
 
-from fmtkit.inspect_options import InspectOptions
-from fmtkit.inspection import run
-from fmtkit.lengths import Tally
+from fmtkit.counting.lengths import Tally
 from fmtkit.reports import html
+from fmtkit.surveying.inspect_options import InspectOptions
+from fmtkit.surveying.inspection import run
 
 __all__ = ["tokenizer"]
 

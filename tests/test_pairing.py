@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fmtkit.converting.pairing import POLICIES, check_policy, pair_up
 from fmtkit.errors import OptionError, UnknownNameError
 from fmtkit.message_kinds import NARROW, WIDE
-from fmtkit.pairing import POLICIES, check_policy, pair_up
 
 EXACT = [policy for policy in POLICIES if policy not in ("none", "margin:M")] + [
     "margin:0.5",

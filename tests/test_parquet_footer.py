@@ -2,8 +2,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fmtkit.parquet_footer import MAGIC, JoinedFooter, split_file
-from fmtkit.thrift import read_struct
+from fmtkit.writing.parquet_footer import MAGIC, JoinedFooter, split_file
+from fmtkit.writing.thrift import read_struct
 
 
 def parquet(table, **options):
@@ -50,7 +50,7 @@ def test_row_groups_are_numbered_through():
 
 
 def test_past_the_last_ordinal_the_field_is_left_out_and_the_file_still_reads(monkeypatch):
-    monkeypatch.setattr("fmtkit.parquet_footer._LAST_ORDINAL", 1)
+    monkeypatch.setattr("fmtkit.writing.parquet_footer._LAST_ORDINAL", 1)
     file = parquet(pa.table({"a": [1, 2]}), row_group_size=1)
     joined = join([file, file])
     groups = read_struct(split_file(memoryview(joined))[1])[4].value.values

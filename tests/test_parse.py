@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from mutated_rows import damaged, mutated
 from runs import INTEL, KTO, line, lines
 
-from fmtkit.conversion import convert_frame
-from fmtkit.pipeline import Job, Request, prepare, process
+from fmtkit.converting.conversion import convert_frame
+from fmtkit.converting.parse import Records, parse_records
+from fmtkit.converting.pipeline import Job, Request, prepare, process
 from fmtkit.sources.blocks import JsonBlock
 from fmtkit.sources.opening import open_sources
-from fmtkit.sources.parse import Records, parse_records
 
 Result = tuple[Any, ...]
 CASES = [case for case in cases() if case.source.exists()]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from mutated_rows import damaged, mutated
 from runs import INTEL, KTO, line, lines
 
+from fmtkit.converting.ledger import TERMS, Ledger
+from fmtkit.converting.pipeline import Job, Piece, Progress, Request, prepare, process, stream
 from fmtkit.errors import ColumnMismatchError, OptionError
-from fmtkit.ledger import TERMS, Ledger
-from fmtkit.pipeline import Job, Piece, Progress, Request, prepare, process, stream
 from fmtkit.sources.blocks import JsonBlock
 from fmtkit.sources.jsonl import blocks_of_lines
 from fmtkit.sources.opening import Source, open_sources

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmtkit import quarantine
 from fmtkit.codes import REASONS, Reject
-from fmtkit.quarantine import RAW_BYTES, QuarantineFile
+from fmtkit.writing import quarantine
+from fmtkit.writing.quarantine import RAW_BYTES, QuarantineFile
 
 SCHEMA = json.loads((files("fmtkit.schemas") / "quarantine.schema.json").read_text())
 

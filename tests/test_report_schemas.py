@@ -4,8 +4,8 @@ from importlib.resources import files
 import jsonschema
 import pytest
 
-from fmtkit.conversions import ConvertOptions, convert_to
-from fmtkit.ledger import Ledger
+from fmtkit.converting.conversions import ConvertOptions, convert_to
+from fmtkit.converting.ledger import Ledger
 from fmtkit.tables import TABLES
 
 NAMES = ("report", "quarantine", "manifest")

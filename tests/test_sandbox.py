@@ -4,13 +4,13 @@ from typing import Any
 import pytest
 from nasty_dialogs import column, say
 
-from fmtkit import chat, template_sources
-from fmtkit.chat import ChatTemplate
 from fmtkit.errors import TemplateError
-from fmtkit.leaf_json import decode_leaf, encode_leaf, harmless
-from fmtkit.sandbox import Sandbox
-from fmtkit.tracing import Fault, Interpreter, Request, Shape, View
-from fmtkit.unknowns import Slot
+from fmtkit.rendering import chat, template_sources
+from fmtkit.rendering.chat import ChatTemplate
+from fmtkit.rendering.leaf_json import decode_leaf, encode_leaf, harmless
+from fmtkit.rendering.sandbox import Sandbox
+from fmtkit.rendering.tracing import Fault, Interpreter, Request, Shape, View
+from fmtkit.rendering.unknowns import Slot
 from fmtkit.worker import Limits
 
 QUICK = Limits(seconds=0.5)

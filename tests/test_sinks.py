@@ -4,9 +4,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fmtkit.encoding import COMPRESSIONS, encode
 from fmtkit.errors import OptionError, OutputExistsError, WriteError
-from fmtkit.sinks import Closing, FileSink, Progress
+from fmtkit.writing.encoding import COMPRESSIONS, encode
+from fmtkit.writing.sinks import Closing, FileSink, Progress
 
 TABLE = pa.table({"text": ["a", "b"]})
 ROWS = encode(TABLE, "parquet", "snappy")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_tables import FEW, SCHEMA, rows_of
 
-from fmtkit.encoding import encode
-from fmtkit.stitching import STITCHERS
+from fmtkit.writing.encoding import encode
+from fmtkit.writing.stitching import STITCHERS
 
 METADATA = {"type": "chatml.intel"}
 COMPRESSIONS = ("none", "zstd")

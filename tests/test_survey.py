@@ -13,7 +13,7 @@ import sick_rows
 import fmtkit
 from fmtkit import catalogue, tokens
 from fmtkit.errors import ColumnMismatchError, OptionError, TokenizerError, UnknownNameError
-from fmtkit.survey_record import Survey
+from fmtkit.surveying.survey_record import Survey
 
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fmtkit import template_sources
 from fmtkit.errors import TemplateError, UnknownNameError
+from fmtkit.rendering import template_sources
 
 TOKENIZER = Path(__file__).parents[2] / "shared" / "data" / "goldens" / "tokenizer"
 
@@ -109,7 +109,7 @@ sys.meta_path.insert(0, type("No", (), {"find_spec": staticmethod(
 from importlib import util
 found = util.find_spec
 util.find_spec = lambda name, *a: None if name == "trl" else found(name, *a)
-from fmtkit import template_sources
+from fmtkit.rendering import template_sources
 from fmtkit.errors import DependencyError
 print(template_sources.find_family("llama3").name, "qwen3" in template_sources.names())
 for name in ("qwen3", "llama3", "trl:qwen3"):

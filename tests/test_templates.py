@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from nasty_dialogs import column, dialogs, say
 
-from fmtkit import chat, template_sources
-from fmtkit.jinja_environment import GENERATION_END, GENERATION_START, environment
-from fmtkit.tracing import Fault, Interpreter, Request
+from fmtkit.rendering import chat, template_sources
+from fmtkit.rendering.jinja_environment import GENERATION_END, GENERATION_START, environment
+from fmtkit.rendering.tracing import Fault, Interpreter, Request
 
 GOLDENS = Path(__file__).parents[2] / "shared" / "data" / "goldens" / "rendering.jsonl"
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}

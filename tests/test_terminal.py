@@ -8,8 +8,8 @@ from rich.console import Console
 
 from fmtkit import listings, terminal
 from fmtkit.catalogue import types
-from fmtkit.conversions import ConvertOptions, convert_to
-from fmtkit.validation import validate_sources
+from fmtkit.converting.conversions import ConvertOptions, convert_to
+from fmtkit.converting.validation import validate_sources
 
 HOSTILE = '{"question": "q", "chosen": "\\u001b[31mred", "rejected": {"[bold]": 1}}\n'
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nasty_dialogs import texts
 
-from fmtkit.text_columns import text_column
+from fmtkit.rendering.text_columns import text_column
 
 TRIMS = [
     (),

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, models, normalizers, pre_tokenizers, trainers
 
-from fmtkit import pieces, token_counts
-from fmtkit.token_counts import TokenCounter
+from fmtkit.counting import pieces, token_counts
+from fmtkit.counting.token_counts import TokenCounter
 from fmtkit.tokens import Tokenizer
 
 WORDS = (

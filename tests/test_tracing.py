@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nasty_dialogs import column, say, texts
 
-from fmtkit import chat, template_sources
-from fmtkit.chat import ChatTemplate
-from fmtkit.tracing import Fault, Interpreter, Leaf, Request, Shape, View
-from fmtkit.unknowns import Slot, expand
+from fmtkit.rendering import chat, template_sources
+from fmtkit.rendering.chat import ChatTemplate
+from fmtkit.rendering.tracing import Fault, Interpreter, Leaf, Request, Shape, View
+from fmtkit.rendering.unknowns import Slot, expand
 
 
 def made(source: str, **changes: Any) -> ChatTemplate:

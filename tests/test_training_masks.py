@@ -10,7 +10,9 @@ pytest.importorskip("trl")
 
 import tiny_training as tiny
 
-from fmtkit import masks, row_templates, tokens
+from fmtkit import tokens
+from fmtkit.rendering import row_templates
+from fmtkit.surveying import masks
 from fmtkit.tables import TABLES
 from fmtkit.training import build, process
 from fmtkit.training.job import Job, Source

@@ -8,9 +8,9 @@ import pytest
 from fixture_cases import Case, cases
 from runs import INTEL, convert, lines
 
-from fmtkit.conversions import ConvertOptions
+from fmtkit.converting.conversions import ConvertOptions
+from fmtkit.converting.validation import validate_sources
 from fmtkit.errors import ColumnMismatchError, OptionError
-from fmtkit.validation import validate_sources
 
 USER, BOT = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
 BAD = INTEL | {"chosen": None}

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import fmtkit
-from fmtkit import catalogue, registry, template_sources, typenames
-from fmtkit.pairing import POLICIES
+from fmtkit import catalogue, registry
+from fmtkit.converting import typenames
+from fmtkit.converting.pairing import POLICIES
+from fmtkit.converting.type_options import LABEL_OPTION, MESSAGE_OPTIONS
 from fmtkit.registry import Converter
+from fmtkit.rendering import template_sources
 from fmtkit.tables import METHODS, TABLES, Table
-from fmtkit.type_options import LABEL_OPTION, MESSAGE_OPTIONS
 from pages.markdown import NOTICE, code, sentence, table
 from pages.prose import FORMATS_HEAD, KINDS, OPTIONS, TEMPLATES, USER_FUNCTIONS, WHERE_WE_DIFFER
 

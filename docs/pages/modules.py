@@ -1,4 +1,4 @@
-"""docs/modules.md: every module in one line, from the first line of its docstring."""
+"""docs/modules.md: every package and module in one line, from the first of its docstring."""
 
 import ast
 from collections.abc import Iterator
@@ -7,15 +7,6 @@ from pathlib import Path
 from pages.markdown import NOTICE, code, table
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = {
-    "fmtkit": "the package",
-    "fmtkit/sources": "bytes in",
-    "fmtkit/converters": "one module per format",
-    "fmtkit/reports": "faces of a survey",
-    "fmtkit/training": "from a config to a trained model",
-    "fmtkit/training/rl": "what TRL lacks",
-    "runners": "one module per training method (`fmtkit.runners`)",
-}
 HEAD = f"""\
 {NOTICE}
 # Modules
@@ -26,15 +17,22 @@ How they hang together is in [Design](design.md). A module is named by the one t
 
 def text() -> str:
     """Return the page."""
-    return HEAD + "".join(_room(folder, said) for folder, said in ROOMS.items())
+    return HEAD + "".join(_room(path) for path in _packages())
 
 
-def _room(folder: str, said: str) -> str:
-    return f"\n## {folder}/ — {said}\n\n" + table(["module", "is about"], _modules(folder))
+def _packages() -> list[Path]:
+    inner = sorted(path.parent for path in (ROOT / "fmtkit").rglob("__init__.py"))
+    return [*inner, ROOT / "runners"]
 
 
-def _modules(folder: str) -> Iterator[list[str]]:
-    for path in sorted((ROOT / folder).glob("*.py")):
+def _room(path: Path) -> str:
+    about = _first_sentence(path / "__init__.py")
+    head = f"\n## {path.relative_to(ROOT)}/\n\n" + (f"{about}\n\n" if about else "")
+    return head + table(["module", "is about"], _modules(path))
+
+
+def _modules(folder: Path) -> Iterator[list[str]]:
+    for path in sorted(folder.glob("*.py")):
         if path.stem not in ("__init__", "__main__"):
             yield [code(path.stem), _first_sentence(path)]
 

@@ -5,13 +5,13 @@ import sys
 from fmtkit import terminal
 from fmtkit.codes import REASONS
 from fmtkit.errors import UnknownNameError
-from fmtkit.findings import ADVICE
-from fmtkit.inspect_options import InspectOptions
-from fmtkit.inspection import run
 from fmtkit.reports import html as html_page
 from fmtkit.reports import json as json_report
 from fmtkit.reports import plot as plot_file
 from fmtkit.reports.terminal import print_survey
+from fmtkit.surveying.findings import ADVICE
+from fmtkit.surveying.inspect_options import InspectOptions
+from fmtkit.surveying.inspection import run
 
 
 def show(

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from fmtkit.lengths import Bin, Lengths
+from fmtkit.counting.lengths import Bin, Lengths
 
 SPARKS = "▁▂▃▄▅▆▇█"
 BARS = 14

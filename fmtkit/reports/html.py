@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from fmtkit.atomic import PartialFile
-from fmtkit.inspection import Inspection
-from fmtkit.lengths import Tally
+from fmtkit.counting.lengths import Tally
 from fmtkit.reports.page_rows import page_rows
+from fmtkit.surveying.inspection import Inspection
 
 POINTS = 1500
 """Lengths at which the slider of the page knows exactly what is cut."""

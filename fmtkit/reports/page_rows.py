@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from fmtkit.inspection import Inspection
-from fmtkit.row_fetch import RowFetch, spread
-from fmtkit.shown_rows import RowViewer, ShownRow, ShownSide
-from fmtkit.survey_making import show
+from fmtkit.surveying.inspection import Inspection
+from fmtkit.surveying.row_fetch import RowFetch, spread
+from fmtkit.surveying.shown_rows import RowViewer, ShownRow, ShownSide
+from fmtkit.surveying.survey_making import show
 
 MOST_ROWS = 10_000
 MOST_BYTES = 20_000_000

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fmtkit.errors import DependencyError, OptionError, WriteError
 from fmtkit.reports.terminal import main_lengths
-from fmtkit.survey_record import Survey
+from fmtkit.surveying.survey_record import Survey
 
 SUFFIXES = (".png", ".svg")
 

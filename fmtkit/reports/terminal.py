@@ -11,12 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from fmtkit.codes import REASONS
+from fmtkit.counting.lengths import Lengths
 from fmtkit.escaping import one_line
-from fmtkit.lengths import Lengths
 from fmtkit.reports.histograms import bars, sparkline
 from fmtkit.reports.token_text import side_text
-from fmtkit.shown_rows import Place, ShownRow
-from fmtkit.survey_record import Found, Survey
+from fmtkit.surveying.shown_rows import Place, ShownRow
+from fmtkit.surveying.survey_record import Found, Survey
 
 PLACES = 8
 """Places that a finding names on the terminal; --json has more."""

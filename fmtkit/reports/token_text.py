@@ -4,7 +4,7 @@ from rich.style import Style
 from rich.text import Text
 
 from fmtkit.escaping import visible
-from fmtkit.shown_rows import ShownSide
+from fmtkit.surveying.shown_rows import ShownSide
 
 TRAINED = (Style(color="green", bold=True), Style(color="green", bold=True, underline=True))
 CONTEXT = (Style(color="bright_black"), Style(color="bright_black", underline=True))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fmtkit import registry
-from fmtkit.conversions import (
+from fmtkit.converting.conversions import (
     ConvertOptions,
     Report,
     Watcher,
@@ -15,11 +15,11 @@ from fmtkit.conversions import (
     with_split,
     write_jobs,
 )
-from fmtkit.encoding import format_of
+from fmtkit.converting.pipeline import prepare
 from fmtkit.errors import OptionError
-from fmtkit.pipeline import prepare
 from fmtkit.training.datasets import parse_slice, specs_of
 from fmtkit.training.planning import DatasetPlan, Plan, plan
+from fmtkit.writing.encoding import format_of
 
 
 def convert_config(

@@ -100,7 +100,7 @@ def _one(
     *,
     split: bool,
 ) -> Converted:
-    from fmtkit.conversions import ConvertOptions, convert_to
+    from fmtkit.converting.conversions import ConvertOptions, convert_to
 
     wish = parse_slice(str(dataset.entry.get("split", "train")))
     specs, identity = specs_of(dataset, wish)

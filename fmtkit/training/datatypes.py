@@ -6,7 +6,8 @@ This is the one place where training meets the names of formats.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fmtkit import registry, typenames
+from fmtkit import registry
+from fmtkit.converting import typenames
 from fmtkit.errors import OptionError
 from fmtkit.training.config import Config, Entry
 from fmtkit.training.runner import Runner

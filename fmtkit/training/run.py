@@ -124,7 +124,7 @@ def template_text(planned: Plan) -> str | None:
         return planned.config.text("chat_template_jinja")
     if name == "tokenizer_default":
         return None
-    from fmtkit import template_sources
+    from fmtkit.rendering import template_sources
 
     named_by_type = planned.template[1].startswith(("type ", "finished text"))
     find = template_sources.find_family if named_by_type else template_sources.find_model_template

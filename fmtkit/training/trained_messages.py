@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fmtkit.chat import ChatTemplate
 from fmtkit.errors import TemplateError
-from fmtkit.row_templates import RowTemplate, Span
+from fmtkit.rendering.chat import ChatTemplate
+from fmtkit.rendering.row_templates import RowTemplate, Span
 
 COLUMN = "trained_messages"
 """For each message of a row whether it is learnt."""

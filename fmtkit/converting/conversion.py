@@ -1,0 +1,80 @@
+"""Conversion: a frame of bound columns becomes a canonical table, and the bad rows' codes."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import polars as pl
+from polars import Expr
+
+from fmtkit.codes import PRECEDENCE
+from fmtkit.converting.binding import Binding
+from fmtkit.expansion import expand
+from fmtkit.problems import Column, Problem
+from fmtkit.tables import TEXT_NAMES, Table
+
+
+@dataclass(frozen=True)
+class Converted:
+    """The canonical rows with `__row`, each bad row's problem, and the count of each warning."""
+
+    frame: pl.DataFrame
+    bad: list[tuple[int, Problem]]
+    warnings: Counter[str]
+
+
+def convert_frame(frame: pl.DataFrame, binding: Binding) -> Converted:
+    """Run a converter over the frame that its parameters were bound to."""
+    table = binding.converter.function(**binding.arguments())
+    columns = _columns(table, text=binding.converter.text)
+    problems = _problems(columns)
+    for name, step in _steps(columns).items():
+        frame = frame.with_columns(step.alias(name))
+    warnings = _warnings(columns)
+    expressions = [column.value.alias(name) for name, column in columns]
+    expressions += [pl.col(kept.name) for kept in binding.kept]
+    if problems:
+        expressions.append(
+            pl.coalesce(
+                [pl.when(p.when).then(pl.lit(i, dtype=pl.UInt16)) for i, p in enumerate(problems)]
+            ).alias("__problem")
+        )
+    expressions += [
+        when.fill_null(value=False).alias(f"__warn_{i}") for i, (_, when) in enumerate(warnings)
+    ]
+    out = frame.select("__row", *expressions)
+    bad: list[tuple[int, Problem]] = []
+    if problems:
+        if out.get_column("__problem").null_count() < out.height:
+            wrong = out.filter(pl.col("__problem").is_not_null())
+            pairs = zip(wrong["__row"].to_list(), wrong["__problem"].to_list(), strict=True)
+            bad = [(row, problems[index]) for row, index in pairs]
+            out = out.filter(pl.col("__problem").is_null())
+        out = out.drop("__problem")
+    counts: Counter[str] = Counter()
+    for i, (code, _) in enumerate(warnings):
+        counts[code] += int(out.get_column(f"__warn_{i}").sum())
+    out = out.drop([f"__warn_{i}" for i in range(len(warnings))])
+    return Converted(expand(out, columns), bad, +counts)
+
+
+def _columns(table: Table, *, text: bool) -> list[tuple[str, Column]]:
+    """Return the columns that the table has, under their names on disk."""
+    named = ((name, getattr(table, name)) for name in table.column_names())
+    names = TEXT_NAMES if text else {}
+    return [(names.get(name, name), column) for name, column in named if column is not None]
+
+
+def _steps(columns: list[tuple[str, Column]]) -> dict[str, Expr]:
+    """Return what is computed first, each name once, in an order in which each finds the others."""
+    return {name: step for _, column in columns for name, step in column.steps}
+
+
+def _warnings(columns: list[tuple[str, Column]]) -> list[tuple[str, Expr]]:
+    found = [warning for _, column in columns for warning in column.warnings]
+    return list({id(warning): warning for warning in found}.values())
+
+
+def _problems(columns: list[tuple[str, Column]]) -> list[Problem]:
+    found = [problem for _, column in columns for problem in column.problems]
+    distinct = {id(problem): problem for problem in found}.values()
+    return sorted(distinct, key=lambda problem: PRECEDENCE[problem.code])

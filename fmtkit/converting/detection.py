@@ -1,0 +1,201 @@
+"""Detection: which converter a source's columns, and what they hold, speak for.
+
+Column names alone are ambiguous (`prompt_pairs` and `ultra`): the rows of the first block decide.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from fmtkit import registry
+from fmtkit.converting.binding import Binding, Row, bind
+from fmtkit.converting.conversion import convert_frame
+from fmtkit.errors import ColumnMismatchError, OptionError, near_match
+from fmtkit.registry import Converter
+from fmtkit.tables import TABLES
+
+SAMPLE_ROWS = 200
+"""Rows of the first block that are looked at closely."""
+TRUSTED = 0.5
+"""Share of sound rows below which a type is hardly the file's own."""
+GENERIC = frozenset({"default", "passthrough", "user_defined.default"})
+LATE = frozenset({"Reference", "Tokens"})
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How well a converter fits the rows of a sample."""
+
+    converter: Converter
+    missing: tuple[str, ...]
+    """Required columns that no row has, in the converter's words."""
+    sound: float
+    """Share of the rows in which nothing is wrong with a column's shape."""
+    used: int
+    """Columns of the converter that the rows have."""
+    weight: float
+    """The same, each column counting less the more types know it (`question` says little) and the
+    fewer rows have it: a stray row speaks for nothing."""
+    foreign: int
+    """Columns of the rows that the converter does not know."""
+
+    @property
+    def reason(self) -> str:
+        """Say in words why the converter fits, or does not."""
+        if self.missing:
+            return f"no column {', '.join(self.missing)}"
+        return f"{self.used} columns fit in {self.sound:.0%} of the rows"
+
+    def rank(self) -> tuple[int, bool, bool, float, float, int, int, bool, str]:
+        """Order fits, best first: what uses most columns, then what finds most rows sound.
+
+        A type that takes anything comes after those that mean something, and tables that one method
+        alone trains on after the others. That half of the rows are unsound speaks against a type, a
+        few bad rows do not.
+        """
+        return (
+            len(self.missing),
+            self.sound < TRUSTED,
+            self.converter.name in GENERIC,
+            -round(self.weight, 3),
+            -round(self.sound, 2),
+            list(TABLES).index(self.converter.makes.name())
+            if self.converter.makes.name() in LATE
+            else 0,
+            self.foreign,
+            self.converter.name.startswith("chat_template."),
+            self.converter.name,
+        )
+
+
+def _order_within_name(found: Fit) -> tuple[int, bool, float, float]:
+    """Order the converters of one name: the columns decide, and kinds only where columns do not."""
+    return (
+        len(found.missing),
+        found.sound == 0,
+        -round(found.weight, 3),
+        -round(found.sound, 2),
+    )
+
+
+def fit(
+    converter: Converter, sample: Sequence[Row], mapping: Mapping[str, str] | None = None
+) -> Fit:
+    """Tell how a converter fits the rows."""
+    binding = bind(converter, sample, mapping=mapping or {}, options=converter.options)
+    missing = missing_columns(binding, sample)
+    if missing or not sample:
+        return Fit(converter, tuple(missing), 0.0, 0, 0.0, 0)
+    sound = _convertible(binding, sample) / len(sample)
+    there = Counter(key for row in sample for key, value in row.items() if value is not None)
+    used = [column.path[0] for column in binding.columns if column.path[0] in there]
+    foreign = set(there) - {column.path[0] for column in binding.columns}
+    known = _known_by(len(registry.converters()))
+    weight = sum(there[name] / len(sample) / known.get(name, 1) for name in used)
+    return Fit(converter, (), sound, len(used), weight, len(foreign))
+
+
+def _convertible(binding: Binding, sample: Sequence[Row]) -> int:
+    """Count the rows that would convert: shapes alone do not tell a transcript from any other text."""
+    rows = [row for row in sample if not binding.judge(row)]
+    if not rows:
+        return 0
+    frame = binding.frame(rows, range(len(rows)))
+    return len(rows) - len({number for number, _ in convert_frame(frame, binding).bad})
+
+
+@cache
+def _known_by(types: int) -> Counter[str]:  # noqa: ARG001
+    """Return by how many types each column is known; `types` counts the converters, plugins too."""
+    uses = {(c.name, c.path(p).partition(".")[0]) for c in registry.converters() for p in c.takes}
+    return Counter(column for _, column in uses)
+
+
+def missing_columns(binding: Binding, sample: Sequence[Row]) -> list[str]:
+    """Return the required columns that no row of the sample has a key for."""
+    missing = [
+        column.label
+        for column in binding.columns
+        if column.required and not any(_has(row, column.path) for row in sample)
+    ]
+    columns = {column.name: column for column in binding.columns}
+    for group in binding.converter.any_of:
+        paths = [columns[name].path for name in group]
+        if not any(_has(row, path) for row in sample for path in paths):
+            missing.append(" or ".join(".".join(path) for path in paths))
+    return missing
+
+
+def _has(row: Any, path: tuple[str, ...]) -> bool:
+    for key in path:
+        if not isinstance(row, Mapping) or key not in row:
+            return False
+        row = row[key]
+    return True
+
+
+def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
+    """Return the converters that fit the rows, best first."""
+    tables = set(registry.tables_of(method)) if method else None
+    fits = [
+        fit(converter, sample)
+        for converter in registry.converters()
+        if tables is None or converter.makes.name() in tables
+    ]
+    return sorted((found for found in fits if not found.missing and found.sound > 0), key=Fit.rank)
+
+
+def choose(
+    name: str, sample: Sequence[Row], *, method: str | None, mapping: Mapping[str, str], source: str
+) -> Converter:
+    """Return the converter of that name that fits the rows.
+
+    Raises:
+        UnknownNameError: if no converter has that name.
+        ColumnMismatchError: if a required column is in none of the rows; it names what fits instead.
+        OptionError: if the name fits several tables and nothing decides between them.
+    """
+    candidates = registry.named(name, method)
+    if not sample:
+        return candidates[0]
+    found = (fit(c, sample, _within(c, mapping)) for c in candidates)
+    fits = sorted(found, key=_order_within_name)
+    best = fits[0]
+    if best.missing:
+        raise ColumnMismatchError(_mismatch(name, best, sample, source))
+    rivals = [
+        f
+        for f in fits[1:]
+        if _order_within_name(f) == _order_within_name(best)
+        and f.converter.makes is not best.converter.makes
+    ]
+    if rivals:
+        tables = ", ".join(sorted({f.converter.makes.name() for f in (best, *rivals)}))
+        raise OptionError(f"{source}: type {name} fits {tables}; choose one with --method")
+    return best.converter
+
+
+def _within(converter: Converter, mapping: Mapping[str, str]) -> dict[str, str]:
+    return {name: path for name, path in mapping.items() if name in converter.takes}
+
+
+def _mismatch(name: str, best: Fit, sample: Sequence[Row], source: str) -> str:
+    there = sorted({key for row in sample for key in row})
+    hints = []
+    for column in best.missing:
+        near = [match for part in column.split(" or ") if (match := near_match(part, there))]
+        hints.append(
+            f"{column} (near: {near[0]}; map it with --map {column.split(' or ')[0]}={near[0]})"
+            if near
+            else column
+        )
+    fitting = _distinct(found.converter.name for found in detect(sample))[:4]
+    fits = f"; types that fit: {', '.join(fitting)}" if fitting else ""
+    columns = ", ".join(there) or "none"
+    return f"{source}: type {name} needs column {', '.join(hints)}; the columns are {columns}{fits}"
+
+
+def _distinct(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))

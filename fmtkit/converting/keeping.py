@@ -1,0 +1,168 @@
+"""Keeping: source columns that are carried through unchanged, each in the one type that holds it.
+
+A first pass finds each kept column's JSON kind over the whole source: all text, all bool, all int64,
+floats where they are exact; anything else is kept as canonical JSON text.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any, ClassVar
+
+import polars as pl
+import pyarrow as pa
+
+from fmtkit.converting import reading
+from fmtkit.converting.type_options import TypeOptions
+from fmtkit.errors import OptionError, near_match
+from fmtkit.kinds import FlagKind, Kind, NumberKind, OpenKind, TextKind
+from fmtkit.registry import Converter
+from fmtkit.sources.blocks import Readable
+from fmtkit.sources.strict import NonFinite, Overflow, WrittenFloat, is_unicode
+
+JSON_FIELD = {b"fmtkit:json": b"1"}
+"""Metadata of a field whose text is canonical JSON."""
+_EXACT_INTEGERS = 2**53
+
+
+@dataclass(frozen=True)
+class IntegerKind(NumberKind):
+    """A whole number of 64 bits."""
+
+    words: ClassVar[str] = "a whole number"
+    dtype: ClassVar[pl.DataType] = pl.Int64()
+
+    def holds(self, value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool)
+
+    def value(self, value: Any) -> int:
+        return int(value)
+
+    def read_type(self, shape: str, extra: pa.DataType | None) -> pa.DataType:  # noqa: ARG002
+        return pa.int64()
+
+    def doubts(self, values: pa.Array, shape: str) -> bool:  # noqa: ARG002
+        return False
+
+
+@dataclass(frozen=True)
+class BoolKind(FlagKind):
+    """true or false and nothing else."""
+
+    words: ClassVar[str] = "true or false"
+
+    def holds(self, value: Any) -> bool:
+        return isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The kept columns with the kind that holds all their values, and their Arrow fields."""
+
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    fields: tuple[pa.Field, ...] = ()
+
+
+_ARROW = {
+    TextKind: pa.string(),
+    BoolKind: pa.bool_(),
+    IntegerKind: pa.int64(),
+    NumberKind: pa.float64(),
+}
+
+
+def find_kept(
+    sources: Sequence[Readable],
+    converters: Sequence[Converter],
+    resolved: Sequence[TypeOptions],
+    keep: tuple[str, ...],
+) -> Kept:
+    """Find the columns to keep and their kinds; reads the sources once if there are any.
+
+    Raises OptionError for a column that no row has, or one that the table makes itself.
+    """
+    wanted = keep or (("all",) if any(c.keeps for c in converters) else ())
+    if not wanted:
+        return Kept()
+    seen = _survey(sources)
+    made = {name for c in converters for name in (*c.table_columns(), "text")}
+    used = {
+        options.mapping.get(p, c.path(p))
+        for c, options in zip(converters, resolved, strict=True)
+        for p in c.takes
+    }
+    if "all" in wanted:
+        names = [name for name in seen if name not in made and name not in used]
+    else:
+        names = _named(wanted, seen, made)
+    kinds = {name: _kind(seen[name]) for name in names}
+    return Kept(kinds, tuple(_field(name, kind) for name, kind in kinds.items()))
+
+
+def _named(wanted: Sequence[str], seen: Mapping[str, set[str]], made: set[str]) -> list[str]:
+    for name in wanted:
+        if name not in seen:
+            near = near_match(name, seen)
+            hint = f"; did you mean {near!r}?" if near else f"; the columns are {', '.join(seen)}"
+            raise OptionError(f"--keep {name}: no row has that column{hint}")
+        if name in made:
+            raise OptionError(
+                f"--keep {name}: the table has a column of that name; rename it in the source"
+            )
+    return list(dict.fromkeys(wanted))
+
+
+def _survey(sources: Sequence[Readable]) -> dict[str, set[str]]:
+    """Return every column of the sources with the kinds of JSON value that it was seen to hold."""
+    seen: dict[str, set[str]] = {}
+    for source in sources:
+        source.keep()
+        for block in source.blocks():
+            for row, fault in reading.records_of(block).values(written=True):
+                # A row with half a surrogate pair in a key is refused: it adds no column.
+                if fault is None and all(map(is_unicode, row)):
+                    for name, value in row.items():
+                        seen.setdefault(name, set()).add(_json_kind(value))
+    return seen
+
+
+def _json_kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, int):
+        return "integer" if abs(value) <= _EXACT_INTEGERS else "long integer"
+    if isinstance(value, float):
+        return "float" if _is_exact(value) else "json"
+    # A row with NaN or 1e400 is refused, so that it has no say in how the others are kept.
+    return "refused" if isinstance(value, NonFinite | Overflow) else "json"
+
+
+def _is_exact(value: float) -> bool:
+    """Tell whether a float is the number that was written."""
+    token = value.token if isinstance(value, WrittenFloat) else repr(value)
+    try:
+        return Decimal(token) == Decimal(repr(float(value)))
+    except InvalidOperation:
+        # An exponent beyond even a Decimal's, such as that of 1e-9999999999999999999.
+        return False
+
+
+def _kind(seen: set[str]) -> Kind:
+    kinds = seen - {"null", "refused"}
+    if kinds == {"text"} or not kinds:
+        return TextKind()
+    if kinds == {"bool"}:
+        return BoolKind()
+    if kinds <= {"integer", "long integer"}:
+        return IntegerKind()
+    return NumberKind() if kinds <= {"integer", "float"} else OpenKind()
+
+
+def _field(name: str, kind: Kind) -> pa.Field:
+    if isinstance(kind, OpenKind):
+        return pa.field(name, pa.string(), metadata=JSON_FIELD)
+    return pa.field(name, _ARROW[type(kind)])

@@ -1,0 +1,57 @@
+"""The progress bar of a conversion: bytes, rows per second and bad rows, on a terminal only."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+if TYPE_CHECKING:
+    from fmtkit.converting.ledger import Ledger
+
+UNITS = ("B", "KB", "MB", "GB")
+
+
+class Watch(Protocol):
+    """Whoever follows a run: called after each block, on the thread that asked for the run."""
+
+    def __call__(self, done: int, size: int | None, ledger: "Ledger") -> None: ...
+
+
+@contextmanager
+def progress(*, shown: bool) -> Iterator[Watch | None]:
+    """Show a bar on stderr while a run lasts; nothing where stderr is no terminal."""
+    console = Console(stderr=True, highlight=False)
+    if not shown or not console.is_terminal:
+        yield None
+        return
+    columns = (
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn("{task.fields[what]}"),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        yield _Bar(bar, bar.add_task("", total=None, what="reading"))
+
+
+class _Bar:
+    def __init__(self, bar: Progress, task: TaskID) -> None:
+        self.bar, self.task, self.begun = bar, task, time.monotonic()
+
+    def __call__(self, done: int, size: int | None, ledger: "Ledger") -> None:
+        rate = ledger.rows_read / max(time.monotonic() - self.begun, 1e-6)
+        read = in_bytes(done) + (f" of {in_bytes(size)}" if size else "")
+        bad = f", [yellow]{ledger.bad:,} bad[/]" if ledger.bad else ""
+        what = f"{read}, {ledger.rows_read:,} rows, {rate:,.0f} rows/s{bad}"
+        self.bar.update(self.task, completed=done, total=size, what=what)
+
+
+def in_bytes(count: float) -> str:
+    """Write a number of bytes for a reader: `2.9 KB`."""
+    for unit in UNITS[:-1]:
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.2f} {UNITS[-1]}"

@@ -1,0 +1,344 @@
+"""The text stage: canonical messages become text or tokens, and rows that are too long are dealt with."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fmtkit import buffers
+from fmtkit.converting.typenames import TypeName
+from fmtkit.errors import OptionError
+from fmtkit.registry import Converter
+from fmtkit.rendering import chat, template_sources
+from fmtkit.rendering.chat import ChatTemplate, Rendering, ReplyRendering
+from fmtkit.tables import (
+    DIALOG_COLUMNS,
+    TEXT_NAMES,
+    Completion,
+    Conversation,
+    Ranking,
+    Stepwise,
+    Table,
+    Tokens,
+)
+
+if TYPE_CHECKING:
+    from fmtkit.converting.pipeline import Request
+    from fmtkit.counting.length_limit import LengthLimit
+
+REPLIES = ("chosen", "rejected", "completion")
+OVERLONG = ("keep", "drop", "truncate-start", "truncate-end", "fail")
+
+
+@dataclass(frozen=True)
+class RowFailure:
+    """A row of the table that has no text, and why."""
+
+    row: int
+    code: str
+    column: str | None
+    message: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """What the stage made of a table; `kept` are the rows of the input that are still there."""
+
+    table: pa.Table
+    kept: np.ndarray
+    failures: tuple[RowFailure, ...] = ()
+    overlong: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Rows of the input that were dropped for their length."""
+    warnings: Counter[str] = field(default_factory=Counter)
+    traced_rows: int = 0
+    plain_rows: int = 0
+
+
+@dataclass(frozen=True)
+class TextStage:
+    """How rows are written out: as messages, as text through a template, or as tokens."""
+
+    form: str
+    template: ChatTemplate | None
+    wide: bool
+    text_source: bool
+    """The converter makes text itself (user_defined); there is nothing to render."""
+    limit: "LengthLimit | None" = None
+    tokenizer_name: str | None = None
+    """The tokenizer of `--as tokens`."""
+
+    @classmethod
+    def of(
+        cls, name: TypeName, converter: Converter, table: type[Table], request: "Request"
+    ) -> "TextStage":
+        """Decide on form, template and limit from the type's name and the flags.
+
+        Raises OptionError where they contradict each other, TemplateError where there is no template.
+        """
+        template = _template(name, request)
+        limit = _limit(request)
+        if converter.text or table in (Stepwise, Tokens):
+            if request.form == "messages" and converter.text:
+                raise OptionError(f"--as messages: type {name.type} makes text; use --as text")
+            form = "text" if converter.text else "messages"
+            return cls(form, None, converter.wide, converter.text or table is Stepwise, limit)
+        form = request.form or ("text" if template is not None else "messages")
+        if template is None and (form != "messages" or limit is not None):
+            wanted = f"--as {form}" if form != "messages" else "--max-length"
+            raise OptionError(
+                f"{wanted} needs a template: name one in the type (chatml.{name.source}), "
+                "or by --chat-template"
+            )
+        if form == "tokens" and (
+            table not in (Conversation, Completion) or request.tokenizer is None
+        ):
+            wanted = (
+                "--tokenizer" if request.tokenizer is None else "a Conversation or a Completion"
+            )
+            raise OptionError(
+                f"--as tokens needs {wanted}; other trainers tokenise text themselves"
+            )
+        if form != "messages" and table is Ranking:
+            raise OptionError(
+                f"--as {form}: a ranking stays messages; choose a pair policy, --option pairs=all"
+            )
+        if form == "messages" and limit is not None and limit.action.startswith("truncate"):
+            raise OptionError(f"--on-overlong {limit.action} cuts text; it goes with --as text")
+        tokenizer = request.tokenizer if form == "tokens" else None
+        return cls(
+            form, template, converter.wide, text_source=False, limit=limit, tokenizer_name=tokenizer
+        )
+
+    @property
+    def is_text(self) -> bool:
+        """Tell whether dialogs are text in the rows that come out."""
+        return self.form == "text"
+
+    def schema(self, schema: pa.Schema) -> pa.Schema:
+        """Return the schema of what comes out for that of canonical messages going in."""
+        if self.form == "tokens":
+            kept = [f for f in schema if f.name not in (*DIALOG_COLUMNS, "tools")]
+            return pa.schema([*Tokens.schema(frozenset(), wide=False, text=False), *kept])
+        if self.text_source or not self.is_text:
+            return schema
+        return pa.schema(_text_schema(schema, dict.fromkeys(DIALOG_COLUMNS)))
+
+    def apply(self, table: pa.Table) -> Done:
+        """Render a table of messages and mind its length; rows are named by their place in it."""
+        if not table.num_rows:
+            return Done(self.schema(table.schema).empty_table(), np.arange(0))
+        done = Done(table, np.arange(table.num_rows))
+        if (
+            self.template is not None
+            and not self.text_source
+            and (self.is_text or self.limit is not None)
+        ):
+            done = render_table(table, self.template)
+        if self.limit is not None and done.table.num_rows:
+            done = _limited(done, self.limit)
+        if self.form == "tokens":
+            return _tokens(done, table, self)
+        if self.is_text or self.template is None:
+            return done
+        return replace(
+            done,
+            table=table.take(buffers.int64s(done.kept))
+            if len(done.kept) < table.num_rows
+            else table,
+        )
+
+
+def _template(name: TypeName, request: "Request") -> ChatTemplate | None:
+    if request.chat_template is not None:
+        return template_sources.find_model_template(
+            request.chat_template, tokenizer=request.tokenizer
+        )
+    if name.template is not None:
+        return template_sources.find_family(name.template)
+    if name.model_template and request.form != "messages":
+        if request.tokenizer is None:
+            if request.form is None:
+                return None
+            raise OptionError(
+                f"type {name.type} renders with the model's template: give --chat-template or --tokenizer"
+            )
+        return template_sources.find_model_template(
+            "tokenizer_default", tokenizer=request.tokenizer
+        )
+    if request.form in ("text", "tokens") and request.tokenizer is not None:
+        return template_sources.find_model_template(
+            "tokenizer_default", tokenizer=request.tokenizer
+        )
+    return None
+
+
+def _limit(request: "Request") -> "LengthLimit | None":
+    if request.max_length is None:
+        if request.on_overlong != "keep":
+            raise OptionError(f"--on-overlong {request.on_overlong} needs --max-length")
+        return None
+    if request.tokenizer is None:
+        raise OptionError("--max-length counts tokens: give --tokenizer")
+    # Loaded where it is wanted: what counts tokens makes pyarrow import pandas (0.9 s).
+    from fmtkit.counting.length_limit import LengthLimit
+
+    limit = LengthLimit(request.max_length, request.on_overlong, request.tokenizer)
+    _ = limit.tokenizer
+    return limit
+
+
+def _limited(done: Done, limit: "LengthLimit") -> Done:
+    """Do with overlong rows what the limit says."""
+    names = [
+        n
+        for n in done.table.schema.names
+        if n in (*DIALOG_COLUMNS, *TEXT_NAMES.values(), "completions")
+    ]
+    texts = {name: done.table.column(name).combine_chunks() for name in names}
+    rows = limit.overlong(texts)
+    if not len(rows):
+        return done
+    if limit.action == "keep":
+        return replace(done, warnings=done.warnings + Counter({"overlong": len(rows)}))
+    places = done.kept[rows]
+    kept = np.delete(done.kept, rows)
+    table = done.table.filter(buffers.booleans(~np.isin(np.arange(done.table.num_rows), rows)))
+    if limit.action == "drop":
+        return replace(done, table=table, kept=kept, overlong=places)
+    if limit.action == "fail":
+        failures = [
+            RowFailure(int(p), "too_long", None, f"more than {limit.tokens} tokens") for p in places
+        ]
+        return replace(done, table=table, kept=kept, failures=(*done.failures, *failures))
+    return _cut(done, limit, rows)
+
+
+def _cut(done: Done, limit: "LengthLimit", rows: np.ndarray) -> Done:
+    table, failures, lost = done.table, list(done.failures), []
+    names = [name for name in table.schema.names if name in (*DIALOG_COLUMNS, *TEXT_NAMES.values())]
+    values = {name: table.column(name).to_pylist() for name in names}
+    for row in rows.tolist():
+        cut = limit.cut({name: values[name][row] for name in names})
+        if cut is None:
+            lost.append(row)
+            message = f"cut to {limit.tokens} tokens, nothing is left to learn from"
+            failures.append(RowFailure(int(done.kept[row]), "too_long", None, message))
+            continue
+        for name, text in cut.items():
+            values[name][row] = text
+    for name in names:
+        index = table.schema.get_field_index(name)
+        table = table.set_column(index, table.schema.field(index), buffers.texts(values[name]))
+    warnings = done.warnings + Counter({"truncated": len(rows) - len(lost)})
+    keep = np.delete(np.arange(table.num_rows), lost)
+    return replace(
+        done,
+        table=table.take(buffers.int64s(keep)),
+        kept=done.kept[keep],
+        failures=tuple(failures),
+        warnings=+warnings,
+    )
+
+
+def _tokens(done: Done, table: pa.Table, stage: TextStage) -> Done:
+    """Tokenise the rows that are left; the assistant's turns (of a completion, the reply) are learnt."""
+    from fmtkit import tokens
+    from fmtkit.rendering.spans import find_spans, token_rows
+
+    assert stage.template is not None
+    assert stage.tokenizer_name is not None
+    left = table.take(buffers.int64s(done.kept))
+    is_reply = "completion" in left.schema.names
+    dialogs = _joined(left) if is_reply else left.column("messages").combine_chunks()
+    spanned, failed = find_spans(stage.template, dialogs)
+    found = [(i, one) for i, one in enumerate(spanned) if one is not None and one.spans]
+    learnt = "last" if is_reply else "every"
+    rows = token_rows(
+        [one for _, one in found], [learnt] * len(found), tokens.load(stage.tokenizer_name)
+    )
+    failures = [RowFailure(int(done.kept[f.row]), f.code, None, f.message) for f in failed]
+    silent = set(range(len(spanned))) - {i for i, _ in found} - {f.row for f in failed}
+    failures += [
+        RowFailure(
+            int(done.kept[i]), "no_assistant_turn", None, "no turn of the assistant to learn"
+        )
+        for i in sorted(silent)
+    ]
+    index = np.array([i for i, _ in found], dtype=np.int64)
+    columns = {
+        "input_ids": [row.input_ids for row in rows],
+        "attention_mask": [[1] * len(row.input_ids) for row in rows],
+        "labels": [row.labels for row in rows],
+        "prompt_length": [row.prompt_length for row in rows],
+    }
+    made = pa.table(columns, schema=Tokens.schema(frozenset(), wide=False, text=False))
+    for entry in left.schema:
+        if entry.name not in (*DIALOG_COLUMNS, "tools"):
+            made = made.append_column(entry, left.column(entry.name).take(buffers.int64s(index)))
+    return replace(done, table=made, kept=done.kept[index], failures=(*done.failures, *failures))
+
+
+def _joined(table: pa.Table) -> pa.Array:
+    """Return prompt and completion as one conversation."""
+    sides = [table.column(name).to_pylist() for name in ("prompt", "completion")]
+    both = [prompt + reply for prompt, reply in zip(*sides, strict=True)]
+    return pa.array(both, table.schema.field("prompt").type)
+
+
+def render_table(table: pa.Table, template: ChatTemplate) -> Done:
+    """Render the dialogs of a canonical table: a prompt up to its reply, a reply as what it adds."""
+    columns = {name: table.column(name) for name in table.schema.names}
+    texts, made = _texts(columns, template)
+    warnings = Counter({code: len(rows) for code, rows in made.warnings.items()})
+    failures = [RowFailure(f.row, f.code, None, f.message) for f in made.failures]
+    failures += _equal_sides(texts, {failure.row for failure in failures})
+    kept = np.delete(np.arange(table.num_rows), sorted({failure.row for failure in failures}))
+    schema = pa.schema(_text_schema(table.schema, texts))
+    arrays = [texts.get(name, column) for name, column in columns.items()]
+    out = pa.table(arrays, names=schema.names).cast(schema)
+    if failures:
+        out = out.take(buffers.int64s(kept))
+    nothing = np.zeros(0, dtype=np.int64)
+    return Done(out, kept, tuple(failures), nothing, warnings, made.traced_rows, made.plain_rows)
+
+
+def _equal_sides(texts: Mapping[str, pa.Array], lost: set[int]) -> list[RowFailure]:
+    """Return the pairs that a template makes equal, since it leaves out what they differ in."""
+    if "chosen" not in texts or "rejected" not in texts:
+        return []
+    # Null, and so of no meaning, for the rows that are lost already.
+    equal = pc.equal(texts["chosen"], texts["rejected"])
+    rows = set(
+        np.flatnonzero(np.unpackbits(_bits(equal), bitorder="little")[: len(equal)]).tolist()
+    )
+    message = "chosen equals rejected once they are rendered"
+    return [RowFailure(row, "no_preference", None, message) for row in sorted(rows - lost)]
+
+
+def _bits(flags: pa.BooleanArray) -> np.ndarray:
+    return np.frombuffer(pa.concat_arrays([flags]).buffers()[1], dtype=np.uint8)
+
+
+def _texts(
+    columns: Mapping[str, pa.ChunkedArray], template: ChatTemplate
+) -> tuple[dict[str, pa.Array], Rendering | ReplyRendering]:
+    tools = columns.get("tools")
+    replies = {name: columns[name] for name in REPLIES if name in columns}
+    if replies:
+        both = chat.render_reply(template, columns["prompt"], replies, tools=tools)
+        return {"prompt": both.prompt, **both.replies}, both
+    name = "messages" if "messages" in columns else "prompt"
+    asks = name == "prompt"
+    made = chat.render(template, columns[name], add_generation_prompt=asks, tools=tools)
+    return {name: made.text}, made
+
+
+def _text_schema(schema: pa.Schema, texts: Mapping[str, object]) -> list[pa.Field]:
+    return [
+        pa.field(TEXT_NAMES.get(f.name, f.name), pa.string()) if f.name in texts else f
+        for f in schema
+    ]

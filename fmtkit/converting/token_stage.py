@@ -1,0 +1,128 @@
+"""The token stage: conversations and continuations become rows of a Tokens table, padded alike.
+
+It stands where the text stage does for other tables.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from fmtkit import tokens
+from fmtkit.converting.text_stage import Done, RowFailure
+from fmtkit.converting.typenames import TypeName
+from fmtkit.documents import Continuation, Document
+from fmtkit.errors import OptionError
+from fmtkit.registry import Converter
+from fmtkit.rendering import template_sources
+from fmtkit.rendering.chat import ChatTemplate
+from fmtkit.rendering.spans import TokenRow, continuation_rows, find_spans, token_rows
+from fmtkit.tables import MESSAGE, Table, Tokens
+from fmtkit.tokens import Tokenizer
+
+if TYPE_CHECKING:
+    from fmtkit.converting.pipeline import Request
+
+COLUMNS = frozenset(Tokens.column_names())
+
+
+@dataclass(frozen=True)
+class TokenStage:
+    """How untokenised rows become tokens of at most `longest`."""
+
+    table: type[Table]
+    tokenizer: Tokenizer
+    template: ChatTemplate | None
+    longest: int
+    pad_id: int
+    form: str = "tokens"
+    is_text: bool = False
+
+    @classmethod
+    def of(cls, name: TypeName, converter: Converter, request: "Request") -> "TokenStage":
+        """Load what the type needs; raises OptionError if tokenizer or length is not given."""
+        if request.tokenizer is None:
+            raise OptionError(f"type {name.type} makes tokens: give --tokenizer")
+        if request.max_length is None:
+            raise OptionError(
+                f"type {name.type} pads its rows to one length: give --max-length "
+                "(sequence_len in a config)"
+            )
+        tokenizer = tokens.load(request.tokenizer)
+        pad = tokenizer.pad_id if tokenizer.pad_id is not None else tokenizer.eos_id
+        if pad is None:
+            tokenizer.needs("pad_token", f"type {name.type}")
+        wanted = request.chat_template or name.template or "tokenizer_default"
+        template = None
+        if converter.makes is Document:
+            template = template_sources.find_model_template(wanted, tokenizer=request.tokenizer)
+        return cls(
+            converter.makes,
+            tokenizer,
+            template,
+            request.max_length,
+            pad or 0,
+        )
+
+    def schema(self, schema: pa.Schema) -> pa.Schema:
+        """Return the schema of what comes out: Tokens, and the columns that are kept."""
+        own = set(self.table.column_names())
+        made = Tokens.schema(wide=False, text=False)
+        return pa.schema([*made, *(entry for entry in schema if entry.name not in own)])
+
+    def messages_schema(self, schema: pa.Schema) -> pa.Schema:
+        """Return the schema of what goes in."""
+        own = self.table.schema(wide=False, text=False)
+        return pa.schema([*own, *(entry for entry in schema if entry.name not in COLUMNS)])
+
+    def apply(self, table: pa.Table) -> Done:
+        """Tokenise a table; rows are named by their place in it."""
+        places, rows, failures = self._rows(table)
+        short = [(i, row.cut(self.longest)) for i, row in zip(places, rows, strict=True)]
+        kept = [(i, row) for i, row in short if any(row.anchor_mask)]
+        lost = set(places) - {i for i, _ in kept}
+        failures += [
+            RowFailure(i, "too_long", None, f"nothing to learn within {self.longest} tokens")
+            for i in sorted(lost)
+        ]
+        index = np.array([i for i, _ in kept], dtype=np.int64)
+        out = self._padded([row for _, row in kept])
+        for name in table.schema.names:
+            if name not in self.table.column_names():
+                out = out.append_column(
+                    table.schema.field(name), table.column(name).take(pa.array(index))
+                )
+        return Done(out, index, tuple(failures), plain_rows=len(rows))
+
+    def _rows(self, table: pa.Table) -> tuple[list[int], list[TokenRow], list[RowFailure]]:
+        if self.table is Continuation:
+            contexts = table.column("context").to_pylist()
+            made = continuation_rows(
+                contexts, table.column("continuation").to_pylist(), self.tokenizer
+            )
+            return list(range(table.num_rows)), made, []
+        if self.template is None:
+            raise OptionError("conversations need a chat template to become tokens")
+        dialogs = table.column("messages").combine_chunks().cast(pa.list_(MESSAGE))
+        spanned, failed = find_spans(self.template, dialogs)
+        learnt = table.column("learnt").to_pylist()
+        found = [(i, one) for i, one in enumerate(spanned) if one is not None]
+        made = token_rows([one for _, one in found], [learnt[i] for i, _ in found], self.tokenizer)
+        failures = [RowFailure(f.row, f.code, None, f.message) for f in failed]
+        return [i for i, _ in found], made, failures
+
+    def _padded(self, rows: Sequence[TokenRow]) -> pa.Table:
+        fill = self._fill
+        columns = {
+            "input_ids": [fill(row.input_ids, self.pad_id) for row in rows],
+            "attention_mask": [fill([1] * len(row.input_ids), 0) for row in rows],
+            "labels": [fill(row.labels, -100) for row in rows],
+            "prompt_length": [row.prompt_length for row in rows],
+            "anchor_mask": [fill(row.anchor_mask, 0) for row in rows],
+        }
+        return pa.table(columns, schema=Tokens.schema(wide=False, text=False))
+
+    def _fill(self, values: list[int], filler: int) -> list[int]:
+        return values + [filler] * (self.longest - len(values))

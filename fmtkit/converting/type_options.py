@@ -1,0 +1,149 @@
+"""Options of a type: where its columns lie, how its messages are spelled, and what its converter takes."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fmtkit.converting.binding import configure
+from fmtkit.errors import OptionError, UnknownNameError
+from fmtkit.kinds import FlagKind, Kind
+from fmtkit.message_kinds import ROLES
+from fmtkit.registry import Converter
+
+MESSAGE_OPTIONS = (
+    "roles",
+    "message_property_mappings",
+    "message_field_role",
+    "message_field_content",
+)
+LABEL_OPTION = "label_map"
+
+
+@dataclass(frozen=True)
+class TypeOptions:
+    """What the options of a run say to a converter."""
+
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    """Parameter -> dotted path of its column."""
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    """Parameter -> its kind, where an option changes it."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """Every option of the converter, with its value."""
+
+
+def parse_pairs(pairs: list[str], flag: str) -> dict[str, str]:
+    """Parse KEY=VALUE arguments; raise OptionError for one that is not."""
+    out: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise OptionError(f"{flag} {pair!r}: write it as KEY=VALUE")
+        out[key] = value
+    return out
+
+
+def parse_columns(text: str | None) -> dict[str, str]:
+    """Parse --columns, a JSON object of column names; None has none."""
+    if text is None:
+        return {}
+    return {name: str(path) for name, path in _mapping("--columns", text).items()}
+
+
+def resolve(
+    converter: Converter, columns: Mapping[str, str], given: Mapping[str, Any]
+) -> TypeOptions:
+    """Sort the options of a run into columns, kinds and values.
+
+    `columns` is --map: canonical parameter -> the source's column. Raises OptionError or
+    UnknownNameError with a did-you-mean.
+    """
+    mapping = {}
+    for name, path in columns.items():
+        if name not in converter.takes:
+            raise UnknownNameError(f"column of type {converter.name}", name, converter.takes)
+        mapping[name] = path
+    spelling: dict[str, Any] = {}
+    values = dict(converter.options)
+    kinds: dict[str, Kind] = {}
+    for key, value in given.items():
+        field_of = key.removeprefix("field_")
+        if field_of != key and field_of in converter.takes:
+            mapping[field_of] = str(value)
+        elif key in MESSAGE_OPTIONS:
+            spelling |= _spelling(key, value)
+        elif key == LABEL_OPTION:
+            kinds |= _labels(converter, value)
+        elif key in values:
+            values[key] = _typed(key, value, converter.options[key])
+        else:
+            fields = [f"field_{name}" for name in converter.takes]
+            raise UnknownNameError(
+                f"option of type {converter.name}", key, [*values, *fields, *MESSAGE_OPTIONS]
+            )
+    if spelling:
+        kinds |= {name: configure(kind, spelling) for name, kind in converter.takes.items()}
+    return TypeOptions(mapping, kinds, values)
+
+
+def _spelling(key: str, value: Any) -> dict[str, Any]:
+    if key == "message_field_role":
+        return {"role": str(value)}
+    if key == "message_field_content":
+        return {"content": str(value)}
+    table = _mapping(key, value)
+    if key == "message_property_mappings":
+        unknown = set(table) - {"role", "content"}
+        if unknown:
+            raise UnknownNameError("message property", min(unknown), ("role", "content"))
+        return {name: str(path) for name, path in table.items()}
+    return {"roles": _roles(table)}
+
+
+def _roles(table: Mapping[str, Any]) -> dict[str, str]:
+    """Turn the peer's {canonical: [names]} into {name: canonical}, beside the names known anyway."""
+    roles: dict[str, str] = {}
+    for canonical, names in table.items():
+        if canonical not in set(ROLES.values()):
+            raise UnknownNameError("role", canonical, set(ROLES.values()))
+        for name in [names] if isinstance(names, str) else names:
+            roles[name] = canonical
+    return roles
+
+
+def _mapping(key: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError as error:
+            raise OptionError(f"option {key}: not JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise OptionError(f"option {key}: give a JSON object")
+    return value
+
+
+def _labels(converter: Converter, value: Any) -> dict[str, Kind]:
+    texts = {str(text): flag for text, flag in _mapping(LABEL_OPTION, value).items()}
+    wrong = [text for text, flag in texts.items() if not isinstance(flag, bool)]
+    if wrong:
+        raise OptionError(f"option {LABEL_OPTION}: {wrong[0]!r} must map to true or false")
+    flags = {n: k for n, k in converter.takes.items() if isinstance(k, FlagKind)}
+    if not flags:
+        raise OptionError(f"option {LABEL_OPTION}: type {converter.name} has no label")
+    return {name: replace(kind, texts=texts) for name, kind in flags.items()}
+
+
+def _typed(key: str, value: Any, default: Any) -> Any:
+    """Read an option's value as the type of its default."""
+    if not isinstance(value, str) or isinstance(default, str) or default is None:
+        return value
+    if isinstance(default, bool):
+        if value.lower() in ("true", "1", "yes"):
+            return True
+        if value.lower() in ("false", "0", "no"):
+            return False
+        raise OptionError(f"option {key}={value!r}: give true or false")
+    try:
+        return type(default)(value)
+    except ValueError as error:
+        raise OptionError(f"option {key}={value!r}: give a {type(default).__name__}") from error

@@ -1,0 +1,132 @@
+"""How a type's name is read: TYPE = [TEMPLATE.]SOURCE, with the names that the peer's users know."""
+
+from dataclasses import dataclass
+
+from fmtkit import registry
+from fmtkit.errors import UnknownNameError, near_match
+
+MODEL_TEMPLATE_SOURCES = frozenset({"chat_template", "bradley_terry"})
+"""Sources `NAME.something` that are rendered with the model's own template, not a text family."""
+METHOD_PREFIXES = {"bradley_terry": "reward"}
+SUFFIXES = (".load", ".transform")
+
+
+@dataclass(frozen=True)
+class TypeName:
+    """What a type's name stands for."""
+
+    type: str
+    source: str
+    """Name of the converters; for a user's function, `FILE.function`."""
+    template: str | None = None
+    """Text family or path of a .jinja file; None where the name has none."""
+    model_template: bool = False
+    """Whether the source is rendered with the model's template (--chat-template, the tokenizer's)."""
+    method: str | None = None
+    function: bool = False
+    """Whether the source is a user's function."""
+
+    @property
+    def reading(self) -> str:
+        """Say in words how the name is read."""
+        if self.function:
+            return f"the function {self.source} of the user"
+        if self.template:
+            return f"source {self.source} rendered with template {self.template}"
+        if self.model_template:
+            return f"source {self.source} rendered with the model's chat template"
+        return f"source {self.source}, as messages"
+
+
+def read(name: str, *, functions: bool = False) -> TypeName:
+    """Read a type's name; `functions` says that FILE.function is allowed (a config or a plugin names it).
+
+    Shipped names win over files. Raises UnknownNameError with a did-you-mean.
+    """
+    known = set(registry.names())
+    found = (
+        _exact(name, known)
+        or _suffixed(name, known)
+        or _method(name, known)
+        or _templated(name, known)
+    )
+    if found is not None:
+        return found
+    if functions and "." in name:
+        return TypeName(name, name, function=True)
+    raise _unknown(name, known)
+
+
+def _exact(name: str, known: set[str]) -> TypeName | None:
+    if name not in known:
+        return None
+    family = name.partition(".")[0]
+    method = METHOD_PREFIXES.get(family)
+    return TypeName(name, name, model_template=family in MODEL_TEMPLATE_SOURCES, method=method)
+
+
+def _suffixed(name: str, known: set[str]) -> TypeName | None:
+    for suffix in SUFFIXES:
+        stem = name.removesuffix(suffix)
+        if stem != name and stem in known:
+            found = _exact(stem, known)
+            assert found is not None
+            return TypeName(name, found.source, found.template, found.model_template, found.method)
+    return None
+
+
+def _method(name: str, known: set[str]) -> TypeName | None:
+    prefix, _, rest = name.partition(".")
+    if prefix not in METHOD_PREFIXES or not rest:
+        return None
+    found = _exact(rest, known) or _templated(rest, known)
+    if found is None:
+        return None
+    return TypeName(
+        name, found.source, found.template, found.model_template, METHOD_PREFIXES[prefix]
+    )
+
+
+def _templated(name: str, known: set[str]) -> TypeName | None:
+    if ".jinja" in name:
+        stem, _, source = name.partition(".jinja")
+        source = source.removeprefix(".") or "default"
+        if source in known:
+            return TypeName(name, source, template=f"{stem}.jinja")
+        raise _unknown_source(name, source, known)
+    template, _, source = name.partition(".")
+    if not is_template(template):
+        return None
+    source = source or "default"
+    if source in known:
+        return TypeName(name, source, template=template)
+    raise _unknown_source(name, source, known)
+
+
+def is_template(name: str) -> bool:
+    """Tell whether a template of that name can be found."""
+    from fmtkit.rendering import template_sources
+
+    return template_sources.is_known(name)
+
+
+def _unknown_source(name: str, source: str, known: set[str]) -> UnknownNameError:
+    error = UnknownNameError("source", source, known)
+    error.args = (f"{error.args[0]} (in type {name!r})",)
+    return error
+
+
+def _unknown(name: str, known: set[str]) -> UnknownNameError:
+    from fmtkit.rendering import template_sources
+
+    head, dot, rest = name.partition(".")
+    templates = template_sources.names()
+    if dot and rest in known:
+        near = near_match(head, templates)
+        if near:
+            error = UnknownNameError("type", name, [f"{near}.{rest}"])
+            error.args = (f"no type named {name!r}; did you mean '{near}.{rest}'?",)
+            return error
+    return UnknownNameError(
+        "type", name, known, "; `fmtkit types` and `fmtkit templates` list them"
+    )

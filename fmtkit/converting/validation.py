@@ -1,0 +1,141 @@
+"""Validation: the same reading and checking as a conversion, with nothing written."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from fmtkit import registry
+from fmtkit.codes import Reject
+from fmtkit.converting.conversions import (
+    ConvertOptions,
+    Report,
+    check_options,
+    open_named,
+    report_of,
+)
+from fmtkit.converting.error_limit import ErrorLimit
+from fmtkit.converting.ledger import Ledger
+from fmtkit.converting.pipeline import Job, Piece, Progress, prepare, stream
+from fmtkit.table_schemas import row_schema
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One bad row: `line` is None where the source has no lines."""
+
+    file: str
+    row: int
+    line: int | None
+    code: str
+    column: str | None
+    message: str
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Every finding of a validation, and its ledger."""
+
+    items: tuple[Finding, ...]
+    ledger: Ledger
+    report: Report
+    limit: ErrorLimit = field(default_factory=ErrorLimit)
+
+    @property
+    def exit_code(self) -> int:
+        """Return 0 if nothing was found (or no more than is allowed), else 1."""
+        if not self.items:
+            return 0
+        if self.limit.rows is None and self.limit.share is None:
+            return 1
+        return int(self.limit.is_passed(self.ledger))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the findings as JSON-able data."""
+        counts = Counter(item.code for item in self.items)
+        return {
+            "type": self.report.data["type"],
+            "table": self.report.data["table"],
+            "rows_read": self.ledger.rows_read,
+            "sound": self.ledger.converted,
+            "reasons": dict(sorted(counts.items())),
+            "warnings": dict(sorted(self.ledger.warnings.items())),
+            "findings": [vars(item) for item in self.items],
+        }
+
+
+def validate_sources(
+    sources: Sequence[object] | object, options: ConvertOptions, *, schema: bool = False
+) -> Findings:
+    """Check sources; without a type they must be canonical rows (`passthrough`).
+
+    Raises what `convert` raises before the first row, and SourceError.
+    """
+    check_options(options)
+    for plugin in options.plugins:
+        registry.load_plugin(plugin)
+    from dataclasses import replace
+
+    if options.type is None:
+        options = replace(options, type="passthrough")
+    job = prepare(open_named(sources), options.request())
+    ledger, progress = Ledger(), Progress()
+    items: list[Finding] = []
+    check = _SchemaCheck(job) if schema else None
+    for piece in stream(job, workers=options.workers):
+        name = job.sources[piece.source].name
+        found = [_finding(name, reject) for reject in piece.rejects]
+        ledger.add(piece, skipped=False)
+        progress.add(piece)
+        if check is not None:
+            found += check.findings(piece, name)
+        items += sorted(found, key=lambda finding: finding.row)
+    ledger.check()
+    return Findings(
+        tuple(items), ledger, report_of(job, ledger, progress), ErrorLimit.parse(options.max_errors)
+    )
+
+
+def _finding(name: str, reject: Reject) -> Finding:
+    return Finding(name, reject.row, reject.line, reject.code, reject.column, reject.message)
+
+
+class _SchemaCheck:
+    """Canonical rows against their JSON Schema, as JSON lines would hold them."""
+
+    def __init__(self, job: Job) -> None:
+        from jsonschema import Draft202012Validator
+
+        self.validator = Draft202012Validator(row_schema(job.table))
+
+    def findings(self, piece: Piece, name: str) -> list[Finding]:
+        found = []
+        for i, row in enumerate(_rows(piece.table)):
+            for error in self.validator.iter_errors(row):
+                path = error.json_path
+                found.append(
+                    Finding(
+                        name,
+                        int(piece.records[i]),
+                        piece.lines(i),
+                        "value_error",
+                        path,
+                        f"{path}: {error.message}",
+                    )
+                )
+        return found
+
+
+def _rows(table: pa.Table) -> list[dict[str, Any]]:
+    return [_without_nulls(row) for row in table.to_pylist()]
+
+
+def _without_nulls(value: Any) -> Any:
+    """Drop null keys of messages, as a written row has them dropped."""
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    if isinstance(value, dict):
+        return {k: _without_nulls(v) for k, v in value.items() if v is not None or k == "content"}
+    return value

@@ -1,0 +1,89 @@
+"""The length limit: rows of more tokens than a model reads are kept, dropped, cut or refused.
+
+Lengths are those of the rendered text, special tokens of the template included: of a pair the longer
+of prompt+chosen and prompt+rejected.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import local
+
+import numpy as np
+import pyarrow as pa
+
+from fmtkit import tokens
+from fmtkit.counting.lengths import RowLengths, count_columns, count_lists
+from fmtkit.counting.token_counts import TokenCounter
+from fmtkit.tokens import Tokenizer
+
+REPLIES = ("completion", "chosen", "rejected", "ground_truth")
+
+
+@dataclass(frozen=True, eq=False)
+class LengthLimit:
+    """At most `tokens` tokens a row; `action` is the flag --on-overlong."""
+
+    tokens: int
+    action: str
+    tokenizer_name: str
+    _counters: local = field(default_factory=local, repr=False)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """Return the tokenizer; TokenizerError if it cannot be loaded."""
+        return tokens.load(self.tokenizer_name)
+
+    def overlong(self, texts: Mapping[str, pa.Array]) -> np.ndarray:
+        """Return the rows (indices, ascending) that have more tokens than the limit."""
+        return np.flatnonzero(self.lengths(texts).longest > self.tokens)
+
+    def lengths(self, texts: Mapping[str, pa.Array]) -> RowLengths:
+        """Count the tokens of text columns; steps are counted one by one and added."""
+        if not hasattr(self._counters, "mine"):
+            # A counter's memo is for one thread.
+            self._counters.mine = TokenCounter(self.tokenizer, threads=1)
+        counter: TokenCounter = self._counters.mine
+        plain = {name: array for name, array in texts.items() if not _is_list(array)}
+        counted = count_columns(plain, counter)
+        steps = [count_lists(array, counter) for array in texts.values() if _is_list(array)]
+        if not steps:
+            return counted
+        return RowLengths({"steps": np.sum([counted.columns["prompt"], *steps], axis=0)})
+
+    def cut(self, row: Mapping[str, str]) -> dict[str, str] | None:
+        """Cut the texts of one overlong row; None if nothing is left to learn from."""
+        out = dict(row)
+        if "prompt" not in row:
+            name = next(iter(row))
+            out[name] = self._cut(row[name], self.tokens)
+            return out if out[name].strip() else None
+        replies = [name for name in REPLIES if name in row]
+        if self.action == "truncate-start":
+            longest = max(self._count(row[name]) for name in replies)
+            out["prompt"] = (
+                self._cut(row["prompt"], self.tokens - longest) if longest < self.tokens else ""
+            )
+            return out if out["prompt"] else None
+        room = self.tokens - self._count(row["prompt"])
+        if room <= 0:
+            return None
+        out |= {name: self._cut(row[name], room) for name in replies}
+        empty = any(not out[name].strip() for name in replies)
+        equal = "rejected" in out and out["chosen"] == out["rejected"]
+        return None if empty or equal else out
+
+    def _count(self, text: str) -> int:
+        return len(self.tokenizer.encode(text))
+
+    def _cut(self, text: str, room: int) -> str:
+        encoding = self.tokenizer.encode(text)
+        if len(encoding) <= room:
+            return text
+        if self.action == "truncate-start":
+            return text[encoding.offsets[-room][0] :]
+        return text[: encoding.offsets[room - 1][1]]
+
+
+def _is_list(array: pa.Array | pa.ChunkedArray) -> bool:
+    return bool(pa.types.is_list(array.type))

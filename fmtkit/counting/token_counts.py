@@ -1,0 +1,308 @@
+"""How many tokens each text of a column has: exact, and without making the tokens.
+
+A histogram needs counts, not ids, and the same words come again and again. A column is cut where
+its tokenizer may be cut (fmtkit.counting.pieces), equal pieces are counted once, by the tokenizer itself,
+and the counts are added up. A tokenizer that must not be cut is asked for every text.
+"""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fmtkit.counting import added_tokens, pieces
+from fmtkit.errors import TokenizerError
+from fmtkit.tokens import Tokenizer
+
+Bools = npt.NDArray[np.bool_]
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+
+BLOCK_BYTES = 8 << 20
+"""Text that one thread counts at once: enough for words to repeat."""
+
+ASK_BYTES = 1 << 20
+"""Text that the tokenizer gets at once: its ids and offsets take 60 bytes a byte of text."""
+
+MEMO_PIECES = 500_000
+"""Pieces whose counts are kept, about 100 bytes each; when full the memo begins again."""
+
+MEMO_PIECE_BYTES = 64
+"""Longer pieces hardly ever come again."""
+
+LONG_PIECES = 40
+"""Mean bytes of a piece above which (Chinese, base64) cutting costs more than it saves."""
+
+SEAM = pa.scalar("", pa.large_string())
+
+NEAR = 256
+"""Bytes on either side of a seam in which a cut is looked for."""
+
+SAMPLE = 509
+"""One distinct text of so many is counted by the tokenizer as well, at least one of each block."""
+
+
+@dataclass
+class TokenCounter:
+    """Count the tokens of texts as `len(encode(text, add_special_tokens=False))` does.
+
+    Keeps the counts of pieces between calls. Safe to use from one thread at a time.
+    """
+
+    tokenizer: Tokenizer
+    threads: int = 2
+    family: pieces.Family | None = field(init=False)
+    added: tuple[added_tokens.AddedTokens, ...] = field(init=False)
+    ascii_only: bool = field(init=False)
+    cuttable: Bools = field(init=False, repr=False)
+    memo: dict[bytes, int] = field(init=False, default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        description = json.loads(self.tokenizer.backend.to_str())
+        self.family = pieces.family_of(description)
+        self.added = added_tokens.passes(description["added_tokens"])
+        # A normalizer could make an added token out of other characters.
+        normalized = any(token["normalized"] for token in description["added_tokens"])
+        self.ascii_only = normalized and description["normalizer"] is not None
+        self.cuttable = self._cuttable([t["content"].encode() for t in description["added_tokens"]])
+
+    def count(self, texts: pa.Array | pa.ChunkedArray | list[str]) -> Ints:
+        """Count the tokens of each text, of equal texts once; a null has none."""
+        if isinstance(texts, list):
+            texts = pa.array(texts, pa.large_string())
+        if isinstance(texts, pa.ChunkedArray):
+            texts = texts.combine_chunks()
+        if len(texts) == 0:
+            return np.zeros(0, dtype=np.int64)
+        distinct = texts.cast(pa.large_string()).dictionary_encode()
+        counts = self._count_distinct(distinct.dictionary)
+        index = distinct.indices.fill_null(len(counts)).to_numpy(zero_copy_only=False)
+        result: Ints = np.append(counts, 0)[index]
+        return result
+
+    def count_joined(self, left: pa.Array, right: pa.Array, counts: Ints) -> Ints:
+        """Count the tokens of `left + right` in each row; `counts` are those of the two, added.
+
+        Where the tokenizer may be cut between the two that is the answer already. Where tokens could
+        merge across the seam, the text between the nearest cuts is counted; where none is near, the
+        whole.
+        """
+        seams = _seams(left, right)
+        merging = np.flatnonzero(~self.cuttable[seams])
+        if len(merging) == 0:
+            return counts
+        result = counts.copy()
+        left, right = (_of_rows(texts, merging) for texts in (left, right))
+        tails, heads = self._around(left, right)
+        near = np.flatnonzero((tails >= 0) & (heads >= 0))
+        if len(near):
+            ends = _cut_texts(_of_rows(left, near), tails[near], from_end=True)
+            starts = _cut_texts(_of_rows(right, near), heads[near], from_end=False)
+            joined = self.count(_joined(ends, starts))
+            result[merging[near]] += joined - self.count(ends) - self.count(starts)
+        far = np.flatnonzero((tails < 0) | (heads < 0))
+        if len(far):
+            result[merging[far]] = self.count(_joined(_of_rows(left, far), _of_rows(right, far)))
+        return result
+
+    def _around(self, left: pa.LargeStringArray, right: pa.LargeStringArray) -> tuple[Ints, Ints]:
+        """Return how many bytes stand between the seam and the nearest cuts; -1 for none near.
+
+        A cut between two such bytes lies in no added token, and nothing merges across it.
+        """
+        data, borders = _flat(left)
+        places = np.maximum(borders[1:, None] - NEAR + np.arange(NEAR), borders[:-1, None])
+        before = self._cuts_within(data, places)
+        tails = np.where(before.any(axis=1), 1 + np.argmax(before[:, ::-1], axis=1), -1)
+        data, borders = _flat(right)
+        last = np.maximum(borders[1:, None] - 1, borders[:-1, None])
+        places = np.minimum(borders[:-1, None] + np.arange(NEAR), last)
+        after = self._cuts_within(data, places)
+        return tails, np.where(after.any(axis=1), 1 + np.argmax(after, axis=1), -1)
+
+    def _cuts_within(self, data: Bytes, places: Ints) -> Bools:
+        """Tell between which neighbours in rows of places a cut is; a place may come again."""
+        if len(data) == 0:
+            return np.zeros((len(places), NEAR - 1), dtype=np.bool_)
+        near = data[np.minimum(places, len(data) - 1)].astype(np.int64)
+        cuts = self.cuttable[256 * near[:, :-1] + near[:, 1:]]
+        found: Bools = cuts & (places[:, 1:] > places[:, :-1])
+        return found
+
+    def _cuttable(self, added: list[bytes]) -> Bools:
+        """Make the table of seams: true at `256 * last byte + first byte` where none can merge."""
+        table = np.zeros((256, 256), dtype=np.bool_)
+        if self.family is not None and not self.ascii_only:
+            classes = pieces.CLASSES.astype(np.int64)
+            table = self.family.pairs[16 * classes[:, None] + classes[None, :]]
+        for token in added:
+            for first, second in pairwise(token):
+                table[first, second] = False
+        greedy = [token for kind in self.added for token in kind.greedy]
+        for token in greedy:
+            # It takes along what stands beside it: white space, or whether a word does.
+            table[token[-1], :] = table[:, token[0]] = False
+        if greedy:
+            white = np.flatnonzero(pieces.IS_WHITE[pieces.CLASSES])
+            table[np.ix_(white, white)] = False
+        return table.reshape(-1)
+
+    def _count_distinct(self, texts: pa.LargeStringArray) -> Ints:
+        family = self.family
+        if family is None or len(texts) == 0:
+            return self._ask(texts)
+        blocks = list(_blocks(texts))
+        if len(blocks) == 1 or self.threads == 1:
+            return np.concatenate([self._count_block(block, family) for block in blocks])
+        with ThreadPoolExecutor(self.threads) as pool:
+            parts = pool.map(lambda block: self._count_block(block, family), blocks)
+            return np.concatenate(list(parts))
+
+    def _count_block(self, texts: pa.LargeStringArray, family: pieces.Family) -> Ints:
+        data, borders = _flat(texts)
+        starts, ends = borders[:-1], borders[1:]
+        if len(data) == 0:
+            return np.zeros(len(texts), dtype=np.int64)
+        found = added_tokens.find(data, ends, self.added)
+        cuts = pieces.find_cuts(data, np.concatenate((ends, found.starts)), family)
+        inside = _inside(len(data), found)
+        cuts &= ~inside
+        cuts[found.starts] = True
+        after = np.concatenate((starts, found.ends))
+        cuts[after[after < len(data)]] = True
+        places = np.flatnonzero(cuts)
+        if len(data) > LONG_PIECES * len(places):
+            return self._ask(texts)
+        total = np.concatenate(([0], np.cumsum(self._count_pieces(data, places))))
+        counts = total[np.searchsorted(places, ends)] - total[np.searchsorted(places, starts)]
+        whole = self._whole(data, borders, found)
+        if len(whole):
+            counts[whole] = self._ask(texts.take(pa.array(whole)))
+        self._check(texts, counts)
+        return counts
+
+    def _whole(self, data: Bytes, borders: Ints, found: added_tokens.Found) -> Ints:
+        """Return the texts of a block that must not be cut at all."""
+        places = found.starts[found.greedy]
+        if self.ascii_only:
+            places = np.concatenate((places, np.flatnonzero(data >= 128)))
+        return np.unique(np.searchsorted(borders, places, side="right") - 1)
+
+    def _count_pieces(self, data: Bytes, places: Ints) -> Ints:
+        borders = np.append(places, len(data)).astype(np.int32)
+        all_pieces = pa.Array.from_buffers(
+            pa.binary(), len(places), [None, pa.py_buffer(borders), pa.py_buffer(data)]
+        )
+        distinct = all_pieces.dictionary_encode()
+        keys = distinct.dictionary.to_pylist()
+        known = [self.memo.get(key, -1) for key in keys]
+        new = [number for number, count in enumerate(known) if count < 0]
+        if new:
+            asked = self._ask(
+                pa.array([keys[number].decode() for number in new], pa.large_string())
+            )
+            self._remember([keys[number] for number in new], asked)
+            for number, count in zip(new, asked.tolist(), strict=True):
+                known[number] = count
+        index = distinct.indices.to_numpy(zero_copy_only=False)
+        counts: Ints = np.array(known, dtype=np.int64)[index]
+        return counts
+
+    def _remember(self, keys: list[bytes], counts: Ints) -> None:
+        if len(self.memo) + len(keys) > MEMO_PIECES:
+            self.memo = {}
+        new = zip(keys[:MEMO_PIECES], counts.tolist(), strict=False)
+        self.memo.update((key, count) for key, count in new if len(key) <= MEMO_PIECE_BYTES)
+
+    def _ask(self, texts: pa.LargeStringArray) -> Ints:
+        """Let the tokenizer count each text."""
+        counts: list[int] = []
+        for block in _blocks(texts, ASK_BYTES):
+            encodings = self.tokenizer.backend.encode_batch_fast(
+                block.to_pylist(), add_special_tokens=False
+            )
+            counts.extend(map(len, encodings))
+        return np.array(counts, dtype=np.int64)
+
+    def _check(self, texts: pa.LargeStringArray, counts: Ints) -> None:
+        sample = np.arange(0, len(texts), SAMPLE)
+        expected = self._ask(texts.take(pa.array(sample)))
+        wrong = np.flatnonzero(expected != counts[sample])
+        if len(wrong):
+            text = texts[int(sample[wrong[0]])].as_py()
+            raise TokenizerError(
+                f"fmtkit counts the tokens of a text wrong with tokenizer {self.tokenizer.name!r}: "
+                f"please report it with this text: {text[:200]!r}"
+            )
+
+
+def _blocks(texts: pa.LargeStringArray, size: int = BLOCK_BYTES) -> Iterator[pa.LargeStringArray]:
+    """Cut an array into slices of about so many bytes, at least one text each."""
+    borders = _borders(texts)
+    start = 0
+    while start < len(texts):
+        stop = int(np.searchsorted(borders, borders[start] + size, side="left"))
+        stop = min(max(stop, start + 1), len(texts))
+        yield texts.slice(start, stop - start)
+        start = stop
+
+
+def _borders(texts: pa.LargeStringArray) -> Ints:
+    offsets = np.frombuffer(texts.buffers()[1], dtype=np.int64)
+    return offsets[texts.offset : texts.offset + len(texts) + 1]
+
+
+def _flat(texts: pa.LargeStringArray) -> tuple[Bytes, Ints]:
+    """Return the bytes of all texts without a copy, and where each begins and the last ends."""
+    borders = _borders(texts)
+    buffer = texts.buffers()[2]
+    if buffer is None:
+        return np.zeros(0, dtype=np.uint8), borders
+    data = np.frombuffer(buffer, dtype=np.uint8)[borders[0] : borders[-1]]
+    return data, borders - borders[0]
+
+
+def _seams(left: pa.Array, right: pa.Array) -> Ints:
+    """Return `256 * last byte of left + first byte of right`; an empty side counts as byte 0."""
+    data, borders = _flat(left.cast(pa.large_string()).fill_null(""))
+    other, starts = _flat(right.cast(pa.large_string()).fill_null(""))
+    last = np.zeros(len(left), dtype=np.int64)
+    filled = borders[1:] > borders[:-1]
+    last[filled] = data[borders[1:][filled] - 1]
+    first = np.zeros(len(right), dtype=np.int64)
+    filled = starts[1:] > starts[:-1]
+    first[filled] = other[starts[:-1][filled]]
+    return 256 * last + first
+
+
+def _of_rows(texts: pa.Array, rows: Ints) -> pa.LargeStringArray:
+    return texts.take(pa.array(rows)).cast(pa.large_string()).fill_null("")
+
+
+def _joined(left: pa.Array, right: pa.Array) -> pa.LargeStringArray:
+    return pc.binary_join_element_wise(left, right, SEAM)
+
+
+def _cut_texts(texts: pa.LargeStringArray, sizes: Ints, *, from_end: bool) -> pa.LargeStringArray:
+    """Return the last, or the first, so many bytes of each text."""
+    values = texts.cast(pa.large_binary()).to_pylist()
+    numbers = sizes.tolist()
+    if from_end:
+        cut = [value[-size:] for value, size in zip(values, numbers, strict=True)]
+    else:
+        cut = [value[:size] for value, size in zip(values, numbers, strict=True)]
+    return pa.array(cut, pa.large_binary()).cast(pa.large_string())
+
+
+def _inside(size: int, found: added_tokens.Found) -> Bools:
+    """Mark the bytes of added tokens but for the first of each."""
+    steps = np.zeros(size + 1, dtype=np.int8)
+    steps[found.starts + 1] += 1
+    np.add.at(steps, found.ends, -1)
+    return np.cumsum(steps[:-1], dtype=np.int8) > 0

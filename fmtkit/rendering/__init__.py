@@ -1,0 +1,1 @@
+"""Chat templates over columns: conversations become texts, cut into prompt and reply."""

@@ -1,0 +1,132 @@
+"""What a template asked and made in a trace, for all rows of a batch at once.
+
+Most questions are about a content as it stands, or trimmed: those are answered on the column's
+bytes. The others (parts of a split, replaced text, two contents compared) are worked out row by row
+in Python.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fmtkit.buffers import Bools, Int64s
+from fmtkit.rendering.dialog_columns import DialogColumn
+from fmtkit.rendering.text_columns import TextColumn, Trim
+from fmtkit.rendering.unknowns import (
+    FIRST,
+    Derived,
+    Question,
+    Slot,
+    Unknown,
+    answer,
+    evaluate,
+    expand,
+    symbolic,
+)
+
+Unknowns = Sequence[Unknown]
+
+TRIMS = frozenset({"strip", "lstrip", "rstrip"})
+
+
+class Rows:
+    """The rows of a batch, asked by slot."""
+
+    def __init__(self, dialogs: Sequence[DialogColumn]) -> None:
+        """Keep what was answered for a column once."""
+        self.dialogs = dialogs
+        self._answers: dict[tuple[Any, ...], Bools] = {}
+
+    def column(self, slot: Slot) -> TextColumn:
+        """Return the column that a slot's texts lie in."""
+        return self.dialogs[slot.dialog].columns[slot.key]
+
+    def places(self, slot: Slot, rows: Int64s) -> Int64s:
+        """Return where in its column a slot's texts lie."""
+        return self.dialogs[slot.dialog].starts[rows] + slot.message
+
+    def texts(self, unknowns: Unknowns, row: int) -> dict[Slot, str]:
+        """Return the texts of a row by slot."""
+        slots = [unknown for unknown in unknowns if isinstance(unknown, Slot)]
+        return {s: self.column(s).text(int(self.places(s, _one(row))[0])) for s in slots}
+
+    def every_text(self, row: int) -> dict[Slot, str]:
+        """Return all texts of a row by slot."""
+        found = {}
+        for number, dialog in enumerate(self.dialogs):
+            for message, shape in enumerate(dialog.shapes(row)):
+                for key in shape.keys:
+                    slot = Slot(number, message, key)
+                    place = int(dialog.starts[row]) + message
+                    found[slot] = dialog.columns[key].text(place)
+        return found
+
+    def answer(self, question: Question, unknowns: Unknowns, rows: Int64s) -> Bools:
+        """Answer a question for these rows."""
+        trimmed = trimmed_slot(question.text, unknowns)
+        ask = _columnar(question) if trimmed else None
+        if trimmed is None or ask is None:
+            known = list(unknowns)
+            asked = (answer(question, known, self.texts(known, row)) for row in rows.tolist())
+            return np.fromiter(asked, np.bool_, len(rows))
+        slot, trims = trimmed
+        key = (slot.dialog, slot.key, trims, question.predicate, question.arguments)
+        if key not in self._answers:
+            self._answers[key] = ask(self.column(slot), trims)
+        return self._answers[key][self.places(slot, rows)]
+
+    def expand(self, text: str, unknowns: Unknowns, row: int) -> str:
+        """Put the texts of a row into a symbolic text."""
+        return expand(text, list(unknowns), self.texts(unknowns, row))
+
+    def values(self, unknown: Unknown, unknowns: Unknowns, rows: Int64s) -> list[str]:
+        """Work out an unknown for these rows, one by one."""
+        known = list(unknowns)
+        return [evaluate(unknown, known, self.texts(known, row)) for row in rows.tolist()]
+
+
+def _one(row: int) -> Int64s:
+    return np.array([row], np.int64)
+
+
+def trimmed_slot(text: str, unknowns: Unknowns) -> tuple[Slot, tuple[Trim, ...]] | None:
+    """Read a text that is one slot, trimmed or not: which one, and how."""
+    trims: list[Trim] = []
+    while len(text) == 1 and symbolic(text):
+        unknown = unknowns[ord(text) - FIRST]
+        if isinstance(unknown, Slot):
+            return unknown, tuple(reversed(trims))
+        trim = _trim(unknown)
+        if trim is None:
+            return None
+        trims.append(trim)
+        text = unknown.text
+    return None
+
+
+def _trim(unknown: Derived) -> Trim | None:
+    if unknown.operation not in TRIMS:
+        return None
+    characters = unknown.arguments[0] if unknown.arguments else None
+    if characters is not None and symbolic(characters):
+        return None
+    return unknown.operation, characters
+
+
+def _columnar(question: Question) -> Callable[[TextColumn, tuple[Trim, ...]], Bools] | None:
+    """Return how a column answers a question; None where only Python can."""
+    predicate, arguments = question.predicate, question.arguments
+    if predicate == "nonempty" or (predicate == "longer" and arguments[0] <= 1):
+        return lambda column, trims: column.nonempty(trims)
+    if predicate not in {"startswith", "endswith", "equals", "contains"} or len(arguments) != 1:
+        return None
+    other = arguments[0]
+    if not isinstance(other, str) or symbolic(other):
+        return None
+
+    def ask(column: TextColumn, trims: tuple[Trim, ...]) -> Bools:
+        found: Bools = getattr(column, predicate)(trims, other)
+        return found
+
+    return ask

@@ -1,0 +1,166 @@
+"""Chat templates over columns: conversations in, texts out; prompts and replies cut by structure.
+
+`render` is for whole conversations, `render_reply` for a prompt with one or several replies. Both
+take Arrow lists of messages (tables.MESSAGE or WIDE_MESSAGE) and give string columns; what a row
+says in a column depends on that row alone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from jinja2.exceptions import TemplateSyntaxError
+
+from fmtkit.errors import TemplateError
+from fmtkit.rendering.dialog_columns import dialog_column
+from fmtkit.rendering.render_plan import Engine, Plan
+from fmtkit.rendering.sandbox import Sandbox
+from fmtkit.rendering.tiers import Rendered, render_batch
+from fmtkit.rendering.traced_rows import Compiled
+from fmtkit.rendering.tracing import Interpreter
+
+Column: TypeAlias = pa.Array | pa.ChunkedArray
+
+
+@dataclass(frozen=True, eq=False)
+class ChatTemplate:
+    """A chat template with what it is rendered with.
+
+    `special_tokens` (bos_token, ...) and `kwargs` are the template's variables. `trusted` templates
+    run in this process, others in one with limits. `training` is the source of another template
+    that writes the same turns, but never changes a prompt. `now` fixes the clock of templates that
+    write the date.
+    """
+
+    name: str
+    source: str
+    special_tokens: Mapping[str, str] = field(default_factory=dict)
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    trusted: bool = False
+    training: str | None = None
+    now: datetime | None = None
+
+    @property
+    def sha256(self) -> str:
+        """Return the hash of the source."""
+        return sha256(self.source.encode()).hexdigest()
+
+    def with_tokens(self, special_tokens: Mapping[str, str]) -> "ChatTemplate":
+        """Return the template with the special tokens of a tokenizer."""
+        return replace(self, special_tokens={**self.special_tokens, **special_tokens})
+
+    def with_kwargs(self, kwargs: Mapping[str, Any]) -> "ChatTemplate":
+        """Return the template with further variables (enable_thinking, ...)."""
+        return replace(self, kwargs={**self.kwargs, **kwargs})
+
+    @cached_property
+    def compiled(self) -> Compiled:
+        """Return the template ready to render; threads share it."""
+        return Compiled(self.source, self._engine(self.source))
+
+    @cached_property
+    def compiled_training(self) -> Compiled | None:
+        """Return the training template ready to render."""
+        if self.training is None:
+            return None
+        return Compiled(self.training, self._engine(self.training))
+
+    def _engine(self, source: str) -> Engine:
+        variables = {**self.special_tokens, **self.kwargs}
+        try:
+            if self.trusted:
+                return Interpreter(source, variables, now=self.now)
+            return Sandbox(source, variables, now=self.now)
+        except TemplateSyntaxError as error:
+            where = f"the template {self.name!r}, line {error.lineno}"
+            raise TemplateError(f"{where}: {error.message}; correct it and try again") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A row that has no text: why, as a code of codes.REASONS and in words."""
+
+    row: int
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """The texts of conversations, null where a row failed or was null.
+
+    `difference` says why the template is no longer traced, where the sample found one.
+    """
+
+    text: pa.Array
+    failures: list[Failure]
+    warnings: dict[str, list[int]]
+    traced_rows: int
+    plain_rows: int
+    difference: str | None = None
+
+
+@dataclass(frozen=True)
+class ReplyRendering:
+    """The texts of prompts and of replies by name; a row that failed is null in all of them."""
+
+    prompt: pa.Array
+    replies: dict[str, pa.Array]
+    failures: list[Failure]
+    warnings: dict[str, list[int]]
+    traced_rows: int
+    plain_rows: int
+    difference: str | None = None
+
+
+def render(
+    template: ChatTemplate,
+    dialogs: Column,
+    *,
+    add_generation_prompt: bool = False,
+    tools: Column | None = None,
+) -> Rendering:
+    """Render whole conversations; `tools` is a column of canonical JSON text."""
+    plan = Plan(generation_prompt=add_generation_prompt)
+    done = render_batch(template.compiled, plan, [dialog_column(_whole(dialogs))], _tools(tools))
+    return Rendering(done.columns[0], _failures(done), *_counts(template, done))
+
+
+def render_reply(
+    template: ChatTemplate,
+    prompts: Column,
+    replies: Mapping[str, Column],
+    *,
+    tools: Column | None = None,
+) -> ReplyRendering:
+    """Render prompts with the generation prompt, and what each reply adds to them."""
+    columns = [dialog_column(_whole(dialogs)) for dialogs in (prompts, *replies.values())]
+    plan = Plan(replies=len(replies))
+    training = template.compiled_training
+    done = render_batch(template.compiled, plan, columns, _tools(tools), training)
+    prompt, *texts = done.columns
+    by_name = dict(zip(replies, texts, strict=True))
+    return ReplyRendering(prompt, by_name, _failures(done), *_counts(template, done))
+
+
+def _whole(array: Column) -> pa.Array:
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def _tools(array: Column | None) -> pa.Array | None:
+    return None if array is None else _whole(array)
+
+
+def _failures(done: Rendered) -> list[Failure]:
+    return [Failure(row, p.code, p.message) for row, p in sorted(done.problems.items())]
+
+
+def _counts(
+    template: ChatTemplate, done: Rendered
+) -> tuple[dict[str, list[int]], int, int, str | None]:
+    warnings = {code: sorted(rows) for code, rows in done.warnings.items() if rows}
+    return warnings, done.traced, done.plain, template.compiled.difference

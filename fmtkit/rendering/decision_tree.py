@@ -1,0 +1,100 @@
+"""The paths through a template that are known, as a tree of questions: rows walk down it together.
+
+Where a row comes to a branch that no row took before, that row is traced and the tree grows.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Lock
+
+from fmtkit.buffers import Int64s
+from fmtkit.rendering.batch_answers import Rows
+from fmtkit.rendering.tracing import Leaf
+from fmtkit.rendering.unknowns import Question, Unknown
+
+MAX_LEAVES = 64
+"""Paths of one signature; rows on further ones are rendered one by one, each a fifth of a trace."""
+
+
+@dataclass
+class Branch:
+    """A question, and what follows each answer: None where nothing can be traced."""
+
+    question: Question
+    unknowns: tuple[Unknown, ...]
+    follows: "dict[bool, Branch | Leaf | None]" = field(default_factory=dict)
+
+
+@dataclass
+class Tree:
+    """The known paths of one signature, for all threads."""
+
+    top: dict[bool, Branch | Leaf | None] = field(default_factory=dict)
+    leaves: int = 0
+    lock: Lock = field(default_factory=Lock)
+    taken: set[int] = field(default_factory=set)
+
+    def first_time(self, leaf: Leaf) -> bool:
+        """Say whether nobody took this path before."""
+        first = id(leaf) not in self.taken
+        self.taken.add(id(leaf))
+        return first
+
+    def add(self, leaf: Leaf) -> None:
+        """Hang a path into the tree; the beginning that it shares with another one is there."""
+        follows, answer = self.top, True
+        for question, then in leaf.path:
+            branch = follows.setdefault(answer, Branch(question, leaf.unknowns))
+            # Only a template that asks differently each time would leave the path that is there.
+            if not isinstance(branch, Branch) or branch.question != question:
+                return
+            follows, answer = branch.follows, then
+        follows[answer] = leaf
+        self.leaves += 1
+
+    def grow(
+        self,
+        follows: dict[bool, Branch | Leaf | None],
+        answer: bool,
+        trace: Callable[[], Leaf | None],
+    ) -> None:
+        """Trace where the tree ends, unless another thread was faster or it is large enough."""
+        with self.lock:
+            if answer not in follows and self.leaves < MAX_LEAVES:
+                leaf = trace()
+                if leaf is not None:
+                    self.add(leaf)
+            follows.setdefault(answer, None)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Rows that take one path; without a leaf they must be rendered one by one.
+
+    `fresh` says that no row took it before.
+    """
+
+    leaf: Leaf | None
+    rows: Int64s
+    fresh: bool = False
+
+
+def walk(
+    tree: Tree, rows: Rows, chosen: Int64s, trace: Callable[[int], Leaf | None]
+) -> Iterator[Taken]:
+    """Send rows of one signature down their paths, growing the tree where they leave it."""
+    waiting = [(tree.top, True, chosen)]
+    while waiting:
+        follows, answer, walking = waiting.pop()
+        if not len(walking):
+            continue
+        if answer not in follows:
+            tree.grow(follows, answer, partial(trace, int(walking[0])))
+        found = follows[answer]
+        if isinstance(found, Branch):
+            answers = rows.answer(found.question, found.unknowns, walking)
+            waiting.append((found.follows, False, walking[~answers]))
+            waiting.append((found.follows, True, walking[answers]))
+        else:
+            yield Taken(found, walking, found is not None and tree.first_time(found))

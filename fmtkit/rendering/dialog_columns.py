@@ -1,0 +1,142 @@
+"""A batch of conversations as columns: who speaks, which keys a message has, and the texts."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fmtkit.buffers import Bools, Int64s, numbers, offsets_of, validity
+from fmtkit.rendering.text_columns import TextColumn, text_column
+from fmtkit.rendering.tracing import Shape, Signature
+
+TEXT_KEYS = ("content", "name", "reasoning_content", "tool_call_id")
+MESSAGE_KEYS = ("role", "content", "name", "reasoning_content", "tool_calls", "tool_call_id")
+"""Keys that a template sees. `train` is fmtkit's own mark and no part of a message."""
+
+NO_ROLE = -1
+
+
+@dataclass
+class DialogColumn:
+    """One dialog for each row: the messages of row i are those from starts[i] to ends[i]."""
+
+    starts: Int64s
+    ends: Int64s
+    valid: Bools
+    roles: Int64s
+    role_names: list[str]
+    columns: dict[str, TextColumn]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def message(self, index: int) -> dict[str, Any]:
+        """Return one message as a template gets it."""
+        role = int(self.roles[index])
+        made: dict[str, Any] = {} if role == NO_ROLE else {"role": self.role_names[role]}
+        for key in MESSAGE_KEYS[1:]:
+            column = self.columns.get(key)
+            if column is not None and column.present[index]:
+                text = column.text(index)
+                made[key] = json.loads(text) if key == "tool_calls" else text
+        return made
+
+    def messages(self, row: int) -> list[dict[str, Any]]:
+        """Return the messages of a row."""
+        return [self.message(i) for i in range(int(self.starts[row]), int(self.ends[row]))]
+
+    def shapes(self, row: int) -> tuple[Shape, ...]:
+        """Return the shapes of a row's messages."""
+        return tuple(self._shape(i) for i in range(int(self.starts[row]), int(self.ends[row])))
+
+    def _shape(self, index: int) -> Shape:
+        role = int(self.roles[index])
+        keys = (key for key in TEXT_KEYS if key in self.columns)
+        present = tuple(key for key in keys if self.columns[key].present[index])
+        return Shape(None if role == NO_ROLE else self.role_names[role], present)
+
+    def codes(self) -> Int64s:
+        """Return a number for each message's shape: equal numbers, equal shapes."""
+        codes = self.roles + 1
+        for key in TEXT_KEYS:
+            if key in self.columns:
+                codes = codes * 2 + self.columns[key].present
+        return codes
+
+    def with_tool_calls(self) -> Bools:
+        """Say which rows call tools."""
+        if "tool_calls" not in self.columns:
+            return np.zeros(len(self), np.bool_)
+        calls = np.flatnonzero(self.columns["tool_calls"].present)
+        found: Bools = np.searchsorted(calls, self.ends) > np.searchsorted(calls, self.starts)
+        return found
+
+
+def dialog_column(array: pa.Array) -> DialogColumn:
+    """Read a list of messages for each row in place; strings may be large."""
+    offsets = offsets_of(array)
+    valid = validity(array)
+    first = int(offsets[0])
+    messages = array.values.slice(first, int(offsets[-1]) - first)
+    fields = {f.name: i for i, f in enumerate(messages.type)}
+    children = dict(zip(fields, messages.flatten(), strict=True))
+    roles, names = _roles(children["role"])
+    columns = {
+        key: text_column(_string(children[key]))
+        for key in MESSAGE_KEYS[1:]
+        if key in children and (key == "content" or children[key].null_count < len(messages))
+    }
+    starts = offsets[:-1] - first
+    ends = np.where(valid, offsets[1:] - first, starts)
+    return DialogColumn(starts, ends, valid, roles, names, columns)
+
+
+def _string(array: pa.Array) -> pa.Array:
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        return array
+    return array.cast(pa.large_string())
+
+
+def _roles(array: pa.Array) -> tuple[Int64s, list[str]]:
+    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    indices = encoded.indices.cast(pa.int64())
+    found = numbers(indices.buffers()[1], np.int64, indices.offset, len(indices))
+    return np.where(validity(indices), found, NO_ROLE), encoded.dictionary.to_pylist()
+
+
+def signature(dialogs: Sequence[DialogColumn], row: int) -> Signature:
+    """Return the shapes of all dialogs of a row."""
+    return tuple(dialog.shapes(row) for dialog in dialogs)
+
+
+def groups(dialogs: Sequence[DialogColumn], rows: Int64s) -> list[Int64s]:
+    """Put rows of the same signature together, in the order of their first rows."""
+    labels = np.zeros(len(rows), np.int64)
+    for dialog in dialogs:
+        labels = _refine(labels, dialog, rows)
+    if not len(rows):
+        return []
+    _, firsts, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    order = np.argsort(inverse, kind="stable")
+    bounds = np.searchsorted(inverse[order], np.arange(len(firsts) + 1))
+    parts = [rows[order[bounds[i] : bounds[i + 1]]] for i in range(len(firsts))]
+    return [parts[i] for i in np.argsort(firsts, kind="stable")]
+
+
+def _refine(labels: Int64s, dialog: DialogColumn, rows: Int64s) -> Int64s:
+    """Split groups by a dialog: message by message, several of them in one number."""
+    codes = dialog.codes() + 1
+    kinds = int(codes.max(initial=0)) + 1
+    starts, lengths = dialog.starts[rows], dialog.ends[rows] - dialog.starts[rows]
+    for position in range(int(lengths.max(initial=0))):
+        there = lengths > position
+        here = np.zeros(len(rows), np.int64)
+        here[there] = codes[starts[there] + position]
+        if int(labels.max(initial=0)) > 2**62 // kinds - 1:
+            _, labels = np.unique(labels, return_inverse=True)
+        labels = labels * kinds + here
+    _, labels = np.unique(labels, return_inverse=True)
+    return labels.astype(np.int64)

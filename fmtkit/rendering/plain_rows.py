@@ -1,0 +1,155 @@
+"""The tier for whatever cannot be rendered by columns: rows one by one, cut by the same rules."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from fmtkit.buffers import Int64s
+from fmtkit.rendering.batch_answers import Rows, Unknowns
+from fmtkit.rendering.dialog_columns import DialogColumn, signature
+from fmtkit.rendering.render_plan import Engine, Outcome, Output, Plan
+from fmtkit.rendering.reply_cut import Problem
+from fmtkit.rendering.survival import find, spoken
+from fmtkit.rendering.tracing import Request, Signature, View
+from fmtkit.rendering.unknowns import FIRST, Slot
+
+Probe: TypeAlias = tuple[list[Output], Unknowns]
+"""The symbolic outputs of a row's views."""
+
+CHUNK = 256
+"""Rows that go to the engine at once."""
+
+NOT_PRESERVING = Problem(
+    "template_not_prefix_preserving", "the template writes the prompt differently with a reply"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainRow:
+    """A row rendered by itself."""
+
+    row: int
+    outcome: Outcome | Problem
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlainRows:
+    """How rows are rendered one by one; `training`: another template for prompts that change."""
+
+    engine: Engine
+    plan: Plan
+    dialogs: Sequence[DialogColumn]
+    tools: pa.Array | None
+    training: Engine | None = None
+    _absent: dict[Signature, list[Slot]] = field(default_factory=dict)
+
+    def render(self, rows: Int64s) -> Iterator[PlainRow]:
+        """Render rows of any signature."""
+        numbers = rows.tolist()
+        for begin in range(0, len(numbers), CHUNK):
+            chunk = numbers[begin : begin + CHUNK]
+            for row, outputs in zip(chunk, self._outputs(self.engine, chunk), strict=True):
+                outcome = self.plan.finish(outputs) or self._otherwise(row, outputs)
+                yield self._checked(row, outcome)
+
+    def _outputs(self, engine: Engine, rows: Iterable[int]) -> list[list[Output]]:
+        views = self.plan.views
+        requests = [self._request(row, view) for row in rows for view in views]
+        outputs = engine.render(requests)
+        return [outputs[i : i + len(views)] for i in range(0, len(outputs), len(views))]
+
+    def _request(self, row: int, view: View) -> Request:
+        messages = [m for dialog in view.dialogs for m in self.dialogs[dialog].messages(row)]
+        return Request(messages, self._tools(row), view.generation_prompt)
+
+    def _tools(self, row: int) -> object:
+        text = self.tools[row].as_py() if self.tools is not None else None
+        return json.loads(text) if text else None
+
+    def _otherwise(self, row: int, outputs: list[Output]) -> Outcome | Problem:
+        """Render a row whose replies do not begin as the prompt ends."""
+        if self.training is not None:
+            outcome = self.plan.finish(self._outputs(self.training, [row])[0])
+            if isinstance(outcome, Outcome):
+                return outcome
+        probed, unknowns = self._probe(row)
+        if any(not isinstance(output, str) for output in (probed[0], *probed[2:])):
+            return NOT_PRESERVING
+        outcome = self.plan.finish_at_header(probed, unknowns)
+        return outcome if isinstance(outcome, Problem) else _moved(outcome, probed, outputs)
+
+    def _probe(self, row: int) -> Probe:
+        """See where a row's contents come to stand: by a trace, or a symbol for each one."""
+        texts = Rows(self.dialogs).every_text(row)
+        shapes = signature(self.dialogs, row)
+        leaf = None if self._has_tools(row) else self.engine.trace(shapes, self.plan.views, texts)
+        if leaf is not None:
+            return list(leaf.outputs), leaf.unknowns
+        return self._probe_with_symbols(row)
+
+    def _has_tools(self, row: int) -> bool:
+        messages = (m for dialog in self.dialogs for m in dialog.messages(row))
+        return self._tools(row) is not None or any("tool_calls" in m for m in messages)
+
+    def _probe_with_symbols(self, row: int) -> Probe:
+        slots = spoken(signature(self.dialogs, row), range(len(self.dialogs)))
+        symbols = {slot: chr(FIRST + number) for number, slot in enumerate(slots)}
+        requests = []
+        for view in self.plan.views:
+            messages = []
+            for dialog in view.dialogs:
+                for number, message in enumerate(self.dialogs[dialog].messages(row)):
+                    known = {k: symbols.get(Slot(dialog, number, k), v) for k, v in message.items()}
+                    messages.append(known)
+            requests.append(Request(messages, self._tools(row), view.generation_prompt))
+        return self.engine.render(requests), slots
+
+    def _checked(self, row: int, outcome: Outcome | Problem) -> PlainRow:
+        if isinstance(outcome, Problem):
+            return PlainRow(row, outcome)
+        warnings = ["generation_prompt_not_a_prefix"] if outcome.shortened else []
+        lost = self._lost(row, "".join(outcome.texts))
+        if any(slot.dialog and slot.key == "content" for slot in lost):
+            return PlainRow(row, Problem("template_error", "the template leaves out the reply"))
+        return PlainRow(row, outcome, tuple(warnings + ["content_dropped"] * bool(lost)))
+
+    def _lost(self, row: int, text: str) -> list[Slot]:
+        """Return the slots of which nothing occurs in a text."""
+        shapes = signature(self.dialogs, row)
+        if shapes not in self._absent:
+            self._absent[shapes] = _missing(self._probe_with_symbols(row), shapes)
+        said = {slot: self._said(slot, row) for slot in spoken(shapes, range(len(shapes)))}
+        # A short text occurs anywhere by chance: what symbols do not find is looked at closely.
+        doubtful = {s for s, words in said.items() if words and words not in text}
+        doubtful |= {slot for slot in self._absent[shapes] if said[slot]}
+        return [s for s in _missing(self._probe(row), shapes) if s in doubtful] if doubtful else []
+
+    def _said(self, slot: Slot, row: int) -> str:
+        dialog = self.dialogs[slot.dialog]
+        return dialog.columns[slot.key].text(int(dialog.starts[row]) + slot.message).strip()
+
+
+def _missing(probe: Probe, shapes: Signature) -> list[Slot]:
+    """Return the slots that none of the symbolic outputs holds."""
+    outputs, unknowns = probe
+    if not all(isinstance(output, str) for output in outputs):
+        return []
+    found = find("".join(output for output in outputs if isinstance(output, str)), unknowns)
+    everything = spoken(shapes, range(len(shapes)))
+    return [slot for slot in everything if slot not in found.whole and slot not in found.pieces]
+
+
+def _moved(cut: Outcome, probed: list[Output], outputs: list[Output]) -> Outcome | Problem:
+    """Cut real texts where the symbolic ones were cut: after the bare prompt and the header."""
+    bare, symbolic_bare = outputs[1], probed[1]
+    if isinstance(bare, str) and isinstance(symbolic_bare, str):
+        prompt = bare + cut.texts[0][len(symbolic_bare) :]
+        wholes = [output for output in outputs[2:] if isinstance(output, str)]
+        if all(whole.startswith(prompt) for whole in wholes):
+            replies = (whole[len(prompt) :] for whole in wholes)
+            return Outcome((prompt, *replies), shortened=True)
+    return NOT_PRESERVING

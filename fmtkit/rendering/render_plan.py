@@ -1,0 +1,109 @@
+"""What is rendered for a row, and what becomes of it: the part that both tiers share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from fmtkit.rendering.reply_cut import Cut, Problem, cut, cut_at_header
+from fmtkit.rendering.tracing import Fault, Leaf, Request, Signature, View
+from fmtkit.rendering.unknowns import FIRST, Slot, Unknown, symbolic
+
+Output = str | Fault
+
+
+class Engine(Protocol):
+    """Something that runs a template: tracing.Interpreter here, sandbox.Sandbox elsewhere."""
+
+    @property
+    def traceable(self) -> bool:
+        """Say whether the template can be traced at all."""
+        ...
+
+    def render(self, requests: Sequence[Request]) -> list[Output]:
+        """Render conversations one by one."""
+        ...
+
+    def trace(
+        self, signature: Signature, views: Sequence[View], row: dict[Slot, str]
+    ) -> Leaf | None:
+        """Trace a row (see tracing.Interpreter.trace)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The texts of a row, one for each column; `shortened`: see reply_cut.Cut."""
+
+    texts: tuple[str, ...]
+    shortened: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Dialog 0 rendered alone, or as prompt before each of `replies` further dialogs."""
+
+    replies: int = 0
+    generation_prompt: bool = False
+
+    @property
+    def columns(self) -> int:
+        """Count the columns of text that come out."""
+        return 1 + self.replies
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        """Return what is rendered of each row; with replies the second is the bare prompt."""
+        if not self.replies:
+            return (View((0,), self.generation_prompt),)
+        wholes = (View((0, 1 + number)) for number in range(self.replies))
+        return (View((0,), generation_prompt=True), View((0,)), *wholes)
+
+    def finish(self, outputs: Sequence[Output]) -> Outcome | Problem | None:
+        """Make a row's texts of its views; None where replies do not begin as the prompt ends."""
+        first = outputs[0]
+        if self.replies:
+            return _outcome(cut(first, outputs[2:]))
+        if isinstance(first, Fault):
+            return Problem("template_error", first.message)
+        return Outcome((first,))
+
+    def finish_at_header(
+        self, outputs: Sequence[Output], unknowns: Sequence[Unknown]
+    ) -> Outcome | Problem:
+        """Make texts of symbolic views whose replies do not begin as the prompt ends."""
+        prompt, bare, *wholes = outputs
+        assert isinstance(prompt, str)
+        texts = [whole for whole in wholes if isinstance(whole, str)]
+        made = _outcome(cut_at_header(prompt, bare, texts))
+        return made or Problem("template_not_prefix_preserving", _rewritten(outputs, unknowns))
+
+
+def _outcome(made: Cut | Problem | None) -> Outcome | Problem | None:
+    if isinstance(made, Cut):
+        return Outcome((made.prompt, *made.replies), made.shortened)
+    return made
+
+
+def _rewritten(outputs: Sequence[Output], unknowns: Sequence[Unknown]) -> str:
+    """Name the turn that the template writes differently once a reply follows."""
+    prompt, _, *wholes = outputs
+    assert isinstance(prompt, str)
+    for whole in wholes:
+        if isinstance(whole, str) and not whole.startswith(prompt):
+            pairs = enumerate(zip(prompt, whole + "\0", strict=False))
+            at = next(i for i, (one, two) in pairs if one != two)
+            turn = _turn(prompt[: at + 1], unknowns)
+            return f"the template writes {turn} differently once a reply follows"
+    return "the template writes the prompt differently once a reply follows"
+
+
+def _turn(text: str, unknowns: Sequence[Unknown]) -> str:
+    numbers = [n for c in text if symbolic(c) for n in _messages(c, unknowns)]
+    return f"turn {max(numbers) + 1}" if numbers else "the beginning"
+
+
+def _messages(symbol: str, unknowns: Sequence[Unknown]) -> list[int]:
+    unknown = unknowns[ord(symbol) - FIRST]
+    if isinstance(unknown, Slot):
+        return [unknown.message]
+    return [n for c in unknown.text if symbolic(c) for n in _messages(c, unknowns)]

@@ -1,0 +1,147 @@
+"""Foreign templates in a worker process: a template is a program, whoever may have written it.
+
+The worker has the limits of worker.Limits and its output one in proportion to the input. Five rows
+that break a limit are enough to call the template harmful: each one costs seconds.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from jinja2.exceptions import TemplateSyntaxError
+
+from fmtkit.errors import TemplateError
+from fmtkit.rendering.jinja_environment import BoundedEnvironment, environment
+from fmtkit.rendering.leaf_json import decode_leaf, encode_leaf, harmless
+from fmtkit.rendering.tracing import (
+    Fault,
+    Interpreter,
+    Leaf,
+    Request,
+    Shape,
+    Signature,
+    View,
+    traceable,
+)
+from fmtkit.rendering.unknowns import Slot
+from fmtkit.worker import Limits, Overrun, Serve, Worker
+
+MAX_OVERRUNS = 5
+SPARE_OUTPUT = 1 << 18
+"""Characters that a foreign template may write whatever it is given."""
+
+GROWTH = 8
+"""How many times its input a foreign template may write besides."""
+
+
+class Sandbox:
+    """A template in a process of its own; the same answers as tracing.Interpreter's."""
+
+    def __init__(
+        self,
+        source: str,
+        variables: Mapping[str, Any],
+        *,
+        now: datetime | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        """Read the template, without running or compiling it here; raises TemplateSyntaxError."""
+        # Compiling works out constants: 9**9**9 would take this process with it. Parsing does not.
+        tree = environment(BoundedEnvironment).parse(source)
+        self.traceable = traceable(tree, variables, fixed_clock=now is not None)
+        moment = now.isoformat() if now else None
+        setup = {"source": source, "variables": dict(variables), "now": moment}
+        self._worker = Worker("fmtkit.rendering.sandbox:serve_template", setup, limits or Limits())
+        self._overruns = 0
+
+    def render(self, requests: Sequence[Request]) -> list[str | Fault]:
+        """Render conversations one by one; raises TemplateError for a harmful template."""
+        items = [
+            {"messages": r.messages, "tools": r.tools, "generation_prompt": r.generation_prompt}
+            for r in requests
+        ]
+        return [_output(answer) for answer in self._answers(items)]
+
+    def trace(
+        self, signature: Signature, views: Sequence[View], row: dict[Slot, str]
+    ) -> Leaf | None:
+        """Trace a row; a leaf that could make more of its texts than rendering may is refused."""
+        item = {
+            "signature": [[[s.role, s.keys] for s in shapes] for shapes in signature],
+            "views": [[view.dialogs, view.generation_prompt] for view in views],
+            "row": [[slot.dialog, slot.message, slot.key, text] for slot, text in row.items()],
+        }
+        answer = self._answers([item])[0]
+        if isinstance(answer, Overrun) or answer is None:
+            return None
+        leaf = decode_leaf(answer)
+        return leaf if harmless(leaf, GROWTH, SPARE_OUTPUT) else None
+
+    def _answers(self, items: Sequence[dict[str, Any]]) -> list[Any]:
+        encoded = [json.dumps(item, ensure_ascii=False).encode() for item in items]
+        answers: list[Any] = []
+        for begin in range(0, len(encoded), MAX_OVERRUNS):
+            found = self._worker.answer(encoded[begin : begin + MAX_OVERRUNS])
+            answers.extend(map(self._decoded, found))
+        return answers
+
+    def _decoded(self, answer: bytes | Overrun) -> Any:
+        if isinstance(answer, Overrun):
+            self._overruns += 1
+            if self._overruns >= MAX_OVERRUNS:
+                raise TemplateError(
+                    f"the template broke its limits on {self._overruns} rows, the last time with "
+                    f"{answer.message}; look into it before you use it"
+                )
+            return answer
+        found = json.loads(answer)
+        if isinstance(found, dict) and "broken" in found:
+            raise TemplateError(f"the template does not compile: {found['broken']}")
+        return found
+
+
+def _output(answer: Any) -> str | Fault:
+    if isinstance(answer, Overrun):
+        return Fault(answer.message)
+    return answer if isinstance(answer, str) else Fault(*answer)
+
+
+def serve_template(setup: Mapping[str, Any]) -> Serve:
+    """Make the function that answers in the worker; the template is compiled at the first item."""
+    compiled: list[Interpreter] = []
+
+    def answer(item: bytes) -> bytes:
+        request = json.loads(item)
+        try:
+            if not compiled:
+                compiled.append(_interpreter(setup))
+        except (TemplateSyntaxError, MemoryError, RecursionError) as error:
+            return json.dumps({"broken": str(error) or type(error).__name__}).encode()
+        compiled[0].max_output = SPARE_OUTPUT + GROWTH * len(item)
+        made = (
+            _traced(compiled[0], request) if "row" in request else _rendered(compiled[0], request)
+        )
+        return json.dumps(made, ensure_ascii=False).encode()
+
+    return answer
+
+
+def _interpreter(setup: Mapping[str, Any]) -> Interpreter:
+    now = datetime.fromisoformat(setup["now"]) if setup["now"] else None
+    return Interpreter(setup["source"], setup["variables"], now=now, kind=BoundedEnvironment)
+
+
+def _rendered(template: Interpreter, item: dict[str, Any]) -> str | list[Any]:
+    output = template.render([Request(**item)])[0]
+    return [output.message, output.raised] if isinstance(output, Fault) else output
+
+
+def _traced(template: Interpreter, item: dict[str, Any]) -> list[Any] | None:
+    signature = tuple(
+        tuple(Shape(role, tuple(keys)) for role, keys in shapes) for shapes in item["signature"]
+    )
+    views = [View(tuple(dialogs), prompt) for dialogs, prompt in item["views"]]
+    row = {Slot(dialog, message, key): text for dialog, message, key, text in item["row"]}
+    leaf = template.trace(signature, views, row)
+    return None if leaf is None else encode_leaf(leaf)

@@ -1,0 +1,158 @@
+"""Where the turns of the assistant stand in a rendered conversation, and which tokens they are."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from fmtkit import thinking
+from fmtkit.rendering import chat
+from fmtkit.rendering.chat import ChatTemplate, Failure
+from fmtkit.tokens import Tokenizer
+
+Span = tuple[int, int]
+"""First character and the one behind the last."""
+
+Message = Mapping[str, Any]
+SPEAKER = "assistant"
+_BLOCK = re.compile(thinking.BLOCK, re.DOTALL)
+_CLOSE = re.compile(thinking.CLOSE)
+_OPEN_AT_END = re.compile(rf"(?:{thinking.OPEN})\s*\Z")
+
+
+@dataclass(frozen=True)
+class Spanned:
+    """A rendered conversation with the spans of its assistant, in order."""
+
+    text: str
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class TokenRow:
+    """One row of a Tokens table, not yet padded."""
+
+    input_ids: list[int]
+    labels: list[int]
+    prompt_length: int
+    anchor_mask: list[int] = field(default_factory=list)
+
+    def cut(self, longest: int) -> "TokenRow":
+        """Return the row without its tokens beyond a length."""
+        return replace(
+            self,
+            input_ids=self.input_ids[:longest],
+            labels=self.labels[:longest],
+            anchor_mask=self.anchor_mask[:longest],
+        )
+
+
+def find_spans(
+    template: ChatTemplate, dialogs: pa.Array
+) -> tuple[list[Spanned | None], list[Failure]]:
+    """Render conversations and find their assistant's spans; None where there is a failure.
+
+    A span reaches from the end of the generation prompt of what came before to the end of the
+    turn. Where the template writes earlier turns otherwise once others follow, the turn's content
+    is looked for behind the span before.
+    """
+    rows: list[list[Message]] = dialogs.to_pylist()
+    whole = chat.render(template, dialogs)
+    failures = list(whole.failures)
+    places = [
+        (i, j) for i, row in enumerate(rows) for j, m in enumerate(row) if m["role"] == SPEAKER
+    ]
+    before = pa.array([rows[i][:j] for i, j in places], dialogs.type)
+    through = pa.array([rows[i][: j + 1] for i, j in places], dialogs.type)
+    starts = chat.render(template, before, add_generation_prompt=True).text.to_pylist()
+    ends = chat.render(template, through).text.to_pylist()
+    texts = whole.text.to_pylist()
+    spans: list[list[Span]] = [[] for _ in rows]
+    lost: dict[int, int] = {}
+    for (i, j), start, end in zip(places, starts, ends, strict=True):
+        if texts[i] is None or i in lost:
+            continue
+        found = _span(texts[i], start, end, rows[i][j], spans[i][-1][1] if spans[i] else 0)
+        if found is None:
+            lost[i] = j
+        else:
+            spans[i].append(found)
+    message = "the text of messages[{}] cannot be found in the rendered conversation"
+    failures += [
+        Failure(i, "template_not_prefix_preserving", message.format(j)) for i, j in lost.items()
+    ]
+    out = [
+        None if text is None or i in lost else Spanned(text, tuple(spans[i]))
+        for i, text in enumerate(texts)
+    ]
+    return out, failures
+
+
+def _span(
+    text: str, start: str | None, end: str | None, message: Message, behind: int
+) -> Span | None:
+    if start is not None and end is not None and text.startswith(start) and text.startswith(end):
+        return len(start), len(end)
+    content = message["content"] or ""
+    place = text.find(content, behind) if content else -1
+    return (place, place + len(content)) if place >= 0 else None
+
+
+def thinking_spans(text: str, span: Span) -> list[Span]:
+    """Return where an assistant's turn thinks; the prompt may have opened the thinking already."""
+    start, end = span
+    turn = text[start:end]
+    found = [(start + m.start(), start + m.end()) for m in _BLOCK.finditer(turn)]
+    closing = _CLOSE.search(turn)
+    if _OPEN_AT_END.search(text[:start]) and closing:
+        found.append((start, start + closing.end()))
+    return found
+
+
+def token_rows(
+    spanned: Sequence[Spanned], learnt: Sequence[str], tokenizer: Tokenizer
+) -> list[TokenRow]:
+    """Tokenise conversations; learnt are the tokens that begin in a span of the assistant.
+
+    `learnt` says of which spans: `every` one, the `last`, or the last one's `answer` alone.
+
+    Anchors may lie in the same tokens, thinking included, also where it is not learnt.
+    """
+    encodings = tokenizer.encode_batch([one.text for one in spanned])
+    out = []
+    for one, which, encoding in zip(spanned, learnt, encodings, strict=True):
+        spans = one.spans if which == "every" else one.spans[-1:]
+        silent = thinking_spans(one.text, spans[-1]) if which == "answer" else []
+        anchors = [int(_inside(offset[0], spans)) for offset in encoding.offsets]
+        labels = [
+            number if anchor and not _inside(offset[0], silent) else -100
+            for number, anchor, offset in zip(encoding.ids, anchors, encoding.offsets, strict=True)
+        ]
+        first = anchors.index(1) if 1 in anchors else len(anchors)
+        out.append(TokenRow(list(encoding.ids), labels, first, anchors))
+    return out
+
+
+def _inside(place: int, spans: Sequence[Span]) -> bool:
+    return any(start <= place < end for start, end in spans)
+
+
+def continuation_rows(
+    contexts: Sequence[str], continuations: Sequence[str], tokenizer: Tokenizer
+) -> list[TokenRow]:
+    """Tokenise a context with special tokens and what follows it without; the latter is learnt."""
+    befores = tokenizer.encode_batch(list(contexts), add_special_tokens=True)
+    afters = tokenizer.encode_batch(list(continuations))
+    out = []
+    for before, after in zip(befores, afters, strict=True):
+        context = list(before.ids)
+        # A tokenizer that ends every text would end this one in the middle.
+        if context and context[-1] == tokenizer.eos_id:
+            context.pop()
+        ids = [*context, *after.ids]
+        labels = [-100] * len(context) + list(after.ids)
+        anchors = [0] * len(context) + [1] * len(after.ids)
+        out.append(TokenRow(ids, labels, len(context), anchors))
+    return out

@@ -1,0 +1,116 @@
+"""Which contents a template left out, wholly or in part, told from a symbolic text."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fmtkit.buffers import Bools, Int64s
+from fmtkit.rendering.batch_answers import Rows, Unknowns
+from fmtkit.rendering.tracing import Signature
+from fmtkit.rendering.unknowns import FIRST, Derived, Slot, Unknown, evaluate, symbolic
+
+SPOKEN = ("content", "reasoning_content")
+"""Keys whose text a reader should find again."""
+
+KEEPING = frozenset(
+    {
+        "strip",
+        "lstrip",
+        "rstrip",
+        "upper",
+        "lower",
+        "title",
+        "capitalize",
+        "swapcase",
+        "casefold",
+        "expandtabs",
+        "json",
+    }
+)
+"""Operations after which the text can still be found."""
+
+STRIP = ("strip", None)
+
+
+@dataclass
+class Found:
+    """How the contents occur in a text."""
+
+    whole: set[Slot] = field(default_factory=set)
+    pieces: dict[Slot, list[Unknown]] = field(default_factory=dict)
+    separators: set[str] = field(default_factory=set)
+
+
+def find(text: str, unknowns: Unknowns) -> Found:
+    """Say which slots a text holds, and of which it holds pieces."""
+    found = Found()
+    for symbol in dict.fromkeys(c for c in text if symbolic(c)):
+        unknown = unknowns[ord(symbol) - FIRST]
+        _search(unknown, unknown, unknowns, found, whole=True)
+    return found
+
+
+def _search(
+    top: Unknown, unknown: Unknown, unknowns: Unknowns, found: Found, *, whole: bool
+) -> None:
+    if isinstance(unknown, Slot):
+        if whole:
+            found.whole.add(unknown)
+        else:
+            found.pieces.setdefault(unknown, []).append(top)
+        return
+    if unknown.operation == "part":
+        found.separators.add(unknown.arguments[1])
+    found.separators.update(_removed(unknown))
+    for symbol in unknown.text:
+        if symbolic(symbol):
+            inner = unknowns[ord(symbol) - FIRST]
+            keeps = whole and unknown.operation in KEEPING
+            _search(top, inner, unknowns, found, whole=keeps)
+
+
+def _removed(unknown: Derived) -> list[str]:
+    """Return the words that an operation takes away on purpose."""
+    if unknown.operation in {"replace", "removeprefix", "removesuffix"}:
+        return [unknown.arguments[0]]
+    return []
+
+
+def spoken(signature: Signature, dialogs: Iterable[int]) -> list[Slot]:
+    """Return the slots of some dialogs whose text should occur."""
+    return [
+        Slot(dialog, message, key)
+        for dialog in dialogs
+        for message, shape in enumerate(signature[dialog])
+        for key in shape.keys
+        if key in SPOKEN
+    ]
+
+
+def absent(slot: Slot, found: Found, rows: Rows, chosen: Int64s) -> Bools:
+    """Say which rows have a text in the slot of which nothing occurs."""
+    if slot in found.whole or slot in found.pieces:
+        return np.zeros(len(chosen), np.bool_)
+    return rows.column(slot).nonempty((STRIP,))[rows.places(slot, chosen)]
+
+
+def incomplete(slot: Slot, found: Found, unknowns: Unknowns, rows: Rows, chosen: Int64s) -> Bools:
+    """Say of which rows only a part of the slot's text occurs."""
+    if slot in found.whole or slot not in found.pieces:
+        return np.zeros(len(chosen), np.bool_)
+    known = list(unknowns)
+    lost = []
+    for row in chosen.tolist():
+        texts = rows.texts(known, row)
+        pieces = {evaluate(piece, known, texts) for piece in found.pieces[slot]}
+        expected = _ink(texts[slot], found.separators)
+        lost.append(sum(_ink(piece, found.separators) for piece in pieces) < expected)
+    return np.array(lost, np.bool_)
+
+
+def _ink(text: str, separators: set[str]) -> int:
+    """Count what is printed, without the separators at which the text was split."""
+    for separator in separators:
+        text = text.replace(separator, "")
+    return sum(map(len, text.split()))

@@ -1,0 +1,189 @@
+"""Where templates come from, by name: ours, TRL's, a tokenizer's own, or a file.
+
+A name can mean two things. In a type (`llama3.intel`) it is the *family*, a plain text form: ours
+first, written with an empty `bos_token`. As `chat_template` of a config or `--chat-template` it is
+the *model's* template of that name, with its BOS, its trimming and all: TRL's where TRL ships one,
+else ours.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+
+from fmtkit import tokens
+from fmtkit.errors import DependencyError, TemplateError, UnknownNameError
+from fmtkit.rendering.chat import ChatTemplate
+from fmtkit.tokens import Tokenizer
+
+_SUFFIX = ".jinja"
+
+SHIPPED = tuple(
+    sorted(
+        entry.name.removesuffix(_SUFFIX)
+        for entry in files("fmtkit.templates").iterdir()
+        if entry.name.endswith(_SUFFIX)
+    )
+)
+"""Our own templates: one file each."""
+
+ALIASES = {
+    "mistral": "mistral_v3_tekken",
+    "mistral_v2v3": "mistral_v3",
+    "aya": "trl:cohere",
+    "cohere": "trl:cohere",
+    "deepseek_r1": "trl:deepseek_r1_distill",
+    "deepseek_v3": "trl:deepseekv3",
+    "gemma3": "trl:gemma3",
+    "gemma4": "trl:gemma4",
+    "glm4_moe": "trl:glm4moe",
+    "gpt_oss": "trl:gptoss",
+    "lfm2": "trl:lfm2",
+    "llama3_1": "trl:llama3_1",
+    "llama3_2": "trl:llama3_2",
+    "phi_3": "trl:phi3",
+    "phi_35": "trl:phi3_5",
+    "qwen2_5": "trl:qwen2_5",
+    "qwen_25": "trl:qwen2_5",
+    "qwen3": "trl:qwen3",
+}
+"""Names that users of other tools know -> ours."""
+
+TRL_FIRST = frozenset({"gemma", "llama3"})
+"""Families of ours whose model template TRL ships."""
+
+TOKENIZER_DEFAULT = "tokenizer_default"
+TRL_PREFIX = "trl:"
+TRAINING_SUFFIX = "_training"
+WITHOUT_TOKENIZER = {"bos_token": ""}
+
+
+def names() -> list[str]:
+    """Return every name that can be found here and now, without files and tokenizers."""
+    trl = trl_names()
+    known = {name for name, target in ALIASES.items() if _is_here(target, trl)}
+    return sorted({*SHIPPED, *known, *(TRL_PREFIX + name for name in trl)})
+
+
+def _is_here(target: str, trl: tuple[str, ...]) -> bool:
+    return not target.startswith(TRL_PREFIX) or target.removeprefix(TRL_PREFIX) in trl
+
+
+def is_known(name: str) -> bool:
+    """Tell whether a name means a template, be it that a package for it is missing."""
+    return (
+        name in SHIPPED
+        or name in ALIASES
+        or name == TOKENIZER_DEFAULT
+        or name.removeprefix(TRL_PREFIX) in trl_names()
+    )
+
+
+def find_family(name: str) -> ChatTemplate:
+    """Find the template that a type names: ours first, and with an empty BOS.
+
+    Raises UnknownNameError, DependencyError where TRL is missing, TemplateError for a bad file.
+    """
+    if name in SHIPPED:
+        return _shipped(name)
+    return _find(name, None)
+
+
+def find_model_template(name: str, *, tokenizer: str | Path | None = None) -> ChatTemplate:
+    """Find the model's template of a name, with the special tokens of a tokenizer if one is given.
+
+    Raises UnknownNameError, DependencyError where TRL is missing, TemplateError for a bad file or
+    where the tokenizer has no template, TokenizerError.
+    """
+    loaded = tokens.load(tokenizer) if tokenizer is not None else None
+    if name == TOKENIZER_DEFAULT:
+        return _tokenizer_default(loaded)
+    found = _find(TRL_PREFIX + name if name in TRL_FIRST else name, loaded)
+    return found.with_tokens(loaded.special_tokens) if loaded else found
+
+
+def _find(name: str, tokenizer: Tokenizer | None) -> ChatTemplate:
+    if name.endswith((".jinja", ".j2")):
+        return _file(Path(name).expanduser())
+    name = ALIASES.get(name, name)
+    if name in SHIPPED:
+        return _shipped(name)
+    if name == TOKENIZER_DEFAULT:
+        return _tokenizer_default(tokenizer)
+    if name.startswith(TRL_PREFIX) or name in trl_names():
+        return _trl(name.removeprefix(TRL_PREFIX))
+    known = {*SHIPPED, *ALIASES, *names(), TOKENIZER_DEFAULT}
+    raise UnknownNameError("template", name, known, "; a file must be named PATH.jinja")
+
+
+def _shipped(name: str) -> ChatTemplate:
+    source = files("fmtkit.templates").joinpath(f"{name}.jinja").read_text(encoding="utf-8")
+    return ChatTemplate(name, source, WITHOUT_TOKENIZER, trusted=True)
+
+
+def _file(path: Path) -> ChatTemplate:
+    try:
+        source = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TemplateError(f"the template {str(path)!r} cannot be read: {error}") from error
+    return _recognised(str(path), source, WITHOUT_TOKENIZER)
+
+
+def _tokenizer_default(tokenizer: Tokenizer | None) -> ChatTemplate:
+    if tokenizer is None:
+        raise TemplateError("tokenizer_default is a tokenizer's own template: give --tokenizer")
+    source = tokenizer.needs_chat_template()
+    return _recognised(f"{TOKENIZER_DEFAULT} of {tokenizer.name}", source, tokenizer.special_tokens)
+
+
+def _recognised(name: str, source: str, special_tokens: Mapping[str, str]) -> ChatTemplate:
+    """Trust a foreign template that is one of TRL's to the letter."""
+    for trl in trl_names():
+        if _trl_source(trl) == source:
+            return ChatTemplate(
+                name, source, special_tokens, trusted=True, training=_trl_training(trl)
+            )
+    return ChatTemplate(name, source, special_tokens)
+
+
+@cache
+def _trl_folder() -> Path | None:
+    """Return where the installed TRL keeps its templates. Importing TRL would take ten seconds."""
+    spec = find_spec("trl")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    folder = Path(spec.submodule_search_locations[0]) / "chat_templates"
+    return folder if folder.is_dir() else None
+
+
+@cache
+def trl_names() -> tuple[str, ...]:
+    """Return the names of the templates in the installed TRL; none where there is none."""
+    folder = _trl_folder()
+    return tuple(sorted(path.stem for path in folder.glob("*.jinja"))) if folder else ()
+
+
+@cache
+def _trl_source(name: str) -> str:
+    folder = _trl_folder()
+    assert folder is not None
+    return (folder / f"{name}.jinja").read_text(encoding="utf-8")
+
+
+def _trl_training(name: str) -> str | None:
+    variant = name + TRAINING_SUFFIX
+    return _trl_source(variant) if variant in trl_names() else None
+
+
+def _trl(name: str) -> ChatTemplate:
+    if _trl_folder() is None:
+        raise DependencyError(
+            f"the template {name!r} lies in TRL, which is missing: pip install 'fmtkit[train]'"
+        )
+    if name not in trl_names():
+        raise UnknownNameError("template in TRL", name, trl_names())
+    training = _trl_training(name)
+    return ChatTemplate(
+        TRL_PREFIX + name, _trl_source(name), WITHOUT_TOKENIZER, trusted=True, training=training
+    )

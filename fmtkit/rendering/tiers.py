@@ -1,0 +1,133 @@
+"""Render a batch: by columns what can be traced, row by row the rest, a sample both ways.
+
+The first row of each path and one row in a thousand are rendered row by row too: at the first
+difference the template is no longer traced, and the batch is done again.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fmtkit.buffers import Bools, Int64s, offsets_of, validity
+from fmtkit.rendering.dialog_columns import DialogColumn
+from fmtkit.rendering.plain_rows import PlainRow, PlainRows
+from fmtkit.rendering.render_plan import Outcome, Plan
+from fmtkit.rendering.reply_cut import Problem
+from fmtkit.rendering.traced_rows import Compiled, TracedRows
+
+SAMPLE = 1_000
+"""One row in so many is rendered both ways."""
+
+NO_MESSAGE = Problem("template_error", "there is no message to render")
+NO_TOOL_CALLS = Problem("unsupported", "the template has no place for tool calls")
+
+SPREAD = np.uint64(0x9E3779B97F4A7C15)
+"""An odd number without pattern: multiplied with it, similar texts fall apart."""
+
+
+@dataclass
+class Rendered:
+    """The columns of a batch, null where a row has no text, and what there is to say about rows."""
+
+    columns: list[pa.Array]
+    problems: dict[int, Problem]
+    warnings: dict[str, list[int]]
+    traced: int
+    plain: int
+
+
+def render_batch(
+    compiled: Compiled,
+    plan: Plan,
+    dialogs: Sequence[DialogColumn],
+    tools: pa.Array | None = None,
+    training: Compiled | None = None,
+) -> Rendered:
+    """Render a row of each dialog column; a row with a null dialog has no text and no problem."""
+    traced = TracedRows(plan, dialogs, training)
+    single = PlainRows(compiled.engine, plan, dialogs, tools, training.engine if training else None)
+    rows, refused = _candidates(compiled.source, dialogs)
+    by_columns = _traceable(compiled, dialogs, tools)[rows]
+    left = traced.render(compiled, rows[by_columns])
+    others = np.sort(np.concatenate([left, rows[~by_columns]]))
+    _add(traced, list(single.render(others)))
+    columns = [traced.assembly.text(column) for column in range(plan.columns)]
+    sample = np.union1d(traced.fresh, _sample(columns[0])).astype(np.int64)
+    difference = _difference(traced, columns, single.render(np.setdiff1d(sample, others)))
+    if difference:
+        compiled.difference = difference
+        return render_batch(compiled, plan, dialogs, tools, training)
+    if tools is not None and "tools" not in compiled.source:
+        traced.warnings["content_dropped"] += rows[validity(tools)[rows]].tolist()
+    traced_count = len(rows) - len(others)
+    problems = refused | traced.problems
+    return Rendered(columns, problems, dict(traced.warnings), traced_count, len(others))
+
+
+def _candidates(source: str, dialogs: Sequence[DialogColumn]) -> tuple[Int64s, dict[int, Problem]]:
+    """Return the rows to render, and those that a template need not be asked about."""
+    valid = np.ones(len(dialogs[0]), np.bool_)
+    empty, calling = ~valid, ~valid
+    for dialog in dialogs:
+        valid &= dialog.valid
+        empty = empty | (dialog.ends == dialog.starts)
+        if "tool_calls" not in source:
+            calling = calling | dialog.with_tool_calls()
+    refused = dict.fromkeys(np.flatnonzero(valid & calling).tolist(), NO_TOOL_CALLS)
+    refused.update(dict.fromkeys(np.flatnonzero(valid & empty).tolist(), NO_MESSAGE))
+    return np.flatnonzero(valid & ~empty & ~calling), refused
+
+
+def _traceable(
+    compiled: Compiled, dialogs: Sequence[DialogColumn], tools: pa.Array | None
+) -> Bools:
+    """Say which rows may be rendered by columns: those without tools, which are no text."""
+    if compiled.difference or not compiled.engine.traceable:
+        return np.zeros(len(dialogs[0]), np.bool_)
+    refused = validity(tools) if tools is not None else np.zeros(len(dialogs[0]), np.bool_)
+    for dialog in dialogs:
+        refused = refused | dialog.with_tool_calls()
+    return ~refused
+
+
+def _add(traced: TracedRows, rows: list[PlainRow]) -> None:
+    """Put rows that were rendered one by one among the others."""
+    good = {row.row: row.outcome.texts for row in rows if isinstance(row.outcome, Outcome)}
+    numbers = np.array(list(good), np.int64)
+    for column in range(traced.plan.columns):
+        traced.assembly.add_texts(column, numbers, [texts[column] for texts in good.values()])
+    for row in rows:
+        if isinstance(row.outcome, Problem):
+            traced.problems[row.row] = row.outcome
+        for warning in row.warnings:
+            traced.warnings[warning].append(row.row)
+
+
+def _sample(column: pa.Array) -> Int64s:
+    """Choose one row in SAMPLE by eight bytes of its text and its length."""
+    bounds = offsets_of(column)
+    data = np.frombuffer(column.buffers()[2], np.uint8)
+    sizes = bounds[1:] - bounds[:-1]
+    rows = np.flatnonzero(sizes)
+    at = bounds[rows][:, None] + (sizes[rows][:, None] * np.arange(8)[None, :]) // 8
+    words: NDArray[np.uint64] = np.ascontiguousarray(data[at]).view(np.uint64).ravel()
+    mixed = (words ^ sizes[rows].astype(np.uint64)) * SPREAD >> np.uint64(32)
+    chosen: Int64s = rows[mixed % np.uint64(SAMPLE) == 0]
+    return chosen
+
+
+def _difference(
+    traced: TracedRows, columns: Sequence[pa.Array], rows: Iterable[PlainRow]
+) -> str | None:
+    """Say where rendering by columns gave something else than row by row."""
+    for plain in rows:
+        texts = tuple(column[plain.row].as_py() for column in columns)
+        expected = plain.outcome.texts if isinstance(plain.outcome, Outcome) else None
+        problem = traced.problems.get(plain.row)
+        found = texts if problem is None else None
+        if found != expected:
+            return f"row {plain.row} came out differently by columns and by itself"
+    return None

@@ -1,0 +1,143 @@
+"""The tier for whatever can be traced: rows of one shape get their texts together, by columns.
+
+Rows of one signature walk down the tree of known paths (decision_tree.py); all that arrive at one
+leaf are given their texts from it at once.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fmtkit.buffers import Bools, Int64s
+from fmtkit.rendering.assembly import Assembly
+from fmtkit.rendering.batch_answers import Rows, Unknowns
+from fmtkit.rendering.decision_tree import Tree, walk
+from fmtkit.rendering.dialog_columns import DialogColumn, groups, signature
+from fmtkit.rendering.prefix_by_text import cut_by_text
+from fmtkit.rendering.render_plan import Engine, Outcome, Plan
+from fmtkit.rendering.reply_cut import Problem
+from fmtkit.rendering.survival import Found, absent, find, incomplete, spoken
+from fmtkit.rendering.tracing import Fault, Leaf, Signature
+from fmtkit.rendering.unknowns import Slot
+
+MAX_TREES = 4_000
+"""Signatures whose paths are kept; data that has more has hardly two conversations alike."""
+
+
+@dataclass
+class Compiled:
+    """A template that is ready to render, with the paths that are known; threads share it."""
+
+    source: str
+    engine: Engine
+    trees: dict[Plan, dict[Signature, Tree]] = field(default_factory=dict)
+    difference: str | None = None
+
+    def tree(self, plan: Plan, shapes: Signature) -> Tree | None:
+        """Return the tree of a signature; None where there are too many to keep another one."""
+        trees = self.trees.setdefault(plan, {})
+        if shapes not in trees and len(trees) >= MAX_TREES:
+            return None
+        return trees.setdefault(shapes, Tree())
+
+
+class TracedRows:
+    """The rows of a batch that were rendered by columns so far."""
+
+    def __init__(
+        self, plan: Plan, dialogs: Sequence[DialogColumn], training: Compiled | None
+    ) -> None:
+        """Begin without a text; `training` is another template for prompts that change."""
+        self.plan, self.dialogs, self.training = plan, dialogs, training
+        self.rows = Rows(dialogs)
+        self.assembly = Assembly(self.rows, len(dialogs[0]), plan.columns)
+        self.problems: dict[int, Problem] = {}
+        self.warnings: dict[str, list[int]] = defaultdict(list)
+        self.fresh: list[int] = []
+
+    def render(self, compiled: Compiled, rows: Int64s, *, strict: bool = False) -> Int64s:
+        """Render rows by columns; return those that must be rendered in another way."""
+        left = []
+        for group in groups(self.dialogs, rows):
+            shapes = signature(self.dialogs, int(group[0]))
+            tree = compiled.tree(self.plan, shapes)
+            if tree is None:
+                left.append(group)
+                continue
+
+            def trace_row(row: int, shapes: Signature = shapes) -> Leaf | None:
+                texts = self.rows.every_text(row)
+                return compiled.engine.trace(shapes, self.plan.views, texts)
+
+            for taken in walk(tree, self.rows, group, trace_row):
+                if taken.fresh:
+                    self.fresh.append(int(taken.rows[0]))
+                left.append(self._take(taken.leaf, taken.rows, shapes, strict=strict))
+        return np.sort(np.concatenate(left)) if left else rows
+
+    def _take(self, leaf: Leaf | None, rows: Int64s, shapes: Signature, *, strict: bool) -> Int64s:
+        """Give the rows of a leaf their texts; return those that get none here."""
+        # What Python says of an error names the real values, which a trace has not.
+        if leaf is None or any(isinstance(o, Fault) and not o.raised for o in leaf.outputs):
+            return rows
+        outcome = self.plan.finish(leaf.outputs)
+        if outcome is None:
+            rows = self._place_by_text(leaf, rows, shapes)
+        if strict and not isinstance(outcome, Outcome):
+            return rows
+        if outcome is None:
+            if self.training is not None:
+                rows = self.render(self.training, rows, strict=True)
+            outcome = self.plan.finish_at_header(leaf.outputs, leaf.unknowns)
+        if isinstance(outcome, Problem):
+            self._refuse(outcome, leaf.unknowns, rows)
+        elif len(rows):
+            self._place(outcome, leaf.unknowns, rows, shapes)
+        return rows[:0]
+
+    def _refuse(self, problem: Problem, unknowns: Unknowns, rows: Int64s) -> None:
+        for row in rows.tolist():
+            said = self.rows.expand(problem.message, unknowns, row)
+            self.problems[row] = Problem(problem.code, said)
+
+    def _place_by_text(self, leaf: Leaf, rows: Int64s, shapes: Signature) -> Int64s:
+        """Give rows their texts whose real texts are prefixes; return the others."""
+        cuts = cut_by_text(leaf, self.rows, rows)
+        text = "".join(output for output in leaf.outputs if isinstance(output, str))
+        chosen = np.array(list(cuts), np.int64)
+        chosen = self._survivors(text, leaf.unknowns, chosen, shapes)
+        for column in range(self.plan.columns):
+            made = [(cuts[row].prompt, *cuts[row].replies)[column] for row in chosen.tolist()]
+            self.assembly.add_texts(column, chosen, made)
+        return np.setdiff1d(rows, np.array(list(cuts), np.int64), assume_unique=True)
+
+    def _place(self, outcome: Outcome, unknowns: Unknowns, rows: Int64s, shapes: Signature) -> None:
+        rows = self._survivors("".join(outcome.texts), unknowns, rows, shapes)
+        for column, text in enumerate(outcome.texts):
+            self.assembly.add(column, rows, text, unknowns)
+        if outcome.shortened:
+            self.warnings["generation_prompt_not_a_prefix"] += rows.tolist()
+
+    def _survivors(self, text: str, unknowns: Unknowns, rows: Int64s, shapes: Signature) -> Int64s:
+        """Refuse rows whose reply does not occur in a text; note other lost contents."""
+        found = find(text, unknowns)
+        replies = spoken(shapes, range(1, len(self.dialogs)))
+        lost = self._absent([slot for slot in replies if slot.key == "content"], found, rows)
+        for row in rows[lost].tolist():
+            self.problems[row] = Problem("template_error", "the template leaves out the reply")
+        rows = rows[~lost]
+        everything = spoken(shapes, range(len(self.dialogs)))
+        dropped = self._absent(everything, found, rows)
+        for slot in everything:
+            dropped |= incomplete(slot, found, unknowns, self.rows, rows)
+        if dropped.any():
+            self.warnings["content_dropped"] += rows[dropped].tolist()
+        return rows
+
+    def _absent(self, slots: Sequence[Slot], found: Found, rows: Int64s) -> Bools:
+        missing = np.zeros(len(rows), np.bool_)
+        for slot in slots:
+            missing |= absent(slot, found, self.rows, rows)
+        return missing

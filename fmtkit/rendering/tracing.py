@@ -1,0 +1,229 @@
+"""Run a template once for all rows of a shape: on the texts of one row, as symbols.
+
+What comes back is a `Leaf`: the questions that the template asked about the texts, with their
+answers, and the output as constants and symbols. It holds for every row of the same signature
+(roles, keys present) that gives the same answers. A template is code, and a trace is one path
+through it.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from jinja2 import Template, nodes
+from jinja2.exceptions import TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from fmtkit.rendering.jinja_environment import environment, with_reasoning_aliases
+from fmtkit.rendering.symbolic_environment import SymbolicEnvironment
+from fmtkit.rendering.symbols import ACTIVE, Symbol, Trace, Untraceable, plain
+from fmtkit.rendering.unknowns import Question, Slot, Unknown, symbolic
+
+FAULTS = (
+    TemplateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What running a template may raise; anything else is a fault of ours."""
+
+IMPURE = frozenset({"strftime_now", "random", "lipsum"})
+"""Names whose value is another one at the next call."""
+
+MAX_OUTPUT = 16 << 20
+"""Characters that one rendering may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is known of a message without its texts."""
+
+    role: str | None
+    keys: tuple[str, ...]
+
+
+Signature = tuple[tuple[Shape, ...], ...]
+"""The shapes of each dialog of a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One rendering of a row: which of its dialogs, one after another, and how it ends."""
+
+    dialogs: tuple[int, ...]
+    generation_prompt: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One conversation to render."""
+
+    messages: Sequence[Mapping[str, Any]]
+    tools: Any
+    generation_prompt: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A template refused a conversation, in these words; `raised`: it did so on purpose."""
+
+    message: str
+    raised: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """What a template does with all rows that give these answers."""
+
+    unknowns: tuple[Unknown, ...]
+    path: tuple[tuple[Question, bool], ...]
+    outputs: tuple[str | Fault, ...]
+
+
+class Interpreter:
+    """A template in this process: rendered row by row, or traced."""
+
+    def __init__(
+        self,
+        source: str,
+        variables: Mapping[str, Any],
+        *,
+        now: datetime | None = None,
+        kind: type[ImmutableSandboxedEnvironment] = ImmutableSandboxedEnvironment,
+    ) -> None:
+        """Compile the template; a syntax error is raised as jinja2 says it."""
+        self._clock = (lambda: now) if now else datetime.now
+        self.max_output = MAX_OUTPUT
+        self._source = source
+        self._variables = {"documents": None, **variables}
+        made = environment(kind, now=self._clock)
+        tree = made.parse(source)
+        self.traceable = traceable(tree, variables, fixed_clock=now is not None)
+        self._template = made.from_string(tree)
+
+    @cached_property
+    def _symbolic(self) -> Template | None:
+        made = environment(SymbolicEnvironment, now=self._clock)
+        made.guard()
+        try:
+            return made.from_string(self._source)
+        except Untraceable:
+            return None
+
+    def render(self, requests: Sequence[Request]) -> list[str | Fault]:
+        """Render conversations one by one."""
+        return [self._render(request) for request in requests]
+
+    def _render(self, request: Request) -> str | Fault:
+        given = with_reasoning_aliases(request.messages)
+        try:
+            arguments = self._arguments(given, request.tools, request.generation_prompt)
+            return _run(self._template, arguments, self.max_output)
+        except FAULTS as error:
+            return fault(error)
+
+    def trace(
+        self, signature: Signature, views: Sequence[View], row: dict[Slot, str]
+    ) -> Leaf | None:
+        """Trace the views of a row; None where the template asks what cannot be written down."""
+        template = self._symbolic if self.traceable else None
+        if template is None or symbolic("".join(_words(signature))):
+            return None
+        trace = Trace(row)
+        token = ACTIVE.set(trace)
+        try:
+            dialogs = [_symbols(trace, number, shapes) for number, shapes in enumerate(signature)]
+            outputs = tuple(self._output(template, view, dialogs) for view in views)
+        except Untraceable:
+            return None
+        finally:
+            ACTIVE.reset(token)
+        return Leaf(tuple(trace.unknowns), tuple(trace.answers.items()), outputs)
+
+    def _output(
+        self, template: Template, view: View, dialogs: list[list[dict[str, Any]]]
+    ) -> str | Fault:
+        messages = [message for dialog in view.dialogs for message in dialogs[dialog]]
+        given = self._arguments(with_reasoning_aliases(messages), None, view.generation_prompt)
+        try:
+            return _run_on_symbols(template, given, self.max_output)
+        except FAULTS as error:
+            return fault(error)
+
+    def _arguments(self, messages: Any, tools: Any, generation_prompt: bool) -> dict[str, Any]:
+        return {
+            **self._variables,
+            "messages": messages,
+            "tools": tools,
+            "add_generation_prompt": generation_prompt,
+        }
+
+
+def _run(template: Template, arguments: dict[str, Any], max_output: int) -> str:
+    pieces, size = [], 0
+    for piece in template.root_render_func(template.new_context(arguments)):
+        size += len(piece)
+        if size > max_output:
+            raise ValueError(f"the template writes more than {max_output:,} characters")
+        pieces.append(piece)
+    return _encodable("".join(pieces))
+
+
+def _encodable(text: str) -> str:
+    """Return the text; raises UnicodeEncodeError where half a surrogate pair is in it."""
+    text.encode()
+    return text
+
+
+def _run_on_symbols(template: Template, arguments: dict[str, Any], max_output: int) -> str:
+    pieces, size = [], 0
+    for piece in template.root_render_func(template.new_context(arguments)):
+        if type(piece) is not Symbol and symbolic(piece):
+            raise Untraceable("a content that became an ordinary string unseen")
+        size += str.__len__(piece)
+        if size > max_output:
+            raise Untraceable("a long output")
+        pieces.append(plain(piece))
+    return _encodable("".join(pieces))
+
+
+def _symbols(trace: Trace, dialog: int, shapes: tuple[Shape, ...]) -> list[dict[str, Any]]:
+    messages = []
+    for number, shape in enumerate(shapes):
+        message: dict[str, Any] = {"role": shape.role}
+        for key in shape.keys:
+            message[key] = trace.derive(Slot(dialog, number, key))
+        messages.append(message)
+    return messages
+
+
+def _words(signature: Signature) -> list[str]:
+    return [shape.role or "" for shapes in signature for shape in shapes]
+
+
+def fault(error: BaseException) -> Fault:
+    """Say what a template raised."""
+    said = error.message if isinstance(error, TemplateError) else str(error)
+    message = plain(said or "")
+    on_purpose = type(error) is TemplateError
+    return Fault(message if on_purpose else f"{type(error).__name__}: {message}", on_purpose)
+
+
+def traceable(tree: nodes.Template, variables: Mapping[str, Any], *, fixed_clock: bool) -> bool:
+    """Say whether a template renders the same conversation to the same text at any time."""
+    impure = IMPURE - {"strftime_now"} if fixed_clock else IMPURE
+    names = {node.name for node in tree.find_all(nodes.Name)}
+    if impure & (names | {node.name for node in tree.find_all(nodes.Filter)}):
+        return False
+    if any(symbolic(node.data) for node in tree.find_all(nodes.TemplateData)):
+        return False
+    if any(symbolic(str(node.value)) for node in tree.find_all(nodes.Const)):
+        return False
+    return not symbolic(json.dumps(dict(variables), ensure_ascii=False, default=str))

@@ -1,0 +1,398 @@
+"""What is wrong, or looks wrong, with the rows of a table: counts, row numbers, and what to do.
+
+Looked for batch by batch on canonical tables, in columns and with bounded memory: of each finding
+the number of rows is kept and the first rows by number; fingerprints go to disk when they are many.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fmtkit.surveying.dialog_checks import DIALOG_CHECKS, Dialogs, matching, searched
+from fmtkit.surveying.directions import Directions
+from fmtkit.surveying.fingerprints import Fingerprints, Hashes, hash_column, mixed
+from fmtkit.tables import DIALOG_COLUMNS
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+EXAMPLES = 20
+"""Rows that a finding names."""
+
+MANY = 50
+"""Rows from which on a share is worth a finding."""
+
+ADVICE: dict[str, tuple[str, str]] = {
+    "chosen_equals_rejected": (
+        "chosen and rejected are the same",
+        "drop these pairs; convert leaves them out as no_preference",
+    ),
+    "equal_after_rendering": (
+        "chosen and rejected differ, but not once the template has written them",
+        "the template trims or drops the difference: change the template or drop the pairs",
+    ),
+    "equal_after_cutting": (
+        "chosen and rejected are the same once cut to the maximum length",
+        "raise --max-length, or drop long rows instead of cutting them",
+    ),
+    "direction_contradicted": (
+        "scores or ranks in the row say that rejected is the better reply",
+        "swap the sides, or drop these rows; look at how the pairs were made",
+    ),
+    "direction_tied": (
+        "scores or ranks in the row say that both replies are equally good",
+        "drop these rows: they teach noise",
+    ),
+    "length_bias": (
+        "one side is longer far more often than chance",
+        "the model may learn length: balance the pairs, or use a loss that normalizes by length",
+    ),
+    "label_balance": (
+        "desired and undesired rows are not in balance",
+        "set the weights in the details, so that the two sides weigh 1:1 to 4:3",
+    ),
+    "one_label": (
+        "all rows have the same label",
+        "KTO and BCO need both: add rows of the other label",
+    ),
+    "duplicate_rows": ("the same row again", "drop the copies: they weigh their row double"),
+    "prompt_in_splits": (
+        "a prompt stands in more than one split",
+        "split by prompt (convert --val-size does), or the evaluation measures memory",
+    ),
+    "control_tokens": (
+        "content holds control tokens of the tokenizer",
+        "take them out, or tokenize content apart: the model reads them as the end of a turn",
+    ),
+    "empty_turn": ("a turn has neither text nor tool calls", "drop the turn or the row"),
+    "role_order": (
+        "turns do not alternate, or the system text is not first",
+        "merge turns of one role; a template may refuse or drop them",
+    ),
+    "unclosed_think": (
+        "<think> is opened and not closed",
+        "the reply was probably cut while it was made: drop the row",
+    ),
+    "trailing_user_turn": ("the last turn is the user's", "nothing follows it: drop the turn"),
+    "tools_not_uniform": (
+        "some rows have tools and others have none",
+        "train on both on purpose, or give every row its tools",
+    ),
+    "soft_labels": (
+        "step labels between 0 and 1",
+        "a PRM with two classes needs a threshold first: TRL cuts 0.7 to 0",
+    ),
+    "missing_labels": ("a step has no label", "label the step, or drop it"),
+    "template_refused": (
+        "the template does not render the row",
+        "convert quarantines these rows with the template's own words: mend them, or take a "
+        "template that knows these roles",
+    ),
+    "prompt_rewritten": (
+        "the template writes the prompt differently once a reply follows",
+        "the mask of the reply is off by as much: take the template's training variant or another",
+    ),
+    "content_dropped": (
+        "the template leaves out the text of a message",
+        "the model never sees it: look at the row, and at roles that the template does not know",
+    ),
+    "bos_missing": (
+        "the row does not begin with the BOS token that the tokenizer wants",
+        "write bos_token in the template",
+    ),
+    "bos_doubled": (
+        "the row has more than one BOS token",
+        "take it out of the content, or of the template",
+    ),
+    "end_not_trained": (
+        "the reply ends without a control token: the model does not learn to stop",
+        "let the template end replies with its end of turn, inside its generation block",
+    ),
+    "end_doubled": (
+        "the reply ends with the same control token twice",
+        "take it out of the content, or of the template",
+    ),
+    "nothing_trained": (
+        "no token of the row is trained",
+        "drop the row, or look at its reply and labels",
+    ),
+}
+"""Code -> what it means, what to do. `--fail-on CODE` takes these."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Rows with something wrong."""
+
+    code: str
+    count: int
+    share: float
+    """Of all rows that were looked at."""
+    rows: tuple[int, ...]
+    """The first of them, by number over all sources."""
+    message: str
+    advice: str
+    details: Mapping[str, float | str] = field(default_factory=dict)
+
+
+@dataclass
+class Findings:
+    """Collect what is found in batch after batch."""
+
+    control_tokens: tuple[str, ...] = ()
+    rows: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    examples: dict[str, list[int]] = field(default_factory=dict)
+    labels: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
+    longer: dict[str, float] = field(default_factory=dict)
+    tools: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
+    first_without_tools: list[int] = field(default_factory=list)
+    directions: Directions = field(default_factory=Directions)
+    fingerprints: Fingerprints = field(default_factory=Fingerprints)
+
+    def add(self, table: pa.Table, rows: Ints, split: str = "") -> None:
+        """Look at a batch of a canonical table in messages form; `rows` are its rows' numbers."""
+        if table.num_rows == 0:
+            return
+        self.rows += table.num_rows
+        hashes = {n: hash_column(table[n]) for n in table.column_names if n in COMPARED}
+        self._add_dialogs(table, rows)
+        self._add_pairs(table, rows, hashes)
+        self._add_labels(table, rows)
+        self._add_tools(table, rows)
+        self._add_copies(hashes, rows, split)
+
+    def absorb(self, other: "Findings", first: int) -> None:
+        """Add what was found in rows of which row 0 is row `first` here."""
+        self.rows += other.rows
+        for code, count in other.counts.items():
+            self.counts[code] = self.counts.get(code, 0) + count
+            known = self.examples.setdefault(code, [])
+            known.extend(row + first for row in other.examples[code][: EXAMPLES - len(known)])
+        for mine, its in ((self.labels, other.labels), (self.tools, other.tools)):
+            for key, count in its.items():
+                mine[key] += count
+        for name, value in other.longer.items():
+            self.longer[name] = self.longer.get(name, 0) + value
+        room = EXAMPLES - len(self.first_without_tools)
+        self.first_without_tools.extend(row + first for row in other.first_without_tools[:room])
+        self.fingerprints.absorb(other.fingerprints, first)
+
+    def named(self) -> set[int]:
+        """Return the rows that are examples of anything so far."""
+        return {
+            *self.first_without_tools,
+            *(row for rows in self.examples.values() for row in rows),
+        }
+
+    def note(self, code: str, rows: Ints) -> None:
+        """Add rows of a finding that somebody else made."""
+        self.counts[code] = self.counts.get(code, 0) + len(rows)
+        known = self.examples.setdefault(code, [])
+        known.extend(rows[: EXAMPLES - len(known)].tolist())
+
+    def _note_where(self, code: str, rows: Ints, where: Bools) -> None:
+        if where.any():
+            self.note(code, rows[where])
+
+    def _add_dialogs(self, table: pa.Table, rows: Ints) -> None:
+        dialogs, replies = _dialogs(table), _replies(table)
+        for code, check in DIALOG_CHECKS.items():
+            wrong = [check(dialog) for dialog in dialogs]
+            if replies is not None:
+                wrong.append(replies.rows_with(check(replies.dialogs)))
+            if wrong:
+                self._note_where(code, rows, np.logical_or.reduce(wrong))
+        words = searched(self.control_tokens)
+        if not words:
+            return
+        keys = ("content", "reasoning_content")
+        found = [d.rows_with(matching(d.field(key), words)) for d in dialogs for key in keys]
+        if replies is not None:
+            held = [matching(replies.dialogs.field(key), words) for key in keys]
+            found += [replies.rows_with(replies.dialogs.rows_with(each)) for each in held]
+        found += [matching(texts, words) for texts in _texts(table)]
+        if found:
+            self._note_where("control_tokens", rows, np.logical_or.reduce(found))
+
+    def _add_pairs(self, table: pa.Table, rows: Ints, hashes: Mapping[str, Hashes]) -> None:
+        if not {"chosen", "rejected"} <= set(table.column_names):
+            return
+        self._note_where("chosen_equals_rejected", rows, hashes["chosen"] == hashes["rejected"])
+        contradicted, tied = self.directions.judge(table)
+        self._note_where("direction_contradicted", rows, contradicted)
+        self._note_where("direction_tied", rows, tied)
+
+    def add_sides(self, chosen: Ints, rejected: Ints) -> None:
+        """Add the lengths of the two replies of each pair, in tokens or characters."""
+        for name, value in (
+            ("pairs", len(chosen)),
+            ("chosen", int((chosen > rejected).sum())),
+            ("rejected", int((chosen < rejected).sum())),
+            ("chosen_length", int(chosen.sum())),
+            ("rejected_length", int(rejected.sum())),
+        ):
+            self.longer[name] = self.longer.get(name, 0) + value
+
+    def _add_labels(self, table: pa.Table, rows: Ints) -> None:
+        if "label" in table.column_names:
+            desired = pc.sum(table["label"]).as_py() or 0
+            self.labels[True] += desired
+            self.labels[False] += table.num_rows - desired
+        if "completions" not in table.column_names:
+            return
+        labels = table["labels"].combine_chunks()
+        values = pc.list_flatten(labels).cast(pa.float64())
+        parents = pc.list_parent_indices(labels).to_numpy(zero_copy_only=False)
+        missing = pc.is_null(values).to_numpy(zero_copy_only=False)
+        known = values.fill_null(0.0).to_numpy(zero_copy_only=False)
+        for code, wrong in {
+            "missing_labels": missing,
+            "soft_labels": (known != 0.0) & (known != 1.0),
+        }.items():
+            self._note_where(code, rows, np.bincount(parents[wrong], minlength=len(rows)) > 0)
+
+    def _add_tools(self, table: pa.Table, rows: Ints) -> None:
+        if "tools" not in table.column_names:
+            return
+        has = pc.is_valid(table["tools"].combine_chunks()).to_numpy(zero_copy_only=False)
+        self.tools[True] += int(has.sum())
+        self.tools[False] += int((~has).sum())
+        room = EXAMPLES - len(self.first_without_tools)
+        self.first_without_tools.extend(rows[~has][:room].tolist())
+
+    def _add_copies(self, hashes: Mapping[str, Hashes], rows: Ints, split: str) -> None:
+        if hashes:
+            self.fingerprints.add(mixed([*hashes.values()]), hashes.get("prompt"), rows, split)
+
+    def result(self) -> tuple[Finding, ...]:
+        """Return what was found, most rows first."""
+        copies, shared = self.fingerprints.copies(), self.fingerprints.shared()
+        found = [
+            self._finding(code, count, self.examples[code]) for code, count in self.counts.items()
+        ]
+        for code, rows in (("duplicate_rows", copies), ("prompt_in_splits", shared)):
+            if len(rows):
+                found.append(self._finding(code, len(rows), rows[:EXAMPLES].tolist()))
+        if self.tools[True] and self.tools[False]:
+            without = self.tools[False]
+            found.append(self._finding("tools_not_uniform", without, self.first_without_tools))
+        found += self._balances()
+        return tuple(sorted(found, key=lambda finding: (-finding.count, finding.code)))
+
+    def _balances(self) -> list[Finding]:
+        found = []
+        bias = length_bias(self.longer)
+        if bias:
+            found.append(self._finding("length_bias", int(bias["rows"]), [], bias))
+        desired, undesired = self.labels[True], self.labels[False]
+        if bool(desired) != bool(undesired):
+            count = desired + undesired
+            found.append(self._finding("one_label", count, [], {"label": str(bool(desired))}))
+        if desired and undesired and (weights := kto_weights(desired, undesired)):
+            found.append(self._finding("label_balance", abs(desired - undesired), [], weights))
+        return found
+
+    def _finding(
+        self,
+        code: str,
+        count: int,
+        rows: Sequence[int],
+        details: Mapping[str, float | str] | None = None,
+    ) -> Finding:
+        message, advice = ADVICE[code]
+        share = count / self.rows if self.rows else 0.0
+        return Finding(code, count, share, tuple(rows), message, advice, details or {})
+
+
+COMPARED = DIALOG_COLUMNS | {
+    "completions",
+    "ground_truth",
+    "input_ids",
+    "replies",
+    "tools",
+    "label",
+}
+"""Columns that make two rows the same; what was kept besides may differ."""
+
+
+def _dialogs(table: pa.Table) -> list[Dialogs]:
+    """Return the columns of messages."""
+    found = []
+    for name in table.column_names:
+        kind = table.schema.field(name).type
+        if (
+            name in DIALOG_COLUMNS
+            and pa.types.is_list(kind)
+            and pa.types.is_struct(kind.value_type)
+        ):
+            found.append(Dialogs.of(name, table[name]))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Replies:
+    """The replies of a ranking, each a dialog of its own, and the row of each."""
+
+    dialogs: Dialogs
+    rows: Ints
+    size: int
+
+    def rows_with(self, wrong: Bools) -> Bools:
+        """Tell which rows have a reply for which `wrong` is true."""
+        found = np.zeros(self.size, dtype=np.bool_)
+        found[self.rows[wrong]] = True
+        return found
+
+
+def _replies(table: pa.Table) -> _Replies | None:
+    if "replies" not in table.column_names:
+        return None
+    lists = table["replies"].combine_chunks()
+    rows = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False).astype(np.int64)
+    return _Replies(Dialogs.of("replies", pc.list_flatten(lists)), rows, len(lists))
+
+
+def _texts(table: pa.Table) -> list[pa.Array]:
+    """Return the columns of plain text that reach a model."""
+    names = [n for n in ("prompt", "ground_truth") if n in table.column_names]
+    return [table[n].combine_chunks() for n in names if pa.types.is_string(table[n].type)]
+
+
+def length_bias(longer: Mapping[str, float]) -> dict[str, float | str] | None:
+    """Return the figures where one side is longer far more often than by chance (3 sigma, 60 %)."""
+    pairs = longer.get("chosen", 0) + longer.get("rejected", 0)
+    if pairs < MANY:
+        return None
+    share = longer["chosen"] / pairs
+    if abs(share - 0.5) < max(0.1, 1.5 / np.sqrt(pairs)):
+        return None
+    return {
+        "longer": "chosen" if share > 0.5 else "rejected",
+        "rows": longer["chosen" if share > 0.5 else "rejected"],
+        "share": max(share, 1 - share),
+        "mean_chosen": longer["chosen_length"] / longer["pairs"],
+        "mean_rejected": longer["rejected_length"] / longer["pairs"],
+    }
+
+
+def kto_weights(desired: int, undesired: int) -> dict[str, float | str] | None:
+    """Return the weights that bring desired to undesired rows to 1:1 up to 4:3.
+
+    None where they are about in that range already. KTO's paper, equation 8
+    (https://arxiv.org/abs/2402.01306): set one of the two, not both.
+    """
+    if 0.95 <= desired / undesired <= 4 / 3:
+        return None
+    return {
+        "desired": desired,
+        "undesired": undesired,
+        "desirable_weight_from": round(undesired / desired, 4),
+        "desirable_weight_to": round(undesired / desired * 4 / 3, 4),
+        "undesirable_weight_from": round(desired / undesired * 3 / 4, 4),
+        "undesirable_weight_to": round(desired / undesired, 4),
+    }

@@ -1,0 +1,304 @@
+"""An inspection: sources are opened, a type is found or taken, every row is looked at once.
+
+Single rows (for masks, pages and the lines of late findings) are fetched in a second pass that
+converts only the blocks they are in.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import local
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fmtkit import registry, tokens
+from fmtkit.codes import Reject
+from fmtkit.converting import pipeline, reading, typenames
+from fmtkit.converting.block_tap import BlockTap
+from fmtkit.converting.ledger import Ledger
+from fmtkit.converting.pipeline import Job, Piece, Request
+from fmtkit.counting.lengths import CharacterCounter, Counter
+from fmtkit.counting.token_counts import TokenCounter
+from fmtkit.documents import Untokenized
+from fmtkit.errors import OptionError, TokenizerError
+from fmtkit.rendering import template_sources
+from fmtkit.rendering.chat import ChatTemplate
+from fmtkit.rendering.row_templates import RowTemplate
+from fmtkit.sources.blocks import ArrowBlock, Block
+from fmtkit.sources.opening import Source, open_sources
+from fmtkit.surveying.inspect_options import InspectOptions
+from fmtkit.surveying.look import Look, Viewer
+from fmtkit.surveying.reply_checks import ReplyChecks
+from fmtkit.surveying.row_fetch import BlockStart, RowFetch
+from fmtkit.surveying.score_columns import read_scores, score_names
+from fmtkit.surveying.shown_rows import RowViewer
+from fmtkit.surveying.survey_making import BadRows, Passed, make_bare_survey, make_survey
+from fmtkit.surveying.survey_record import SourceSummary, Survey
+from fmtkit.surveying.type_guesses import Guess, common, guess
+from fmtkit.tokens import Tokenizer
+
+SPLIT_WORDS = {
+    "train": "train",
+    "training": "train",
+    "test": "test",
+    "valid": "validation",
+    "validation": "validation",
+    "val": "validation",
+    "dev": "validation",
+    "eval": "validation",
+}
+
+
+FINDINGS = {
+    "no_preference": "chosen_equals_rejected",
+    "role_order": "role_order",
+    "length_mismatch": "missing_labels",
+}
+"""Code of a bad row -> the finding that it is as well: a conversion leaves such rows out."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A survey, and how to look at its rows afterwards: None where no type fits."""
+
+    survey: Survey
+    fetch: RowFetch | None = None
+    viewer: RowViewer | None = None
+    look: Look | None = None
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The sources, and what their first rows speak for."""
+
+    tap: BlockTap
+    sources: tuple[Source, ...]
+    samples: tuple[list[Any], ...]
+    guesses: tuple[tuple[Guess, ...], ...]
+
+
+def run(source: object, options: InspectOptions) -> Inspection:
+    """Inspect sources (see survey.inspect)."""
+    for plugin in options.plugins:
+        registry.load_plugin(plugin)
+    tokenizer = tokens.load(options.tokenizer) if options.tokenizer else None
+    opened = _open(source, options)
+    best = common(opened.guesses)
+    wanted = options.type or (best.type if best else None)
+    if wanted is None:
+        return Inspection(make_bare_survey(opened.sources, _sources(opened, {}), opened.tap))
+    name = typenames.read(wanted)
+    job = pipeline.prepare(opened.sources, _request(name, options))
+    template, notes = _template(name, tokenizer, options)
+    viewer = Viewer(
+        tokenizer,
+        template,
+        ReplyChecks(tokenizer) if tokenizer else None,
+        options.ladder,
+        _stride(opened, options.sample),
+        str(options.options.get("step_separator", "\n")),
+    )
+    done = _Pass(job, opened, viewer, options)
+    done.run()
+    rows = RowViewer(
+        job.table.name(),
+        tokenizer,
+        RowTemplate(template) if template else None,
+        options.method or name.method,
+        options.assistant_only,
+    )
+    survey = make_survey(Passed(done.look, done.ledger, done.fetch), viewer, rows, options)
+    survey = replace(
+        survey,
+        best_guess=best.type if best else None,
+        sources=_sources(opened, done.rows_of),
+        bad_rows=done.bad.rows(done.fetch),
+        notes=(*notes, *survey.notes),
+    )
+    return Inspection(survey, done.fetch, rows, done.look)
+
+
+def _open(source: object, options: InspectOptions) -> Opened:
+    tap = BlockTap()
+    # Nobody asks an inspection for the hash of what it read.
+    sources = tuple(tap.on(open_sources(source, hashed=False)))
+    if not sources:
+        raise OptionError("SOURCE is missing: give files, folders, globs, a dataset, or -")
+    samples = tuple(pipeline.sample_of(one) for one in sources)
+    guesses = tuple(
+        guess(sample, options.method) for one, sample in zip(sources, samples, strict=True)
+    )
+    return Opened(tap, sources, samples, guesses)
+
+
+def _request(name: typenames.TypeName, options: InspectOptions) -> Request:
+    named = [] if name.function else registry.named(name.source, options.method)
+    is_text = any(converter.text for converter in named)
+    # Tokens are made for one length, of everything else the messages are looked at.
+    strided = any(issubclass(converter.makes, Untokenized) for converter in named)
+    return Request(
+        type=name.type,
+        form=None if is_text or strided else "messages",
+        tokenizer=options.tokenizer if strided else None,
+        chat_template=options.chat_template if strided else None,
+        max_length=max(options.max_length, default=None) if strided else None,
+        places=tuple(map(Path, options.plugins)),
+        method=options.method,
+        columns=options.columns,
+        options=options.options,
+        limit=options.limit,
+    )
+
+
+def _template(
+    name: typenames.TypeName, tokenizer: Tokenizer | None, options: InspectOptions
+) -> tuple[ChatTemplate | None, list[str]]:
+    """Find the template that rows are written with, and say what is missing."""
+    notes = []
+    if tokenizer is None:
+        notes.append("without --tokenizer lengths are in characters, and there are no masks")
+    if options.chat_template:
+        found = template_sources.find_model_template(
+            options.chat_template, tokenizer=options.tokenizer
+        )
+        return found, notes
+    if name.template:
+        family = template_sources.find_family(name.template)
+        return family.with_tokens(tokenizer.special_tokens) if tokenizer else family, notes
+    if tokenizer is None:
+        return None, notes
+    try:
+        tokenizer.needs_chat_template()
+    except TokenizerError as error:
+        return None, [*notes, f"{error}; until then lengths are of the contents alone"]
+    return template_sources.find_model_template(
+        "tokenizer_default", tokenizer=options.tokenizer
+    ), notes
+
+
+def _stride(opened: Opened, sample: int | None) -> int:
+    """Return one row in how many makes about so many rows."""
+    if sample is None:
+        return 1
+    rows = 0.0
+    for source in opened.sources:
+        block = source.first_block()
+        if block is not None:
+            whole = (source.size or 0) / max(block.bytes_read, 1)
+            rows += _rows_of(block) * max(whole, 1.0)
+    return max(1, int(rows // sample))
+
+
+def _rows_of(block: Block) -> int:
+    own = () if isinstance(block, ArrowBlock) else block.rejects
+    return len(reading.records_of(block)) + len(own)
+
+
+def _sources(opened: Opened, rows: Mapping[int, int]) -> tuple[SourceSummary, ...]:
+    return tuple(
+        SourceSummary(source.name, source.kind, rows.get(i, 0), split_of(source.name), guesses)
+        for i, (source, guesses) in enumerate(zip(opened.sources, opened.guesses, strict=True))
+    )
+
+
+def finding_of(reject: Reject) -> str | None:
+    """Return the finding that a bad row is, None where it is only a bad row."""
+    column = reject.column or ""
+    if reject.code == "empty_field" and column.endswith("content"):
+        return "empty_turn"
+    if column.startswith("labels") and reject.code in ("null_field", "type_error"):
+        return "missing_labels"
+    return FINDINGS.get(reject.code)
+
+
+def split_of(path: str) -> str:
+    """Return the split that a source's name speaks of, empty where it does not."""
+    words = re.split(r"[^a-z]+", path.rsplit("/", 1)[-1].lower())
+    return next((SPLIT_WORDS[word] for word in words if word in SPLIT_WORDS), "")
+
+
+class _Pass:
+    """The first pass: every row is looked at."""
+
+    def __init__(self, job: Job, opened: Opened, viewer: Viewer, options: InspectOptions) -> None:
+        self.job, self.tap, self.viewer, self.options = job, opened.tap, viewer, options
+        self.look = viewer.empty()
+        self.ledger = Ledger()
+        self.bad = BadRows()
+        self.fetch = RowFetch(job, opened.tap)
+        self.rows_of: dict[int, int] = {}
+        self.splits = [split_of(source.name) for source in job.sources]
+        self.scores = [
+            [n for n in score_names(sample) if n not in job.schema.names]
+            for sample in opened.samples
+        ]
+        self._counters = local()
+
+    def run(self) -> None:
+        """Look at every row, in input order."""
+        for piece in pipeline.stream(self.job, workers=self.options.workers, step=self._step):
+            of_source = self.rows_of.get(piece.source, 0)
+            start = BlockStart(
+                piece.source, piece.block, self.ledger.rows_read, of_source, piece.rows_read
+            )
+            self.fetch.starts.append(start)
+            self.look.absorb(piece.result.look, start.first)
+            if piece.result.table is not None:
+                self.fetch.hold(start, piece.result.table, piece.result.records, piece.result.lines)
+            self._note_rejects(piece, start)
+            self.ledger.add(piece, skipped=False)
+            self.rows_of[piece.source] = of_source + piece.rows_read
+        self.ledger.check()
+
+    def _note_rejects(self, piece: Piece, start: BlockStart) -> None:
+        self.bad.add(piece, start)
+        first = start.first - start.first_of_source
+        lines = {reject.row + first: reject.line for reject in piece.rejects}
+        for reject in piece.rejects:
+            code = finding_of(reject)
+            if code is not None:
+                self.look.findings.note(code, np.array([reject.row + first], dtype=np.int64))
+        self.look.lines |= {row: lines[row] for row in self.look.findings.named() & lines.keys()}
+
+    def _step(self, table: pa.Table, piece: Piece) -> "_Result":
+        block = self.tap.take(piece.source, piece.block)
+        table = self._with_scores(table, piece, block)
+        look = self.viewer.view(table, piece.records, self._counter(), self.splits[piece.source])
+        look.columns.add_block(block, piece.block)
+        for row in look.findings.named():
+            look.lines[row] = piece.lines(int(np.searchsorted(piece.records, row)))
+        if not self.job.sources[piece.source].once or piece.block:
+            return _Result(look)
+        first = table.slice(0, 200)
+        return _Result(look, first, piece.records, [piece.lines(i) for i in range(first.num_rows)])
+
+    def _counter(self) -> Counter:
+        """Return this thread's counter: its memory of pieces is for one thread."""
+        if not hasattr(self._counters, "mine"):
+            tokenizer = self.viewer.tokenizer
+            made = TokenCounter(tokenizer, threads=1) if tokenizer else CharacterCounter()
+            self._counters.mine = made
+        mine: Counter = self._counters.mine
+        return mine
+
+    def _with_scores(self, table: pa.Table, piece: Piece, block: Block) -> pa.Table:
+        names = self.scores[piece.source]
+        if not names or "chosen" not in table.column_names or not table.num_rows:
+            return table
+        own = () if isinstance(block, ArrowBlock) else block.rejects
+        for name, numbers in read_scores(block, names).items():
+            everything = np.full(len(numbers) + len(own), np.nan)
+            everything[reading.places(own, len(numbers))] = numbers
+            table = table.append_column(name, pa.array(everything[piece.records]))
+        return table
+
+
+@dataclass(frozen=True)
+class _Result:
+    look: Look
+    table: pa.Table | None = None
+    records: Any = None
+    lines: Sequence[int | None] = field(default=())

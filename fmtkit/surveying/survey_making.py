@@ -1,0 +1,255 @@
+"""A survey made of a look: figures, places of findings, and the masks of some rows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+
+from fmtkit.codes import Reject
+from fmtkit.converting import reading
+from fmtkit.converting.block_tap import BlockTap
+from fmtkit.converting.ledger import Ledger
+from fmtkit.converting.pipeline import Piece
+from fmtkit.counting.lengths import summarize
+from fmtkit.sources.blocks import ArrowBlock
+from fmtkit.sources.opening import Source
+from fmtkit.surveying.cutting import EXAMPLES, Cutting
+from fmtkit.surveying.findings import Finding
+from fmtkit.surveying.inspect_options import InspectOptions
+from fmtkit.surveying.look import Look, Viewer
+from fmtkit.surveying.mask_summary import MaskTally
+from fmtkit.surveying.masks import Masked
+from fmtkit.surveying.row_fetch import BlockStart, Fetched, RowFetch
+from fmtkit.surveying.shown_rows import Place, RowViewer, ShownRow
+from fmtkit.surveying.source_columns import ColumnCounts
+from fmtkit.surveying.survey_record import BadRow, Found, SourceSummary, Survey
+
+MASK_ROWS = 200
+"""Rows whose masks are made and counted."""
+
+BAD_EXAMPLES = 3
+"""Bad rows of each code that are shown."""
+
+RAW_SHOWN = 500
+ORDER = (
+    "prompt", "chosen", "prompt+chosen", "rejected", "prompt+rejected", "completion",
+    "prompt+completion", "ground_truth", "prompt+ground_truth", "steps", "prompt+steps",
+)  # fmt: skip
+
+
+@dataclass
+class BadRows:
+    """The first bad rows of each code."""
+
+    found: dict[str, list[tuple[int, Reject]]] = field(default_factory=dict)
+
+    def add(self, piece: Piece, start: BlockStart) -> None:
+        """Keep what is wanted of a piece's rejects."""
+        for reject in piece.rejects:
+            known = self.found.setdefault(reject.code, [])
+            if len(known) < BAD_EXAMPLES:
+                known.append((start.first + reject.row - start.first_of_source, reject))
+
+    def rows(self, fetch: RowFetch) -> tuple[BadRow, ...]:
+        """Return them with their places, by code."""
+        return tuple(
+            bad_row(fetch.place(number, reject.line), reject)
+            for _, rejects in sorted(self.found.items())
+            for number, reject in rejects
+        )
+
+
+def bad_row(place: Place, reject: Reject) -> BadRow:
+    """Describe a reject."""
+    raw = reject.raw[:RAW_SHOWN].decode("utf-8", "backslashreplace")
+    return BadRow(place, reject.code, reject.column, reject.message, raw)
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What the first pass over the rows gave."""
+
+    look: Look
+    ledger: Ledger
+    fetch: RowFetch
+
+
+def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: InspectOptions) -> Survey:
+    """Make the survey of a look at every row."""
+    look, ledger, fetch = passed.look, passed.ledger, passed.fetch
+    cutting = look.cutting.report(options.loss_budget) if look.cutting else None
+    if cutting is not None and options.max_length:
+        _note_equal(look, cutting)
+    findings = look.findings.result()
+    seen = _look_closely(look, fetch, rows, findings, options)
+    tallies = sorted(look.tallies.items(), key=_order)
+    figures = [summarize(name, tally) for name, tally in tallies]
+    masks = seen.tally.summary()
+    letters = look.columns.scripts.total() or 1
+    return Survey(
+        fmtkit=version("fmtkit"),
+        sources=(),
+        best_guess=None,
+        type=fetch.job.request.type,
+        table=fetch.job.table.name(),
+        template=viewer.template.name if viewer.template else None,
+        tokenizer=viewer.tokenizer.name if viewer.tokenizer else None,
+        method=rows.method,
+        rows_read=ledger.rows_read,
+        rows=ledger.rows_written,
+        ledger=ledger.as_dict(),
+        bad_rows=(),
+        columns=look.columns.summaries(),
+        columns_rows=look.columns.rows,
+        roles=dict(look.shapes.roles.most_common()),
+        turns=summarize("turns", look.shapes.turns),
+        scripts={name: n / letters for name, n in look.columns.scripts.most_common()},
+        unit="tokens" if viewer.tokenizer else "characters",
+        lengths=tuple(figure for figure in figures if figure is not None),
+        lengths_rows=look.counted,
+        cutting=cutting,
+        masks=masks,
+        findings=tuple(_found(finding, fetch, look.lines | seen.lines) for finding in findings),
+        shown=tuple(seen.shown),
+        notes=tuple(_notes(look, fetch, viewer)),
+    )
+
+
+def make_bare_survey(
+    sources: Sequence[Source], summaries: Sequence[SourceSummary], tap: BlockTap
+) -> Survey:
+    """Make the survey of sources that no one type fits: their rows and columns, nothing else."""
+    columns, counts = ColumnCounts(), []
+    for index, source in enumerate(sources):
+        rows = 0
+        for number, block in enumerate(source.blocks()):
+            tap.take(index, number)
+            columns.add_block(block, number)
+            own = () if isinstance(block, ArrowBlock) else block.rejects
+            rows += len(reading.records_of(block)) + len(own)
+        counts.append(rows)
+    summaries = tuple(replace(s, rows=n) for s, n in zip(summaries, counts, strict=True))
+    guesses = {summary.types[0].type for summary in summaries if summary.types}
+    reason = (
+        f"the sources are of different types, {', '.join(sorted(guesses))}: inspect each alone"
+        if guesses
+        else "no type fits these columns: name one with --type and map its columns with --map"
+    )
+    letters = columns.scripts.total() or 1
+    return Survey(
+        fmtkit=version("fmtkit"),
+        sources=summaries,
+        best_guess=None,
+        type=None,
+        table=None,
+        template=None,
+        tokenizer=None,
+        method=None,
+        rows_read=sum(counts),
+        rows=0,
+        ledger={},
+        bad_rows=(),
+        columns=columns.summaries(),
+        columns_rows=columns.rows,
+        roles={},
+        turns=None,
+        scripts={name: n / letters for name, n in columns.scripts.most_common()},
+        unit="characters",
+        lengths=(),
+        lengths_rows=0,
+        cutting=None,
+        masks=None,
+        findings=(),
+        shown=(),
+        notes=(reason,),
+    )
+
+
+@dataclass
+class _Seen:
+    tally: MaskTally = field(default_factory=MaskTally)
+    shown: list[ShownRow] = field(default_factory=list)
+    lines: dict[int, int | None] = field(default_factory=dict)
+
+
+def _look_closely(
+    look: Look,
+    fetch: RowFetch,
+    rows: RowViewer,
+    findings: Sequence[Finding],
+    options: InspectOptions,
+) -> _Seen:
+    """Fetch the rows whose masks are counted, that are to be shown, or that have no line yet."""
+    seen = _Seen()
+    masked = set(fetch.sample(MASK_ROWS)) if rows.tokenizer else set()
+    shown = {
+        *range(min(options.show_mask, fetch.rows)),
+        *(r for r in options.rows if r < fetch.rows),
+    }
+    late = {row for f in findings for row in f.rows if row not in look.lines}
+    for fetched in fetch.fetch(masked | shown | late):
+        number = fetched.place.row
+        seen.lines[number] = fetched.place.line
+        if number in shown or (number in masked and fetched.row is not None):
+            _see(seen, fetched, rows, is_masked=number in masked, is_shown=number in shown)
+    return seen
+
+
+def _see(
+    seen: _Seen, fetched: Fetched, rows: RowViewer, *, is_masked: bool, is_shown: bool
+) -> None:
+    row, masked = show(fetched, rows)
+    if is_masked and fetched.row is not None:
+        seen.tally.add(fetched.row, masked, fetched.place.row)
+    if is_shown:
+        seen.shown.append(row)
+
+
+def show(fetched: Fetched, rows: RowViewer) -> tuple[ShownRow, tuple[Masked, ...]]:
+    """Show a fetched row, or say why there is none."""
+    if fetched.row is not None:
+        return rows.show(fetched.row, fetched.place)
+    reject = fetched.reject
+    why = f"{reject.code}: {reject.message}" if reject else "the row makes no row of the table"
+    return ShownRow(fetched.place, (), why, {}), ()
+
+
+def _note_equal(look: Look, cutting: Cutting) -> None:
+    """Make a finding of pairs that become equal at a length that was asked for."""
+    equal = [cut for cut in cutting.cuts if cut.rows_equal and cut.way != "drop"]
+    if equal:
+        worst = max(equal, key=lambda cut: cut.rows_equal)
+        look.findings.counts["equal_after_cutting"] = worst.rows_equal
+        look.findings.examples["equal_after_cutting"] = list(worst.equal_rows)[:EXAMPLES]
+
+
+def _found(finding: Finding, fetch: RowFetch, lines: Mapping[int, int | None]) -> Found:
+    places = tuple(fetch.place(row, lines.get(row)) for row in dict.fromkeys(finding.rows))
+    return Found(
+        finding.code,
+        finding.count,
+        finding.share,
+        places,
+        finding.message,
+        finding.advice,
+        finding.details,
+    )
+
+
+def _order(item: tuple[str, object]) -> tuple[int, str]:
+    name = item[0]
+    return (ORDER.index(name) if name in ORDER else len(ORDER), name)
+
+
+def _notes(look: Look, fetch: RowFetch, viewer: Viewer) -> list[str]:
+    notes = []
+    if viewer.stride > 1:
+        notes.append(
+            f"lengths are of one row in {viewer.stride:,} (--sample): {look.counted:,} rows"
+        )
+    if viewer.template is None and viewer.tokenizer is not None and look.shapes.roles:
+        notes.append("lengths are of the contents alone: no template writes the turns")
+    for said, count in look.refusals.most_common(3):
+        notes.append(f"the template says of {count:,} rows: {said}")
+    if any(source.once for source in fetch.job.sources):
+        notes.append("a stream is read once: rows are shown from its beginning only")
+    return notes

@@ -1,0 +1,116 @@
+"""The survey as data: what a source is, what a model would read of it, and what is wrong with it.
+
+fmtkit.surveying.inspection makes one; fmtkit.reports shows it on a terminal, as JSON, as a page, as a plot.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+from fmtkit.counting.lengths import Lengths
+from fmtkit.surveying.cutting import Cutting
+from fmtkit.surveying.mask_summary import MaskSummary
+from fmtkit.surveying.shown_rows import Place, ShownRow
+from fmtkit.surveying.source_columns import ColumnSummary
+from fmtkit.surveying.type_guesses import Guess
+
+
+@dataclass(frozen=True)
+class SourceSummary:
+    """One source."""
+
+    path: str
+    kind: str
+    rows: int
+    split: str
+    """By its name: train, test, validation; empty where the name says nothing."""
+    types: tuple[Guess, ...]
+    """What its first rows speak for, best first."""
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row that could not be converted."""
+
+    place: Place
+    code: str
+    column: str | None
+    message: str
+    raw: str
+    """The beginning of its bytes, as text."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finding, with the places of its first rows."""
+
+    code: str
+    count: int
+    share: float
+    places: tuple[Place, ...]
+    message: str
+    advice: str
+    details: Mapping[str, float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Everything that `fmtkit inspect` says."""
+
+    fmtkit: str
+    sources: tuple[SourceSummary, ...]
+    best_guess: str | None
+    """The type that fits all sources best."""
+    type: str | None
+    """The type by which the rows were read: the one asked for, else the best guess."""
+    table: str | None
+    template: str | None
+    tokenizer: str | None
+    method: str | None
+    rows_read: int
+    rows: int
+    """Rows of the table, pairs of a ranking each for itself."""
+    ledger: Mapping[str, Any]
+    bad_rows: tuple[BadRow, ...]
+    """The first bad rows of each code."""
+    columns: tuple[ColumnSummary, ...]
+    columns_rows: int
+    """Rows that were looked at for `columns` and `scripts`."""
+    roles: Mapping[str, int]
+    turns: Lengths | None
+    scripts: Mapping[str, float]
+    """Script -> share of the letters."""
+    unit: str
+    """What `lengths` count: tokens or characters."""
+    lengths: tuple[Lengths, ...]
+    lengths_rows: int
+    """Rows whose lengths were counted: all that have a text, unless a sample was asked for."""
+    cutting: Cutting | None
+    masks: MaskSummary | None
+    findings: tuple[Found, ...]
+    shown: tuple[ShownRow, ...]
+    """The rows that --show-mask and --row asked for."""
+    notes: tuple[str, ...]
+    """What the survey could not look at, and what to give it."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the survey as JSON-able data; schemas/survey.schema.json describes it."""
+        found: dict[str, Any] = plain(self)
+        return found
+
+    def found(self, codes: Iterable[str]) -> tuple[str, ...]:
+        """Return which of these codes were found, among findings and bad rows."""
+        reasons = self.ledger.get("reasons", {})
+        known = {finding.code for finding in self.findings} | set(reasons)
+        return tuple(code for code in codes if code in known)
+
+
+def plain(value: Any) -> Any:
+    """Turn dataclasses, tuples and mappings into what JSON has."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {entry.name: plain(getattr(value, entry.name)) for entry in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    return value

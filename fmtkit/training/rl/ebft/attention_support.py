@@ -1,0 +1,84 @@
+"""Which attention strided EBFT can run on, and which models it cannot."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from fmtkit.errors import OptionError
+from fmtkit.training.rl.ebft.language_model import LanguageModel, causal_model
+
+Attention = Literal["sdpa", "eager", "flex_attention"]
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+STATELESS = ("mlp", "moe")
+"""Kinds of layers that treat each token by itself."""
+
+
+def check_layers(model: LanguageModel, longest: int) -> None:
+    """Refuse models whose layers would not keep to the mask.
+
+    `longest` is sequence_len + generate_max_len.
+
+    Recurrent layers carry one block's state into the next. A sliding window is applied inside the
+    mask that transformers builds, which a mask of our own replaces.
+    """
+    config = model.config.get_text_config()
+    kinds = set(getattr(config, "layer_types", None) or [FULL])
+    foreign = sorted(kinds - {FULL, SLIDING, *STATELESS})
+    if foreign or getattr(causal_model(model), "_is_stateful", False):
+        raise OptionError(
+            "ebft.mode: strided cannot train a model with "
+            f"{foreign[0] if foreign else 'recurrent'} layers ({config.model_type}): they do not "
+            "keep to the mask that parts the blocks; use ebft.mode: structured"
+        )
+    window = getattr(config, "sliding_window", None)
+    if window is not None and window < longest and _slides(config, kinds):
+        raise OptionError(
+            "ebft.mode: strided needs a sliding window of at least sequence_len + generate_max_len"
+            f" = {longest} tokens, and the model's is {window}; lower sequence_len or use "
+            "ebft.mode: structured"
+        )
+
+
+def choose_attention(requested: str | None, device: str) -> tuple[Attention, str | None]:
+    """Return the implementation for the training forward, and a remark if it is another.
+
+    Flash attention takes no mask of this shape; FlexAttention has no backward pass on the CPU.
+    """
+    if requested in {None, "sdpa"}:
+        return "sdpa", None
+    if requested == "eager":
+        return "eager", None
+    if requested == "flex_attention":
+        if device == "cuda":
+            return "flex_attention", None
+        return (
+            "sdpa",
+            "flex_attention has no backward pass on the CPU: a dense mask with sdpa is used",
+        )
+    remark = f"attn_implementation: {requested} cannot take EBFT's mask of blocks"
+    return "sdpa", f"{remark}: a dense mask with sdpa is used"
+
+
+@contextmanager
+def attending(model: LanguageModel, implementation: Attention) -> Iterator[None]:
+    """Let the model attend in one way for a while, then as before."""
+    before = model.config._attn_implementation
+    set_attention(model, implementation)
+    try:
+        yield
+    finally:
+        set_attention(model, before)
+
+
+def set_attention(model: LanguageModel, implementation: str) -> None:
+    """Switch every layer of a plain or PEFT model to one attention implementation."""
+    causal = causal_model(model)
+    if causal.config._attn_implementation != implementation:
+        causal.set_attn_implementation(implementation)
+
+
+def _slides(config: object, kinds: set[str]) -> bool:
+    if getattr(config, "layer_types", None) is None:
+        return bool(getattr(config, "use_sliding_window", True))
+    return SLIDING in kinds

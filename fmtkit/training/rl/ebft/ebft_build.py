@@ -1,0 +1,99 @@
+"""From a job to the trainer of EBFT, in either mode."""
+
+import sys
+import warnings
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import torch
+
+from fmtkit.errors import OptionError
+from fmtkit.training.build import Parts, load_model, trainer_inputs
+from fmtkit.training.job import Job
+from fmtkit.training.rl.ebft.attention_support import choose_attention, set_attention
+from fmtkit.training.rl.ebft.ebft_settings import plan_settings, scale_rewards
+from fmtkit.training.rl.ebft.feature_network import FeatureNetwork, copied_network, frozen_network
+
+
+def build_structured(job: Job, parts: Parts) -> Any:
+    """Make the trainer of structured mode."""
+    from trl.trainer.grpo_trainer import GRPOTrainer
+
+    from fmtkit.training.rl.ebft.structured import EBFTTrainer
+
+    plan = plan_settings(job.sections.get("ebft"), num_generations=parts.arguments.num_generations)
+    wanted = scale_rewards(job.sections.get("ebft"))
+    if wanted is not None and "scale_rewards" not in job.trainer:
+        parts.arguments.scale_rewards = wanted
+    length = job.own.get("max_length")
+    return EBFTTrainer(
+        **trainer_inputs(job, parts, GRPOTrainer),
+        settings=plan.settings,
+        network=_network(job, parts),
+        reward_funcs=[_function(name) for name in _listed(job, "reward_funcs")],
+        sequence_len=length if isinstance(length, int) else None,
+    )
+
+
+def build_strided(job: Job, parts: Parts) -> Any:
+    """Make the trainer of strided mode."""
+    from transformers import Trainer
+
+    from fmtkit.training.rl.ebft.strided import StridedTrainer
+
+    plan = plan_settings(job.sections.get("ebft"))
+    requested = job.model_arguments.get("attn_implementation")
+    device = parts.arguments.device.type
+    attention, remark = choose_attention(str(requested) if requested else None, device)
+    if remark:
+        warnings.warn(remark, stacklevel=2)
+    set_attention(parts.model, attention)
+    network = _network(job, parts)
+    inputs = trainer_inputs(job, replace(parts, model=_adapted(parts)), Trainer)
+    inputs.pop("peft_config", None)
+    return StridedTrainer(**inputs, settings=plan.settings, network=network, attention=attention)
+
+
+def _network(job: Job, parts: Parts) -> FeatureNetwork | None:
+    """Load the frozen network of a full fine-tuning; None where an adapter can be disabled."""
+    if parts.peft is not None or hasattr(parts.model, "peft_config"):
+        return None
+    device = parts.arguments.device
+    if not isinstance(parts.model, str):
+        return copied_network(parts.model, device=device)
+    model = load_model(job, parts.runner).to(device)
+    # Features are normalised in single precision; half is enough for the network itself.
+    return frozen_network(model if device.type == "cpu" else model.to(torch.bfloat16))
+
+
+def _adapted(parts: Parts) -> Any:
+    model = parts.model
+    if parts.peft is None:
+        return model
+    from peft import get_peft_model, prepare_model_for_kbit_training
+
+    if parts.quantization is not None:
+        model = prepare_model_for_kbit_training(  # type: ignore[no-untyped-call]
+            model, use_gradient_checkpointing=parts.arguments.activation_checkpointing
+        )
+    return get_peft_model(model, parts.peft)
+
+
+def _listed(job: Job, name: str) -> list[str]:
+    value = job.sections.get("rl", {}).get(name)
+    if value is None:
+        return []
+    return [str(item) for item in value] if isinstance(value, list) else [str(value)]
+
+
+def _function(name: str) -> Any:
+    """Return the function that `module.function` names; a name without a dot is a reward model."""
+    module, _, function = name.rpartition(".")
+    if not module or "/" in name:
+        return name
+    sys.path[:0] = [] if "" in sys.path else [""]
+    found = getattr(import_module(module), function, None)
+    if found is None:
+        raise OptionError(f"trl.reward_funcs: the module {module} has no function {function}")
+    return found

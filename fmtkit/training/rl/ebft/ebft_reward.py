@@ -1,0 +1,136 @@
+"""The reward of structured EBFT, as a reward function of TRL's GRPOTrainer."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from fmtkit.errors import ColumnMismatchError, FmtkitError, OptionError
+from fmtkit.training.rl.ebft.ebft_settings import EbftSettings
+from fmtkit.training.rl.ebft.energy_reward import energy
+from fmtkit.training.rl.ebft.feature_network import FeatureNetwork
+from fmtkit.training.rl.ebft.features import check_finite, layer_indices, pool, token_features
+from fmtkit.training.rl.ebft.language_model import layer_count
+from fmtkit.training.rl.ebft.reference_sequences import Prompt, TokenSequence
+from fmtkit.training.rl.ebft.strided_rollout import reward_weights
+
+
+class EBFTReward:
+    """Reward completions by how their features match the reference's (see energy_reward).
+
+    An instance belongs to one trainer, which attaches itself: the group's size, the device and
+    the chat template are the trainer's.
+    """
+
+    __name__ = "ebft"
+
+    def __init__(self, settings: EbftSettings) -> None:
+        """Make a reward that no trainer has yet."""
+        self.settings = settings
+        self.network: FeatureNetwork = _no_network
+        self.trainer: Any = None
+
+    def __call__(
+        self,
+        prompts: Sequence[Prompt],
+        completions: Sequence[Any],  # noqa: ARG002 - TRL passes it to every reward function
+        completion_ids: Sequence[Sequence[int]],
+        ground_truth: Sequence[str] | None = None,
+        remaining_turns: Sequence[Sequence[Mapping[str, Any]] | None] | None = None,
+        **others: Any,
+    ) -> list[float]:
+        """Return one reward per completion; prompts come in groups of equal ones."""
+        group = self.trainer.group_size
+        truths = check_group_rows(prompts, ground_truth, group)
+        renderer = self.trainer.renderer
+        owners = range(0, len(prompts), group)
+        generated = [
+            renderer.generated(*pair) for pair in zip(prompts, completion_ids, strict=True)
+        ]
+        references = [
+            renderer.reference(prompts[i], truths[i], (remaining_turns or {i: ()})[i] or ())
+            for i in owners
+        ]
+        samples = self._embed(generated, "the completions")
+        truth = self._embed(references, "the references (one a prompt)")
+        rewarded = energy(
+            samples.view(len(owners), group, -1), truth, reward_weights(self.settings)
+        )
+        log_metric = others.get("log_metric")
+        if log_metric is not None:
+            cut = [s.truncated for s in (*generated, *references)]
+            log_metric("ebft/alignment", float(2 * rewarded.alignment.mean()))
+            log_metric("ebft/diversity", float(2 * rewarded.diversity.mean()))
+            log_metric("ebft/cfm_loss", float(rewarded.distance.mean()))
+            log_metric("ebft/reward", float(rewarded.reward.mean()))
+            log_metric("ebft/truncated_frac", sum(cut) / len(cut))
+            log_metric("ebft/whitening_failed", float(rewarded.whitening_failed))
+        rewards: list[float] = rewarded.reward.flatten().tolist()
+        return rewards
+
+    def _embed(self, sequences: Sequence[TokenSequence], what: str) -> Tensor:
+        size = self.trainer.args.per_device_train_batch_size
+        chunks = [sequences[i : i + size] for i in range(0, len(sequences), size)]
+        with self.network() as body, self.trainer.accelerator.autocast():
+            features = torch.cat([self._features(body, chunk) for chunk in chunks])
+        check_finite(features, what)
+        return features
+
+    def _features(self, body: Any, sequences: Sequence[TokenSequence]) -> Tensor:
+        batch = padded(sequences, self.trainer.accelerator.device)
+        features = token_features(
+            body,
+            batch.ids,
+            layer_indices(self.settings.feature_layers, layer_count(body)),
+            attention_mask=batch.mask,
+        )
+        return pool(features, batch.lengths, batch.prompts, self.settings.embed_method)
+
+
+def _no_network() -> AbstractContextManager[Any]:
+    raise OptionError("the reward of EBFT belongs to an EBFTTrainer, which gives it a network")
+
+
+@dataclass(frozen=True)
+class PaddedSequences:
+    """Sequences padded on the right: ids and mask (B, T), lengths and prompt lengths (B,)."""
+
+    ids: Tensor
+    mask: Tensor
+    lengths: Tensor
+    prompts: Tensor
+
+
+def padded(sequences: Sequence[TokenSequence], device: torch.device) -> PaddedSequences:
+    """Pad sequences on the right, whichever side the tokenizer pads."""
+    ids = pad_sequence([torch.tensor(s.ids) for s in sequences], batch_first=True).to(device)
+    lengths = torch.tensor([len(s.ids) for s in sequences], device=device)
+    prompts = torch.tensor([s.prompt for s in sequences], device=device)
+    mask = torch.arange(ids.shape[1], device=device) < lengths[:, None]
+    return PaddedSequences(ids, mask.long(), lengths, prompts)
+
+
+def check_group_rows(
+    prompts: Sequence[Prompt], ground_truth: Sequence[str | None] | None, group: int
+) -> Sequence[str]:
+    """Return the references; raise if one is missing or a group is not `group` equal prompts."""
+    if ground_truth is None:
+        raise ColumnMismatchError(
+            "the dataset has no column 'ground_truth', which EBFT compares completions with; "
+            "convert it with an ebft_ type"
+        )
+    if len(prompts) % group:
+        raise FmtkitError(f"{len(prompts)} prompts are no whole groups of {group} generations")
+    for row, prompt in enumerate(prompts):
+        if prompt != prompts[row - row % group]:
+            raise FmtkitError(
+                f"row {row}: its prompt is not that of row {row - row % group}, though they are "
+                f"one group of {group} generations; a sampler must keep groups together"
+            )
+        if not (ground_truth[row] or "").strip():
+            raise ColumnMismatchError(f"row {row}: ground_truth is empty: nothing can match it")
+    return [truth or "" for truth in ground_truth]

@@ -1,0 +1,180 @@
+"""Structured EBFT: GRPO whose reward is how a whole answer's features match the reference's.
+
+TRL samples, normalises rewards within a group and computes the clipped policy loss. Added here:
+the reward, a cap on generation that follows the references, rollouts of several turns, and a
+cross-entropy term on the references.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from trl.trainer.grpo_trainer import GRPOTrainer
+
+from fmtkit.errors import ColumnMismatchError, OptionError
+from fmtkit.training.rl.ebft.conversation_rollout import roll_out_conversations
+from fmtkit.training.rl.ebft.ebft_reward import EBFTReward, check_group_rows
+from fmtkit.training.rl.ebft.ebft_settings import EbftSettings, check_group
+from fmtkit.training.rl.ebft.feature_network import FeatureNetwork, adapter_network
+from fmtkit.training.rl.ebft.generation_cap import capped, generation_cap
+from fmtkit.training.rl.ebft.language_model import LanguageModel
+from fmtkit.training.rl.ebft.reference_loss import reference_batch, reference_loss
+from fmtkit.training.rl.ebft.reference_sequences import Renderer
+
+
+class EBFTTrainer(GRPOTrainer):
+    """A GRPOTrainer on a Reference table; EBFT's reward is the first of its reward functions."""
+
+    # TRL and transformers leave these unions of everything that they may be.
+    args: Any
+    model: Any
+    processing_class: Any
+    num_generations: int
+    num_generations_eval: int
+    max_completion_length: int
+    chat_template_kwargs: Any
+
+    def __init__(
+        self,
+        *,
+        settings: EbftSettings,
+        network: FeatureNetwork | None = None,
+        reward_funcs: Sequence[Any] = (),
+        sequence_len: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Take `network` from feature_network, made before; without one the model needs LoRA.
+
+        `reward_funcs` are added to EBFT's own; `sequence_len` cuts what features are taken from.
+        """
+        reward = EBFTReward(settings)
+        self.settings = settings
+        self.rows: Sequence[dict[str, Any]] = ()
+        datasets = [kwargs.get("train_dataset"), kwargs.get("eval_dataset")]
+        if any(has_turns(dataset) for dataset in datasets):
+            if kwargs.get("rollout_func") is not None:
+                raise OptionError(
+                    "the dataset has remaining_turns, which EBFT rolls out itself; drop the column "
+                    "or trl.rollout_func"
+                )
+            kwargs["rollout_func"] = roll_out_conversations
+        functions: list[Any] = [reward, *reward_funcs]
+        super().__init__(reward_funcs=functions, **kwargs)
+        self.renderer = self._make_renderer(sequence_len)
+        reward.trainer = self
+        reward.network = network or adapter_network(self.model)
+        self._check()
+
+    @property
+    def group_size(self) -> int:
+        """Completions of one prompt, now."""
+        return self.num_generations if self.model.training else self.num_generations_eval
+
+    def most_of_all_ranks(self, own: int) -> int:
+        """Return the largest number that a rank has."""
+        mine = torch.tensor([own], device=self.accelerator.device)
+        return int(self.accelerator.gather(mine).max())
+
+    def _make_renderer(self, sequence_len: int | None) -> Renderer:
+        tokenizer = self.processing_class
+        options = {"chat_template": self.chat_template, **self.chat_template_kwargs}
+        if self.tools:
+            options["tools"] = self.tools
+        longest = self.model.config.get_text_config().max_position_embeddings
+        ends = {*self.eos_token_ids, tokenizer.pad_token_id}
+        return Renderer(tokenizer, ends, sequence_len or longest, options)
+
+    def _check(self) -> None:
+        args, settings = self.args, self.settings
+        if args.remove_unused_columns:
+            raise OptionError(
+                "remove_unused_columns is true, which would drop ground_truth; EBFT needs "
+                "remove_unused_columns: false"
+            )
+        check_group(settings, self.num_generations)
+        for dataset in (self.train_dataset, self.eval_dataset):
+            check_columns(dataset)
+        batch = args.per_device_train_batch_size * args.steps_per_generation
+        check_whole_groups(batch, self.num_generations, "micro_batch_size · steps_per_generation")
+        if self.eval_dataset is not None:
+            check_group(settings, self.num_generations_eval)
+            size = args.per_device_eval_batch_size
+            check_whole_groups(size, self.num_generations_eval, "eval_batch_size")
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        # A rollout function is given the prompts alone, and reads the rows here.
+        self.rows = inputs
+        truths = [row.get("ground_truth") for row in inputs]
+        check_group_rows([row["prompt"] for row in inputs], truths, self.group_size)
+        training = self.model.training
+        with capped(self, self._cap(inputs)):
+            output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        if training and self.settings.ce_coef:
+            extra = reference_batch(inputs, self.renderer, self.num_generations)
+            device = self.accelerator.device
+            output |= {name: tensor.to(device) for name, tensor in extra.items()}
+            tokens = (extra["gt_labels"][extra["gt_own"]][:, 1:] != -100).sum()
+            output["gt_tokens"] = self.accelerator.gather(tokens.view(1).to(device)).sum()
+        return output
+
+    def _cap(self, inputs: Sequence[dict[str, Any]]) -> int:
+        longest = self.max_completion_length
+        if not self.settings.adaptive_max_tokens:
+            return longest
+        tokenizer = self.processing_class
+        texts = list(dict.fromkeys(text for row in inputs for text in answers(row)))
+        own = max(map(len, tokenizer(texts, add_special_tokens=False)["input_ids"]))
+        most = self.most_of_all_ranks(own)
+        return generation_cap([most], self.settings.gt_length_multiplier, longest)
+
+    def _compute_loss(self, model: LanguageModel, inputs: dict[str, Any]) -> Tensor:
+        loss: Tensor = super()._compute_loss(model, inputs)  # type: ignore[no-untyped-call]
+        if "gt_own" not in inputs:
+            return loss
+        if not inputs["gt_own"].any() and self.accelerator.num_processes == 1:
+            return loss
+        total, count = reference_loss(model, inputs)
+        world, steps = self.accelerator.num_processes, self.current_gradient_accumulation_steps
+        share = inputs["gt_tokens"] / world * steps / self.args.steps_per_generation
+        both = self.accelerator.gather(torch.stack([total.detach(), count]).view(1, 2)).sum(0)
+        if both[1]:
+            self._metrics["train"]["ebft/ce_loss"].append(float(both[0] / both[1]))
+        whole: Tensor = loss + self.settings.ce_coef * total / share
+        return whole
+
+
+def has_turns(dataset: Any) -> bool:
+    """Say whether a dataset (or one of several) has a column of turns after the first answer."""
+    if isinstance(dataset, dict):
+        return any(has_turns(one) for one in dataset.values())
+    return "remaining_turns" in (getattr(dataset, "column_names", None) or ())
+
+
+def answers(row: dict[str, Any]) -> list[str]:
+    """Return the reference's answers of every turn."""
+    later = row.get("remaining_turns") or ()
+    return [row["ground_truth"], *(m["content"] for m in later if m["role"] == "assistant")]
+
+
+def check_columns(dataset: Any) -> None:
+    """Refuse a dataset without references."""
+    if isinstance(dataset, dict):
+        for one in dataset.values():
+            check_columns(one)
+        return
+    columns = getattr(dataset, "column_names", None)
+    if columns is not None and "ground_truth" not in columns:
+        raise ColumnMismatchError(
+            "the dataset has no column 'ground_truth', which EBFT compares completions with; it "
+            f"has {', '.join(columns)}: convert it with an ebft_ type"
+        )
+
+
+def check_whole_groups(batch: int, group: int, name: str) -> None:
+    """Refuse batches that would part the completions of one prompt over ranks."""
+    if batch % group:
+        raise OptionError(
+            f"{name} is {batch}, which is no multiple of trl.num_generations ({group}); EBFT "
+            "needs the whole group of a prompt on one device"
+        )

@@ -1,0 +1,1 @@
+"""Encoded tables and quarantined rows on their way to files that are whole or not there."""

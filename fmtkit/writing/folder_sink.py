@@ -1,0 +1,212 @@
+"""A folder of shards that can be resumed.
+
+The folder OUT is made as `.OUT.partial/out` and gets its name by one rename at the very end; beside
+it lies the journal. A checkpoint closes the open shards of all splits behind the same block, so
+that where shards begin is a function of the input alone, and an undisturbed run and a resumed one
+end in the same bytes.
+"""
+
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fmtkit.atomic import Written, sync_folder, write_json, writing
+from fmtkit.writing import journal
+from fmtkit.writing.encoding import Encoded
+from fmtkit.writing.journal import Journal, Shard
+from fmtkit.writing.quarantine import QuarantineFile
+from fmtkit.writing.sinks import TRAIN, Closing, Progress, RowFile
+from fmtkit.writing.working_folder import (
+    MANIFEST,
+    QUARANTINE,
+    REPORT,
+    WorkingFolder,
+    read_manifest,
+    refuse_existing,
+    working_name,
+)
+
+SHARD_BYTES = 256 * 2**20
+"""The size from which on a shard is closed after the block."""
+
+
+@dataclass(frozen=True)
+class ResumePoint:
+    """Where an interrupted run goes on."""
+
+    journal: Journal
+    is_complete: bool = False
+    """Whether nothing is left to do."""
+
+    @property
+    def next_block(self) -> tuple[int, int]:
+        """Return the index of the source and of the block in it that come next."""
+        return self.journal.next_block
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """Return what the pipeline gave to the last checkpoint; empty if there was none."""
+        return self.journal.state
+
+
+def find_resume(path: Path, fingerprint: Mapping[str, Any]) -> ResumePoint | None:
+    """Find where a run to the folder `path` stopped; None where there is nothing to resume.
+
+    `fingerprint` is JSON: all that the bytes of the output depend on.
+
+    Raises:
+        ResumeError: if input, options, template or version are not what they were.
+    """
+    work = WorkingFolder(path)
+    with writing(path):
+        work.restore()
+    found = journal.load(work.journal)
+    # A run renames `out` and then deletes the rest; killed in between, it is complete.
+    is_complete = found is None or not work.out.exists()
+    if is_complete:
+        manifest = read_manifest(path)
+        if not manifest:
+            return None
+        found = Journal(manifest["fingerprint"])
+        with writing(path):
+            work.remove()
+    assert found is not None
+    journal.check_fingerprint(path, found.fingerprint, fingerprint)
+    return ResumePoint(found, is_complete)
+
+
+class FolderSink:
+    """Shards of every split in `data/`, quarantine, manifest and report.
+
+    Raises:
+        OutputExistsError: if the folder is there and is not to be overwritten, or is not ours.
+        ResumeError: if the shards of the run to be resumed are not what its journal says.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        format: str,
+        fingerprint: Mapping[str, Any],
+        *,
+        overwrite: bool = False,
+        resume: ResumePoint | None = None,
+        shard_bytes: int = SHARD_BYTES,
+    ) -> None:
+        self.path = path
+        self._format = format
+        self._shard_bytes = shard_bytes
+        self._work = WorkingFolder(path)
+        self._journal = resume.journal if resume else Journal(fingerprint, overwrite=overwrite)
+        self._overwrite = overwrite or self._journal.overwrite
+        self._open: dict[str, RowFile] = {}
+        with writing(path):
+            self._work.restore()
+            refuse_existing(path, overwrite=self._overwrite)
+            if resume is None:
+                self._work.begin(self._journal)
+            else:
+                self._work.take_back(self._journal, format)
+        self._quarantine = QuarantineFile(
+            self._work.out / QUARANTINE, resume_at=self._journal.quarantine_bytes
+        )
+
+    def write(self, encoded: Encoded, split: str = TRAIN) -> None:
+        """Append rows to a split."""
+        if not encoded.rows:
+            return
+        if split not in self._open:
+            shards = Counter(shard.split for shard in self._journal.shards)
+            name = working_name(split, shards[split], self._format)
+            self._open[split] = RowFile(self._work.data / name, self._format, hashed=True)
+        self._open[split].write(encoded)
+
+    def quarantine(self, lines: bytes) -> None:
+        """Append lines made by `fmtkit.writing.quarantine.encode`."""
+        self._quarantine.write(lines)
+
+    def end_block(self, progress: Progress) -> None:
+        """Make a checkpoint if a shard is full."""
+        if any(shard.file.size >= self._shard_bytes for shard in self._open.values()):
+            self._checkpoint(progress)
+
+    def _checkpoint(self, progress: Progress) -> None:
+        shards = (*self._journal.shards, *self._close_shards(progress.metadata))
+        self._journal = replace(
+            self._journal,
+            next_block=progress.next_block,
+            shards=shards,
+            quarantine_bytes=self._quarantine.sync(),
+            state=progress.state,
+        )
+        sync_folder(self._work.out)
+        self._journal.save(self._work.journal)
+
+    def _close_shards(self, metadata: Mapping[str, str]) -> list[Shard]:
+        counts = Counter(shard.split for shard in self._journal.shards)
+        closed = []
+        for split, rows in sorted(self._open.items()):
+            written = rows.close(metadata)
+            rows.file.publish()
+            assert written.sha256 is not None
+            closed.append(Shard(split, counts[split], written.rows, written.bytes, written.sha256))
+        self._open.clear()
+        sync_folder(self._work.data)
+        return closed
+
+    def finish(self, closing: Closing) -> list[Written]:
+        """Give shards their final names, write manifest and report, put the folder in place."""
+        shards = (*self._journal.shards, *self._close_shards(closing.metadata))
+        with writing(self.path):
+            written = self._work.give_names(shards, self._format)
+        files = [
+            {
+                "path": f"data/{file.path.name}",
+                "split": shard.split,
+                "rows": shard.rows,
+                "bytes": shard.bytes,
+                "sha256": shard.sha256,
+            }
+            for shard, file in zip(shards, written, strict=True)
+        ]
+        fingerprint = {"fingerprint": self._journal.fingerprint}
+        write_json(self._work.out / MANIFEST, {**closing.manifest, **fingerprint, "files": files})
+        self._put_in_place(closing.report(written))
+        return written
+
+    def reject(self, report: Mapping[str, Any]) -> None:
+        """Keep only the quarantine and the report; an overwritten folder goes too."""
+        self._discard_shards()
+        # Killed from here on, a resumed run starts again and comes to the same end.
+        Journal(self._journal.fingerprint, overwrite=self._overwrite).save(self._work.journal)
+        with writing(self.path):
+            shutil.rmtree(self._work.data)
+        self._put_in_place(report)
+
+    def _put_in_place(self, report: Mapping[str, Any]) -> None:
+        self._quarantine.publish()
+        write_json(self._work.out / REPORT, report)
+        sync_folder(self._work.out)
+        with writing(self.path):
+            refuse_existing(self.path, overwrite=self._overwrite)
+            self._work.put_in_place()
+
+    def suspend(self) -> None:
+        """Stop so that a later run may resume."""
+        self._discard_shards()
+        self._quarantine.leave()
+
+    def _discard_shards(self) -> None:
+        for rows in self._open.values():
+            rows.discard()
+        self._open.clear()
+
+    def abort(self) -> None:
+        """Leave nothing."""
+        self._discard_shards()
+        self._quarantine.discard()
+        with writing(self.path):
+            self._work.remove()

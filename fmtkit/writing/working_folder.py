@@ -1,0 +1,151 @@
+"""Where a folder of shards is made, and how it takes the place of the folder it is to be.
+
+.OUT.partial/journal.json   what a resumed run needs
+.OUT.partial/out/           OUT to be
+.OUT.partial/old/           the folder that OUT was, while the two change places
+"""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fmtkit.atomic import Written, partial_name, sync_folder
+from fmtkit.errors import OutputExistsError, ResumeError
+from fmtkit.writing.journal import Journal, Shard
+
+MANIFEST, REPORT, QUARANTINE = "manifest.json", "report.json", "quarantine.jsonl"
+
+
+class WorkingFolder:
+    """The paths of an unfinished folder. Every method may raise OSError."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.root = partial_name(path)
+        self.journal = self.root / "journal.json"
+        self.out = self.root / "out"
+        self.data = self.out / "data"
+        self._old = self.root / "old"
+
+    def restore(self) -> None:
+        """Give an overwritten folder its name again, if a run was killed as they changed places."""
+        if self._old.exists() and self.out.exists() and not self.path.exists():
+            self._old.rename(self.path)
+
+    def begin(self, journal: Journal) -> None:
+        """Start with nothing but a journal."""
+        self.remove()
+        self.data.mkdir(parents=True)
+        journal.save(self.journal)
+        sync_folder(self.root.parent)
+
+    def take_back(self, journal: Journal, format: str) -> None:
+        """Make the folder what it was at the last checkpoint, whenever the run was killed.
+
+        Raises:
+            ResumeError: if a file of the journal is not there as it was.
+        """
+        self.data.mkdir(exist_ok=True)
+        kept = set()
+        for shard in journal.shards:
+            working = self.data / working_name(shard.split, shard.index, format)
+            for renamed in self.data.glob(f"{working.stem}-of-*.{format}"):
+                renamed.rename(working)
+            _check_size(working, shard.bytes, exact=True)
+            kept.add(working)
+        quarantine = self.out / QUARANTINE
+        partial = partial_name(quarantine)
+        if quarantine.exists():
+            quarantine.rename(partial)
+        if journal.quarantine_bytes:
+            _check_size(partial, journal.quarantine_bytes, exact=False)
+            kept.add(partial)
+        for file in files_of(self.out):
+            if file not in kept:
+                file.unlink()
+
+    def give_names(self, shards: Sequence[Shard], format: str) -> list[Written]:
+        """Rename shards to tell how many there are; return them as they will be in the end."""
+        totals = Counter(shard.split for shard in shards)
+        written = []
+        for shard in shards:
+            working = self.data / working_name(shard.split, shard.index, format)
+            name = f"{working.stem}-of-{totals[shard.split]:05}.{format}"
+            working.rename(self.data / name)
+            final = self.path / "data" / name
+            written.append(Written(final, shard.rows, shard.bytes, shard.sha256))
+        sync_folder(self.data)
+        return written
+
+    def put_in_place(self) -> None:
+        """Make `out` the folder that it is to be; what was there is deleted."""
+        if self.path.exists():
+            self.path.rename(self._old)
+        self.out.rename(self.path)
+        sync_folder(self.path.parent)
+        self.remove()
+
+    def remove(self) -> None:
+        """Delete the working folder, if there is one."""
+        if self.root.exists():
+            shutil.rmtree(self.root)
+
+
+def working_name(split: str, index: int, format: str) -> str:
+    """Return the name of a shard while it is not known how many there will be."""
+    return f"{split}-{index:05}.{format}"
+
+
+def refuse_existing(path: Path, *, overwrite: bool) -> None:
+    """Raise OutputExistsError unless `path` may become an output folder.
+
+    It may where nothing is, or only the quarantine and report of a run without an output; and with
+    `overwrite` where a folder holds no file but those that its manifest lists.
+    """
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise OutputExistsError(f"{path} is a file; choose another name for the folder")
+    manifest = read_manifest(path)
+    known = {path / file["path"] for file in manifest.get("files", ())}
+    if manifest or "fmtkit" in _read_json(path / REPORT):
+        known |= {path / name for name in (MANIFEST, REPORT, QUARANTINE)}
+    for file in files_of(path):
+        if file not in known:
+            name = file.relative_to(path)
+            raise OutputExistsError(
+                f"{path} exists already and holds {name}, which fmtkit did not write; "
+                "choose another folder"
+            )
+    if manifest and not overwrite:
+        raise OutputExistsError(f"{path} exists already; --overwrite replaces it")
+
+
+def files_of(folder: Path) -> list[Path]:
+    """Return every file below a folder, in order of the names."""
+    return sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Return the manifest of a folder that fmtkit wrote; an empty one where there is none."""
+    manifest = _read_json(folder / MANIFEST)
+    return manifest if {"fingerprint", "files"} <= manifest.keys() else {}
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _check_size(path: Path, size: int, *, exact: bool) -> None:
+    found = path.stat().st_size if path.exists() else 0
+    if found < size or (exact and found != size):
+        raise ResumeError(
+            f"{path} has {found} bytes where the journal says {size}; start again without --resume"
+        )
