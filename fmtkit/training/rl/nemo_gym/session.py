@@ -1,0 +1,93 @@
+"""A Gym as a training process sees it: its servers, the reward function and the rollout function."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from fmtkit.errors import OptionError
+from fmtkit.training.job import Job, Source
+from fmtkit.training.rl.nemo_gym import calls, head, routing
+from fmtkit.training.rl.nemo_gym.head import Directory
+from fmtkit.training.rl.nemo_gym.played import PlayedReward
+from fmtkit.training.rl.nemo_gym.rollout import Rollout
+from fmtkit.training.rl.nemo_gym.settings import GymSettings, read_settings
+from fmtkit.training.rl.nemo_gym.verify import Verify
+
+ROW_COLUMNS = ("nemo_gym_row", "nemo_gym_server", "nemo_gym_agent")
+"""What a row of the type nemo_gym has beside its prompt."""
+
+
+@dataclass(frozen=True)
+class Gym:
+    """The reward function of a run, and the rollout function where an agent plays."""
+
+    reward: Verify | PlayedReward
+    rollout: Rollout | None
+
+
+def open_gym(job: Job) -> Gym | None:
+    """Find the servers of a job; None where it uses no Gym.
+
+    Raises OptionError for a head server that does not answer and for rows that no server takes.
+    """
+    settings = read_settings(job.sections.get("nemo_gym"), job.model)
+    if not settings.enabled:
+        return None
+    directory = find(settings)
+    check_rows(directory, settings, (*job.train, *job.evaluation))
+
+    @cache
+    def judge(server: str | None, agent: str | None) -> str:
+        return routing.verifier(directory, server, agent).url
+
+    @cache
+    def player(server: str | None, agent: str | None) -> str:
+        return routing.player(directory, server, agent).url
+
+    if settings.multi_turn:
+        return Gym(PlayedReward(settings.max_turns), Rollout(settings, player))
+    return Gym(Verify(settings, judge), None)
+
+
+def find(settings: GymSettings) -> Directory:
+    """Ask the head server for the others; raise OptionError if none answers."""
+    try:
+        return head.read(settings.head_url)
+    except calls.CallError as error:
+        raise OptionError(
+            f"nemo_gym_head_port: {error}; start the Gym (ng_run, or gym env start), or let fmtkit do "
+            "it: nemo_gym_auto_start: true with nemo_gym_config_paths"
+        ) from error
+
+
+def check_rows(
+    directory: Directory, settings: GymSettings, sources: Sequence[Source]
+) -> list[head.Server]:
+    """Return the servers that the rows need, each of which answers; raise OptionError otherwise."""
+    route = routing.player if settings.multi_turn else routing.verifier
+    files = [file for source in sources for file in source.files]
+    found = {route(directory, server, agent) for server, agent in _targets(files)}
+    servers = sorted(found, key=lambda server: server.name)
+    for server in servers:
+        if not calls.answers(f"{server.url}/", settings.verify_timeout):
+            raise OptionError(
+                f"nemo_gym: {server.name} does not answer at {server.url}, though the head server "
+                "knows it: it is still starting, or it died; its own log says which"
+            )
+    return servers
+
+
+def _targets(files: Iterable[str]) -> set[tuple[Any, Any]]:
+    """Return the (server, agent) pairs of all rows."""
+    import pyarrow.parquet as pq
+
+    found: set[tuple[Any, Any]] = set()
+    for file in files:
+        if not set(ROW_COLUMNS) <= set(pq.read_schema(file).names):
+            raise OptionError(
+                f"{file}: has no column nemo_gym_row; data for a Gym is of type nemo_gym"
+            )
+        names = pq.read_table(file, columns=list(ROW_COLUMNS[1:]))
+        found |= set(zip(*(column.to_pylist() for column in names.columns), strict=True))
+    return found

@@ -1,0 +1,60 @@
+"""The keys of NeMo Gym, read together: what holds where they are unset, and what cannot be."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fmtkit.errors import OptionError
+
+HEAD_HOST = "127.0.0.1"
+_PREFIX = "nemo_gym_"
+_TIMES = ("server_timeout", "verify_timeout", "run_timeout")
+
+
+@dataclass(frozen=True)
+class GymSettings:
+    """The keys `nemo_gym_*` without their prefix; the datasets are the plan's."""
+
+    enabled: bool = False
+    dir: str = "~/Gym"
+    auto_start: bool = True
+    config_paths: tuple[str, ...] = ()
+    head_port: int = 11000
+    server_timeout: float = 360
+    verify_timeout: float = 30
+    run_timeout: float = 300
+    model_name: str = ""
+    multi_turn: bool = False
+    max_turns: int = 10
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder that relative paths start from."""
+        return Path(self.dir).expanduser()
+
+    @property
+    def head_url(self) -> str:
+        """Return the address of the head server."""
+        return f"http://{HEAD_HOST}:{self.head_port}"
+
+
+def read_settings(section: Mapping[str, object] | None, model: str) -> GymSettings:
+    """Read the section `nemo_gym` of a plan or a job; raise OptionError for what cannot be."""
+    names = GymSettings.__dataclass_fields__
+    values: dict[str, object] = {
+        name.removeprefix(_PREFIX): value
+        for name, value in (section or {}).items()
+        if value is not None and name.removeprefix(_PREFIX) in names
+    }
+    paths = values.get("config_paths")
+    if paths is not None:
+        values["config_paths"] = tuple(map(str, paths if isinstance(paths, list) else [paths]))
+    values.setdefault("model_name", model)
+    for name in _TIMES:
+        seconds = values.get(name, 1)
+        if not isinstance(seconds, (int, float)) or seconds <= 0:
+            raise OptionError(f"{_PREFIX}{name}: {seconds}: takes seconds above 0")
+    port = values.get("head_port", 1)
+    if not isinstance(port, int) or not 0 < port < 1 << 16:
+        raise OptionError(f"{_PREFIX}head_port: {port}: takes a port from 1 to 65535")
+    return GymSettings(**values)  # type: ignore[arg-type]

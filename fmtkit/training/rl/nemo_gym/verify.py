@@ -1,0 +1,86 @@
+"""The reward of single answers: a resources server judges each by /verify."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from fmtkit.training.rl.nemo_gym import calls
+from fmtkit.training.rl.nemo_gym.failures import stop_if_none_answered
+from fmtkit.training.rl.nemo_gym.requests import row_of, seed_body, verify_body
+from fmtkit.training.rl.nemo_gym.settings import GymSettings
+
+THREADS = 32
+"""Calls at a time: a server takes milliseconds for one, and does many side by side."""
+_NO_SUCH_PATH = 404
+Completion = str | list[dict[str, Any]]
+
+
+class Verify:
+    """TRL's reward function `nemo_gym_verify`: the server's reward, None where it gave none."""
+
+    needs_this_process = True
+    __name__ = "nemo_gym_verify"
+
+    def __init__(
+        self, settings: GymSettings, server: Callable[[str | None, str | None], str]
+    ) -> None:
+        """Take the settings, and what tells a server's address from a row's server and agent."""
+        self.settings = settings
+        self.url_of = server
+
+    def __call__(
+        self,
+        completions: Sequence[Completion],
+        nemo_gym_row: Sequence[str],
+        nemo_gym_server: Sequence[str | None],
+        nemo_gym_agent: Sequence[str | None],
+        log_metric: Callable[[str, float], None] | None = None,
+        **_: Any,
+    ) -> list[float | None]:
+        """Return the rewards in order; raise TrainingError if no call at all had an answer."""
+        urls = map(self.url_of, nemo_gym_server, nemo_gym_agent)
+        with ThreadPoolExecutor(THREADS) as threads:
+            found = list(
+                threads.map(self._judged, range(len(completions)), urls, nemo_gym_row, completions)
+            )
+        failed = stop_if_none_answered([reason for _, reason in found], "calls of /verify")
+        if log_metric is not None:
+            log_metric("nemo_gym/verify_errors", float(failed))
+        return [reward for reward, _ in found]
+
+    def _judged(
+        self, number: int, url: str, row_text: str, completion: Completion
+    ) -> tuple[float | None, str | None]:
+        """Return the reward of an answer, or None and the reason why there is none."""
+        row = row_of(row_text)
+        body = verify_body(row, text_of(completion), self.settings.model_name, number)
+        session, timeout = calls.Session(), self.settings.verify_timeout
+        try:
+            self._seed(url, seed_body(row), session)
+            answer = calls.post(f"{url}/verify", body, timeout, session)
+            return reward_of(answer), None
+        except calls.CallError as error:
+            return None, str(error)
+
+    def _seed(self, url: str, body: bytes, session: calls.Session) -> None:
+        """Begin a session: a stateful server judges by what it set up for this row."""
+        try:
+            calls.post(f"{url}/seed_session", body, self.settings.verify_timeout, session)
+        except calls.CallError as error:
+            if error.status != _NO_SUCH_PATH:
+                raise
+
+
+def text_of(completion: Completion) -> str:
+    """Return the text of a completion: TRL gives a list of messages where the prompt is one."""
+    if isinstance(completion, str):
+        return completion
+    return "".join(str(message.get("content") or "") for message in completion)
+
+
+def reward_of(answer: Any) -> float:
+    """Return the reward of an answer; raise CallError if it has none."""
+    reward = answer.get("reward") if isinstance(answer, dict) else None
+    if isinstance(reward, bool) or not isinstance(reward, (int, float)):
+        raise calls.CallError(f"the answer has no reward, but {str(answer)[:200]}")
+    return float(reward)
