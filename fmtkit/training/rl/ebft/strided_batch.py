@@ -1,16 +1,13 @@
 """Batches of strided EBFT: documents padded to the longest of the batch, and their anchors."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from fmtkit.errors import ColumnMismatchError, OptionError
-from fmtkit.training.rl.ebft.anchors import AnchorRule, anchor_positions
-
-Row = Mapping[str, Any]
+from fmtkit.anchors import AnchorRule, Row, row_anchors, token_count
+from fmtkit.errors import OptionError
 
 PLACEHOLDER = 1
 """Where a block lies that only fills its batch; it is generated, and counts nowhere."""
@@ -36,35 +33,6 @@ class StridedCollator:
             "anchors": _padded(anchors, map(len, anchors), most, PLACEHOLDER),
             "valid": _padded([[1] * len(a) for a in anchors], map(len, anchors), most, 0).bool(),
         }
-
-
-def token_count(row: Row, number: int) -> int:
-    """Return the tokens of a row that are no padding; raises if padding stands before them."""
-    mask = row.get("attention_mask")
-    if mask is None:
-        return len(row["input_ids"])
-    length = int(sum(mask))
-    if not all(mask[:length]):
-        raise ColumnMismatchError(
-            f"row {number}: attention_mask has padding before a token; strided EBFT takes rows "
-            "that are padded on the right, or not at all"
-        )
-    return length
-
-
-def row_anchors(rule: AnchorRule, row: Row, length: int) -> list[int]:
-    """Return the anchors of a row of `length` tokens."""
-    prompt = row.get("prompt_length")
-    if prompt is None:
-        prompt = first_label(row.get("labels"))
-    return anchor_positions(rule, length, prompt, row.get("anchor_mask"))
-
-
-def first_label(labels: Sequence[int] | None) -> int:
-    """Return the first token that is learnt; 0 without labels, the length if none is learnt."""
-    if labels is None:
-        return 0
-    return next((i for i, label in enumerate(labels) if label != -100), len(labels))
 
 
 def survey_rows(rule: AnchorRule, rows: Iterable[Row]) -> tuple[int, list[int]]:
