@@ -5,11 +5,13 @@ from fmtkit.training.runner import Runner
 RUNNER = Runner(
     method="gdpo",
     tables=("Prompt",),
-    trainer="trl:GRPOTrainer",
+    trainer="fmtkit.training.rl.grpo.trainer:FmtkitGRPOTrainer",
     config="trl:GRPOConfig",
     about="raise several rewards of the model's own answers, each on its own scale",
     defaults={"multi_objective_aggregation": "normalize_then_sum"},
+    trl=">=1.16,<1.17",
     needs=frozenset({"rewards"}),
     sections=frozenset({"rl", "vllm", "nemo_gym"}),
     own=frozenset({"max_length"}),
+    build="fmtkit.training.rl.grpo.build:build_grpo",
 )

@@ -11,4 +11,5 @@ RUNNER = Runner(
     needs=frozenset({"rewards"}),
     sections=frozenset({"rl", "vllm"}),
     own=frozenset({"max_length"}),
+    build="fmtkit.training.rl.grpo.build:build_rewarded",
 )

@@ -150,11 +150,6 @@ def test_an_end_of_turn_that_is_no_token_is_named(model):
     checks.check_model(planned(model, eot_tokens=["<|im_end|>"]))
 
 
-def test_a_method_that_does_not_train_yet_says_so(model):
-    text = refused(planned(model, rl="grpo", trl={"reward_funcs": ["a.b"]}))
-    assert "rl: grpo: this version of fmtkit plans it, but does not train it yet" in text
-
-
 @pytest.mark.parametrize(("end", "count"), [("<|im_end|>", 0), ("", 32)])
 def test_finished_text_without_an_end_of_turn_is_remarked(model, tmp_path, end, count):
     import pyarrow as pa

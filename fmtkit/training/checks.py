@@ -30,11 +30,6 @@ _OWN_HEADS = frozenset(_HEADS.values())
 
 def check_model(plan: Plan) -> None:
     """Raise OptionError or TokenizerError for a model or tokenizer that the method cannot train."""
-    if plan.runner.needs & {"rewards"}:
-        raise OptionError(
-            f"rl: {plan.method}: this version of fmtkit plans it, but does not train it yet; "
-            "distillation, gkd and ebft are the online methods that it trains"
-        )
     config = plan.config
     for key in ("base_model", "ref_model", "teacher_model", "tokenizer_config", "lora_model_dir"):
         name = config.text(key)

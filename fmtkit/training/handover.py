@@ -3,6 +3,7 @@
 from fmtkit.training.job import Job, Source
 from fmtkit.training.keys import table
 from fmtkit.training.planning import Plan
+from fmtkit.training.rl.imports import places_of
 
 
 def job_of(
@@ -39,6 +40,7 @@ def job_of(
         evaluation=evaluation,
         settings=fmtkit_keys,
         sections={s: values[s] for s in ("rl", "vllm", "ebft", "nemo_gym") if values[s]},
+        places=tuple(str(place) for place in places_of(config.source)),
         resume=resume,
         needs_cuda=plan.launch.needs_cuda or bool(values["quantization"]),
     )

@@ -48,6 +48,8 @@ class Job:
     """The keys that fmtkit itself acts on, by their names in the configuration."""
     sections: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """The keys of fmtkit's own online methods: rl, vllm, ebft, nemo_gym."""
+    places: tuple[str, ...] = ()
+    """The folders where the user's own modules are looked for."""
     resume: str | None = None
     needs_cuda: bool = False
 
@@ -79,4 +81,5 @@ def read(run: Path) -> Job:
             )
             for s in sources
         )
+    raw["places"] = tuple(cast("list[str]", raw.get("places", [])))
     return Job(**raw)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""GRPO and its kin: TRL's trainers, and what fmtkit adds to them."""

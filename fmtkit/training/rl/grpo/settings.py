@@ -1,0 +1,46 @@
+"""What fmtkit adds to TRL's GRPO, as the keys of `trl` ask for it; read by the plan and by the trainer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fmtkit.errors import OptionError
+
+
+@dataclass(frozen=True)
+class GrpoSettings:
+    """The features of the trainer; each is off by default except the skipping of empty batches.
+
+    A replay buffer of 0 groups and a re-rolling that starts at 1.0 (the end of the run) are off.
+    """
+
+    skip_zero_advantage_batches: bool = True
+    replay_buffer_size: int = 0
+    replay_recompute_logps: bool = True
+    reroll_start_fraction: float = 1.0
+    reroll_max_groups: int = 1
+
+    @property
+    def replays(self) -> bool:
+        """Tell whether groups are kept for batches without a signal."""
+        return self.replay_buffer_size > 0
+
+    @property
+    def rerolls(self) -> bool:
+        """Tell whether failed prompts come again."""
+        return self.reroll_start_fraction < 1.0
+
+    @property
+    def needs_whole_groups(self) -> bool:
+        """Tell whether every process must hold all answers to its prompts."""
+        return self.replays or self.rerolls
+
+
+def read_settings(section: Mapping[str, object] | None) -> GrpoSettings:
+    """Read the keys of the section `rl` that concern the trainer; other keys are another's."""
+    given = section or {}
+    names = GrpoSettings.__dataclass_fields__
+    values = {name: value for name, value in given.items() if name in names and value is not None}
+    fraction = values.get("reroll_start_fraction")
+    if isinstance(fraction, (int, float)) and not 0 <= fraction <= 1:
+        raise OptionError(f"trl.reroll_start_fraction: {fraction}: takes a share from 0 to 1")
+    return GrpoSettings(**values)  # type: ignore[arg-type]
