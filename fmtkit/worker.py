@@ -38,10 +38,10 @@ class WorkerError(FmtkitError, RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a worker may take: seconds for one item, bytes of memory, bytes of one answer."""
+    """What a worker may take: seconds for one item, bytes of memory (None: any), bytes of one answer."""
 
     seconds: float = 5.0
-    memory: int = 2 << 30
+    memory: int | None = 2 << 30
     answer: int = 256 << 20
     start_seconds: float = 120.0
 
@@ -160,10 +160,10 @@ def serve(descriptor: int) -> None:
         return
 
 
-def _limit(memory: int) -> None:
+def _limit(memory: int | None) -> None:
     """Forbid this process more memory than it has and `memory` bytes, and core files."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform != "linux":
+    if sys.platform != "linux" or memory is None:
         return
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     limit = pages * resource.getpagesize() + memory

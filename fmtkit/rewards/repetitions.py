@@ -1,0 +1,35 @@
+"""Does the completion say the same again?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fmtkit.rewards.answers import text_of
+
+
+@dataclass(frozen=True)
+class repetition:  # noqa: N801
+    """-`penalty` times the share of n-grams of words that stood before; 0 where none comes again.
+
+    After the repetition penalty of https://arxiv.org/abs/2502.03373, as one number for a completion.
+    """
+
+    n: int = 3
+    penalty: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse options that make no sense."""
+        if self.n < 1:
+            raise ValueError(f"n: {self.n}: takes a whole number from 1")
+        if self.penalty < 0:
+            raise ValueError(
+                f"penalty: {self.penalty}: takes a number from 0; the reward is its negative"
+            )
+
+    def __call__(self, completions: Sequence[Any], **_: Any) -> list[float]:
+        """Return a reward for each completion."""
+        return [-self.penalty * self._share(text_of(c).lower().split()) for c in completions]
+
+    def _share(self, words: Sequence[str]) -> float:
+        grams = [tuple(words[start : start + self.n]) for start in range(len(words) - self.n + 1)]
+        return 1.0 - len(set(grams)) / len(grams) if grams else 0.0

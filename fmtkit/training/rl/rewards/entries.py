@@ -1,0 +1,107 @@
+"""The entries of `trl.reward_funcs`: what each names, before any of it is loaded.
+
+rewards.accuracy                      a function of rewards.py beside the config, or of an installed module
+scores/rewards.py:accuracy            the same, by its file
+fmtkit.rewards.accuracy               one of ours; options: {fmtkit.rewards.length: {target: 200}}
+models/judge, org/judge               a reward model: a folder with config.json, or a hub id
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fmtkit.errors import OptionError, near_match
+from fmtkit.rewards import LIBRARY
+from fmtkit.training.rl import imports
+
+KEY = "trl.reward_funcs"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A reward function (`module.attribute`, looked for in `places`) or a reward model."""
+
+    label: str
+    path: str = ""
+    places: tuple[Path, ...] = ()
+    options: Mapping[str, object] = field(default_factory=dict)
+    model: str = ""
+
+
+def read(value: object, places: Sequence[Path]) -> tuple[Entry, ...]:
+    """Read the value of `trl.reward_funcs`; raise OptionError for what names nothing."""
+    listed = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
+    return tuple(_entry(item, tuple(places)) for item in listed)
+
+
+def check(entries: Sequence[Entry]) -> None:
+    """Raise OptionError for a function whose module is not there or does not define it."""
+    for entry in entries:
+        if not entry.model:
+            imports.check(KEY, entry.path, entry.places)
+
+
+def check_weights(weights: object, count: int) -> None:
+    """Raise OptionError unless there is one weight for each of so many functions."""
+    if isinstance(weights, (list, tuple)) and len(weights) != count:
+        raise OptionError(
+            f"trl.reward_weights has {len(weights)} numbers for {count} reward_funcs; "
+            "write one for each"
+        )
+
+
+def _entry(item: object, places: tuple[Path, ...]) -> Entry:
+    name, options = _split(item)
+    file, colon, function = name.rpartition(":")
+    if colon and file.endswith(".py"):
+        return _of_file(name, file, function, places, options)
+    if imports.is_dotted(name) and not _is_model(name, places):
+        return Entry(name, name, places, options)
+    model = _model(name, places)
+    if options:
+        raise OptionError(f"{KEY}: {name} is a reward model, which takes no options")
+    return Entry(name, model=model)
+
+
+def _split(item: object) -> tuple[str, Mapping[str, object]]:
+    """Return the name and the options of NAME or {NAME: {option: value}}."""
+    if isinstance(item, str):
+        return item, {}
+    if isinstance(item, Mapping) and len(item) == 1:
+        name, options = next(iter(item.items()))
+        if options is None or isinstance(options, Mapping):
+            return str(name), {str(key): value for key, value in (options or {}).items()}
+    raise OptionError(f"{KEY}: {item!r}: write NAME, or NAME: {{option: value}}")
+
+
+def _of_file(
+    name: str, file: str, function: str, places: tuple[Path, ...], options: Mapping[str, object]
+) -> Entry:
+    for place in places:
+        path = (place / Path(file).expanduser()).resolve()
+        if path.is_file():
+            return Entry(name, f"{path.stem}.{function}", (path.parent, *places), options)
+    looked = ", ".join(dict.fromkeys(map(str, places)))
+    raise OptionError(f"{KEY}: {name}: no {file} in {looked}")
+
+
+def _is_model(name: str, places: tuple[Path, ...]) -> bool:
+    return any((place / name / "config.json").is_file() for place in places)
+
+
+def _model(name: str, places: tuple[Path, ...]) -> str:
+    """Return the folder or the hub id of a reward model."""
+    for place in (Path.cwd(), *places):
+        path = (place / Path(name).expanduser()).resolve()
+        if (path / "config.json").is_file():
+            return str(path)
+        if path.is_dir():
+            raise OptionError(f"{KEY}: {name}: {path} has no config.json, so it is no reward model")
+    if name.count("/") == 1 and not name.startswith((".", "/", "~")) and name[-3:] != ".py":
+        return name
+    near = name if name in LIBRARY else near_match(name, LIBRARY)
+    advice = f"; did you mean fmtkit.rewards.{near}?" if near else ""
+    raise OptionError(
+        f"{KEY}: {name!r} is neither module.function, nor FILE.py:function, nor a folder or hub id "
+        f"of a reward model{advice}"
+    )

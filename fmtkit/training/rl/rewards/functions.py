@@ -1,0 +1,117 @@
+"""Reward functions as TRL calls them: each stands for a user's, with every check around it."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fmtkit.training.rl.rewards.batch import Batch, batch_of, group_starts, groups_each, parts
+from fmtkit.training.rl.rewards.calls import Called
+from fmtkit.training.rl.rewards.one_batch import OneBatch
+from fmtkit.training.rl.rewards.pool import Pool
+from fmtkit.training.rl.rewards.recorders import recording, replay
+from fmtkit.training.rl.rewards.verdicts import Value, checked
+
+
+class Cutting:
+    """Cuts batches into parts of whole groups; all functions of a run share one."""
+
+    def __init__(self, groups: int) -> None:
+        """Cut after so many groups; 0 leaves batches whole."""
+        self.groups = groups
+        self.group_size: int | Callable[[], int] | None = None
+
+    def cut(self, batch: Batch, called: Called, workers: int) -> list[Batch]:
+        """Return the parts that a function is called with, one after another or side by side."""
+        whole = getattr(called.function, "needs_full_batch", False)
+        if whole or not len(batch) or not (self.groups or workers > 1):
+            return [batch]
+        size = self.group_size() if callable(self.group_size) else self.group_size
+        starts = group_starts(batch.prompts, size)
+        return list(parts(batch, starts, self.groups or groups_each(len(starts), workers)))
+
+
+class Reward:
+    """A function that returns its rewards; `pool` runs it in other processes."""
+
+    def __init__(
+        self, name: str, index: int, called: Called, cutting: Cutting, judged: OneBatch | None
+    ) -> None:
+        """Stand for the function under the name that TRL's metrics show."""
+        self.__name__ = name
+        self.index = index
+        self.called = called
+        self.cutting = cutting
+        self.judged = judged
+        self.pool: Pool | None = None
+
+    def __call__(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        completion_ids: Sequence[Any] | None = None,
+        **others: Any,
+    ) -> list[Value]:
+        """Return one reward for each completion; raise RewardError for whatever is wrong."""
+        batch = batch_of(prompts, completions, completion_ids, others)
+        pool = self.pool if self.pool is not None and self.pool.takes(batch) else None
+        cut = self.cutting.cut(batch, self.called, pool.workers if pool else 1)
+        values = pool.run(self.index, cut) if pool else [v for p in cut for v in self.called(p)]
+        if self.judged is not None:
+            self.judged.add(self.index, completions, values)
+        return values
+
+
+class AsyncReward:
+    """A coroutine function; it runs on a loop of its own, since a call that blocks would stop TRL's."""
+
+    def __init__(
+        self, name: str, index: int, called: Called, cutting: Cutting, judged: OneBatch | None
+    ) -> None:
+        """Stand for the function under the name that TRL's metrics show."""
+        self.__name__ = name
+        self.index = index
+        self.called = called
+        self.cutting = cutting
+        self.judged = judged
+
+    async def __call__(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        completion_ids: Sequence[Any] | None = None,
+        **others: Any,
+    ) -> list[Value]:
+        """Return one reward for each completion; raise RewardError for whatever is wrong."""
+        batch = batch_of(prompts, completions, completion_ids, others)
+        cut = self.cutting.cut(batch, self.called, 1)
+        found = await asyncio.gather(*(self._part(part) for part in cut))
+        values = [value for part in found for value in part]
+        if self.judged is not None:
+            self.judged.add(self.index, completions, values)
+        return values
+
+    async def _part(self, batch: Batch) -> list[Value]:
+        context, logged = recording(batch.context)
+        arguments = self.called.arguments(replace(batch, context=context))
+        running = asyncio.run_coroutine_threadsafe(self.called.function(**arguments), _loop())
+        try:
+            returned = await asyncio.wait_for(asyncio.wrap_future(running), self.called.seconds)
+        except TimeoutError as error:
+            raise self.called.overdue(len(batch)) from error
+        except Exception as error:
+            raise self.called.raised(error, batch, None) from error
+        replay(batch.context, logged)
+        return checked(returned, len(batch), self.called.label, batch.first)
+
+
+_LOOPS: list[asyncio.AbstractEventLoop] = []
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    """Return the one loop on which all coroutines of users run, in a thread of its own."""
+    if not _LOOPS:
+        _LOOPS.append(asyncio.new_event_loop())
+        threading.Thread(target=_LOOPS[0].run_forever, daemon=True).start()
+    return _LOOPS[0]

@@ -1,0 +1,173 @@
+"""Load the reward functions of a run: checked, limited in time, cut into groups, and spread over workers."""
+
+import asyncio
+import inspect
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fmtkit.errors import OptionError
+from fmtkit.training.rl import imports
+from fmtkit.training.rl.rewards import entries as entry_list
+from fmtkit.training.rl.rewards.calls import Called, check_columns
+from fmtkit.training.rl.rewards.entries import KEY, Entry
+from fmtkit.training.rl.rewards.functions import AsyncReward, Cutting, Reward
+from fmtkit.training.rl.rewards.one_batch import OneBatch
+from fmtkit.training.rl.rewards.options import RewardOptions
+from fmtkit.training.rl.rewards.pool import Pool, Spec, spec_of
+from fmtkit.training.rl.rewards.verdicts import Value
+
+
+class Rewards:
+    """The rewards of a run. `functions` go to any trainer of TRL as its `reward_funcs`."""
+
+    def __init__(self, named: Sequence[Entry | Callable[..., Any]], options: RewardOptions) -> None:
+        """Load every function; raises OptionError for what cannot be loaded."""
+        self.options = options
+        self._cutting = Cutting(options.groups)
+        self._named = list(named)
+        labels = [item.label if isinstance(item, Entry) else _name(item) for item in named]
+        models = any(isinstance(item, Entry) and item.model for item in named)
+        judged = None if models else OneBatch(labels)
+        self._members = [
+            self._member(index, item, label, judged)
+            for index, (item, label) in enumerate(zip(named, labels, strict=True))
+        ]
+        _tell_apart([m for m in self._members if not isinstance(m, str)], labels)
+        self._pool = self._spread() if options.workers > 1 else None
+
+    @property
+    def functions(self) -> list[Any]:
+        """Callables and, for reward models, folders or hub ids; a new list, since TRL changes it."""
+        return list(self._members)
+
+    @property
+    def names(self) -> list[str]:
+        """The names that TRL's metrics show."""
+        return [
+            m.rstrip("/").split("/")[-1] if isinstance(m, str) else m.__name__
+            for m in self._members
+        ]
+
+    @property
+    def group_size(self) -> int | None:
+        """Completions of one prompt, now; None where groups are told by their prompts."""
+        size = self._cutting.group_size
+        return size() if callable(size) else size
+
+    @group_size.setter
+    def group_size(self, size: int | Callable[[], int] | None) -> None:
+        self._cutting.group_size = size
+
+    def check_columns(self, columns: Collection[str]) -> None:
+        """Raise OptionError for a function that demands a column that the rows do not have."""
+        for member in self._members:
+            if not isinstance(member, str):
+                check_columns(member.called, columns)
+
+    def score(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        completion_ids: Sequence[Any] | None = None,
+        **columns: Any,
+    ) -> list[list[Value]]:
+        """Return the rewards of each function, without a trainer; reward models cannot be asked."""
+        asked: list[list[Value]] = []
+        for member in self._members:
+            if isinstance(member, str):
+                raise OptionError(f"{KEY}: {member} is a reward model, which a trainer runs")
+            found = member(prompts, completions, completion_ids, **columns)
+            asked.append(found if isinstance(found, list) else asyncio.run(found))
+        return asked
+
+    def close(self) -> None:
+        """End the workers."""
+        if self._pool is not None:
+            self._pool.close()
+
+    def _member(
+        self, index: int, item: Entry | Callable[..., Any], label: str, judged: OneBatch | None
+    ) -> Reward | AsyncReward | str:
+        if isinstance(item, Entry) and item.model:
+            return item.model
+        function, options = made(item) if isinstance(item, Entry) else (item, {})
+        called = Called(label, function, options, self.options.seconds)
+        kind = AsyncReward if _is_async(function) else Reward
+        return kind(_name(function), index, called, self._cutting, judged)
+
+    def _spread(self) -> Pool | None:
+        """Start the workers for all functions that can run there."""
+        members = [m for m in self._members if isinstance(m, Reward)]
+        specs: dict[int, Spec] = {}
+        for member in members:
+            item = self._named[member.index]
+            spec = spec_of(item, member.called)
+            if spec is None:
+                warnings.warn(
+                    f"reward {member.called.label} cannot be pickled: it runs in the training "
+                    "process, not in reward_num_workers",
+                    stacklevel=2,
+                )
+                continue
+            specs[member.index] = spec
+        if not specs:
+            return None
+        pool = Pool(self.options, specs, {m.index: m.called for m in members})
+        for member in members:
+            member.pool = pool if member.index in specs else None
+        return pool
+
+
+def load_rewards(
+    value: object,
+    places: Sequence[Path],
+    *,
+    weights: object = None,
+    options: RewardOptions | None = None,
+) -> Rewards:
+    """Load what `trl.reward_funcs` names; a list may hold callables as well.
+
+    Raises OptionError for what cannot be loaded, and where the weights are not as many.
+    """
+    listed = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
+    named: list[Entry | Callable[..., Any]] = []
+    for item in listed:
+        named += [item] if callable(item) else entry_list.read([item], places)
+    entry_list.check_weights(weights, len(named))
+    return Rewards(named, options or RewardOptions())
+
+
+def made(entry: Entry) -> tuple[Callable[..., Any], Mapping[str, object]]:
+    """Load a function; a class is made with the options, a function is called with them."""
+    found = imports.load_function(KEY, entry.path, entry.places)
+    if not inspect.isclass(found):
+        return found, entry.options
+    try:
+        instance = found(**entry.options)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"{KEY}: {entry.label}: {error}") from error
+    if not callable(instance):
+        raise OptionError(f"{KEY}: {entry.label}: {found.__name__} has no __call__")
+    return instance, {}
+
+
+def _name(function: Any) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _is_async(function: Any) -> bool:
+    of_class = inspect.getattr_static(type(function), "__call__", None)
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(of_class)
+
+
+def _tell_apart(members: Sequence[Reward | AsyncReward], labels: Sequence[str]) -> None:
+    """Give functions of one name longer ones: TRL would average their metrics."""
+    names = [member.__name__ for member in members]
+    for member in members:
+        if names.count(member.__name__) == 1:
+            continue
+        label = labels[member.index]
+        again = [m for m in members if labels[m.index] == label and m.index < member.index]
+        member.__name__ = f"{label}_{len(again) + 1}" if again else label

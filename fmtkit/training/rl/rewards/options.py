@@ -1,0 +1,32 @@
+"""How reward functions are run: keys of the section `trl`, read strictly."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fmtkit.errors import OptionError
+
+SECONDS = 600.0
+"""A call may take so long unless `trl.reward_timeout` says otherwise; NCCL gives up after the same."""
+
+
+@dataclass(frozen=True)
+class RewardOptions:
+    """Processes that run functions, seconds for one call, and groups for each call (0: all)."""
+
+    workers: int = 1
+    seconds: float = SECONDS
+    groups: int = 0
+
+
+def read_options(section: Mapping[str, object]) -> RewardOptions:
+    """Read the options from the section `rl` of a job or a plan."""
+    workers, seconds = section.get("reward_num_workers", 1), section.get("reward_timeout", SECONDS)
+    if not isinstance(workers, int) or workers < 1:
+        raise OptionError(f"trl.reward_num_workers: {workers!r}: takes a whole number from 1")
+    if not isinstance(seconds, (int, float)) or seconds <= 0:
+        raise OptionError(f"trl.reward_timeout: {seconds!r}: takes seconds above 0")
+    groups = section.get("streaming_min_groups", 1)
+    if not isinstance(groups, int) or groups < 1:
+        raise OptionError(f"trl.streaming_min_groups: {groups!r}: takes a whole number from 1")
+    streams = section.get("streaming_partial_batch") is True
+    return RewardOptions(workers, float(seconds), groups if streams else 0)

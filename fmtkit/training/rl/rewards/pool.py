@@ -1,0 +1,148 @@
+"""Reward workers: processes that run reward functions, parts of a batch side by side.
+
+They are started anew, not forked, and do not import the main module: TRL and torch are not loaded
+there. Each has a main thread of its own, so that functions may use `signal.alarm`.
+"""
+
+import pickle
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from queue import SimpleQueue
+from types import SimpleNamespace
+from typing import Any
+
+from fmtkit.training.rl.rewards.batch import Batch
+from fmtkit.training.rl.rewards.calls import Called
+from fmtkit.training.rl.rewards.entries import Entry
+from fmtkit.training.rl.rewards.options import RewardOptions
+from fmtkit.training.rl.rewards.recorders import NAMES, replay
+from fmtkit.training.rl.rewards.verdicts import RewardError, Value
+from fmtkit.worker import Limits, Overrun, Worker
+
+Spec = bytes
+"""A pickled Entry, or a pickled function."""
+
+TARGET = "fmtkit.training.rl.rewards.serving:serve"
+GREETING = b""
+_START = 600.0
+_GRACE = 5.0
+"""Seconds that a function has to end after its worker interrupted it; then the worker is killed."""
+_UNPICKLABLE = (pickle.PicklingError, AttributeError, TypeError)
+_PLAIN = (int, float, str, list, dict, type(None))
+
+
+def spec_of(item: Entry | Callable[..., Any], called: Called) -> Spec | None:
+    """Return what a worker loads a function from, or None if it cannot be sent there.
+
+    A named function is loaded by its name. The main module's are not there in a worker.
+    """
+    if isinstance(item, Entry):
+        return pickle.dumps(item)
+    if getattr(item, "__module__", None) == "__main__":
+        return None
+    try:
+        return pickle.dumps(called.function)
+    except _UNPICKLABLE:
+        return None
+
+
+class Pool:
+    """So many workers, each of which can run every function."""
+
+    def __init__(
+        self, options: RewardOptions, specs: Mapping[int, Spec], called: Mapping[int, Called]
+    ) -> None:
+        """Start the workers in the background."""
+        self.workers = options.workers
+        self._called = called
+        setup = {
+            "seconds": options.seconds,
+            "functions": {
+                str(index): [called[index].label, spec.hex()] for index, spec in specs.items()
+            },
+        }
+        limits = Limits(seconds=options.seconds + _GRACE, memory=None, start_seconds=_START)
+        self._all = [Worker(TARGET, setup, limits) for _ in range(options.workers)]
+        self._idle: SimpleQueue[Worker] = SimpleQueue()
+        for worker in self._all:
+            self._idle.put(worker)
+        self._threads = ThreadPoolExecutor(options.workers)
+        self._starts = [self._threads.submit(self._ask, GREETING) for _ in self._all]
+        self._warned = False
+
+    def takes(self, batch: Batch) -> bool:
+        """Tell whether a batch can leave this process: live environments cannot."""
+        return "environments" not in batch.columns
+
+    def run(self, index: int, parts: Sequence[Batch]) -> list[Value]:
+        """Return the rewards of all parts, in order, and log what the function logged."""
+        items = self._items(index, parts)
+        if items is None:
+            return [value for part in parts for value in self._called[index](part)]
+        while self._starts:
+            self._starts.pop().result()
+        asked = [self._threads.submit(self._ask, item) for item in items]
+        values: list[Value] = []
+        try:
+            for part, answer in zip(parts, asked, strict=True):
+                values += self._outcome(index, part, answer)
+        finally:
+            for answer in asked:
+                answer.cancel()
+        return values
+
+    def close(self) -> None:
+        """Kill the workers."""
+        for worker in self._all:
+            worker.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _ask(self, item: bytes) -> bytes | Overrun:
+        worker = self._idle.get()
+        try:
+            return worker.answer([item])[0]
+        finally:
+            self._idle.put(worker)
+
+    def _outcome(self, index: int, part: Batch, answer: "Future[bytes | Overrun]") -> list[Value]:
+        """Return a part's rewards, or raise what went wrong in the worker."""
+        outcome = answer.result()
+        label = self._called[index].label
+        if isinstance(outcome, Overrun):
+            raise RewardError(
+                f"reward {label}: a reward worker gave {outcome.message} for {len(part)} "
+                "completions; see trl.reward_timeout, and `fmtkit rewards test`"
+            )
+        # A worker runs the user's own functions, which run in this process as well.
+        kind, first, second = pickle.loads(outcome)  # noqa: S301
+        if kind == "failed":
+            raise RewardError(first, second)
+        replay(part.context, second)
+        found: list[Value] = first
+        return found
+
+    def _items(self, index: int, parts: Sequence[Batch]) -> list[bytes] | None:
+        """Return the parts as bytes, or None if a column cannot be pickled."""
+        try:
+            return [pickle.dumps((index, replace(part, context=_light(part)))) for part in parts]
+        except _UNPICKLABLE as error:
+            if not self._warned:
+                self._warned = True
+                warnings.warn(
+                    f"reward {self._called[index].label}: {error}: the batch cannot be sent to "
+                    "reward_num_workers; it is scored in the training process",
+                    stacklevel=2,
+                )
+            return None
+
+
+def _light(part: Batch) -> dict[str, Any]:
+    """Return the context without what logs, and the trainer's state as plain values."""
+    context = {name: None if name in NAMES else value for name, value in part.context.items()}
+    state = context.get("trainer_state")
+    if hasattr(state, "__dict__"):
+        plain = {n: v for n, v in vars(state).items() if isinstance(v, _PLAIN)}
+        context["trainer_state"] = SimpleNamespace(**plain)
+    return context
