@@ -1,0 +1,127 @@
+"""What is made ahead of time, in two halves: what the main thread prepares, and what a thread may do.
+
+A thread may only generate: no tokenizer (fast ones refuse two users at once), no collective of the
+processes, no metrics. Each generation here is `prepare` (main thread, all processes) -> a job for the
+thread, and `finish` (main thread, all processes) -> what TRL takes from a rollout function.
+"""
+
+import copy
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from fmtkit.training.rl.rollouts.contract import Rollout
+
+Rows = list[dict[str, Any]]
+Job = Callable[[], Any]
+
+
+class FunctionGeneration:
+    """The user's rollout function, ahead of time; each process runs its own."""
+
+    def __init__(self, function: Rollout) -> None:
+        self.function = function
+
+    def prepare(self, trainer: Any, prompts: list[Any], rows: Rows) -> Job | None:
+        """Return the call of the function on these prompts."""
+        return partial(self.function, copy.deepcopy(prompts), trainer, rows)
+
+    def finish(self, trainer: Any, made: Callable[[], Any]) -> dict[str, Any]:
+        """Return what the function returned; raises what it raised."""
+        del trainer
+        output: dict[str, Any] = made()
+        return output
+
+
+class ServerGeneration:
+    """Requests to a vLLM server, sent by the main process for all."""
+
+    def prepare(self, trainer: Any, prompts: list[Any], rows: Rows) -> Job | None:
+        """Tokenize as TRL does, and return the request; None for prompts with images."""
+        del rows
+        prompt_ids, images, _ = trainer._tokenize_prompts(copy.deepcopy(prompts))
+        if not agreed(trainer.accelerator, images is None):
+            return None
+        group = trainer.num_generations
+        if trainer.accelerator.num_processes == 1:
+            return partial(_alone, trainer, prompt_ids, group)
+        return _together(trainer, prompt_ids, group)
+
+    def finish(self, trainer: Any, made: Callable[[], Any]) -> dict[str, Any]:
+        """Return this process's share; raises on every process what failed on the main one."""
+        if trainer.accelerator.num_processes == 1:
+            output: dict[str, Any] = made()
+            return output
+        from accelerate.utils import broadcast_object_list
+
+        answer: list[Any] = [_or_error(made) if trainer.accelerator.is_main_process else None]
+        broadcast_object_list(answer, from_process=0)
+        if isinstance(answer[0], BaseException):
+            raise answer[0]
+        per_process = len(answer[0]["prompt_ids"]) // trainer.accelerator.num_processes
+        start = trainer.accelerator.process_index * per_process
+        return {name: values[start : start + per_process] for name, values in answer[0].items()}
+
+
+def agreed(accelerator: Any, here: bool) -> bool:
+    """Tell whether something holds on every process; all of them ask."""
+    if accelerator.num_processes == 1:
+        return here
+    from accelerate.utils import gather_object
+
+    return all(gather_object([here]))
+
+
+def _alone(trainer: Any, prompt_ids: list[list[int]], group: int) -> dict[str, Any]:
+    """Ask TRL's own generation: with one process its gathering does nothing."""
+    _, completion_ids, logprobs, _ = trainer.vllm_generation.generate(
+        prompts=prompt_ids, images=None, num_generations=group
+    )
+    return _flat(prompt_ids, completion_ids, logprobs)
+
+
+def _together(trainer: Any, prompt_ids: list[list[int]], group: int) -> Job:
+    """Gather the prompts now; the main process's job asks the server for all of them."""
+    from accelerate.utils import gather_object
+
+    every = gather_object(prompt_ids)
+    if not trainer.accelerator.is_main_process:
+        return dict
+    vllm = trainer.vllm_generation
+    wanted = {
+        "n": group,
+        "repetition_penalty": vllm.repetition_penalty,
+        "temperature": vllm.temperature,
+        "top_p": vllm.top_p,
+        "top_k": vllm.top_k,
+        "min_p": vllm.min_p or 0.0,
+        "max_tokens": vllm.max_completion_length,
+        "logprobs": vllm.logprobs,
+        "structured_outputs_regex": vllm.structured_outputs_regex,
+        "generation_kwargs": vllm.generation_kwargs,
+    }
+
+    def ask() -> dict[str, Any]:
+        # Groups stand together over all processes, so every group-th prompt is another one.
+        output = vllm.vllm_client.generate(prompts=every[::group], **wanted)
+        return _flat(every, output["completion_ids"], output["logprobs"])
+
+    return ask
+
+
+def _flat(
+    prompt_ids: list[list[int]], completion_ids: list[list[int]], logprobs: list[list[list[float]]]
+) -> dict[str, Any]:
+    """Keep the sampled token's log-probability of each position: the first, as TRL does."""
+    return {
+        "prompt_ids": prompt_ids,
+        "completion_ids": completion_ids,
+        "logprobs": [[position[0] for position in answer] for answer in logprobs],
+    }
+
+
+def _or_error(made: Callable[[], Any]) -> Any:
+    try:
+        return made()
+    except Exception as error:  # noqa: BLE001 - raised by every process, after they agree on it
+        return error

@@ -1,0 +1,103 @@
+"""The user's rollout function, tools and environments: named in the configuration, checked before use.
+
+Light: it is read by the plan too, which looks at the names and runs none of the user's code.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fmtkit.errors import OptionError
+from fmtkit.training.rl import imports
+
+ROLLOUT, TOOLS, ENVIRONMENT = "trl.rollout_func", "trl.tools", "trl.environment_factory"
+
+
+def check_names(section: Mapping[str, object], places: Sequence[Path]) -> None:
+    """Raise OptionError for a name whose module is not there or does not define it."""
+    for key, name in _named(section):
+        imports.check(key, name, places)
+
+
+def rollout_objects(section: Mapping[str, object], places: Sequence[Path]) -> dict[str, Any]:
+    """Return rollout_func, tools and environment_factory, as far as the section names them."""
+    out: dict[str, Any] = {}
+    if section.get("rollout_func"):
+        out["rollout_func"] = _rollout(str(section["rollout_func"]), places, section)
+    if section.get("tools"):
+        out["tools"] = [_tool(name, places) for key, name in _named(section) if key == TOOLS]
+    wish = section.get("environment_factory")
+    if isinstance(wish, Mapping):
+        out["environment_factory"] = {
+            str(name): _environment(str(path), places) for name, path in wish.items()
+        }
+    elif wish:
+        out["environment_factory"] = _environment(str(wish), places)
+    return out
+
+
+def _named(section: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    if section.get("rollout_func"):
+        yield ROLLOUT, str(section["rollout_func"])
+    tools = section.get("tools")
+    for name in tools if isinstance(tools, list) else [tools] if tools else []:
+        yield TOOLS, str(name)
+    wish = section.get("environment_factory")
+    for name in wish.values() if isinstance(wish, Mapping) else [wish] if wish else []:
+        yield ENVIRONMENT, str(name)
+
+
+def _rollout(name: str, places: Sequence[Path], section: Mapping[str, object]) -> Any:
+    from fmtkit.training.rl.rollouts import legacy
+    from fmtkit.training.rl.rollouts.contract import Rollout
+
+    function = imports.load_function(ROLLOUT, name, places)
+    label = f"{ROLLOUT} {name}"
+    if not legacy.is_legacy(function):
+        return Rollout(label, function)
+    if section.get("async_prefetch"):
+        raise OptionError(
+            f"{label} samples from the model that trains, so it cannot run ahead; write it as "
+            "f(prompts, trainer) over a server, or leave out async_prefetch"
+        )
+    return Rollout(label, legacy.adapt(label, function))
+
+
+def _tool(name: str, places: Sequence[Path]) -> Callable[..., Any]:
+    function = imports.load_function(TOOLS, name, places)
+    _check_described(f"{TOOLS}: {name}", function)
+    return function
+
+
+def _environment(name: str, places: Sequence[Path]) -> Callable[..., Any]:
+    """Load a class of environments, or a function that makes one."""
+    factory = imports.load_function(ENVIRONMENT, name, places)
+    if not isinstance(factory, type):
+        return factory
+    if not callable(getattr(factory, "reset", None)):
+        raise OptionError(
+            f"{ENVIRONMENT}: {name} has no method reset(**row), which begins an episode and returns "
+            "the first observation or None"
+        )
+    for method, function in inspect.getmembers(factory, inspect.isfunction):
+        if not method.startswith("_") and method not in {"reset", "get_reward"}:
+            _check_described(f"{ENVIRONMENT}: {name}.{method}", function)
+    return factory
+
+
+def _check_described(label: str, function: Callable[..., Any]) -> None:
+    """Raise OptionError unless the model can be told what a tool does and takes."""
+    from transformers.utils.chat_template_utils import (
+        DocstringParsingException,
+        TypeHintParsingException,
+        get_json_schema,
+    )
+
+    try:
+        get_json_schema(function)
+    except (DocstringParsingException, TypeHintParsingException) as error:
+        raise OptionError(
+            f"{label} cannot be offered as a tool: {str(error).strip()}; give each parameter a type "
+            "and a line under Args: in the docstring"
+        ) from error

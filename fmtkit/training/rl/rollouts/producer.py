@@ -1,0 +1,109 @@
+"""Prefetch: the answers to batch k+1 are made while batch k trains.
+
+One thread generates, batch after batch; rewards, log-probabilities and advantages stay on the main
+thread with the weights of then. Answers are `depth` generation batches old when they are trained.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fmtkit.training.rl.rollouts.ahead import LookAhead
+from fmtkit.training.rl.rollouts.generation import agreed
+from fmtkit.training.rl.rollouts.worker import Worker
+
+Rows = list[dict[str, Any]]
+
+
+class Generation(Protocol):
+    """How answers are made; see `fmtkit.training.rl.rollouts.generation`."""
+
+    def prepare(self, trainer: Any, prompts: list[Any], rows: Rows) -> Callable[[], Any] | None: ...
+
+    def finish(self, trainer: Any, made: Callable[[], Any]) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Pending:
+    """Answers under way: the rows that they are for, and the step whose weights make them."""
+
+    rows: Rows
+    prompts: list[Any]
+    step: int
+    made: Callable[[], Any]
+
+
+class Producer:
+    """Asks for batches ahead of time, and hands their answers to TRL when their turn comes."""
+
+    def __init__(self, trainer: Any, generation: Generation, depth: int) -> None:
+        self.trainer = trainer
+        self.generation = generation
+        self.every = trainer.args.steps_per_generation * trainer.num_iterations
+        self.depth = depth
+        self.worker = Worker("fmtkit-prefetch")
+        self.batches = LookAhead(self.every * depth + 1)
+        self.pending: dict[int, Pending] = {}
+        self.first: int | None = None
+
+    @property
+    def index(self) -> int:
+        """Return the number of the batch that trains now, counted from the start of this run."""
+        if self.first is None:
+            self.first = self.trainer._step
+        return int(self.trainer._step - self.first)
+
+    def rows_of_now(self) -> Rows | None:
+        """Return the rows whose answers are under way for this batch, or None."""
+        pending = self.pending.get(self.index)
+        return None if pending is None else pending.rows
+
+    @contextmanager
+    def turn(self, prompts: list[Any]) -> Iterator[None]:
+        """Surround TRL's generation: it takes answers made ahead, or nothing is under way beside it."""
+        pending = self.pending.pop(self.index, None) if self.trainer.model.training else None
+        if pending is not None and agreed(self.trainer.accelerator, pending.prompts == prompts):
+            started = time.perf_counter()
+            output = self.generation.finish(self.trainer, pending.made)
+            self._log("prefetch/waited_seconds", time.perf_counter() - started)
+            self._log("prefetch/age_in_steps", self.trainer.state.global_step - pending.step)
+            before, self.trainer.rollout_func = self.trainer.rollout_func, lambda *_: output
+            try:
+                yield
+            finally:
+                self.trainer.rollout_func = before
+            return
+        with self.worker.busy:
+            yield
+
+    def ask_ahead(self, chosen: Callable[[Rows], Rows]) -> None:
+        """Ask for the answers to the batches to come; `chosen` returns the rows that they will have."""
+        now, state = self.index, self.trainer.state
+        self.batches.forget_before(now)
+        left = (state.max_steps - state.global_step) * self.trainer.args.gradient_accumulation_steps
+        for number in range(1, self.depth + 1):
+            index = now + number * self.every
+            batch = self.batches.batch(index)
+            # Nothing is made for batches that the run does not come to.
+            if batch is None or index in self.pending or number * self.every >= left:
+                continue
+            self._ask(index, chosen(batch))
+
+    def _ask(self, index: int, rows: Rows) -> None:
+        if "image" in rows[0] or "images" in rows[0]:
+            return
+        prompts = [row["prompt"] for row in rows]
+        job = self.generation.prepare(self.trainer, prompts, rows)
+        if job is not None:
+            made = self.worker.submit(job).result
+            self.pending[index] = Pending(rows, prompts, self.trainer.state.global_step, made)
+
+    def _log(self, name: str, value: float) -> None:
+        self.trainer._metrics["train"][name].append(value)
+
+    def close(self) -> None:
+        """Cancel what is under way."""
+        self.worker.close()
+        self.pending.clear()

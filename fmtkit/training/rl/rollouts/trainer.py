@@ -1,0 +1,97 @@
+"""TRL's GRPO trainer with fmtkit's ways to make answers; without any of them it computes what TRL's does."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from trl.trainer.grpo_trainer import GRPOTrainer
+
+from fmtkit.training.rl.rollouts.contract import Rollout
+from fmtkit.training.rl.rollouts.generation import FunctionGeneration, ServerGeneration
+from fmtkit.training.rl.rollouts.interval import SyncInterval
+from fmtkit.training.rl.rollouts.producer import Producer
+from fmtkit.training.rl.rollouts.settings import RolloutSettings
+
+Rows = list[dict[str, Any]]
+
+
+class RolloutTrainer(GRPOTrainer):
+    """A GRPOTrainer whose answers may be made ahead of time, and whose server is handled with care."""
+
+    # TRL and transformers leave these unions of everything that they may be.
+    args: Any
+    model: Any
+    rollout_func: Any
+
+    def __init__(self, *, rollouts: RolloutSettings | None = None, **kwargs: Any) -> None:
+        """Take TRL's arguments by name, and how answers are made."""
+        self.rollouts = rollouts or RolloutSettings()
+        self.rows: Rows = []
+        self.interval: SyncInterval | None = None
+        self.producer: Producer | None = None
+        function = kwargs.get("rollout_func")
+        if function is not None and not isinstance(function, Rollout):
+            kwargs["rollout_func"] = Rollout("rollout_func", function)
+        super().__init__(**kwargs)
+        self.connect_rollouts()
+
+    def connect_rollouts(self) -> None:
+        """Set up what the settings ask for; again, where the server was put in place afterwards."""
+        if self.use_vllm:
+            self.interval = SyncInterval(self.rollouts.vllm_sync_interval)
+
+    def start_prefetch(self) -> None:
+        """Begin to make answers ahead of time, where the settings ask for it."""
+        if self.rollouts.async_prefetch:
+            user = self.rollout_func
+            made = FunctionGeneration(user) if user is not None else ServerGeneration()
+            self.producer = Producer(self, made, self.rollouts.prefetch_depth)
+
+    def rows_ahead(self, rows: Rows) -> Rows:
+        """Return the rows that take the place of a batch; a subclass may bring others."""
+        return rows
+
+    def get_batch_samples(
+        self, epoch_iterator: Iterator[Any], num_batches: int, device: Any
+    ) -> tuple[list[Any], Any]:
+        """Take the next batches of an epoch, through the look-ahead."""
+        if self.producer is not None:
+            epoch_iterator = self.producer.batches.over(epoch_iterator)
+        return super().get_batch_samples(epoch_iterator, num_batches, device)
+
+    def choose_rows(self, batch: Rows) -> Rows:
+        """Set and return the rows to train in a batch's place: those with answers under way, if any."""
+        if batch is not self.rows:
+            self.rows = self._chosen(batch) if self.model.training else batch
+        return self.rows
+
+    def _chosen(self, batch: Rows) -> Rows:
+        ready = None if self.producer is None else self.producer.rows_of_now()
+        return self.rows_ahead(batch) if ready is None else ready
+
+    def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
+        return super()._generate_and_score_completions(self.choose_rows(inputs))
+
+    def _generate(self, prompts: list[Any]) -> Any:
+        if self.interval is not None:
+            self.interval.before_generation(self)
+        if self.producer is None:
+            return super()._generate(prompts)
+        with self.producer.turn(prompts):
+            made = super()._generate(prompts)
+        if self.model.training:
+            self.producer.ask_ahead(self.rows_ahead)
+        return made
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """Train, and close what was opened for the rollouts."""
+        self.start_prefetch()
+        try:
+            return super().train(*args, **kwargs)
+        finally:
+            self.close_rollouts()
+
+    def close_rollouts(self) -> None:
+        """End the prefetch; what it has under way is cancelled."""
+        if self.producer is not None:
+            self.producer.close()
+            self.producer = None
