@@ -130,6 +130,12 @@ class Worker:
             self._process.wait()
             self._process = None
 
+    def kill(self) -> None:
+        """End the process from another thread: who waits for its answer gets an Overrun."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
     def __del__(self) -> None:
         self.close()
 

@@ -52,9 +52,17 @@ _TRL: tuple[Key, ...] = (
     Key(
         "multi_objective_aggregation", "text", "trainer", "how several rewards become one advantage"
     ),
-    Key("reward_funcs", "text or texts", "rl", "module.function, or a reward model"),
+    Key(
+        "reward_funcs",
+        "functions",
+        "rl",
+        "module.function, FILE.py:function, or a reward model; with options: {NAME: {option: value}}",
+    ),
     Key("reward_weights", "numbers", "trainer", "weights of the rewards"),
     Key("reward_num_workers", "count", "rl", "processes that run reward functions"),
+    Key(
+        "reward_timeout", "number", "rl", "seconds that a call of a reward function may take (600)"
+    ),
     Key("rollout_func", "text", "rl", "module.function that makes the answers"),
     Key("environment_factory", "text or object", "rl", "class of an environment with tools"),
     Key("tools", "texts", "rl", "module.function of each tool"),

@@ -44,6 +44,12 @@ KINDS: dict[str, Schema] = {
     "object": {"type": "object"},
     "objects": {"type": "array", "items": {"type": "object"}},
     "text or texts": {"anyOf": [_TEXT, _TEXTS]},
+    "functions": {
+        "anyOf": [
+            _TEXT,
+            {"type": "array", "items": {"anyOf": [_TEXT, {"type": "object", "maxProperties": 1}]}},
+        ]
+    },
     "text or object": {"anyOf": [_TEXT, {"type": "object"}]},
     "bool or text": {"anyOf": [{"type": "boolean"}, _TEXT]},
     "bool or auto": {"anyOf": [{"type": "boolean"}, {"const": "auto"}]},
@@ -74,6 +80,7 @@ WORDS: dict[str, str] = {
     "object": "a mapping",
     "objects": "a list of mappings",
     "text or texts": "a text or a list of texts",
+    "functions": "a name, or a list of names and of {name: {option: value}}",
     "text or object": "a text or a mapping",
     "bool or text": "true, false or a text",
     "bool or auto": "true, false or auto",

@@ -1,6 +1,6 @@
 """Reward functions of a run, for any trainer of TRL (GRPO, RLOO, online DPO).
 
-    rewards = load_rewards(names, places_of(config), weights=..., options=read_options(section_rl))
+    rewards = rewards_of(job)        # or load_rewards(names, places, weights=..., options=...)
     rewards.check_columns(train_dataset.column_names)      # before the model is loaded
     trainer = GRPOTrainer(reward_funcs=rewards.functions, ...)
     rewards.group_size = lambda: trainer.num_generations if trainer.model.training else ...
@@ -23,8 +23,8 @@ The rewards are the same with and without streaming and workers. Where `group_si
 runs of equal prompts; set it where prompts of a group can differ (environments).
 """
 
-from fmtkit.training.rl.rewards.loading import Rewards, load_rewards
+from fmtkit.training.rl.rewards.loading import Rewards, load_rewards, rewards_of
 from fmtkit.training.rl.rewards.options import RewardOptions, read_options
 from fmtkit.training.rl.rewards.verdicts import RewardError
 
-__all__ = ["RewardError", "RewardOptions", "Rewards", "load_rewards", "read_options"]
+__all__ = ["RewardError", "RewardOptions", "Rewards", "load_rewards", "read_options", "rewards_of"]

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.errors import OptionError
+from fmtkit.training.job import Job
 from fmtkit.training.rl import imports
 from fmtkit.training.rl.rewards import entries as entry_list
 from fmtkit.training.rl.rewards.calls import Called, check_columns
 from fmtkit.training.rl.rewards.entries import KEY, Entry
 from fmtkit.training.rl.rewards.functions import AsyncReward, Cutting, Reward
 from fmtkit.training.rl.rewards.one_batch import OneBatch
-from fmtkit.training.rl.rewards.options import RewardOptions
+from fmtkit.training.rl.rewards.options import RewardOptions, read_options
 from fmtkit.training.rl.rewards.pool import Pool, Spec, spec_of
 from fmtkit.training.rl.rewards.verdicts import Value
 
@@ -137,6 +138,17 @@ def load_rewards(
         named += [item] if callable(item) else entry_list.read([item], places)
     entry_list.check_weights(weights, len(named))
     return Rewards(named, options or RewardOptions())
+
+
+def rewards_of(job: Job) -> Rewards:
+    """Load the rewards that a job names."""
+    section = job.sections.get("rl", {})
+    return load_rewards(
+        section.get("reward_funcs"),
+        [Path(place) for place in job.places],
+        weights=job.trainer.get("reward_weights"),
+        options=read_options(section),
+    )
 
 
 def made(entry: Entry) -> tuple[Callable[..., Any], Mapping[str, object]]:

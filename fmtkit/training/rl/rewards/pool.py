@@ -69,7 +69,8 @@ class Pool:
         for worker in self._all:
             self._idle.put(worker)
         self._threads = ThreadPoolExecutor(options.workers)
-        self._starts = [self._threads.submit(self._ask, GREETING) for _ in self._all]
+        self._asked = [self._threads.submit(self._ask, GREETING) for _ in self._all]
+        self._starts = list(self._asked)
         self._warned = False
 
     def takes(self, batch: Batch) -> bool:
@@ -83,21 +84,23 @@ class Pool:
             return [value for part in parts for value in self._called[index](part)]
         while self._starts:
             self._starts.pop().result()
-        asked = [self._threads.submit(self._ask, item) for item in items]
+        self._asked = asked = [self._threads.submit(self._ask, item) for item in items]
         values: list[Value] = []
         try:
             for part, answer in zip(parts, asked, strict=True):
                 values += self._outcome(index, part, answer)
-        finally:
-            for answer in asked:
-                answer.cancel()
+        except RewardError:
+            # The other parts are of no use, and the process could not end before they have.
+            self.close()
+            raise
         return values
 
     def close(self) -> None:
-        """Kill the workers."""
+        """Kill the workers; what they are asked after that starts them again."""
+        for answer in self._asked:
+            answer.cancel()
         for worker in self._all:
-            worker.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+            worker.kill()
 
     def _ask(self, item: bytes) -> bytes | Overrun:
         worker = self._idle.get()
