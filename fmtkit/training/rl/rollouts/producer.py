@@ -46,13 +46,12 @@ class Producer:
         self.worker = Worker("fmtkit-prefetch")
         self.batches = LookAhead(self.every * depth + 1)
         self.pending: dict[int, Pending] = {}
-        self.first: int | None = None
+        self.first = trainer._step
+        self.first_step: int | None = None
 
     @property
     def index(self) -> int:
         """Return the number of the batch that trains now, counted from the start of this run."""
-        if self.first is None:
-            self.first = self.trainer._step
         return int(self.trainer._step - self.first)
 
     def rows_of_now(self) -> Rows | None:
@@ -80,16 +79,23 @@ class Producer:
 
     def ask_ahead(self, chosen: Callable[[Rows], Rows]) -> None:
         """Ask for the answers to the batches to come; `chosen` returns the rows that they will have."""
-        now, state = self.index, self.trainer.state
+        now = self.index
         self.batches.forget_before(now)
-        left = (state.max_steps - state.global_step) * self.trainer.args.gradient_accumulation_steps
+        end = self._end()
         for number in range(1, self.depth + 1):
             index = now + number * self.every
             batch = self.batches.batch(index)
             # Nothing is made for batches that the run does not come to.
-            if batch is None or index in self.pending or number * self.every >= left:
-                continue
-            self._ask(index, chosen(batch))
+            if batch is not None and index not in self.pending and index < end:
+                self._ask(index, chosen(batch))
+
+    def _end(self) -> int:
+        """Return the number of batches that this run trains, if no epoch ends in a short step."""
+        state = self.trainer.state
+        if self.first_step is None:
+            self.first_step = state.global_step
+        steps: int = state.max_steps - self.first_step
+        return steps * int(self.trainer.args.gradient_accumulation_steps)
 
     def _ask(self, index: int, rows: Rows) -> None:
         if "image" in rows[0] or "images" in rows[0]:
