@@ -6,7 +6,7 @@ from typing import Any
 
 from fmtkit import registry, resources
 from fmtkit.converting import typenames
-from fmtkit.kinds import Kind, ListKind, RecordKind
+from fmtkit.kinds import Kind, ListKind, RecordKind, RowKind
 from fmtkit.message_kinds import DialogKind
 from fmtkit.registry import Converter
 from fmtkit.rendering import template_sources
@@ -51,7 +51,8 @@ def columns_in_words(converter: Converter) -> str:
     for name, kind in converter.takes.items():
         if name not in grouped:
             mark = "" if name in converter.required else "?"
-            words.append(f"{converter.path(name)} {_kind_in_words(kind)}{mark}")
+            where = "" if isinstance(kind, RowKind) else f"{converter.path(name)} "
+            words.append(f"{where}{_kind_in_words(kind)}{mark}")
     return ", ".join(words)
 
 

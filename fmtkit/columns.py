@@ -18,6 +18,7 @@ from fmtkit.kinds import (
     NumberKind,
     OpenKind,
     RecordKind,
+    RowKind,
     TextKind,
 )
 from fmtkit.message_kinds import SHAREGPT_ROLES, DialogKind, ToolsKind
@@ -33,6 +34,7 @@ Number: TypeAlias = Annotated[Column, NumberKind()]
 Texts: TypeAlias = Annotated[Column, ListKind(TextKind())]
 Labels: TypeAlias = Annotated[Column, ListKind(LabelKind())]
 Open: TypeAlias = Annotated[Column, OpenKind()]
+WholeRow: TypeAlias = Annotated[Column, RowKind()]
 Tools: TypeAlias = Annotated[Column, ToolsKind()]
 Messages: TypeAlias = Annotated[Column, DialogKind()]
 Reply: TypeAlias = Annotated[Column, DialogKind(accepts=_ANY)]

@@ -17,10 +17,12 @@ from polars import Expr
 
 from fmtkit import buffers
 from fmtkit.sources.strict import (
+    Duplicated,
     Fault,
     NonFinite,
     Overflow,
     canonical,
+    duplicate,
     faults,
     kind_of,
     marks,
@@ -238,6 +240,20 @@ class OpenKind(Kind):
 
     def read_type(self, shape: str, extra: pa.DataType | None) -> pa.DataType:  # noqa: ARG002
         return pa.string()
+
+
+@dataclass(frozen=True)
+class RowKind(OpenKind):
+    """The whole row, whatever its columns, as canonical JSON text; its path is empty."""
+
+    letter: ClassVar[str] = "the whole row"
+    words: ClassVar[str] = "a row"
+
+    def faults(self, value: Any, path: str) -> list[Fault]:  # noqa: ARG002
+        # A row has no path of its own: what is wrong is named by the column that it is in.
+        found = [fault for name, item in value.items() for fault in marks(item, name)]
+        twice = value.twice if isinstance(value, Duplicated) else ()
+        return found + [duplicate(key, key) for key in twice]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from inspect import Parameter, getdoc, signature
 from typing import Any, TypeVar, get_type_hints
 
 from fmtkit.errors import OptionError, UnknownNameError
-from fmtkit.kinds import Kind
+from fmtkit.kinds import Kind, RowKind
 from fmtkit.problems import Column
 from fmtkit.tables import METHODS, Table
 
@@ -46,6 +46,16 @@ class Converter:
     """The deliberate difference from the peer, in one line; empty where there is none."""
     source_url: str = ""
     order: int = 0
+
+    @property
+    def columns(self) -> Mapping[str, Kind]:
+        """Return the parameters that are columns of the source: all but the whole row."""
+        return {name: kind for name, kind in self.takes.items() if not isinstance(kind, RowKind)}
+
+    @property
+    def takes_rows(self) -> bool:
+        """Tell whether it is given the whole row."""
+        return len(self.columns) < len(self.takes)
 
     def path(self, parameter: str) -> str:
         """Return the dotted path under which a parameter's column is looked up by default."""

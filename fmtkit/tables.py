@@ -40,6 +40,9 @@ WIDE_MESSAGE = pa.struct(
 DIALOG_COLUMNS = frozenset({"messages", "prompt", "completion", "chosen", "rejected"})
 """Columns that hold messages, or their text once rendered."""
 
+GYM_COLUMNS = ("nemo_gym_row", "nemo_gym_server", "nemo_gym_agent")
+"""A row for a NeMo Gym: its JSON text as the servers want it back, and who is asked about it."""
+
 TEXT_NAMES = {"messages": "text"}
 """How a dialog column is called once it holds text, where the name changes."""
 
@@ -111,8 +114,13 @@ class Prompt(Table):
     prompt: Column
     tools: Column | None = None
     answer: Column | None = None
-    optional = frozenset({"tools", "answer"})
-    others: ClassVar[dict[str, pa.DataType]] = {"tools": pa.string(), "answer": pa.string()}
+    nemo_gym_row: Column | None = None
+    nemo_gym_server: Column | None = None
+    nemo_gym_agent: Column | None = None
+    optional = frozenset({"tools", "answer", *GYM_COLUMNS})
+    others: ClassVar[dict[str, pa.DataType]] = {
+        name: pa.string() for name in ("tools", "answer", *GYM_COLUMNS)
+    }
 
 
 @dataclass(frozen=True)

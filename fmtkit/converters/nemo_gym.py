@@ -1,14 +1,18 @@
-"""NeMo Gym: the input and the tools of a request, and what its verifier needs."""
+"""NeMo Gym: the input and the tools of a request, the row as its servers want it, and which they are."""
 
 from typing import Annotated, TypeAlias
 
-from fmtkit.columns import ABSENT, Tools
+import polars as pl
+
+from fmtkit.columns import ABSENT, Tools, WholeRow
 from fmtkit.dialogs import asks
+from fmtkit.kinds import RecordKind, TextKind
 from fmtkit.message_kinds import ROLES, DialogKind
-from fmtkit.problems import Column
+from fmtkit.problems import Column, literal
 from fmtkit.registry import converter
 from fmtkit.tables import Prompt
 
+AGENTS = "responses_api_agents"
 Input: TypeAlias = Annotated[
     Column,
     DialogKind(
@@ -17,12 +21,34 @@ Input: TypeAlias = Annotated[
         roles=ROLES | {"developer": "system"},
     ),
 ]
+_REFERENCE = {"type": TextKind(), "name": TextKind()}
+Reference: TypeAlias = Annotated[Column, RecordKind(_REFERENCE, frozenset(_REFERENCE))]
 
 
 @converter(
     keeps=True,
     paths={"input": "responses_create_params.input", "tools": "responses_create_params.tools"},
 )
-def request(input: Input, tools: Tools = ABSENT) -> Prompt:
+def request(
+    input: Input,
+    row: WholeRow,
+    tools: Tools = ABSENT,
+    agent_ref: Reference = ABSENT,
+    *,
+    server_name: str = "",
+) -> Prompt:
     """https://github.com/NVIDIA-NeMo/Gym."""
-    return Prompt(asks(input, "responses_create_params.input"), tools)
+    return Prompt(
+        asks(input, "responses_create_params.input"),
+        tools,
+        nemo_gym_row=row,
+        nemo_gym_server=_named(agent_ref, literal(server_name or None), is_agent=False),
+        nemo_gym_agent=_named(agent_ref, literal(None), is_agent=True),
+    )
+
+
+def _named(reference: Column, otherwise: Column, *, is_agent: bool) -> Column:
+    """Take the name from a reference to an agent, or to any other server."""
+    kind, name = (reference.value.struct.field(field) for field in _REFERENCE)
+    wanted = kind.eq_missing(pl.lit(AGENTS)) == is_agent
+    return reference.but(pl.coalesce(pl.when(wanted).then(name), otherwise.value.cast(pl.String)))

@@ -15,7 +15,7 @@ from polars import Expr
 
 from fmtkit.codes import PRECEDENCE
 from fmtkit.columns import ABSENT, parameter
-from fmtkit.kinds import Kind, TextKind, absent
+from fmtkit.kinds import Kind, RowKind, TextKind, absent
 from fmtkit.message_kinds import DialogKind
 from fmtkit.registry import Converter
 from fmtkit.sources.strict import (
@@ -39,6 +39,7 @@ class BoundColumn:
 
     name: str
     path: tuple[str, ...]
+    """Empty for the whole row."""
     kind: Kind
     required: bool
     shape: str | None
@@ -48,6 +49,11 @@ class BoundColumn:
     def label(self) -> str:
         """Return the column's name as the user knows it."""
         return ".".join(self.path)
+
+    @property
+    def top(self) -> str | None:
+        """Return the column of the source that it lies in; None for the whole row."""
+        return self.path[0] if self.path else None
 
     def lookup(self, row: Row) -> Any:
         """Return the value in a row; None if it is null or not there."""
@@ -225,7 +231,8 @@ def bind(
     """
     columns = []
     for name, kind in converter.takes.items():
-        path = tuple(mapping.get(name, converter.path(name)).split("."))
+        whole = isinstance(kind, RowKind)
+        path = () if whole else tuple(mapping.get(name, converter.path(name)).split("."))
         bound = BoundColumn(name, path, kinds.get(name, kind), name in converter.required, None)
         columns.append(replace(bound, shape=_shape(bound, sample)))
     carried = []
@@ -264,6 +271,8 @@ class ReadPlan:
     extra: dict[str, pa.DataType | None]
     seen: tuple[str, ...] = ()
     """The columns of the first block."""
+    is_closed: bool = True
+    """No unknown key was met: nothing nests deeper than the schema, or pyarrow stops at once."""
 
     @classmethod
     def of(cls, binding: Binding, sample: Iterable[Row]) -> "ReadPlan":
@@ -273,7 +282,9 @@ class ReadPlan:
             learn(extra, row)
         plan = cls(binding, "error", extra, tuple(extra))
         columns = binding.every
-        if any(column.kind.open and column.path[0] in extra for column in columns):
+        if any(
+            column.kind.open and (not column.path or column.path[0] in extra) for column in columns
+        ):
             plan.mode = "strict"
         elif all(
             len(column.path) == 1
@@ -283,6 +294,7 @@ class ReadPlan:
             for column in columns
         ):
             plan.mode = "ignore"
+            plan.is_closed = set(extra) <= {column.path[0] for column in columns}
         return plan
 
     def schema(self) -> pa.Schema | None:
@@ -293,7 +305,7 @@ class ReadPlan:
         if self.mode == "error":
             # A copy: other workers learn meanwhile.
             for name, dtype in dict(self.extra).items():
-                if dtype is None and name not in {c.path[0] for c in self.binding.every}:
+                if dtype is None and name not in {c.top for c in self.binding.every}:
                     return None
                 types[name] = pa.null() if dtype is None else dtype
         for name in MEDIA:

@@ -40,6 +40,8 @@ class Fit:
     fewer rows have it: a stray row speaks for nothing."""
     foreign: int
     """Columns of the rows that the converter does not know."""
+    shaped: float = 0.0
+    """Share of the rows whose columns hold the right kinds of value, whatever else is wrong."""
 
     @property
     def reason(self) -> str:
@@ -70,13 +72,14 @@ class Fit:
         )
 
 
-def _order_within_name(found: Fit) -> tuple[int, bool, float, float]:
+def _order_within_name(found: Fit) -> tuple[int, bool, float, float, float]:
     """Order the converters of one name: the columns decide, and kinds only where columns do not."""
     return (
         len(found.missing),
         found.sound == 0,
         -round(found.weight, 3),
         -round(found.sound, 2),
+        -round(found.shaped, 2),
     )
 
 
@@ -88,18 +91,19 @@ def fit(
     missing = missing_columns(binding, sample)
     if missing or not sample:
         return Fit(converter, tuple(missing), 0.0, 0, 0.0, 0)
-    sound = _convertible(binding, sample) / len(sample)
+    shaped = [row for row in sample if not binding.judge(row)]
+    sound = _convertible(binding, shaped) / len(sample)
     there = Counter(key for row in sample for key, value in row.items() if value is not None)
-    used = [column.path[0] for column in binding.columns if column.path[0] in there]
-    foreign = set(there) - {column.path[0] for column in binding.columns}
+    used = [column.path[0] for column in binding.columns if column.path and column.top in there]
+    foreign = set(there) - {column.top for column in binding.columns}
     known = _known_by(len(registry.converters()))
     weight = sum(there[name] / len(sample) / known.get(name, 1) for name in used)
-    return Fit(converter, (), sound, len(used), weight, len(foreign))
+    share = len(shaped) / len(sample)
+    return Fit(converter, (), sound, len(used), weight, len(foreign), share)
 
 
-def _convertible(binding: Binding, sample: Sequence[Row]) -> int:
+def _convertible(binding: Binding, rows: Sequence[Row]) -> int:
     """Count the rows that would convert: shapes alone do not tell a transcript from any other text."""
-    rows = [row for row in sample if not binding.judge(row)]
     if not rows:
         return 0
     frame = binding.frame(rows, range(len(rows)))
@@ -109,7 +113,7 @@ def _convertible(binding: Binding, sample: Sequence[Row]) -> int:
 @cache
 def _known_by(types: int) -> Counter[str]:  # noqa: ARG001
     """Return by how many types each column is known; `types` counts the converters, plugins too."""
-    uses = {(c.name, c.path(p).partition(".")[0]) for c in registry.converters() for p in c.takes}
+    uses = {(c.name, c.path(p).partition(".")[0]) for c in registry.converters() for p in c.columns}
     return Counter(column for _, column in uses)
 
 
@@ -178,7 +182,7 @@ def choose(
 
 
 def _within(converter: Converter, mapping: Mapping[str, str]) -> dict[str, str]:
-    return {name: path for name, path in mapping.items() if name in converter.takes}
+    return {name: path for name, path in mapping.items() if name in converter.columns}
 
 
 def _mismatch(name: str, best: Fit, sample: Sequence[Row], source: str) -> str:

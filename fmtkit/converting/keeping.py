@@ -87,9 +87,10 @@ def find_kept(
     seen = _survey(sources)
     made = {name for c in converters for name in (*c.table_columns(), "text")}
     used = {
-        options.mapping.get(p, c.path(p))
+        # What stands beside a value inside a column is kept, unless the whole row is.
+        path.partition(".")[0] if c.takes_rows else path
         for c, options in zip(converters, resolved, strict=True)
-        for p in c.takes
+        for path in (options.mapping.get(p, c.path(p)) for p in c.columns)
     }
     if "all" in wanted:
         names = [name for name in seen if name not in made and name not in used]

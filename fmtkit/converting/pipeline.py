@@ -107,7 +107,7 @@ class Job:
         """Return the columns at the start of the sources that the type does not use."""
         found: dict[str, None] = {}
         for plan in self.plans:
-            used = {column.path[0] for column in plan.binding.every}
+            used = {column.top for column in plan.binding.every}
             found.update(dict.fromkeys(name for name in plan.seen if name not in used))
         return tuple(found)
 

@@ -201,7 +201,7 @@ def cells(row: Row, binding: Binding) -> Row:
     """Read the cells of a CSV row: text where text belongs, JSON where anything else does."""
     out = dict(row)
     for column in binding.every:
-        cell = out.get(column.path[0])
+        cell = out.get(column.path[0]) if column.path else None
         if not isinstance(cell, str) or isinstance(column.kind, TextKind):
             continue
         is_json = not isinstance(column.kind, DialogKind) or cell.lstrip()[:1] in ("[", "{")
@@ -243,7 +243,7 @@ def _parse_columns(batch: pa.Table, plan: ReadPlan) -> Parsed | None:
     """Take the columns of a batch as they are; None where only a look at each row will do."""
     binding = plan.binding
     names = set(batch.schema.names)
-    if MEDIA & names or not _is_utf8(batch):
+    if MEDIA & names or binding.converter.takes_rows or not _is_utf8(batch):
         return None
     types = {}
     for column in binding.every:

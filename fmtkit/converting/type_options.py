@@ -60,15 +60,15 @@ def resolve(
     """
     mapping = {}
     for name, path in columns.items():
-        if name not in converter.takes:
-            raise UnknownNameError(f"column of type {converter.name}", name, converter.takes)
+        if name not in converter.columns:
+            raise UnknownNameError(f"column of type {converter.name}", name, converter.columns)
         mapping[name] = path
     spelling: dict[str, Any] = {}
     values = dict(converter.options)
     kinds: dict[str, Kind] = {}
     for key, value in given.items():
         field_of = key.removeprefix("field_")
-        if field_of != key and field_of in converter.takes:
+        if field_of != key and field_of in converter.columns:
             mapping[field_of] = str(value)
         elif key in MESSAGE_OPTIONS:
             spelling |= _spelling(key, value)
@@ -77,7 +77,7 @@ def resolve(
         elif key in values:
             values[key] = _typed(key, value, converter.options[key])
         else:
-            fields = [f"field_{name}" for name in converter.takes]
+            fields = [f"field_{name}" for name in converter.columns]
             raise UnknownNameError(
                 f"option of type {converter.name}", key, [*values, *fields, *MESSAGE_OPTIONS]
             )

@@ -1,0 +1,181 @@
+"""Start a Gym's servers for a run, wait until they answer, and stop them with the run."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from fmtkit.errors import DependencyError, OptionError
+from fmtkit.training.rl.nemo_gym import calls, head
+from fmtkit.training.rl.nemo_gym.head import AGENTS, Directory
+from fmtkit.training.rl.nemo_gym.settings import HEAD_HOST, GymSettings
+
+INSTALL = "pip install nemo-gym"
+_POLL = 0.5
+_GRACE = 20.0
+"""Seconds for the Gym to stop its servers; it gives each of them a few."""
+_LAST_LINES = 3
+
+
+def command(settings: GymSettings, policy: Mapping[str, str]) -> list[str]:
+    """Return the command that starts the servers; raise DependencyError where there is none.
+
+    `policy` holds the address and the name of the model that agents play with.
+    """
+    paths = ",".join(settings.config_paths)
+    overrides = [f"+config_paths=[{paths}]", "+skip_venv_if_present=true"]
+    overrides += [f"+head_server.host={HEAD_HOST}", f"+head_server.port={settings.head_port}"]
+    overrides += [f"++{name}={value}" for name, value in policy.items()]
+    overrides += [f"++{path}={settings.max_turns}" for path in _steps(settings)]
+    return [*_program(settings), *overrides]
+
+
+def _program(settings: GymSettings) -> list[str]:
+    """Find `ng_run`, or `gym` where that has been taken away: in the Gym's own environment first."""
+    places = (settings.folder / ".venv" / "bin", settings.folder / "bin")
+    for name, words in (("ng_run", []), ("gym", ["env", "start"])):
+        for place in places:
+            if (place / name).is_file():
+                return [str(place / name), *words]
+        if name == "ng_run" and (found := shutil.which(name)):
+            return [found, *words]
+    raise DependencyError(
+        f"nemo_gym_auto_start: no ng_run in {places[0]} or on PATH; make an environment of Python "
+        f"3.12 or newer there ({INSTALL}; it does not run on fmtkit's), or start the servers by "
+        "yourself and write nemo_gym_auto_start: false"
+    )
+
+
+def _steps(settings: GymSettings) -> list[str]:
+    """Return where the configurations say how many turns each agent may take."""
+    import yaml
+
+    if not settings.multi_turn:
+        return []
+    found = []
+    for path in config_files(settings):
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        for name, kinds in content.items() if isinstance(content, Mapping) else ():
+            agents = kinds.get(AGENTS) if isinstance(kinds, Mapping) else None
+            found += [f"{name}.{AGENTS}.{inner}.max_steps" for inner in agents or ()]
+    return found
+
+
+def config_files(settings: GymSettings) -> list[Path]:
+    """Return the configurations as files; raise OptionError for one that is not there."""
+    files = [settings.folder / path for path in settings.config_paths]
+    for file in files:
+        if not file.is_file():
+            raise OptionError(
+                f"nemo_gym_config_paths: {file}: no such file; relative paths start from "
+                f"nemo_gym_dir ({settings.dir})"
+            )
+    return files
+
+
+@contextmanager
+def servers_of(
+    settings: GymSettings, needed: Sequence[str], log: Path, policy: Mapping[str, str]
+) -> Iterator[None]:
+    """Have the servers of a run: start them, wait for those that are needed, stop them at the end.
+
+    The servers write to the file `log`. Does nothing where they run already (auto_start: false).
+    """
+    if not settings.auto_start:
+        yield
+        return
+    if calls.answers(f"{settings.head_url}/", 2.0):
+        raise OptionError(
+            f"nemo_gym_head_port: something answers at {settings.head_url} already; stop it, take "
+            "another port, or use it: nemo_gym_auto_start: false"
+        )
+    process = _started(settings, log, policy)
+    try:
+        _wait(settings, needed, process, log)
+        yield
+    finally:
+        stop(process)
+
+
+def _started(
+    settings: GymSettings, log: Path, policy: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    config_files(settings)
+    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
+    log.parent.mkdir(parents=True, exist_ok=True)
+    words = command(settings, policy)
+    with log.open("ab") as out:
+        # A session of its own: Ctrl-C is for the trainer, which wants to save before they go.
+        return subprocess.Popen(  # noqa: S603
+            words,
+            cwd=settings.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **quiet, "PATH": _path(words[0])},
+            start_new_session=True,
+        )
+
+
+def _path(program: str) -> str:
+    """Put the program's folder first: the Gym calls the tools of its own environment."""
+    return os.pathsep.join([str(Path(program).parent), os.environ.get("PATH", os.defpath)])
+
+
+def _wait(
+    settings: GymSettings, needed: Sequence[str], process: subprocess.Popen[bytes], log: Path
+) -> None:
+    """Wait until every needed server answers; the head server answers seconds before them."""
+    deadline = time.monotonic() + settings.server_timeout
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise OptionError(
+                f"nemo_gym_auto_start: the Gym ended with code {process.returncode}: {_tail(log)}; "
+                f"all of it is in {log}"
+            )
+        if not _asleep(_directory(settings), needed):
+            return
+        time.sleep(_POLL)
+    late = ", ".join(_asleep(_directory(settings), needed)) or "the head server"
+    raise OptionError(
+        f"nemo_gym_server_timeout: {late} did not answer within {settings.server_timeout:g} s; "
+        f"look at {log}, or allow more time (the first start installs packages)"
+    )
+
+
+def _directory(settings: GymSettings) -> Directory | None:
+    try:
+        return head.read(settings.head_url)
+    except calls.CallError:
+        return None
+
+
+def _asleep(directory: Directory | None, needed: Sequence[str]) -> list[str]:
+    """Return which servers do not answer yet: all that are needed, and what those play with."""
+    if directory is None or not directory.servers:
+        return ["the head server"]
+    named = [name for name in needed if name in directory.servers] or list(directory.servers)
+    return [n for n in named if not calls.answers(f"{directory.servers[n].url}/", 2.0)]
+
+
+def _tail(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+    said = [line.strip() for line in lines if line.strip()]
+    return " | ".join(said[-_LAST_LINES:]) or "it said nothing"
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Stop the servers: SIGINT lets the Gym stop its own; what is left after that is killed."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE)
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    process.wait()
