@@ -21,6 +21,9 @@ loaded and checked. What RolloutTrainer overrides, and what a subclass may use:
     get_batch_samples        looks ahead in the batches, for the prefetch
     _generate                sync interval; takes what was made ahead; asks for the batches to come
     train                    closes what is open, whatever happens
+    connect_rollouts         called by __init__; again by a test that puts its own server in place after
+                             constructing with use_vllm=False (trainer.use_vllm, vllm_mode,
+                             vllm_generation, _last_loaded_step = -1, then connect_rollouts())
 
 A rollout function is called f(prompts, trainer) as TRL does, or f(prompts, trainer, rows) if it has the
 attribute `takes_rows = True`: the rows are those of its own batch, also when it runs ahead of time.

@@ -6,13 +6,13 @@ thread, and `finish` (main thread, all processes) -> what TRL takes from a rollo
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from fmtkit.training.rl.rollouts.contract import Rollout
 
-Rows = list[dict[str, Any]]
+Rows = Sequence[dict[str, Any]]
 Job = Callable[[], Any]
 
 

@@ -5,16 +5,17 @@ thread with the weights of then. Answers are `depth` generation batches old when
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from fmtkit.training.rl.rollouts.ahead import LookAhead
 from fmtkit.training.rl.rollouts.generation import agreed
 from fmtkit.training.rl.rollouts.worker import Worker
 
-Rows = list[dict[str, Any]]
+Rows = Sequence[dict[str, Any]]
 
 
 class Generation(Protocol):
@@ -48,6 +49,7 @@ class Producer:
         self.pending: dict[int, Pending] = {}
         self.first = trainer._step
         self.first_step: int | None = None
+        self._release: Callable[[], None] = lambda: None
 
     @property
     def index(self) -> int:
@@ -106,6 +108,17 @@ class Producer:
             made = self.worker.submit(job).result
             self.pending[index] = Pending(rows, prompts, self.trainer.state.global_step, made)
 
+    def hold_sync(self, vllm_generation: Any) -> None:
+        """Let no weights go out while answers are made with those of before."""
+        before = vllm_generation.sync_weights
+
+        def sync() -> None:
+            with self.worker.busy:
+                before()
+
+        vllm_generation.sync_weights = sync
+        self._release = partial(setattr, vllm_generation, "sync_weights", before)
+
     def _log(self, name: str, value: float) -> None:
         self.trainer._metrics["train"][name].append(value)
 
@@ -113,3 +126,4 @@ class Producer:
         """Cancel what is under way."""
         self.worker.close()
         self.pending.clear()
+        self._release()

@@ -1,6 +1,7 @@
 """TRL's GRPO trainer with fmtkit's ways to make answers; without any of them it computes what TRL's does."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from trl.trainer.grpo_trainer import GRPOTrainer
@@ -8,10 +9,13 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from fmtkit.training.rl.rollouts.contract import Rollout
 from fmtkit.training.rl.rollouts.generation import FunctionGeneration, ServerGeneration
 from fmtkit.training.rl.rollouts.interval import SyncInterval
+from fmtkit.training.rl.rollouts.lifeline import GuardedClient, Lifeline
+from fmtkit.training.rl.rollouts.lora_sync import LoraSync, check_adapter, without_weight_transfer
 from fmtkit.training.rl.rollouts.producer import Producer
+from fmtkit.training.rl.rollouts.server import address
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
 
-Rows = list[dict[str, Any]]
+Rows = Sequence[dict[str, Any]]
 
 
 class RolloutTrainer(GRPOTrainer):
@@ -21,23 +25,46 @@ class RolloutTrainer(GRPOTrainer):
     args: Any
     model: Any
     rollout_func: Any
+    vllm_generation: Any
 
     def __init__(self, *, rollouts: RolloutSettings | None = None, **kwargs: Any) -> None:
         """Take TRL's arguments by name, and how answers are made."""
         self.rollouts = rollouts or RolloutSettings()
-        self.rows: Rows = []
+        self.rows: Rows = ()
         self.interval: SyncInterval | None = None
         self.producer: Producer | None = None
+        self.lora_sync: LoraSync | None = None
         function = kwargs.get("rollout_func")
         if function is not None and not isinstance(function, Rollout):
             kwargs["rollout_func"] = Rollout("rollout_func", function)
-        super().__init__(**kwargs)
+        alone = self.rollouts.vllm_lora_sync
+        with without_weight_transfer() if alone else nullcontext():
+            super().__init__(**kwargs)
         self.connect_rollouts()
 
     def connect_rollouts(self) -> None:
         """Set up what the settings ask for; again, where the server was put in place afterwards."""
-        if self.use_vllm:
-            self.interval = SyncInterval(self.rollouts.vllm_sync_interval)
+        if not self.use_vllm:
+            return
+        self.interval = SyncInterval(self.rollouts.vllm_sync_interval)
+        if self.vllm_mode == "server":
+            self._connect_server()
+
+    def _connect_server(self) -> None:
+        server = address(vars(self.args))
+        if self.rollouts.vllm_lora_sync:
+            check_adapter(self.accelerator.unwrap_model(self.model))
+            self.lora_sync = LoraSync(self, server, self.rollouts.folder)
+            self.vllm_generation.sync_weights = self.lora_sync
+        client = getattr(self.vllm_generation, "vllm_client", None)
+        if client is None or isinstance(client, GuardedClient):
+            return
+        lifeline = (
+            Lifeline(server, self.args.vllm_server_timeout)
+            if self.lora_sync is None
+            else self.lora_sync.lifeline
+        )
+        self.vllm_generation.vllm_client = GuardedClient(client, lifeline)
 
     def start_prefetch(self) -> None:
         """Begin to make answers ahead of time, where the settings ask for it."""
@@ -45,6 +72,8 @@ class RolloutTrainer(GRPOTrainer):
             user = self.rollout_func
             made = FunctionGeneration(user) if user is not None else ServerGeneration()
             self.producer = Producer(self, made, self.rollouts.prefetch_depth)
+            if self.use_vllm:
+                self.producer.hold_sync(self.vllm_generation)
 
     def rows_ahead(self, rows: Rows) -> Rows:
         """Return the rows that take the place of a batch; a subclass may bring others."""
@@ -69,7 +98,8 @@ class RolloutTrainer(GRPOTrainer):
         return self.rows_ahead(batch) if ready is None else ready
 
     def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
-        return super()._generate_and_score_completions(self.choose_rows(inputs))
+        rows: Any = self.choose_rows(inputs)
+        return super()._generate_and_score_completions(rows)
 
     def _generate(self, prompts: list[Any]) -> Any:
         if self.interval is not None:
@@ -91,7 +121,9 @@ class RolloutTrainer(GRPOTrainer):
             self.close_rollouts()
 
     def close_rollouts(self) -> None:
-        """End the prefetch; what it has under way is cancelled."""
+        """End the prefetch, cancelling what is under way, and delete the versions of the adapter."""
         if self.producer is not None:
             self.producer.close()
             self.producer = None
+        if self.lora_sync is not None:
+            self.lora_sync.close()

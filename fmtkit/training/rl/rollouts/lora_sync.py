@@ -1,0 +1,122 @@
+"""`vllm_lora_sync`: the adapter alone goes to a stock `vllm serve`, as files on a shared file system.
+
+Each version has a new name, since vLLM keys its prefix cache by the name of the adapter. The order is
+load the new, ask for it, unload the old: there is no moment without the weights of now or of the step
+before. What may be sent, and how it is written, are TRL's (its AsyncGRPOTrainer does the same).
+"""
+
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fmtkit.errors import OptionError
+from fmtkit.training.life import TrainingError
+from fmtkit.training.rl.rollouts.lifeline import Lifeline, ServerLostError
+from fmtkit.training.rl.rollouts.server import Server
+
+
+@contextmanager
+def without_weight_transfer() -> Iterator[None]:
+    """Let TRL's trainer be constructed without the NCCL group, which also refuses trainers on a CPU."""
+    from trl.generation.vllm_client import VLLMClient
+
+    client: Any = VLLMClient
+    before = client.init_communicator
+    client.init_communicator = _nothing
+    try:
+        yield
+    finally:
+        client.init_communicator = before
+
+
+def _nothing(client: Any, device: Any = 0) -> None:
+    """Stand in for the start of a weight transfer that is not used."""
+
+
+class LoraSync:
+    """Takes the place of TRL's `sync_weights`; all processes call it, the main one talks to the server."""
+
+    def __init__(self, trainer: Any, server: Server, folder: Path) -> None:
+        self.trainer = trainer
+        self.server = server
+        self.folder = folder
+        self.adapter = trainer.model.active_adapters[0]
+        # A server that outlives the run keeps what it computed for names of before.
+        self.run = f"fmtkit-{uuid.uuid4().hex[:8]}"
+        self.version = 0
+        self.loaded: list[str] = []
+        self.lifeline = Lifeline(server, trainer.args.vllm_server_timeout, self.restore)
+
+    def __call__(self) -> None:
+        """Write the adapter and let the server answer with it; raises ServerLostError on every process."""
+        from trl.experimental.async_grpo.async_grpo_trainer import save_lora_adapter
+
+        self.version += 1
+        name = f"{self.run}-v{self.version}"
+        accelerator = self.trainer.accelerator
+        self.folder.mkdir(parents=True, exist_ok=True)
+        save_lora_adapter(self.trainer.model, accelerator, self.adapter, str(self.folder / name))
+        problem: list[str | None] = [None]
+        if accelerator.is_main_process:
+            problem = [_problem(partial(self._publish, name))]
+        if accelerator.num_processes > 1:
+            from accelerate.utils import broadcast_object_list
+
+            broadcast_object_list(problem, from_process=0)
+        if problem[0] is not None:
+            raise ServerLostError(problem[0])
+        self.trainer._metrics["train"]["vllm/adapter_version"].append(self.version)
+
+    def restore(self) -> None:
+        """Load the adapter of now into a server that was started anew."""
+        latest = self.loaded[-1:]
+        for name in latest:
+            self._load(name)
+        self.loaded = latest
+
+    def close(self) -> None:
+        """Delete the files; the server keeps its last version until it ends."""
+        if self.trainer.accelerator.is_main_process:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _publish(self, name: str) -> None:
+        self.lifeline.run(partial(self._load, name))
+        self.trainer.vllm_generation.vllm_client.model = name
+        before, self.loaded = self.loaded, [name]
+        for old in before:
+            body = {"lora_name": old}
+            self.lifeline.run(partial(self.server.post, "/v1/unload_lora_adapter", body))
+        self._delete(self.version - 2)
+
+    def _load(self, name: str) -> None:
+        path = str((self.folder / name).resolve())
+        body = {"lora_name": name, "lora_path": path, "load_inplace": False}
+        self.server.post("/v1/load_lora_adapter", body)
+
+    def _delete(self, version: int) -> None:
+        shutil.rmtree(self.folder / f"{self.run}-v{version}", ignore_errors=True)
+
+
+def _problem(publish: Callable[[], None]) -> str | None:
+    try:
+        publish()
+    except TrainingError as error:
+        return str(error)
+    return None
+
+
+def check_adapter(model: Any) -> None:
+    """Raise OptionError for an adapter that vLLM cannot serve."""
+    from peft import PeftModel
+    from trl.experimental.async_grpo.async_grpo_trainer import validate_lora_for_vllm_sync
+
+    if not isinstance(model, PeftModel):
+        raise OptionError("trl.vllm_lora_sync: there is no adapter to send; set adapter: lora")
+    try:
+        validate_lora_for_vllm_sync(model)
+    except ValueError as error:
+        raise OptionError(f"trl.vllm_lora_sync: {error}") from error

@@ -1,0 +1,208 @@
+"""A vLLM server, seen from the trainer: whether it is there, what it serves, and whether that fits.
+
+Asked over HTTP with the standard library, before TRL's client and the model are loaded; the endpoints
+are vLLM's own (`/health`, `/v1/models`, `/server_info` in development mode).
+"""
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+from fmtkit.errors import OptionError
+from fmtkit.training.life import TrainingError
+
+HOST, PORT, TIMEOUT = "0.0.0.0", 8000, 240.0  # noqa: S104 - TRL's own defaults
+_ANSWER_SECONDS = 10.0
+_LONGEST_PAUSE = 10.0
+
+# A proxy of the environment is for the web, not for the machine beside this one.
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class ServerError(TrainingError):
+    """Say what a server answered, or that it did not."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        """The HTTP status; None where nothing was answered."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """The address of a server."""
+
+    url: str
+
+    def get(self, path: str) -> Any:
+        """Return the JSON that is found at a path; raises ServerError."""
+        return json.loads(self._ask(path, None, _ANSWER_SECONDS) or "null")
+
+    def post(self, path: str, body: Mapping[str, object], seconds: float = TIMEOUT) -> str:
+        """Send JSON and return the text of the answer; raises ServerError unless the status is 200."""
+        return self._ask(path, json.dumps(body).encode(), seconds)
+
+    def is_up(self) -> bool:
+        """Tell whether the server says that it is well."""
+        try:
+            self._ask("/health", None, _ANSWER_SECONDS)
+        except ServerError:
+            return False
+        return True
+
+    def instance(self) -> str | None:
+        """Return what tells this start of the server from its next one; None outside development mode."""
+        try:
+            found = self.info().get("instance_id")
+        except ServerError:
+            return None
+        return None if found is None else str(found)
+
+    def info(self) -> Mapping[str, Any]:
+        """Return the server's configuration as it resolved it; raises ServerError (404: not offered)."""
+        config: Mapping[str, Any] = self.get("/server_info?config_format=json")["vllm_config"]
+        return config
+
+    def _ask(self, path: str, body: bytes | None, seconds: float) -> str:
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        request = urllib.request.Request(self.url + path, body, headers)  # noqa: S310 - http(s) only
+        try:
+            with _OPENER.open(request, timeout=seconds) as answer:
+                text: str = answer.read().decode("utf-8", "replace")
+                return text
+        except urllib.error.HTTPError as error:
+            said = error.read().decode("utf-8", "replace").strip()[:300]
+            raise ServerError(
+                f"{self.url}{path} answered {error.code}: {said}", error.code
+            ) from error
+        except (OSError, HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            raise ServerError(f"{self.url}{path} did not answer ({reason})") from error
+
+
+def address(trainer: Mapping[str, object]) -> Server:
+    """Return the server that the trainer's arguments name."""
+    base = trainer.get("vllm_server_base_url")
+    host, port = trainer.get("vllm_server_host") or HOST, trainer.get("vllm_server_port") or PORT
+    url = str(base) if base else f"http://{host}:{port}"
+    if not url.startswith(("http://", "https://")):
+        raise OptionError(f"trl.vllm_server_base_url: {url}: begins with http:// or https://")
+    return Server(url.rstrip("/"))
+
+
+def asks_server(trainer: Mapping[str, object]) -> bool:
+    """Tell whether the trainer's arguments let a server make the answers."""
+    return trainer.get("use_vllm") is True and trainer.get("vllm_mode", "server") == "server"
+
+
+def wait(
+    server: Server,
+    seconds: float,
+    *,
+    say: Callable[[str], None],
+    start: str,
+    pause: Callable[[float], None] = time.sleep,
+) -> None:
+    """Wait until the server is up; raises ServerError after the time. `start` is how to start it."""
+    begun = time.monotonic()
+    step = 1.0
+    while not server.is_up():
+        waited = time.monotonic() - begun
+        if waited >= seconds:
+            raise ServerError(
+                f"no vLLM server at {server.url} after {waited:.0f} s (trl.vllm_server_timeout); start "
+                f"it with: {start}"
+            )
+        if step == 1.0:
+            say(
+                f"waiting up to {seconds:.0f} s for the vLLM server at {server.url}; start it: {start}"
+            )
+        pause(min(step, seconds - waited))
+        step = min(step * 2, _LONGEST_PAUSE)
+    if step > 1.0:
+        say(f"the vLLM server is up, after {time.monotonic() - begun:.0f} s")
+
+
+def check(server: Server, model: str, *, rank: int | None, start: str) -> list[str]:
+    """Raise OptionError for a server that cannot make this run's answers; return what is worth a note.
+
+    `rank` is that of the adapter to be sent alone, None where whole weights are sent.
+    """
+    served = server.get("/v1/models")["data"]
+    names = {str(entry.get(key)) for entry in served for key in ("id", "root") if entry.get(key)}
+    if not any(_same_model(name, model) for name in names):
+        raise OptionError(
+            f"the vLLM server at {server.url} serves {', '.join(sorted(names))}, and base_model is "
+            f"{model}; start it with: {start}"
+        )
+    try:
+        info = server.info()
+    except ServerError as error:
+        if error.status != 404:
+            raise
+        raise OptionError(
+            f"the vLLM server at {server.url} runs without VLLM_SERVER_DEV_MODE=1, which the transfer "
+            f"of weights needs; start it with: {start}"
+        ) from error
+    _check_transfer(info, server, rank, start)
+    mode = _part(info, "model_config").get("logprobs_mode")
+    if mode in {None, "processed_logprobs"}:
+        return []
+    return [
+        f"the vLLM server reports {mode}: the importance ratio is off by the sampling temperature; "
+        f"start it with: {start}"
+    ]
+
+
+def _check_transfer(info: Mapping[str, Any], server: Server, rank: int | None, start: str) -> None:
+    if rank is None:
+        if "weight_transfer_config" in info and info["weight_transfer_config"] is None:
+            raise OptionError(
+                f"the vLLM server at {server.url} takes no weights (--weight-transfer-config); start it "
+                f"with: {start}"
+            )
+        return
+    lora = info.get("lora_config")
+    if not isinstance(lora, Mapping):
+        raise OptionError(
+            f"the vLLM server at {server.url} runs without --enable-lora, which trl.vllm_lora_sync "
+            f"needs; start it with: {start}"
+        )
+    if lora.get("max_lora_rank", rank) < rank:
+        raise OptionError(
+            f"the vLLM server at {server.url} takes adapters up to rank {lora['max_lora_rank']}, and "
+            f"lora_r is {rank}; start it with: {start}"
+        )
+    if lora.get("max_loras", 2) < 2:
+        raise OptionError(
+            f"the vLLM server at {server.url} holds one adapter at a time (--max-loras 1); two versions "
+            f"meet at every transfer; start it with: {start}"
+        )
+    if _part(info, "parallel_config").get("data_parallel_size", 1) > 1:
+        raise OptionError(
+            f"the vLLM server at {server.url} has several copies of the model (--data-parallel-size), "
+            "and an adapter reaches only one of them; use tensor_parallel_size, or leave out "
+            "trl.vllm_lora_sync"
+        )
+
+
+def _part(info: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = info.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _same_model(served: str, wanted: str) -> bool:
+    """Tell whether two names mean one model: equal, one folder, or a hub id and its place in the cache."""
+    if served == wanted:
+        return True
+    one, other = Path(served).expanduser(), Path(wanted).expanduser()
+    if one.exists() and other.exists():
+        return one.samefile(other)
+    cached = {f"models--{name.replace('/', '--')}" for name in (served, wanted)}
+    return bool(cached & {*one.parts, *other.parts})
