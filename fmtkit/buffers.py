@@ -68,6 +68,13 @@ def numbers(buffer: pa.Buffer | None, dtype: Any, offset: int, count: int) -> ND
     return np.frombuffer(buffer, dtype, count, offset * np.dtype(dtype).itemsize)
 
 
+def whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array; pyarrow's combine_chunks copies even where there is one chunk."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def validity(array: pa.Array) -> Bools:
     """Say of each item whether it is there."""
     if not array.null_count:

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from fmtkit.sources.guards import places_of
 from fmtkit.tables import DIALOG_COLUMNS
 
 _LOOKS = re.compile(
@@ -52,7 +53,7 @@ def _may_hold(dialogs: pa.ChunkedArray, tokens: Sequence[str]) -> bool:
         contents = chunk.values.field("content").buffers()[2]
         data = np.frombuffer(contents or b"", dtype=np.uint8)
         for pair in pairs:
-            places = np.flatnonzero(data[:-1] == pair[0])
+            places = places_of(data[:-1], pair[0])
             if (data[places + 1] == pair[1]).any():
                 return True
     return False

@@ -7,6 +7,7 @@ parser; rows of another legal shape are read from the strict parser's values.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
@@ -46,6 +47,7 @@ class Records:
 
     def __init__(self, data: bytes, first_line: int, lines: np.ndarray | None) -> None:
         self.data = data
+        self.buffer = pa.py_buffer(data)
         self.array = np.frombuffer(data, dtype=np.uint8)
         self.found = guards.find_lines(self.array)
         self.first_line = first_line
@@ -53,6 +55,11 @@ class Records:
 
     def __len__(self) -> int:
         return len(self.found.starts)
+
+    @cached_property
+    def is_utf8(self) -> bool:
+        """Say whether all of the block is UTF-8."""
+        return guards.is_utf8(self.buffer)
 
     def raw(self, record: int) -> bytes:
         """Return the bytes of a record, without its newline."""
@@ -156,13 +163,16 @@ def _parse_fast(records: Records, start: int, stop: int, plan: ReadPlan) -> pa.T
     lines = guards.Lines(
         found.starts[start:stop] - first, found.ends[start:stop] - first, found.numbers, 0
     )
-    unit = records.data[first:end]
     if not guards.look_like_objects(data, lines):
         return None
-    buffer = pa.py_buffer(unit)
-    if not guards.is_utf8(buffer) or not guards.is_shallow(data, lines):
+    buffer = records.buffer.slice(first, end - first)
+    if not (records.is_utf8 or guards.is_utf8(buffer)):
         return None
-    table = read_json(buffer, schema, plan.mode)
+    table = read_json(buffer, schema, "error") if plan.is_closed else None
+    # An unexpected field or shape ends the parse at once; a field that is skipped may nest deep.
+    if table is None and plan.mode == "ignore" and guards.is_shallow(data, lines):
+        table = read_json(buffer, schema, "ignore")
+        plan.is_closed = plan.is_closed and table is None
     if table is None or table.num_rows != stop - start or is_doubtful(table, plan.binding):
         return None
     return table

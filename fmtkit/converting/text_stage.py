@@ -198,7 +198,7 @@ def _limited(done: Done, limit: "LengthLimit") -> Done:
         for n in done.table.schema.names
         if n in (*DIALOG_COLUMNS, *TEXT_NAMES.values(), "completions")
     ]
-    texts = {name: done.table.column(name).combine_chunks() for name in names}
+    texts = {name: buffers.whole(done.table.column(name)) for name in names}
     rows = limit.overlong(texts)
     if not len(rows):
         return done
@@ -253,7 +253,7 @@ def _tokens(done: Done, table: pa.Table, stage: TextStage) -> Done:
     assert stage.tokenizer_name is not None
     left = table.take(buffers.int64s(done.kept))
     is_reply = "completion" in left.schema.names
-    dialogs = _joined(left) if is_reply else left.column("messages").combine_chunks()
+    dialogs = _joined(left) if is_reply else buffers.whole(left.column("messages"))
     spanned, failed = find_spans(stage.template, dialogs)
     found = [(i, one) for i, one in enumerate(spanned) if one is not None and one.spans]
     learnt = "last" if is_reply else "every"

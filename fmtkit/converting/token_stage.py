@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from fmtkit import tokens
+from fmtkit.buffers import whole
 from fmtkit.converting.text_stage import Done, RowFailure
 from fmtkit.converting.typenames import TypeName
 from fmtkit.documents import Continuation, Document
@@ -105,7 +106,7 @@ class TokenStage:
             return list(range(table.num_rows)), made, []
         if self.template is None:
             raise OptionError("conversations need a chat template to become tokens")
-        dialogs = table.column("messages").combine_chunks().cast(pa.list_(MESSAGE))
+        dialogs = whole(table.column("messages")).cast(pa.list_(MESSAGE))
         spanned, failed = find_spans(self.template, dialogs)
         learnt = table.column("learnt").to_pylist()
         found = [(i, one) for i, one in enumerate(spanned) if one is not None]

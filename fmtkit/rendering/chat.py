@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from jinja2.exceptions import TemplateSyntaxError
 
+from fmtkit.buffers import whole
 from fmtkit.errors import TemplateError
 from fmtkit.rendering.dialog_columns import dialog_column
 from fmtkit.rendering.render_plan import Engine, Plan
@@ -126,7 +127,7 @@ def render(
 ) -> Rendering:
     """Render whole conversations; `tools` is a column of canonical JSON text."""
     plan = Plan(generation_prompt=add_generation_prompt)
-    done = render_batch(template.compiled, plan, [dialog_column(_whole(dialogs))], _tools(tools))
+    done = render_batch(template.compiled, plan, [dialog_column(whole(dialogs))], _tools(tools))
     return Rendering(done.columns[0], _failures(done), *_counts(template, done))
 
 
@@ -138,7 +139,7 @@ def render_reply(
     tools: Column | None = None,
 ) -> ReplyRendering:
     """Render prompts with the generation prompt, and what each reply adds to them."""
-    columns = [dialog_column(_whole(dialogs)) for dialogs in (prompts, *replies.values())]
+    columns = [dialog_column(whole(dialogs)) for dialogs in (prompts, *replies.values())]
     plan = Plan(replies=len(replies))
     training = template.compiled_training
     done = render_batch(template.compiled, plan, columns, _tools(tools), training)
@@ -147,12 +148,8 @@ def render_reply(
     return ReplyRendering(prompt, by_name, _failures(done), *_counts(template, done))
 
 
-def _whole(array: Column) -> pa.Array:
-    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-
-
 def _tools(array: Column | None) -> pa.Array | None:
-    return None if array is None else _whole(array)
+    return None if array is None else whole(array)
 
 
 def _failures(done: Rendered) -> list[Failure]:

@@ -7,10 +7,10 @@ import numpy as np
 from fmtkit.codes import Reject
 from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, RAW_BYTES, JsonBlock
 from fmtkit.sources.raw import RawBytes, Readable, fill, read_fully
+from fmtkit.sources.structure import PIECE_BYTES
 
 BOM = b"\xef\xbb\xbf"
 LINE_FEED = ord("\n")
-PIECE_BYTES = 256 << 10
 
 
 def blocks_of_lines(
