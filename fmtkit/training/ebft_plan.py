@@ -7,8 +7,6 @@ from fmtkit.training.runner import Runner
 
 LENGTH = 1024
 """Tokens of a document where sequence_len is unset: the transforms of strided mode need one."""
-_HONOURED = frozenset({"reward_funcs"})
-"""Keys of fmtkit's own sampling (section `rl`) that structured mode acts on."""
 
 
 def derive(config: Config, chosen: Runner, out: Resolution) -> None:
@@ -28,13 +26,11 @@ def derive(config: Config, chosen: Runner, out: Resolution) -> None:
             out.own["max_length"] = Argument("max_length", LENGTH, "default of fmtkit")
             out.notes.append(f"documents are cut at {LENGTH} tokens; set sequence_len")
         return
-    idle = sorted(a.origin.removeprefix("key ") for n, a in _idle(out).items() if a.value)
-    if idle:
-        out.notes.append(f"ebft samples in step with training: {', '.join(idle)} change nothing")
-
-
-def _idle(out: Resolution) -> dict[str, Argument]:
-    return {name: a for name, a in out.of("rl").items() if name not in _HONOURED}
+    ahead = out.of("rl").get("async_prefetch")
+    if ahead is not None and ahead.value is True and values.get("adaptive_max_tokens") is not False:
+        out.notes.append(
+            "trl.async_prefetch: answers made ahead are not capped by their references' lengths"
+        )
 
 
 def _drop_flash_attention(out: Resolution) -> None:

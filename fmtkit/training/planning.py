@@ -11,6 +11,7 @@ from fmtkit.training.arguments import fields_of, has_class, installed
 from fmtkit.training.config import Config, Entry, Setting, load
 from fmtkit.training.datatypes import Reading
 from fmtkit.training.resolve import Argument, Resolution, resolve
+from fmtkit.training.rl.grpo import plan as online_plan
 from fmtkit.training.runner import Runner
 
 _TRL_LENGTH = 1024
@@ -230,6 +231,7 @@ def _derive(config: Config, chosen: Runner, out: Resolution, launching: launch.L
     _derive_mask(config, chosen, out)
     _derive_length(chosen, out)
     ebft_plan.derive(config, chosen, out)
+    online_plan.derive(config, chosen, out, launching)
     _derive_variables(config, chosen, out)
     out.default("activation_checkpointing", False, "default of fmtkit")
     out.default(

@@ -1,25 +1,21 @@
 """From a job to the trainer of EBFT, in either mode."""
 
-import sys
 import warnings
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import torch
 
-from fmtkit.errors import OptionError
 from fmtkit.training.build import Parts, load_model, trainer_inputs
 from fmtkit.training.job import Job
 from fmtkit.training.rl.ebft.attention_support import choose_attention, set_attention
 from fmtkit.training.rl.ebft.ebft_settings import plan_settings, scale_rewards
 from fmtkit.training.rl.ebft.feature_network import FeatureNetwork, copied_network, frozen_network
+from fmtkit.training.rl.grpo.build import online_inputs
 
 
 def build_structured(job: Job, parts: Parts) -> Any:
     """Make the trainer of structured mode."""
-    from trl.trainer.grpo_trainer import GRPOTrainer
-
     from fmtkit.training.rl.ebft.structured import EBFTTrainer
 
     plan = plan_settings(job.sections.get("ebft"), num_generations=parts.arguments.num_generations)
@@ -28,10 +24,9 @@ def build_structured(job: Job, parts: Parts) -> Any:
         parts.arguments.scale_rewards = wanted
     length = job.own.get("max_length")
     return EBFTTrainer(
-        **trainer_inputs(job, parts, GRPOTrainer),
+        **online_inputs(job, parts),
         settings=plan.settings,
         network=_network(job, parts),
-        reward_funcs=[_function(name) for name in _listed(job, "reward_funcs")],
         sequence_len=length if isinstance(length, int) else None,
     )
 
@@ -78,22 +73,3 @@ def _adapted(parts: Parts) -> Any:
             model, use_gradient_checkpointing=parts.arguments.activation_checkpointing
         )
     return get_peft_model(model, parts.peft)
-
-
-def _listed(job: Job, name: str) -> list[str]:
-    value = job.sections.get("rl", {}).get(name)
-    if value is None:
-        return []
-    return [str(item) for item in value] if isinstance(value, list) else [str(value)]
-
-
-def _function(name: str) -> Any:
-    """Return the function that `module.function` names; a name without a dot is a reward model."""
-    module, _, function = name.rpartition(".")
-    if not module or "/" in name:
-        return name
-    sys.path[:0] = [] if "" in sys.path else [""]
-    found = getattr(import_module(module), function, None)
-    if found is None:
-        raise OptionError(f"trl.reward_funcs: the module {module} has no function {function}")
-    return found

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from trl.trainer.grpo_trainer import GRPOTrainer
 
 from fmtkit.errors import ColumnMismatchError, OptionError
 from fmtkit.training.rl.ebft.conversation_rollout import roll_out_conversations
@@ -21,19 +20,13 @@ from fmtkit.training.rl.ebft.generation_cap import capped, generation_cap
 from fmtkit.training.rl.ebft.language_model import LanguageModel
 from fmtkit.training.rl.ebft.reference_loss import reference_batch, reference_loss
 from fmtkit.training.rl.ebft.reference_sequences import Renderer
+from fmtkit.training.rl.grpo.group_rule import check_whole_groups
+from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
+from fmtkit.training.rl.rollouts.settings import RolloutSettings
 
 
-class EBFTTrainer(GRPOTrainer):
-    """A GRPOTrainer on a Reference table; EBFT's reward is the first of its reward functions."""
-
-    # TRL and transformers leave these unions of everything that they may be.
-    args: Any
-    model: Any
-    processing_class: Any
-    num_generations: int
-    num_generations_eval: int
-    max_completion_length: int
-    chat_template_kwargs: Any
+class EBFTTrainer(FmtkitGRPOTrainer):
+    """fmtkit's GRPO trainer on a Reference table; EBFT's reward is the first of its functions."""
 
     def __init__(
         self,
@@ -50,7 +43,6 @@ class EBFTTrainer(GRPOTrainer):
         """
         reward = EBFTReward(settings)
         self.settings = settings
-        self.rows: Sequence[dict[str, Any]] = ()
         datasets = [kwargs.get("train_dataset"), kwargs.get("eval_dataset")]
         if any(has_turns(dataset) for dataset in datasets):
             if kwargs.get("rollout_func") is not None:
@@ -58,6 +50,7 @@ class EBFTTrainer(GRPOTrainer):
                     "the dataset has remaining_turns, which EBFT rolls out itself; drop the column "
                     "or trl.rollout_func"
                 )
+            _check_in_step(kwargs.get("rollouts"))
             kwargs["rollout_func"] = roll_out_conversations
         functions: list[Any] = [reward, *reward_funcs]
         super().__init__(reward_funcs=functions, **kwargs)
@@ -67,9 +60,9 @@ class EBFTTrainer(GRPOTrainer):
         self._check()
 
     @property
-    def group_size(self) -> int:
-        """Completions of one prompt, now."""
-        return self.num_generations if self.model.training else self.num_generations_eval
+    def has_other_losses(self) -> bool:
+        """Tell whether references are learnt as well."""
+        return self.settings.ce_coef > 0
 
     def most_of_all_ranks(self, own: int) -> int:
         """Return the largest number that a rank has."""
@@ -96,31 +89,33 @@ class EBFTTrainer(GRPOTrainer):
         for dataset in (self.train_dataset, self.eval_dataset):
             check_columns(dataset)
         batch = args.per_device_train_batch_size * args.steps_per_generation
-        check_whole_groups(batch, self.num_generations, "micro_batch_size · steps_per_generation")
+        check_whole_groups(batch, self.num_generations, "EBFT")
         if self.eval_dataset is not None:
             check_group(settings, self.num_generations_eval)
             size = args.per_device_eval_batch_size
-            check_whole_groups(size, self.num_generations_eval, "eval_batch_size")
+            check_whole_groups(size, self.num_generations_eval, "EBFT", name="eval_batch_size")
 
-    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        # A rollout function is given the prompts alone, and reads the rows here.
-        self.rows = inputs
-        truths = [row.get("ground_truth") for row in inputs]
-        check_group_rows([row["prompt"] for row in inputs], truths, self.group_size)
-        training = self.model.training
-        with capped(self, self._cap(inputs)):
-            output: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        if training and self.settings.ce_coef:
-            extra = reference_batch(inputs, self.renderer, self.num_generations)
-            device = self.accelerator.device
-            output |= {name: tensor.to(device) for name, tensor in extra.items()}
-            tokens = (extra["gt_labels"][extra["gt_own"]][:, 1:] != -100).sum()
-            output["gt_tokens"] = self.accelerator.gather(tokens.view(1).to(device)).sum()
+    def _generate(self, prompts: list[Any]) -> Any:
+        truths = [row.get("ground_truth") for row in self.rows]
+        check_group_rows([row["prompt"] for row in self.rows], truths, self.group_size)
+        with capped(self, self._cap(self.rows)):
+            return super()._generate(prompts)
+
+    def extended(self, output: dict[str, Any]) -> dict[str, Any]:
+        """Add the references of the batch, which the cross-entropy is of."""
+        if not self.settings.ce_coef:
+            return output
+        extra = reference_batch(self.rows, self.renderer, self.num_generations)
+        device = self.accelerator.device
+        output |= {name: tensor.to(device) for name, tensor in extra.items()}
+        tokens = (extra["gt_labels"][extra["gt_own"]][:, 1:] != -100).sum()
+        output["gt_tokens"] = self.accelerator.gather(tokens.view(1).to(device)).sum()
         return output
 
     def _cap(self, inputs: Sequence[dict[str, Any]]) -> int:
         longest = self.max_completion_length
-        if not self.settings.adaptive_max_tokens:
+        # Answers that are made ahead would get the cap of the batch that trains meanwhile.
+        if not self.settings.adaptive_max_tokens or self.producer is not None:
             return longest
         tokenizer = self.processing_class
         texts = list(dict.fromkeys(text for row in inputs for text in answers(row)))
@@ -129,7 +124,7 @@ class EBFTTrainer(GRPOTrainer):
         return generation_cap([most], self.settings.gt_length_multiplier, longest)
 
     def _compute_loss(self, model: LanguageModel, inputs: dict[str, Any]) -> Tensor:
-        loss: Tensor = super()._compute_loss(model, inputs)  # type: ignore[no-untyped-call]
+        loss: Tensor = super()._compute_loss(model, inputs)
         if "gt_own" not in inputs:
             return loss
         if not inputs["gt_own"].any() and self.accelerator.num_processes == 1:
@@ -171,10 +166,10 @@ def check_columns(dataset: Any) -> None:
         )
 
 
-def check_whole_groups(batch: int, group: int, name: str) -> None:
-    """Refuse batches that would part the completions of one prompt over ranks."""
-    if batch % group:
+def _check_in_step(rollouts: RolloutSettings | None) -> None:
+    """Refuse to roll out conversations ahead: their later turns are sampled from the model itself."""
+    if rollouts is not None and rollouts.async_prefetch:
         raise OptionError(
-            f"{name} is {batch}, which is no multiple of trl.num_generations ({group}); EBFT "
-            "needs the whole group of a prompt on one device"
+            "trl.async_prefetch: dialogs of several turns are sampled turn by turn from the model "
+            "that trains, so they cannot run ahead; leave it out, or drop remaining_turns"
         )

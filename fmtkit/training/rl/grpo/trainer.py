@@ -2,67 +2,112 @@
 
 The hooks that it overrides are those of TRL 1.16: `_generate_and_score_completions` makes and scores
 the answers to a generation batch, `_calculate_rewards` returns the rewards of all processes, and
-`_compute_loss` is the loss of a micro-batch.
+`_compute_loss` is the loss of a micro-batch. How answers are made is RolloutTrainer's.
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import torch
 from torch import Tensor
-from trl.trainer.grpo_trainer import GRPOTrainer
 
 from fmtkit.training.rl.grpo import zero_advantage
+from fmtkit.training.rl.grpo.group_rule import check_whole_groups
+from fmtkit.training.rl.grpo.replay import Replay
+from fmtkit.training.rl.grpo.rerolls import Rerolls
 from fmtkit.training.rl.grpo.settings import GrpoSettings
+from fmtkit.training.rl.rewards import Rewards
+from fmtkit.training.rl.rollouts.trainer import RolloutTrainer
+
+Row = dict[str, Any]
 
 
-class FmtkitGRPOTrainer(GRPOTrainer):
+class FmtkitGRPOTrainer(RolloutTrainer):
     """A GRPOTrainer that skips batches without a signal, replays groups and rolls prompts again."""
 
     # TRL and transformers leave these unions of everything that they may be.
-    args: Any
-    model: Any
     processing_class: Any
     num_generations: int
     num_generations_eval: int
     max_completion_length: int
     chat_template_kwargs: Any
 
-    def __init__(self, *, settings: GrpoSettings | None = None, **kwargs: Any) -> None:
-        """Take TRL's arguments by name, and what fmtkit adds."""
-        self.features = settings or GrpoSettings()
-        self.rows: Sequence[dict[str, Any]] = ()
+    def __init__(
+        self, *, features: GrpoSettings | None = None, rewards: Rewards | None = None, **kwargs: Any
+    ) -> None:
+        """Take TRL's arguments by name. `rewards` come after the functions of `reward_funcs`."""
+        self.features = features or GrpoSettings()
+        self.rewards = rewards
+        self.rerolls: Rerolls | None = None
+        self.replay: Replay | None = None
+        self._totals = torch.zeros(0)
+        self._columns: frozenset[str] = frozenset()
+        if rewards is not None:
+            rewards.group_size = lambda: self.group_size
+            kwargs["reward_funcs"] = [*kwargs.get("reward_funcs", ()), *rewards.functions]
         super().__init__(**kwargs)
+        self._set_up()
+
+    def _set_up(self) -> None:
+        features = self.features
+        if features.needs_whole_groups:
+            rows = self.args.per_device_train_batch_size * self.args.steps_per_generation
+            check_whole_groups(rows, self.num_generations, "replay and re-rolling")
+        if features.rerolls:
+            self.rerolls = Rerolls(features.reroll_start_fraction, features.reroll_max_groups)
+        if features.replays:
+            recompute = features.replay_recompute_logps
+            self.replay = Replay(self, features.replay_buffer_size, recompute=recompute)
 
     @property
     def group_size(self) -> int:
         """Completions of one prompt, now."""
         return self.num_generations if self.model.training else self.num_generations_eval
 
-    def generating(self, rows: Sequence[dict[str, Any]]) -> AbstractContextManager[object]:
-        """Surround the generation for these rows; for subclasses."""
-        del rows
-        return nullcontext()
-
-    def extended(
-        self, output: dict[str, Any], rows: Sequence[dict[str, Any]], *, training: bool
-    ) -> dict[str, Any]:
-        """Add tensors to a scored batch; for subclasses."""
-        del rows, training
-        return output
-
     @property
     def has_other_losses(self) -> bool:
         """Tell whether a subclass adds to the loss, so that no micro-batch may be skipped."""
         return False
 
-    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+    def extended(self, output: dict[str, Any]) -> dict[str, Any]:
+        """Add tensors to a scored batch of training, whose rows are `rows`; for subclasses."""
+        return output
+
+    def rows_ahead(self, rows: Sequence[Row]) -> list[Row]:
+        """Bring failed prompts back in the place of the last groups, late in the run."""
+        self._columns = frozenset(rows[0])
+        rerolls = self.rerolls
+        if rerolls is None or self.state.global_step < rerolls.starts(self.state.max_steps):
+            return list(rows)
+        found, count = rerolls.injected(rows, self.num_generations)
+        self._metrics["train"]["reroll/injected"].append(float(count))
+        return found
+
+    def _generate_and_score_completions(self, inputs: list[Row]) -> dict[str, Any]:
         training = self.model.training
-        # A rollout function is given the prompts alone, and reads the rows here.
-        self.rows = inputs
-        with self.generating(inputs):
-            output: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        return self.extended(output, inputs, training=training)
+        output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        if not training:
+            return output
+        if self.rerolls is not None:
+            # A rollout function's columns stand in the rows by now; they are not the prompt's.
+            rows = [{name: row[name] for name in self._columns} for row in self.rows]
+            self.rerolls.note(rows, self._totals.tolist(), self.num_generations)
+            self._metrics["train"]["reroll/queue"].append(float(len(self.rerolls.waiting)))
+        if self.replay is not None:
+            output = self.replay.filled(output, self._totals)
+        return self.extended(output)
+
+    def _calculate_rewards(
+        self, inputs: list[Row], prompts: list[Any], completions: list[Any], ids: list[list[int]]
+    ) -> Tensor:
+        """Return the rewards of all processes [N, F], and remember the totals of this one's [B]."""
+        rewards: Tensor = super()._calculate_rewards(inputs, prompts, completions, ids)
+        start = self.accelerator.process_index * len(prompts)
+        own = rewards[start : start + len(prompts)]
+        totals = (own * self.reward_weights.to(own.device)).nansum(dim=1)
+        totals[torch.isnan(own).all(dim=1)] = torch.nan
+        self._totals = totals
+        return rewards
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         if self._may_skip() and zero_advantage.is_silent(self, inputs["advantages"]):
@@ -77,3 +122,11 @@ class FmtkitGRPOTrainer(GRPOTrainer):
             and self.features.skip_zero_advantage_batches
             and not self.has_other_losses
         )
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """Train, and end the reward workers."""
+        try:
+            return super().train(*args, **kwargs)
+        finally:
+            if self.rewards is not None:
+                self.rewards.close()

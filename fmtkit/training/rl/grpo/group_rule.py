@@ -1,0 +1,130 @@
+"""Whether batches divide into groups: all answers to a prompt belong to one generation batch.
+
+A generation batch is the rows of all processes for `steps_per_generation` micro-batches. TRL needs it to
+hold whole groups; what looks at a group on one device (EBFT, replay, re-rolling) needs that of the
+share of each process.
+"""
+
+from dataclasses import dataclass
+from math import gcd
+
+from fmtkit.errors import OptionError
+from fmtkit.training.refusals import RefusalError
+from fmtkit.training.resolve import Resolution
+
+_BATCH, _ACCUMULATION = 8, 1
+"""Defaults of transformers: rows of a micro-batch, and micro-batches of a step."""
+GROUP = {"grpo": 8, "gdpo": 8, "ebft": 8, "rloo": 2}
+"""Method -> TRL's default of num_generations."""
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The numbers that decide; `processes` is None where all devices are taken, however many."""
+
+    batch: int
+    steps: int
+    processes: int | None
+    group: int
+    eval_batch: int
+    eval_group: int
+    evaluates: bool
+
+
+def batches_of(method: str, out: Resolution, processes: int | None) -> Batches:
+    """Read the numbers of a plan, with TRL's defaults for what is unset."""
+
+    def number(name: str, default: int) -> int:
+        argument = out.trainer.get(name)
+        return argument.value if argument and isinstance(argument.value, int) else default
+
+    batch = number("per_device_train_batch_size", _BATCH)
+    steps = number("gradient_accumulation_steps", _ACCUMULATION)
+    whole = number("generation_batch_size", 0)
+    if whole:
+        steps = max(1, whole // (batch * (processes or 1)))
+    group = number("num_generations", GROUP[method])
+    evaluates = out.trainer.get("eval_strategy")
+    return Batches(
+        batch=batch,
+        steps=number("steps_per_generation", steps),
+        processes=processes,
+        group=group,
+        eval_batch=number("per_device_eval_batch_size", _BATCH),
+        eval_group=number("num_generations_eval", group),
+        evaluates=evaluates is not None and evaluates.value != "no",
+    )
+
+
+def check(numbers: Batches, whole_groups: str | None) -> None:
+    """Raise RefusalError for batches that TRL, or the feature `whole_groups`, cannot work with."""
+    reason = (
+        _one_answer(numbers) or _train(numbers) or _own(numbers, whole_groups) or _eval(numbers)
+    )
+    if reason is not None:
+        raise RefusalError("groups", reason)
+
+
+def check_whole_groups(rows: int, group: int, what: str, name: str = "") -> None:
+    """Refuse batches that would part the answers to one prompt over devices."""
+    if rows % group:
+        name = name or "micro_batch_size · steps_per_generation"
+        raise OptionError(
+            f"{name} is {rows}, which is no multiple of trl.num_generations ({group}); {what} "
+            "needs the whole group of a prompt on one device"
+        )
+
+
+def _one_answer(numbers: Batches) -> str | None:
+    if numbers.group >= 2:
+        return None
+    return (
+        f"trl.num_generations: {numbers.group}: an answer is measured against the others to its "
+        "prompt; write 2 or more"
+    )
+
+
+def _train(numbers: Batches) -> str | None:
+    # On an unknown number of devices whole groups on each are what is sure to fit.
+    rows = numbers.batch * numbers.steps * (numbers.processes or 1)
+    if rows % numbers.group == 0 or numbers.processes is None:
+        return None
+    return (
+        f"trl.num_generations: {numbers.group}: a generation batch of {_product(numbers)} = {rows} "
+        f"answers does not divide into groups of {numbers.group}; {_advice(numbers)}"
+    )
+
+
+def _own(numbers: Batches, feature: str | None) -> str | None:
+    rows = numbers.batch * numbers.steps
+    if feature is None or rows % numbers.group == 0:
+        return None
+    return (
+        f"{feature} needs all answers to a prompt on one device: micro_batch_size {numbers.batch} · "
+        f"{numbers.steps} steps = {rows} answers of a process do not divide into groups of "
+        f"{numbers.group}; {_advice(numbers, alone=True)}"
+    )
+
+
+def _eval(numbers: Batches) -> str | None:
+    rows = numbers.eval_batch * (numbers.processes or 1)
+    if not numbers.evaluates or numbers.processes is None or rows % numbers.eval_group == 0:
+        return None
+    return (
+        f"eval_batch_size: {numbers.eval_batch} · {numbers.processes} processes = {rows} answers do "
+        f"not divide into groups of {numbers.eval_group}; set eval_batch_size: "
+        f"{numbers.eval_group}, or trl.num_generations_eval"
+    )
+
+
+def _product(numbers: Batches) -> str:
+    parts = [f"micro_batch_size {numbers.batch}", f"{numbers.steps} steps"]
+    return " · ".join([*parts, f"{numbers.processes} processes"])
+
+
+def _advice(numbers: Batches, *, alone: bool = False) -> str:
+    """Say which number of steps, and which size of a micro-batch, would do."""
+    processes = 1 if alone else numbers.processes or 1
+    need = numbers.group // gcd(numbers.batch * processes, numbers.group)
+    steps = -(-numbers.steps // need) * need
+    return f"set gradient_accumulation_steps: {steps}, or micro_batch_size: {numbers.group}"
