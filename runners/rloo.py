@@ -9,7 +9,7 @@ RUNNER = Runner(
     config="trl:RLOOConfig",
     about="raise the rewards of the model's own answers against each other",
     needs=frozenset({"rewards"}),
-    sections=frozenset({"rl", "vllm"}),
+    sections=frozenset({"rl", "vllm", "nemo_gym"}),
     own=frozenset({"max_length"}),
     build="fmtkit.training.rl.grpo.build:build_rewarded",
 )

@@ -5,22 +5,17 @@ it is imported here. Source: https://github.com/NVIDIA-NeMo/Gym, by the answers 
 
 What the GRPO trainer does with it, in the training process:
 
-    gym = session.open_gym(job)       # finds the servers; None where nemo_gym_enabled is not true
-    gym.reward                        # the reward function: `nemo_gym_verify` or `env_reward`
-    gym.rollout                       # None in single turn, else TRL's rollout_func
+    gym = session.open_gym(job, tokenizer)   # finds the servers; None where no Gym is enabled
+    gym.rewards(job)      # the rewards of the run: the user's and, in its place, that of the Gym
+    gym.rollout           # None in single turn, else a rollout_func (takes_rows) for RolloutTrainer
 
 The process of `fmtkit train` starts the servers before the training processes and stops them after
-(`launching.servers_of`); `naming.user_rewards` takes our reward's names from `trl.reward_funcs`.
+(`launching.servers_of`); a plan takes its datasets and checks its keys (`plan`), and knows the
+peer's names of our reward (`naming`).
 
-`gym.reward` is a plain reward function of TRL. Its columns come with the rows: `nemo_gym_row`,
-`nemo_gym_server`, `nemo_gym_agent`; of a rollout also `env_reward`, `num_turns`, `nemo_gym_outcome`.
-It waits for servers and computes nothing, so it stays in this process (`reward.needs_this_process`).
-
-`gym.rollout.play(inputs, trainer)` plays the dialogs of `inputs`, the trainer's row dicts of this
-process with the G copies of each, and returns what TRL wants of a rollout_func: `prompt_ids`,
-`completion_ids`, `logprobs`, `env_mask`, and the three columns above. It reads the rows by their
-columns, never by the prompt's text, logs nothing and touches no tensor, so prefetch may call it in a
-thread; `trainer` gives the tokenizer, the sampling arguments and max_completion_length only.
-`gym.rollout(prompts, trainer)` is the same for TRL's own call: it takes the rows from
-`trainer.rows`, which fmtkit's GRPO trainer sets to its inputs before it generates.
+The reward is a plain function of TRL. Its columns come with the rows: `nemo_gym_row`,
+`nemo_gym_server`, `nemo_gym_agent`; of a dialog also `env_reward`, `num_turns`, `nemo_gym_outcome`,
+which the rollout returns. The rollout logs nothing and touches no tensor, so it may run in a thread;
+what is to be counted, the reward counts on the main thread. If every call of a batch fails it raises
+GymError (a RewardError), which ends a run between two steps.
 """

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fmtkit.errors import DependencyError, OptionError
-from fmtkit.training.rl.nemo_gym import calls, head
+from fmtkit.training.rl.nemo_gym import calls, head, places
 from fmtkit.training.rl.nemo_gym.head import AGENTS, Directory
 from fmtkit.training.rl.nemo_gym.settings import HEAD_HOST, GymSettings
 
@@ -26,7 +26,7 @@ def command(settings: GymSettings, policy: Mapping[str, str]) -> list[str]:
 
     `policy` holds the address and the name of the model that agents play with.
     """
-    paths = ",".join(settings.config_paths)
+    paths = ",".join(str(path) for path in config_files(settings))
     overrides = [f"+config_paths=[{paths}]", "+skip_venv_if_present=true"]
     overrides += [f"+head_server.host={HEAD_HOST}", f"+head_server.port={settings.head_port}"]
     overrides += [f"++{name}={value}" for name, value in policy.items()]
@@ -36,15 +36,15 @@ def command(settings: GymSettings, policy: Mapping[str, str]) -> list[str]:
 
 def _program(settings: GymSettings) -> list[str]:
     """Find `ng_run`, or `gym` where that has been taken away: in the Gym's own environment first."""
-    places = (settings.folder / ".venv" / "bin", settings.folder / "bin")
+    folders = (settings.folder / ".venv" / "bin", settings.folder / "bin")
     for name, words in (("ng_run", []), ("gym", ["env", "start"])):
-        for place in places:
+        for place in folders:
             if (place / name).is_file():
                 return [str(place / name), *words]
         if name == "ng_run" and (found := shutil.which(name)):
             return [found, *words]
     raise DependencyError(
-        f"nemo_gym_auto_start: no ng_run in {places[0]} or on PATH; make an environment of Python "
+        f"nemo_gym_auto_start: no ng_run in {folders[0]} or on PATH; make an environment of Python "
         f"3.12 or newer there ({INSTALL}; it does not run on fmtkit's), or start the servers by "
         "yourself and write nemo_gym_auto_start: false"
     )
@@ -67,7 +67,7 @@ def _steps(settings: GymSettings) -> list[str]:
 
 def config_files(settings: GymSettings) -> list[Path]:
     """Return the configurations as files; raise OptionError for one that is not there."""
-    files = [settings.folder / path for path in settings.config_paths]
+    files = [places.find(settings, path) for path in settings.config_paths]
     for file in files:
         if not file.is_file():
             raise OptionError(
@@ -104,7 +104,6 @@ def servers_of(
 def _started(
     settings: GymSettings, log: Path, policy: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    config_files(settings)
     quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
     log.parent.mkdir(parents=True, exist_ok=True)
     words = command(settings, policy)
@@ -112,7 +111,7 @@ def _started(
         # A session of its own: Ctrl-C is for the trainer, which wants to save before they go.
         return subprocess.Popen(  # noqa: S603
             words,
-            cwd=settings.folder,
+            cwd=settings.folder if settings.folder.is_dir() else None,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fmtkit.training.rl.nemo_gym.failures import stop_if_none_answered
+from fmtkit.training.rl.nemo_gym.naming import PLAYED
 from fmtkit.training.rl.nemo_gym.reconstruction import CUT, MISMATCH
 from fmtkit.training.rl.nemo_gym.rollout import FAILED, NO_TOKENS
 
@@ -11,8 +12,8 @@ from fmtkit.training.rl.nemo_gym.rollout import FAILED, NO_TOKENS
 class PlayedReward:
     """TRL's reward function `env_reward`: counts are made here, on the main thread."""
 
-    needs_this_process = True
-    __name__ = "env_reward"
+    needs_full_batch = True
+    __name__ = PLAYED
 
     def __init__(self, max_turns: int) -> None:
         """Take the most turns that a dialog should have."""
@@ -20,13 +21,16 @@ class PlayedReward:
 
     def __call__(
         self,
-        env_reward: Sequence[float | None],
-        num_turns: Sequence[int],
-        nemo_gym_outcome: Sequence[str],
+        env_reward: Sequence[float | None] = (),
+        num_turns: Sequence[int] = (),
+        nemo_gym_outcome: Sequence[str] = (),
         log_metric: Callable[[str, float], None] | None = None,
         **_: Any,
     ) -> list[float | None]:
-        """Return the rewards; raise TrainingError if every dialog failed."""
+        """Return the rewards; raise GymError if every dialog failed.
+
+        The columns have defaults since they come with the answers, not with the data.
+        """
         reasons = [
             outcome.removeprefix(FAILED) if outcome.startswith(FAILED) else None
             for outcome in nemo_gym_outcome

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fmtkit.training.rl.nemo_gym.calls import CallError
+
 PLAYED = "played"
 CUT = "cut"
 MISMATCH = "prefix_mismatch"
@@ -69,6 +71,8 @@ def reconstruct(items: Sequence[Mapping[str, Any]]) -> Dialog | None:
     if not calls:
         return None
     dialog = Dialog(prompt_ids=_ids(calls[0], "prompt_token_ids"))
+    if not dialog.prompt_ids:
+        raise CallError("the answer's first item tells no prompt_token_ids")
     for number, call in enumerate(calls):
         read = _ids(call, "prompt_token_ids")
         seen = dialog.prompt_ids + dialog.completion_ids
@@ -82,5 +86,7 @@ def reconstruct(items: Sequence[Mapping[str, Any]]) -> Dialog | None:
 
 
 def _ids(item: Mapping[str, Any], name: str) -> list[int]:
-    # A model server may hand on what vLLM writes as text: token_id:123.
-    return [int(value) for value in item.get(name) or ()]
+    ids = item.get(name) or []
+    if not isinstance(ids, list) or not all(type(value) is int for value in ids):
+        raise CallError(f"{name} of the answer is no list of token ids, but {str(ids)[:80]}")
+    return ids

@@ -1,5 +1,6 @@
 """Dialogs with an environment: an agent of the Gym plays them by /run and tells the tokens."""
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,26 +19,33 @@ NO_TOKENS = (
     "no item of the answer has generation_token_ids; set return_token_id_information: true for the "
     "model server in the Gym's configuration (its vllm_model_for_training.yaml does)"
 )
+NOTHING = "the model wrote nothing"
 
 
 class Rollout:
     """TRL's rollout_func: dialogs as tokens, with the reward and the turns of each as columns."""
 
+    takes_rows = True
+
     def __init__(
-        self, settings: GymSettings, agent: Callable[[str | None, str | None], str]
+        self,
+        settings: GymSettings,
+        agent: Callable[[str | None, str | None], str],
+        tokenizer: Any,
     ) -> None:
-        """Take the settings, and what tells an agent's address from a row's server and agent."""
+        """Take the settings, and what tells an agent's address from a row's server and agent.
+
+        The tokenizer is copied: this may run in a thread, and fast ones refuse two users at once.
+        """
         self.settings = settings
         self.url_of = agent
+        self.tokenizer = copy.deepcopy(tokenizer)
 
-    def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, list[Any]]:
-        """Play the rows that the trainer generates for."""
-        if len(prompts) != len(trainer.rows):
-            raise ValueError(f"{len(prompts)} prompts for {len(trainer.rows)} rows")
-        return self.play(trainer.rows, trainer)
-
-    def play(self, rows: Sequence[Mapping[str, Any]], trainer: Any) -> dict[str, list[Any]]:
-        """Play a dialog for each row, in order."""
+    def __call__(
+        self, prompts: Sequence[Any], trainer: Any, rows: Sequence[Mapping[str, Any]]
+    ) -> dict[str, list[Any]]:
+        """Play a dialog for each row, in order; the prompts are in the rows."""
+        del prompts
         sampling = {
             "temperature": trainer.temperature,
             "top_p": trainer.top_p,
@@ -46,7 +54,7 @@ class Rollout:
         with ThreadPoolExecutor(PER_HOST) as threads:
             played = list(threads.map(lambda row: self._played(row, sampling), rows))
         dialogs = [
-            _failed(row, trainer) if dialog is None else dialog
+            dialog or self._unplayed(row, trainer.chat_template_kwargs)
             for row, (dialog, _, _) in zip(rows, played, strict=True)
         ]
         for dialog in dialogs:
@@ -67,40 +75,34 @@ class Rollout:
     def _played(
         self, row: Mapping[str, Any], sampling: Mapping[str, float]
     ) -> tuple[Dialog | None, float | None, str]:
-        """Return the dialog and its reward; None, None and the reason where there is nothing to learn."""
+        """Return a dialog and its reward; None, None and the reason where there is none to learn."""
         url = self.url_of(row["nemo_gym_server"], row["nemo_gym_agent"])
         body = run_body(row_of(row["nemo_gym_row"]), sampling)
         try:
             answer = calls.post(f"{url}/run", body, self.settings.run_timeout)
             reward = reward_of(answer)
+            dialog = reconstruct(_items(answer))
         except calls.CallError as error:
             return None, None, str(error)
-        dialog = reconstruct(_items(answer))
         if dialog is None or dialog.is_empty:
-            return None, None, NO_TOKENS if dialog is None else "the model wrote nothing"
+            return None, None, NO_TOKENS if dialog is None else NOTHING
         return dialog, reward, ""
+
+    def _unplayed(self, row: Mapping[str, Any], variables: Mapping[str, Any] | None) -> Dialog:
+        """Return a dialog that teaches nothing: the prompt, and an end that no loss looks at."""
+        ids = self.tokenizer.apply_chat_template(
+            row["prompt"],
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=False,
+            **(variables or {}),
+        )
+        dialog = Dialog(prompt_ids=list(ids))
+        dialog.insert([self.tokenizer.eos_token_id])
+        return dialog
 
 
 def _items(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     response = answer.get("response")
     items = response.get("output") if isinstance(response, Mapping) else None
     return [item for item in items or () if isinstance(item, Mapping)]
-
-
-def _failed(row: Mapping[str, Any], trainer: Any) -> Dialog:
-    """Return a dialog from which nothing is learnt: the prompt, and an end that no loss looks at."""
-    tokenizer = trainer.processing_class
-    prompt = row["prompt"]
-    if isinstance(prompt, str):
-        ids = tokenizer(prompt)["input_ids"]
-    else:
-        ids = tokenizer.apply_chat_template(
-            prompt,
-            add_generation_prompt=True,
-            tokenize=True,
-            return_dict=False,
-            **(trainer.chat_template_kwargs or {}),
-        )
-    dialog = Dialog(prompt_ids=list(ids))
-    dialog.insert([tokenizer.eos_token_id])
-    return dialog

@@ -3,19 +3,19 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from fmtkit.errors import OptionError
+from fmtkit.tables import GYM_COLUMNS
 from fmtkit.training.job import Job, Source
-from fmtkit.training.rl.nemo_gym import calls, head, routing
+from fmtkit.training.rl.nemo_gym import calls, head, naming, routing
 from fmtkit.training.rl.nemo_gym.head import Directory
 from fmtkit.training.rl.nemo_gym.played import PlayedReward
 from fmtkit.training.rl.nemo_gym.rollout import Rollout
 from fmtkit.training.rl.nemo_gym.settings import GymSettings, read_settings
 from fmtkit.training.rl.nemo_gym.verify import Verify
-
-ROW_COLUMNS = ("nemo_gym_row", "nemo_gym_server", "nemo_gym_agent")
-"""What a row of the type nemo_gym has beside its prompt."""
+from fmtkit.training.rl.rewards import Rewards, load_rewards, read_options
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,18 @@ class Gym:
     reward: Verify | PlayedReward
     rollout: Rollout | None
 
+    def rewards(self, job: Job) -> Rewards:
+        """Load the rewards of a job: the user's, and that of the Gym where it is named, or last."""
+        section = job.sections.get("rl", {})
+        return load_rewards(
+            naming.with_ours(section.get("reward_funcs"), self.reward),
+            [Path(place) for place in job.places],
+            weights=job.trainer.get("reward_weights"),
+            options=read_options(section),
+        )
 
-def open_gym(job: Job) -> Gym | None:
+
+def open_gym(job: Job, tokenizer: Any) -> Gym | None:
     """Find the servers of a job; None where it uses no Gym.
 
     Raises OptionError for a head server that does not answer and for rows that no server takes.
@@ -46,7 +56,7 @@ def open_gym(job: Job) -> Gym | None:
         return routing.player(directory, server, agent).url
 
     if settings.multi_turn:
-        return Gym(PlayedReward(settings.max_turns), Rollout(settings, player))
+        return Gym(PlayedReward(settings.max_turns), Rollout(settings, player, tokenizer))
     return Gym(Verify(settings, judge), None)
 
 
@@ -84,10 +94,10 @@ def _targets(files: Iterable[str]) -> set[tuple[Any, Any]]:
 
     found: set[tuple[Any, Any]] = set()
     for file in files:
-        if not set(ROW_COLUMNS) <= set(pq.read_schema(file).names):
+        if not set(GYM_COLUMNS) <= set(pq.read_schema(file).names):
             raise OptionError(
                 f"{file}: has no column nemo_gym_row; data for a Gym is of type nemo_gym"
             )
-        names = pq.read_table(file, columns=list(ROW_COLUMNS[1:]))
+        names = pq.read_table(file, columns=list(GYM_COLUMNS[1:]))
         found |= set(zip(*(column.to_pylist() for column in names.columns), strict=True))
     return found

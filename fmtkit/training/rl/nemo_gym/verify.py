@@ -6,6 +6,7 @@ from typing import Any
 
 from fmtkit.training.rl.nemo_gym import calls
 from fmtkit.training.rl.nemo_gym.failures import stop_if_none_answered
+from fmtkit.training.rl.nemo_gym.naming import VERIFY
 from fmtkit.training.rl.nemo_gym.requests import row_of, seed_body, verify_body
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
 
@@ -18,8 +19,9 @@ Completion = str | list[dict[str, Any]]
 class Verify:
     """TRL's reward function `nemo_gym_verify`: the server's reward, None where it gave none."""
 
-    needs_this_process = True
-    __name__ = "nemo_gym_verify"
+    # A server that is lost shows in the whole batch; a part of it may fail by chance.
+    needs_full_batch = True
+    __name__ = VERIFY
 
     def __init__(
         self, settings: GymSettings, server: Callable[[str | None, str | None], str]
@@ -37,7 +39,7 @@ class Verify:
         log_metric: Callable[[str, float], None] | None = None,
         **_: Any,
     ) -> list[float | None]:
-        """Return the rewards in order; raise TrainingError if no call at all had an answer."""
+        """Return the rewards in order; raise GymError if no call at all had an answer."""
         urls = map(self.url_of, nemo_gym_server, nemo_gym_agent)
         with ThreadPoolExecutor(THREADS) as threads:
             found = list(

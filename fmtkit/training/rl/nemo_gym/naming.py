@@ -1,0 +1,58 @@
+"""The names of our reward in `trl.reward_funcs`, the peer's among them: it is one function, added once."""
+
+from collections.abc import Sequence
+
+from fmtkit.errors import OptionError
+
+VERIFY, PLAYED = "nemo_gym_verify", "env_reward"
+_NAMES = {
+    VERIFY: VERIFY,
+    PLAYED: PLAYED,
+    "axolotl.integrations.nemo_gym.rewards.reward_nemo_gym_verify": VERIFY,
+    "axolotl.integrations.nemo_gym.rewards.reward_env": PLAYED,
+}
+_KEY = "trl.reward_funcs"
+
+
+def listed(value: object) -> list[object]:
+    """Return `trl.reward_funcs` as a list."""
+    if value is None:
+        return []
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def others(value: object) -> list[object]:
+    """Return the entries that are not ours."""
+    return [entry for entry in listed(value) if _ours(entry) is None]
+
+
+def with_ours(value: object, reward: object) -> list[object]:
+    """Return the entries with our reward where it is named, or at the end."""
+    found = [entry if _ours(entry) is None else reward for entry in listed(value)]
+    return found if reward in found else [*found, reward]
+
+
+def check(value: object, *, enabled: bool, multi_turn: bool) -> None:
+    """Raise OptionError where our reward is named twice, without a Gym, or for the other kind of run."""
+    named = [entry for entry in listed(value) if _ours(entry) is not None]
+    if not named:
+        return
+    if not enabled:
+        raise OptionError(f"{_KEY}: {named[0]} is the reward of a Gym; set nemo_gym_enabled: true")
+    if len(named) > 1:
+        raise OptionError(f"{_KEY}: {_words(named)} are one reward; name it once")
+    right = PLAYED if multi_turn else VERIFY
+    if _ours(named[0]) != right:
+        kind = "whole dialogs, that an agent played" if multi_turn else "single answers"
+        raise OptionError(
+            f"{_KEY}: {named[0]}: nemo_gym_multi_turn: {str(multi_turn).lower()} is for {kind}; "
+            f"their reward is {right}, which need not be named"
+        )
+
+
+def _ours(entry: object) -> str | None:
+    return _NAMES.get(entry) if isinstance(entry, str) else None
+
+
+def _words(names: Sequence[object]) -> str:
+    return " and ".join(map(str, names))

@@ -1,0 +1,133 @@
+"""What a plan says of a Gym: its datasets are those of the run, and its keys fit each other.
+
+Imports nothing heavy and asks no server: a dry run reads it.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from fmtkit.errors import OptionError, near_match
+from fmtkit.training.config import Config, Entry
+from fmtkit.training.resolve import Resolution
+from fmtkit.training.rl.nemo_gym import naming, places
+from fmtkit.training.rl.nemo_gym.settings import GymSettings, read_settings
+from fmtkit.training.runner import Runner
+
+TYPE = "nemo_gym"
+_KEYS = ("path", "server_name", "max_samples")
+_KEY = "nemo_gym_datasets"
+_PLAY = frozenset({"grpo", "gdpo"})
+"""Methods whose trainer lets a function make the answers."""
+
+
+def settings_of(config: Config) -> GymSettings:
+    """Return the settings of a configuration."""
+    section = {n: config.get(n) for n in config.settings if n.startswith("nemo_gym_")}
+    return read_settings(section, config.text("base_model") or "")
+
+
+def datasets(config: Config) -> tuple[Entry, ...]:
+    """Return the datasets of a run: those of the Gym where it is enabled and has any.
+
+    An entry of `datasets` for the same file, as the peer demands one, is left out; another one is
+    refused, since its rows name no server.
+    """
+    wish = config.get(_KEY)
+    if not config.is_true("nemo_gym_enabled") or not wish:
+        return config.datasets
+    settings = settings_of(config)
+    entries = [_entry(item, settings) for item in wish] if isinstance(wish, list) else []
+    known = {Path(str(entry["path"])).resolve() for entry in entries}
+    for entry in config.datasets:
+        path = str(entry.get("path", ""))
+        if places.find(settings, path).resolve() not in known and not _same(path, known):
+            raise OptionError(
+                f"datasets: {path}: with a Gym the data are those of {_KEY}; list it there"
+            )
+    return tuple(entries)
+
+
+def _same(path: str, known: set[Path]) -> bool:
+    return Path(path).expanduser().resolve() in known
+
+
+def _entry(item: object, settings: GymSettings) -> Entry:
+    if not isinstance(item, Mapping) or not item.get("path"):
+        raise OptionError(f"{_KEY}: {item!r}: write path, and server_name where the rows name none")
+    for name in item:
+        if name not in _KEYS:
+            near = near_match(str(name), _KEYS)
+            advice = f"did you mean {near!r}?" if near else f"known: {', '.join(_KEYS)}"
+            raise OptionError(f"{_KEY}: no key {name!r}; {advice}")
+    count = item.get("max_samples")
+    if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
+        raise OptionError(f"{_KEY}: max_samples: {count!r}: takes a whole number from 1")
+    entry: dict[str, object] = {"path": str(places.find(settings, str(item["path"]))), "type": TYPE}
+    if item.get("server_name"):
+        entry["options"] = {"server_name": str(item["server_name"])}
+    return entry if count is None else {**entry, "max_samples": count}
+
+
+def missing(config: Config) -> list[str]:
+    """Return the keys that a Gym still needs before anything can train."""
+    if not config.is_true("nemo_gym_enabled"):
+        return []
+    needed = [] if config.get(_KEY) else [_KEY]
+    if config.get("nemo_gym_auto_start") is not False and not config.get("nemo_gym_config_paths"):
+        needed.append("nemo_gym_config_paths (or nemo_gym_auto_start: false)")
+    return needed
+
+
+def derive(config: Config, chosen: Runner, out: Resolution) -> None:
+    """Check the keys against each other and the method; add what the user should know to the notes."""
+    settings = settings_of(config)
+    rewards = config.get("trl.reward_funcs")
+    naming.check(rewards, enabled=settings.enabled, multi_turn=settings.multi_turn)
+    if not settings.enabled:
+        _say_idle(config, out)
+        return
+    if "nemo_gym" not in chosen.sections:
+        raise OptionError(
+            f"nemo_gym_enabled: {chosen.method} takes no rewards; a Gym is for grpo, gdpo and rloo"
+        )
+    if settings.multi_turn:
+        _check_dialogs(config, chosen, out)
+    _check_weights(config, rewards)
+
+
+def _say_idle(config: Config, out: Resolution) -> None:
+    idle = [n for n in config.settings if n.startswith("nemo_gym_") and n != "nemo_gym_enabled"]
+    if idle:
+        out.notes.append(f"nemo_gym_enabled is not true: {', '.join(sorted(idle))} change nothing")
+
+
+def _check_dialogs(config: Config, chosen: Runner, out: Resolution) -> None:
+    if chosen.method not in _PLAY:
+        raise OptionError(
+            f"nemo_gym_multi_turn: TRL's trainer for {chosen.method} samples by itself; dialogs are "
+            "for grpo and gdpo"
+        )
+    for key in ("rollout_func", "environment_factory", "tools"):
+        if config.get(f"trl.{key}"):
+            raise OptionError(f"nemo_gym_multi_turn: the agent plays; leave out trl.{key}")
+    mode = config.get("trl.vllm_mode")
+    if config.is_true("trl.use_vllm") and mode == "colocate":
+        raise OptionError(
+            "nemo_gym_multi_turn: the agent asks a server for the model's turns; write "
+            "trl.vllm_mode: server"
+        )
+    if not config.is_true("trl.use_vllm"):
+        out.notes.append(
+            "nemo_gym_multi_turn: without trl.use_vllm nothing sends the trained weights to the "
+            "server that the agent asks: it plays with the model that stands there"
+        )
+
+
+def _check_weights(config: Config, rewards: object) -> None:
+    weights = config.get("trl.reward_weights")
+    count = len(naming.with_ours(rewards, naming.VERIFY))
+    if isinstance(weights, list) and len(weights) != count:
+        raise OptionError(
+            f"trl.reward_weights has {len(weights)} numbers for {count} rewards: the Gym's is one of "
+            "them, last unless it is named"
+        )
