@@ -315,6 +315,37 @@ def train(
     raise typer.Exit(outcome.exit_code)
 
 
+@app.command("vllm-serve")
+def vllm_serve(
+    config: Annotated[str, typer.Argument(help="YAML of the run whose model is served.")],
+    flags: Annotated[
+        list[str] | None,
+        typer.Argument(help="Further flags of `vllm serve`, after --.", show_default=False),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the command; start nothing.")
+    ] = False,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="KEY=VALUE over the config's; dotted.")
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the command as JSON; start nothing.")
+    ] = False,
+) -> None:
+    """Serve a config's model with vLLM, as its training needs it.
+
+    Runs in the environment that has vLLM; the trainer waits for it. Docs: docs/vllm.md.
+    """
+    from fmtkit.training import vllm_serve as serving
+
+    if not (dry_run or json):
+        serving.serve(config, set_ or (), flags or (), say=_say)
+    made = serving.plan(config, set_ or (), flags or ())
+    for note in made.notes:
+        _say(f"note: {note}")
+    typer.echo(made.dumps() if json else made.shell)
+
+
 @app.command()
 def types(
     name: Annotated[str | None, typer.Argument(help="A type; all of them without.")] = None,

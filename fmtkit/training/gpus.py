@@ -1,0 +1,25 @@
+"""Which GPUs a process may use, by its environment and the driver; nothing is imported for it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+_DRIVER = Path("/proc/driver/nvidia/gpus")
+
+
+def visible(environment: Mapping[str, str]) -> list[str]:
+    """Return the GPUs that CUDA would show to a process, by index or by UUID; none without a driver."""
+    named = environment.get("CUDA_VISIBLE_DEVICES")
+    if named is None:
+        return [str(number) for number in range(len(list(_DRIVER.glob("*"))))]
+    out = []
+    for part in (part.strip() for part in named.split(",")):
+        # CUDA ignores what follows a device that is not there.
+        if part in {"", "-1", "none", "NoDevFiles"}:
+            break
+        out.append(part)
+    return out
+
+
+def is_known(environment: Mapping[str, str]) -> bool:
+    """Tell whether the number of GPUs is known: named by the environment, or an NVIDIA driver is there."""
+    return "CUDA_VISIBLE_DEVICES" in environment or _DRIVER.is_dir()
