@@ -5,7 +5,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -78,10 +78,8 @@ def config_files(settings: GymSettings) -> list[Path]:
 
 
 @contextmanager
-def servers_of(
-    settings: GymSettings, needed: Sequence[str], log: Path, policy: Mapping[str, str]
-) -> Iterator[None]:
-    """Have the servers of a run: start them, wait for those that are needed, stop them at the end.
+def servers_of(settings: GymSettings, log: Path, policy: Mapping[str, str]) -> Iterator[None]:
+    """Have the servers of a run: start them, wait for all of them, stop them at the end.
 
     The servers write to the file `log`. Does nothing where they run already (auto_start: false).
     """
@@ -95,7 +93,7 @@ def servers_of(
         )
     process = _started(settings, log, policy)
     try:
-        _wait(settings, needed, process, log)
+        _wait(settings, process, log)
         yield
     finally:
         stop(process)
@@ -125,10 +123,8 @@ def _path(program: str) -> str:
     return os.pathsep.join([str(Path(program).parent), os.environ.get("PATH", os.defpath)])
 
 
-def _wait(
-    settings: GymSettings, needed: Sequence[str], process: subprocess.Popen[bytes], log: Path
-) -> None:
-    """Wait until every needed server answers; the head server answers seconds before them."""
+def _wait(settings: GymSettings, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until every server answers; the head server answers seconds before the others."""
     deadline = time.monotonic() + settings.server_timeout
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -136,10 +132,10 @@ def _wait(
                 f"nemo_gym_auto_start: the Gym ended with code {process.returncode}: {_tail(log)}; "
                 f"all of it is in {log}"
             )
-        if not _asleep(_directory(settings), needed):
+        if not _asleep(_directory(settings)):
             return
         time.sleep(_POLL)
-    late = ", ".join(_asleep(_directory(settings), needed)) or "the head server"
+    late = ", ".join(_asleep(_directory(settings)))
     raise OptionError(
         f"nemo_gym_server_timeout: {late} did not answer within {settings.server_timeout:g} s; "
         f"look at {log}, or allow more time (the first start installs packages)"
@@ -153,12 +149,12 @@ def _directory(settings: GymSettings) -> Directory | None:
         return None
 
 
-def _asleep(directory: Directory | None, needed: Sequence[str]) -> list[str]:
-    """Return which servers do not answer yet: all that are needed, and what those play with."""
+def _asleep(directory: Directory | None) -> list[str]:
+    """Return which servers do not answer yet; agents need those that no row names as well."""
     if directory is None or not directory.servers:
         return ["the head server"]
-    named = [name for name in needed if name in directory.servers] or list(directory.servers)
-    return [n for n in named if not calls.answers(f"{directory.servers[n].url}/", 2.0)]
+    found = directory.servers.values()
+    return [server.name for server in found if not calls.answers(f"{server.url}/", 2.0)]
 
 
 def _tail(log: Path) -> str:

@@ -1,0 +1,81 @@
+"""A Gym around the training processes: what can be checked before, its servers meanwhile."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fmtkit.errors import OptionError
+from fmtkit.training import job
+from fmtkit.training.planning import Plan
+from fmtkit.training.rl.nemo_gym import launching, session
+from fmtkit.training.rl.nemo_gym.plan import settings_of
+from fmtkit.training.rl.rollouts.server import address, asks_server
+
+LOG = "nemo_gym.log"
+
+
+def check(plan: Plan) -> None:
+    """Raise OptionError or DependencyError, before anything is converted, for a Gym that cannot be used."""
+    settings = settings_of(plan.config)
+    if not settings.enabled:
+        return
+    for dataset in plan.datasets:
+        path = Path(str(dataset.entry.get("path")))
+        if not path.is_file():
+            raise OptionError(
+                f"nemo_gym_datasets: {path}: no such file; relative paths start from nemo_gym_dir "
+                f"({settings.dir}), then from the packages of its environment"
+            )
+    if settings.auto_start:
+        launching.command(settings, policy(plan))
+    else:
+        session.find(settings)
+
+
+@contextmanager
+def servers(plan: Plan) -> Iterator[None]:
+    """Have the servers of a run while its processes train; does nothing for a run without a Gym.
+
+    Raises OptionError where they do not come up, or do not have what the rows name.
+    """
+    settings = settings_of(plan.config)
+    if not settings.enabled:
+        yield
+        return
+    work = job.read(plan.run)
+    with launching.servers_of(settings, plan.run / LOG, policy(plan)):
+        directory = session.find(settings)
+        session.check_rows(directory, settings, (*work.train, *work.evaluation))
+        yield
+
+
+def policy(plan: Plan) -> dict[str, str]:
+    """Return what a Gym is told of the model that its agents play with: the trainer's vLLM server."""
+    settings = settings_of(plan.config)
+    trainer = {argument.name: argument.value for argument in plan.resolution.trainer.values()}
+    if not settings.multi_turn or not asks_server(trainer):
+        return {}
+    url = address(trainer).url.replace("://0.0.0.0", "://127.0.0.1")
+    return {
+        "policy_base_url": f"{url}/v1",
+        "policy_api_key": "EMPTY",
+        "policy_model_name": settings.model_name,
+    }
+
+
+def remarks(plan: Plan) -> list[str]:
+    """Return what the user should know of rows that train all the same: tools that nobody calls."""
+    import pyarrow.parquet as pq
+
+    settings = settings_of(plan.config)
+    if not settings.enabled or settings.multi_turn:
+        return []
+    files = [file for source in job.read(plan.run).train for file in source.files]
+    columns = [pq.read_table(file, columns=["tools"]).column("tools") for file in files]
+    count = sum(len(column) - column.null_count for column in columns)
+    if not count:
+        return []
+    return [
+        f"{count} rows have tools, which the model is not shown in single turn; "
+        "nemo_gym_multi_turn: true lets it call them"
+    ]
