@@ -10,6 +10,7 @@ from pathlib import Path
 from fmtkit.errors import OptionError, TokenizerError
 from fmtkit.training.job import Source
 from fmtkit.training.planning import Plan
+from fmtkit.training.rl.grpo import checks as online
 from fmtkit.training.runner import Runner
 
 _LOOK = 1000
@@ -30,6 +31,7 @@ _OWN_HEADS = frozenset(_HEADS.values())
 
 def check_model(plan: Plan) -> None:
     """Raise OptionError or TokenizerError for a model or tokenizer that the method cannot train."""
+    online.check_users_names(plan)
     config = plan.config
     for key in ("base_model", "ref_model", "teacher_model", "tokenizer_config", "lora_model_dir"):
         name = config.text(key)
@@ -52,7 +54,8 @@ def check_rows(plan: Plan, train: Sequence[Source], evaluation: Sequence[Source]
     files = [file for source in train for file in source.files]
     if sum(pq.read_metadata(file).num_rows for file in files) == 0:
         raise OptionError(f"no row is left to train on; {plan.run / 'data'}/*/report.json says why")
-    del evaluation
+    if online.answers_prompts(plan):
+        online.check_prompts([file for source in (*train, *evaluation) for file in source.files])
     if plan.method in {"kto", "bco"}:
         _check_labels(plan, files)
 

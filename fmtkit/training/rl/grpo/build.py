@@ -6,7 +6,8 @@ from typing import Any
 from fmtkit.training.build import Parts, load_class, trainer_inputs
 from fmtkit.training.job import Job
 from fmtkit.training.rl.grpo.settings import read_settings
-from fmtkit.training.rl.rewards import rewards_of
+from fmtkit.training.rl.nemo_gym.session import Gym, open_gym
+from fmtkit.training.rl.rewards import Rewards, rewards_of
 from fmtkit.training.rl.rollouts.loading import rollout_objects
 from fmtkit.training.rl.rollouts.settings import read_settings as read_rollouts
 
@@ -19,10 +20,9 @@ def build_grpo(job: Job, parts: Parts) -> Any:
 
 
 def build_rewarded(job: Job, parts: Parts) -> Any:
-    """Make TRL's own trainer with the user's rewards, for rloo and online_dpo."""
+    """Make TRL's own trainer with the run's rewards, for rloo and online_dpo."""
     trainer_class = load_class(parts.runner.trainer)
-    rewards = rewards_of(job)
-    rewards.check_columns(parts.train.column_names)
+    rewards = _rewards(job, parts, open_gym(job, parts.tokenizer))
     return trainer_class(
         **trainer_inputs(job, parts, trainer_class), reward_funcs=rewards.functions
     )
@@ -33,12 +33,20 @@ def online_inputs(job: Job, parts: Parts) -> dict[str, Any]:
     from trl.trainer.grpo_trainer import GRPOTrainer
 
     section = job.sections.get("rl", {})
-    rewards = rewards_of(job)
-    rewards.check_columns(parts.train.column_names)
-    return {
+    gym = open_gym(job, parts.tokenizer)
+    out = {
         **trainer_inputs(job, parts, GRPOTrainer),
         **rollout_objects(section, [Path(place) for place in job.places]),
-        "rewards": rewards,
+        "rewards": _rewards(job, parts, gym),
         "features": read_settings(section),
         "rollouts": read_rollouts(section, run=job.run),
     }
+    if gym is not None and gym.rollout is not None:
+        out["rollout_func"] = gym.rollout
+    return out
+
+
+def _rewards(job: Job, parts: Parts, gym: Gym | None) -> Rewards:
+    rewards = rewards_of(job) if gym is None else gym.rewards(job)
+    rewards.check_columns(parts.train.column_names)
+    return rewards

@@ -101,7 +101,7 @@ def _own(numbers: Batches, feature: str | None) -> str | None:
         return None
     return (
         f"{feature} needs all answers to a prompt on one device: micro_batch_size {numbers.batch} · "
-        f"{numbers.steps} steps = {rows} answers of a process do not divide into groups of "
+        f"{_counted(numbers.steps, 'step')} = {rows} answers of a process do not divide into groups of "
         f"{numbers.group}; {_advice(numbers, alone=True)}"
     )
 
@@ -111,15 +111,20 @@ def _eval(numbers: Batches) -> str | None:
     if not numbers.evaluates or numbers.processes is None or rows % numbers.eval_group == 0:
         return None
     return (
-        f"eval_batch_size: {numbers.eval_batch} · {numbers.processes} processes = {rows} answers do "
-        f"not divide into groups of {numbers.eval_group}; set eval_batch_size: "
+        f"eval_batch_size: {numbers.eval_batch} · {_counted(numbers.processes, 'process')} = {rows} "
+        f"answers do not divide into groups of {numbers.eval_group}; set eval_batch_size: "
         f"{numbers.eval_group}, or trl.num_generations_eval"
     )
 
 
 def _product(numbers: Batches) -> str:
-    parts = [f"micro_batch_size {numbers.batch}", f"{numbers.steps} steps"]
-    return " · ".join([*parts, f"{numbers.processes} processes"])
+    steps, processes = _counted(numbers.steps, "step"), _counted(numbers.processes or 1, "process")
+    return f"micro_batch_size {numbers.batch} · {steps} · {processes}"
+
+
+def _counted(number: int, word: str) -> str:
+    plural = f"{word}es" if word.endswith("s") else f"{word}s"
+    return f"{number} {word if number == 1 else plural}"
 
 
 def _advice(numbers: Batches, *, alone: bool = False) -> str:

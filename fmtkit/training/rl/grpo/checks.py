@@ -1,0 +1,57 @@
+"""What would stop an online run, found before a model is loaded; neither torch nor TRL is imported."""
+
+from collections.abc import Sequence
+
+from fmtkit.errors import OptionError
+from fmtkit.training.planning import Plan
+from fmtkit.training.rl.imports import places_of
+from fmtkit.training.rl.nemo_gym import naming
+from fmtkit.training.rl.rewards import entries, options
+from fmtkit.training.rl.rollouts import loading
+
+
+def check_users_names(plan: Plan) -> None:
+    """Raise OptionError for a reward, tool, rollout or environment that is not where it is said to be."""
+    if "rl" not in plan.runner.sections:
+        return
+    section = {argument.name: argument.value for argument in plan.resolution.of("rl").values()}
+    places = places_of(plan.config.source)
+    # The reward of a Gym is named, but stands in no module.
+    rewards = entries.read(naming.others(section.get("reward_funcs")), places)
+    entries.check(rewards)
+    weights = plan.resolution.trainer.get("reward_weights")
+    if plan.method != "ebft" and not plan.config.is_true("nemo_gym_enabled"):
+        entries.check_weights(weights.value if weights else None, rewards)
+    options.read_options(section)
+    loading.check_names(section, places)
+
+
+def answers_prompts(plan: Plan) -> bool:
+    """Tell whether TRL answers the prompts of the rows; a rollout function may take them otherwise."""
+    config = plan.config
+    own = config.get("trl.rollout_func") or config.is_true("nemo_gym_multi_turn")
+    return "rl" in plan.runner.sections and not own
+
+
+def check_prompts(files: Sequence[str]) -> None:
+    """Raise OptionError for prompts that end with an answer, which the model would answer again.
+
+    TRL begins the assistant's turn after every prompt, whoever spoke last.
+    """
+    import polars as pl
+
+    for file in files:
+        frame = pl.scan_parquet(file)
+        kind = frame.collect_schema().get("prompt")
+        if not isinstance(kind, pl.List):
+            continue
+        role = pl.col("prompt").list.last().struct.field("role")
+        found = (
+            frame.with_row_index("row").filter(role == "assistant").select("row").collect()["row"]
+        )
+        if len(found):
+            raise OptionError(
+                f"{len(found)} prompts end with the assistant's turn, to which TRL would add another "
+                f"(first: row {found[0]} of {file}); drop that turn, or keep it as the column that "
+                "the reward compares with"
+            )
