@@ -72,6 +72,10 @@ def rows(count: int) -> list[dict[str, Any]]:
     ]
 
 
+def dataset(count: int) -> Dataset:
+    return Dataset.from_list(rows(count))
+
+
 def make_trainer(
     model: str,
     folder: Path,
@@ -101,7 +105,7 @@ def make_trainer(
     return kind(
         model=model,
         args=GRPOConfig(output_dir=str(folder), **given),
-        train_dataset=Dataset.from_list(rows(count)),
+        train_dataset=dataset(count),
         reward_funcs=[rewarded],
         rollout_func=rollout,
         rollouts=rollouts,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fmtkit.errors import DependencyError, OptionError
-from fmtkit.training import datatypes, ebft_plan, launch, refusals, runner
+from fmtkit.training import datatypes, ebft_plan, launch, refusals, runner, vllm_plan
 from fmtkit.training.arguments import fields_of, has_class, installed
 from fmtkit.training.config import Config, Entry, Setting, load
 from fmtkit.training.datatypes import Reading
@@ -232,6 +232,7 @@ def _derive(config: Config, chosen: Runner, out: Resolution, launching: launch.L
     _derive_length(chosen, out)
     ebft_plan.derive(config, chosen, out)
     online_plan.derive(config, chosen, out, launching)
+    vllm_plan.derive(config, chosen, out, launching)
     _derive_variables(config, chosen, out)
     out.default("activation_checkpointing", False, "default of fmtkit")
     out.default(

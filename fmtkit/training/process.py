@@ -18,6 +18,7 @@ from fmtkit.training import card, curves, job
 from fmtkit.training.job import Job
 from fmtkit.training.life import RunLog, Stop, TokenCounter, TrainingError, out_of_memory
 from fmtkit.training.progress import ProgressBar
+from fmtkit.training.rl.rollouts.lifeline import ServerLostError, save_progress
 
 INTERRUPTED = 130
 _TOLD = ("loss", "rewards/margins", "reward", "ebft/alignment")
@@ -40,11 +41,13 @@ def train(work: Job) -> int:
     from transformers.utils import logging
 
     from fmtkit.training.build import load_class, parts_of
+    from fmtkit.training.rl.rollouts import readiness
 
     speak: Any = logging
     speak.disable_progress_bar()
     started = time.perf_counter()
     _check_device(work)
+    readiness.wait_for(work)
     run, stop, counter = Path(work.run), Stop(), TokenCounter()
     log = RunLog(run, stop, counter, work.method)
     parts = parts_of(work, [_callback(log), _callback(ProgressBar()), *_early_stopping(work)])
@@ -112,6 +115,9 @@ def _trained(trainer: Any, work: Job) -> Any:
 
     try:
         return trainer.train(resume_from_checkpoint=work.resume)
+    except ServerLostError as error:
+        saved = save_progress(trainer)
+        raise TrainingError(f"{error} (saved {saved})" if saved else str(error)) from error
     except torch.OutOfMemoryError as error:
         batch, length = (
             trainer.args.per_device_train_batch_size,

@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from fmtkit.errors import OptionError, ResumeError
-from fmtkit.training import checks, config, datasets, handover, job, planning
+from fmtkit.training import checks, config, datasets, handover, job, planning, vllm_ready
 from fmtkit.training.config import Config
 from fmtkit.training.planning import Plan
 
@@ -74,7 +74,7 @@ def train(
         raise OptionError(f"{planned.source}: {', '.join(planned.missing)}: needed to train")
     checks.check_model(planned)
     say = say or _silent
-    for note in planned.notes:
+    for note in (*planned.notes, *vllm_ready.check(planned, os.environ)):
         say(note)
     for remark in _prepare(planned, resume=resume or _resumes(settings), rebuild=rebuild):
         say(remark)

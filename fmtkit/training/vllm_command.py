@@ -179,11 +179,12 @@ def _notes(config: Config) -> list[str]:
         notes.append(
             f"the trainer asks {config.text('trl.vllm_server_base_url')}, whatever port this one has"
         )
-    notes += _too_long(config)
+    notes += too_long(config)
     return notes
 
 
-def _too_long(config: Config) -> list[str]:
+def too_long(config: Config) -> list[str]:
+    """Return a note where the longest prompt and the longest answer do not fit into the server's context."""
     limit, prompt = config.get("vllm.max_model_len"), config.get("sequence_len")
     answer = config.get("trl.max_completion_length")
     if not (isinstance(limit, int) and isinstance(prompt, int) and isinstance(answer, int)):

@@ -1,0 +1,150 @@
+"""How the weights come to the sampler: how often, and as an adapter alone; against a stub of vLLM."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("trl")
+
+import scripted_rollouts as scripted
+import tiny_training as tiny
+import vllm_stub as vllm
+from peft import LoraConfig
+
+from fmtkit.training import process
+from fmtkit.training.rl.rollouts.lifeline import ServerLostError
+from fmtkit.training.rl.rollouts.settings import RolloutSettings
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory):
+    return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    process._quiet()
+
+
+def with_interval(model, folder, interval, **arguments):
+    """Train with a sampler of our own and note the steps at which it was sent the weights."""
+    trainer = scripted.make_trainer(
+        model, folder, rollouts=RolloutSettings(vllm_sync_interval=interval), **arguments
+    )
+    steps = []
+
+    class Sampler(vllm.Generation):
+        def sync_weights(self):
+            steps.append(trainer.state.global_step)
+
+        def generate(self, prompts, images, num_generations, profiler=None):
+            ids = [[11 + n % 7, 12, 3] for n, _ in enumerate(prompts)]
+            return None, ids, [[[-1.0]] * 3 for _ in ids], None
+
+    trainer.use_vllm, trainer.vllm_mode = True, "colocate"
+    trainer.vllm_generation, trainer._last_loaded_step = Sampler(None), -1
+    trainer.connect_rollouts()
+    trainer.train()
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("interval", "steps"), [(1, [0, 1, 2, 3, 4, 5]), (2, [0, 2, 4]), (3, [0, 3])]
+)
+def test_weights_go_out_when_the_interval_has_passed(model, tmp_path, interval, steps):
+    assert with_interval(model, tmp_path, interval, max_steps=6) == steps
+
+
+def test_the_interval_counts_from_the_last_transfer(model, tmp_path):
+    """Answers at steps 0, 2, 4, …: a rule by the step's own number would send at 0, 6, 12."""
+    found = with_interval(model, tmp_path, 3, max_steps=10, num_iterations=2)
+    assert found == [0, 4, 8]
+
+
+def test_an_evaluation_is_of_the_weights_of_now(model, tmp_path):
+    found = with_interval(
+        model,
+        tmp_path,
+        4,
+        max_steps=6,
+        more={"eval_dataset": scripted.dataset(4)},
+        eval_strategy="steps",
+        eval_steps=3,
+        per_device_eval_batch_size=4,
+    )
+    assert found == [0, 3, 6]
+
+
+def with_adapter(model, folder, stub_port, served, rollouts=None, **arguments):
+    trainer = scripted.make_trainer(
+        model,
+        folder,
+        rollouts=rollouts or RolloutSettings(vllm_lora_sync=True, folder=folder / "adapters"),
+        more={"peft_config": LoraConfig(r=4, target_modules=["q_proj", "v_proj"])},
+        vllm_server_port=stub_port,
+        vllm_server_host="127.0.0.1",
+        vllm_server_timeout=2,
+        **arguments,
+    )
+    vllm.attach(trainer, vllm.Client(f"http://127.0.0.1:{stub_port}", served))
+    return trainer
+
+
+def test_each_version_is_loaded_asked_and_then_the_old_one_unloaded(model, tmp_path):
+    stub = vllm.Stub(model)
+    with vllm.serving(stub) as port:
+        trainer = with_adapter(model, tmp_path, port, model, max_steps=3)
+        trainer.train()
+    run = trainer.lora_sync.run
+    assert stub.posts() == [
+        f"load_lora_adapter {run}-v1",
+        f"completions {run}-v1",
+        f"load_lora_adapter {run}-v2",
+        f"unload_lora_adapter {run}-v1",
+        f"completions {run}-v2",
+        f"load_lora_adapter {run}-v3",
+        f"unload_lora_adapter {run}-v2",
+        f"completions {run}-v3",
+    ]
+    assert all(
+        not body["load_inplace"] for path, body in stub.calls if path.endswith("/load_lora_adapter")
+    )
+    assert list(stub.adapters) == [f"{run}-v3"]
+    assert not (tmp_path / "adapters").exists()
+
+
+def test_two_runs_never_share_a_name(model, tmp_path):
+    stub = vllm.Stub(model)
+    with vllm.serving(stub) as port:
+        for name in ("a", "b"):
+            with_adapter(model, tmp_path / name, port, model, max_steps=1).train()
+    names = [body["lora_name"] for path, body in stub.calls if path == "/v1/load_lora_adapter"]
+    assert len(set(names)) == 2
+
+
+def test_the_versions_differ_and_the_last_two_stay_on_disk(model, tmp_path):
+    seen = []
+    stub = vllm.Stub(model)
+    plain = stub._load
+
+    def load(body):
+        folder = Path(body["lora_path"])
+        seen.append((folder / "adapter_model.safetensors").read_bytes())
+        assert len(list(folder.parent.iterdir())) <= 3
+        return plain(body)
+
+    stub._load = load
+    with vllm.serving(stub) as port:
+        with_adapter(model, tmp_path, port, model, max_steps=4).train()
+    assert len(set(seen)) == 4
+
+
+def test_a_server_that_refuses_an_adapter_ends_the_run(model, tmp_path):
+    stub = vllm.Stub(model)
+    stub.failing["/v1/load_lora_adapter"] = 500
+    with vllm.serving(stub) as port:
+        trainer = with_adapter(model, tmp_path, port, model)
+        with pytest.raises(ServerLostError, match=r"refused: .*/v1/load_lora_adapter answered 500"):
+            trainer.train()
+    assert stub.posts() == []
+    assert trainer.state.global_step == 0
