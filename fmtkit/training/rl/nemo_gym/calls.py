@@ -14,12 +14,19 @@ _CHUNK = 1 << 16
 
 
 class CallError(Exception):
-    """Say why a call has no answer; `is_dead` where no server took it at all."""
+    """Say why a call has no answer, and the status where there was one."""
 
-    def __init__(self, message: str, *, status: int | None = None, is_dead: bool = False) -> None:
+    def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
         self.status = status
-        self.is_dead = is_dead
+
+
+class NotTakenError(CallError):
+    """Say why no server took a call: nothing happened, and it may be made again."""
+
+
+class BrokenOffError(CallError):
+    """Say how a call was broken off: the server may have done what was asked, or not."""
 
 
 @dataclass
@@ -44,18 +51,20 @@ class Session:
             self.cookies.update({name: morsel.value for name, morsel in morsels.items()})
 
 
-def post(url: str, body: bytes, timeout: float, session: Session | None = None) -> Any:
+def post(
+    url: str, body: bytes, timeout: float, session: Session | None = None, *, repeats: bool = False
+) -> Any:
     """Post JSON and return the parsed answer, trying again where no server took the call.
 
-    Raises CallError for whatever else happens; a call that may have been taken is not repeated.
+    With `repeats` a call that was broken off is made again as well: it changes nothing over there.
+    Raises CallError for whatever else happens.
     """
+    passing = (NotTakenError, BrokenOffError) if repeats else NotTakenError
     for pause in PAUSES:
         try:
             return _call("POST", url, body, timeout, session or Session())
-        except CallError as error:
-            if not error.is_dead:
-                raise
-        time.sleep(pause)
+        except passing:
+            time.sleep(pause)
     return _call("POST", url, body, timeout, session or Session())
 
 
@@ -82,13 +91,13 @@ def _call(method: str, url: str, body: bytes | None, timeout: float, session: Se
         try:
             connection.connect()
         except OSError as error:
-            raise CallError(f"no server at {url} ({_reason(error)})", is_dead=True) from error
+            raise NotTakenError(f"no server at {url} ({_reason(error)})") from error
         try:
             status, answer = _exchange(connection, (method, parts, body), deadline, session)
         except TimeoutError as error:
             raise CallError(f"{url} did not answer within {timeout:g} s") from error
         except (OSError, HTTPException) as error:
-            raise CallError(f"{url} broke off ({_reason(error)})") from error
+            raise BrokenOffError(f"{url} broke off ({_reason(error)})") from error
     finally:
         connection.close()
     return _parsed(url, status, answer)

@@ -59,7 +59,7 @@ class Verify:
         session, timeout = calls.Session(), self.settings.verify_timeout
         try:
             self._seed(url, seed_body(row), session)
-            answer = calls.post(f"{url}/verify", body, timeout, session)
+            answer = calls.post(f"{url}/verify", body, timeout, session, repeats=True)
             return reward_of(answer), None
         except calls.CallError as error:
             return None, str(error)
@@ -67,7 +67,8 @@ class Verify:
     def _seed(self, url: str, body: bytes, session: calls.Session) -> None:
         """Begin a session: a stateful server judges by what it set up for this row."""
         try:
-            calls.post(f"{url}/seed_session", body, self.settings.verify_timeout, session)
+            timeout = self.settings.verify_timeout
+            calls.post(f"{url}/seed_session", body, timeout, session, repeats=True)
         except calls.CallError as error:
             if error.status != _NO_SUCH_PATH:
                 raise
