@@ -10,6 +10,7 @@ from typing import Annotated, TypeAlias
 import polars as pl
 from polars import Expr
 
+from fmtkit.codes import PRECEDENCE
 from fmtkit.kinds import (
     FlagKind,
     Kind,
@@ -95,8 +96,18 @@ def first_filled(**columns: Column) -> Column:
 def parameter(name: str, kind: Kind, *, required: bool, value: Expr) -> Column:
     """Make the column of a converter's parameter, with the problems that its kind can have."""
     flaws = [Flaw("null_field", "", value.is_null(), "is null")] if required else []
-    if required or isinstance(kind, DialogKind):
-        flaws += flaws_of(kind, value, required=required)
+    if isinstance(kind, DialogKind):
+        # One look at each message: the flaw of the first code in precedence is the row's anyway.
+        turns = sorted(_turn_flaws(kind), key=lambda flaw: PRECEDENCE[flaw.code])
+        worst = pl.coalesce(
+            pl.when(flaw.when).then(pl.lit(i, dtype=pl.UInt8)) for i, flaw in enumerate(turns)
+        )
+        seen = Column(value.list.eval(worst).list.min()).once(f"__flaw_{name}")
+        flaws += [flaw.inside("[]", seen.value == i) for i, flaw in enumerate(turns)]
+        flaws += _silence(value) if required else []
+        return seen.but(value, *(flaw.problem(name) for flaw in flaws))
+    if required:
+        flaws += flaws_of(kind, value)
     return Column(value, tuple(f.problem(name) for f in flaws))
 
 
@@ -118,10 +129,11 @@ class Flaw:
         return Flaw(self.code, path + self.path, when, self.words)
 
 
-def flaws_of(kind: Kind, value: Expr, *, required: bool = True) -> list[Flaw]:
+def flaws_of(kind: Kind, value: Expr) -> list[Flaw]:
     """Return what may be wrong with a value: the fast parser lets nulls and blanks through."""
     if isinstance(kind, DialogKind):
-        return list(_dialog_flaws(kind, value, required=required))
+        turns = (f.inside("[]", value.list.eval(f.when).list.any()) for f in _turn_flaws(kind))
+        return [*turns, *_silence(value)]
     if isinstance(kind, TextKind):
         return [Flaw("empty_field", "", blank(value), "is empty or blank")]
     if isinstance(kind, RecordKind):
@@ -146,7 +158,13 @@ def _list_flaws(kind: ListKind, value: Expr) -> Iterator[Flaw]:
         yield flaw.inside("[]", value.list.eval(flaw.when).list.any())
 
 
-def _dialog_flaws(kind: DialogKind, value: Expr, *, required: bool) -> Iterator[Flaw]:
+def _silence(value: Expr) -> list[Flaw]:
+    """Return the flaw of a dialog without messages."""
+    return [Flaw("empty_field", "", value.list.len() == 0, "has no messages")]
+
+
+def _turn_flaws(kind: DialogKind) -> list[Flaw]:
+    """Return what may be wrong with one message of a dialog."""
     turn = pl.element().struct
     role, content = turn.field("role"), turn.field("content")
     spoken = turn.field("tool_calls").is_not_null() if kind.wide else pl.lit(value=False)
@@ -154,13 +172,9 @@ def _dialog_flaws(kind: DialogKind, value: Expr, *, required: bool) -> Iterator[
         spoken |= turn.field("reasoning_content").is_not_null() & (role == "assistant")
     # A tool may answer with nothing, and an empty system text is the template's business.
     may_be_empty = spoken | role.is_in([*SYSTEM, "tool"]).fill_null(value=False)
-    found = {
-        ("null_field", "[].content", "is null"): content.is_null() & ~spoken,
-        ("unknown_role", "[].role", "is no role that is known"): role.is_null()
-        & pl.element().is_not_null(),
-        ("empty_field", "[].content", "is empty or blank"): blank(content) & ~may_be_empty,
-    }
-    for (code, path, words), when in found.items():
-        yield Flaw(code, path, value.list.eval(when).list.any(), words)
-    if required:
-        yield Flaw("empty_field", "", value.list.len() == 0, "has no messages")
+    unknown = role.is_null() & pl.element().is_not_null()
+    return [
+        Flaw("null_field", ".content", content.is_null() & ~spoken, "is null"),
+        Flaw("unknown_role", ".role", unknown, "is no role that is known"),
+        Flaw("empty_field", ".content", blank(content) & ~may_be_empty, "is empty or blank"),
+    ]

@@ -6,9 +6,9 @@ import polars as pl
 from polars import Expr
 
 from fmtkit.columns import ABSENT, SYSTEM, filled
+from fmtkit.dialog_pairs import ASKING, same_dialog
 from fmtkit.message_kinds import NARROW, WIDE
 from fmtkit.problems import Column, Problem
-from fmtkit.shared_turns import ASKING
 from fmtkit.tables import Completion, Conversation, Preference, Ranking, Unpaired
 
 
@@ -83,16 +83,6 @@ def same_message(one: Expr, other: Expr, *, wide: bool = False) -> Expr:
     """Tell whether two messages say the same in the same role; null equals null."""
     names = [entry.name for entry in (WIDE if wide else NARROW).fields if entry.name != "train"]
     return reduce(Expr.and_, (one.struct.field(n).eq_missing(other.struct.field(n)) for n in names))
-
-
-def same_dialog(one: Expr, other: Expr, *, wide: bool = False) -> Expr:
-    """Tell whether two dialogs hold the same messages."""
-    names = [entry.name for entry in (WIDE if wide else NARROW).fields if entry.name != "train"]
-    equal = one.list.len() == other.list.len()
-    for name in names:
-        field = pl.element().struct.field(name)
-        equal &= one.list.eval(field).eq_missing(other.list.eval(field))
-    return equal
 
 
 def reply_of(messages: Column, name: str) -> Column:

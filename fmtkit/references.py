@@ -12,11 +12,11 @@ from polars import Expr
 
 from fmtkit import thinking
 from fmtkit.columns import ABSENT
+from fmtkit.dialog_pairs import ASKING
 from fmtkit.dialogs import last, role_of
 from fmtkit.expansion import several
 from fmtkit.message_kinds import NARROW, WIDE
 from fmtkit.problems import Column, Problem
-from fmtkit.shared_turns import ASKING
 from fmtkit.tables import Reference
 
 
@@ -25,7 +25,7 @@ def conversation_of(*columns: Column) -> Column:
     # A column that nobody has is a null text: it is never messages.
     held = [column for column in columns if column is not ABSENT]
     value = pl.coalesce([column.value for column in held])
-    messages = Column(value, tuple(problem for column in held for problem in column.problems))
+    messages = Column(value).having(*held)
     turn = pl.element().struct
     asked = turn.field("role").is_in(list(ASKING))
     return (

@@ -9,18 +9,17 @@ import polars as pl
 from polars import Expr
 
 from fmtkit.columns import SYSTEM
+from fmtkit.dialog_pairs import begins_with, joined, same_dialog, shared_turns
 from fmtkit.dialogs import (
     all_but_last,
     asks,
     ends_with_reply,
     last,
     role_of,
-    same_dialog,
     same_message,
     speaks,
 )
 from fmtkit.problems import Column, Problem
-from fmtkit.shared_turns import shared_turns
 from fmtkit.tables import Preference
 
 
@@ -51,19 +50,19 @@ def whole(messages: Column, name: str) -> Whole:
 
 def whole_with(context: Column, reply: Column, name: str) -> Whole:
     """Put a reply behind its context, unless it brings the same context along."""
-    alone = (role_of(reply.value.list.first()) == "assistant").fill_null(value=True)
-    value = pl.when(alone).then(pl.concat_list([context.value, reply.value])).otherwise(reply.value)
-    head = reply.value.list.head(context.value.list.len())
+    given = Column((role_of(reply.value.list.first()) == "assistant").fill_null(value=True))
+    given = given.having(context, reply).once(f"__alone_{name}")
+    alone = given.value
     other = Problem(
         "context_mismatch",
         name,
-        ~alone & ~same_dialog(head, context.value, wide=True),
+        ~begins_with(reply.value, context.value, ~alone),
         f"{name} does not begin with the turns of the prompt",
     )
-    several = alone & ~_is_one_answer(reply.value)
+    several = given.but(alone & ~_is_one_answer(reply.value)).once(f"__several_{name}")
     before = pl.when(alone).then(context.value).otherwise(all_but_last(reply.value))
-    full = Column(value, (other,)).having(context, reply).once(f"__whole_{name}")
-    return Whole(name, full, before, several)
+    full = several.but(joined(context.value, reply.value, alone), other).once(f"__whole_{name}")
+    return Whole(name, full, before, several.value)
 
 
 def _is_one_answer(messages: Expr) -> Expr:
@@ -91,7 +90,7 @@ def cut_pair(chosen: Whole, rejected: Whole, tools: Column | None = None) -> Pre
         Problem(
             "no_preference",
             None,
-            same_dialog(better.value, worse.value, wide=True),
+            same_dialog(better.value, worse.value),
             "chosen equals rejected",
         ),
     )

@@ -64,9 +64,8 @@ def of_models(
 ) -> Ranking:
     """https://github.com/openai/grade-school-math, example_model_solutions.jsonl."""
     models = (finetuned_small, verified_small, finetuned_large, verified_large)
-    problems = tuple(problem for model in models for problem in model.problems)
     solutions = pl.concat_list(model.value.struct.field("solution") for model in models)
     right = pl.concat_list(
         model.value.struct.field("is_correct").cast(pl.Float64) for model in models
     )
-    return ranking(dialog(user=question), Column(solutions, problems), right)
+    return ranking(dialog(user=question), Column(solutions).having(*models), right)

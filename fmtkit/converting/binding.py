@@ -7,6 +7,7 @@ the one that the first block shows; rows of another legal shape are read one by 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import polars as pl
@@ -28,6 +29,7 @@ from fmtkit.sources.strict import (
     is_unicode,
     marks,
 )
+from fmtkit.tables import Table
 
 Row = Mapping[str, Any]
 MEDIA = frozenset({"image", "images", "audio", "audios", "video", "videos"})
@@ -100,6 +102,11 @@ class Binding:
         for name in self.converter.takes:
             out.setdefault(name, ABSENT)
         return out | dict(self.options)
+
+    @cached_property
+    def made(self) -> Table:
+        """Return what the converter makes of these arguments: expressions, the same for every block."""
+        return self.converter.function(**self.arguments())
 
     def judge(self, row: Row) -> list[Fault]:
         """Return everything that is wrong with the shape of a row, the most telling code first."""

@@ -24,8 +24,7 @@ class Converted:
 
 def convert_frame(frame: pl.DataFrame, binding: Binding) -> Converted:
     """Run a converter over the frame that its parameters were bound to."""
-    table = binding.converter.function(**binding.arguments())
-    columns = _columns(table, text=binding.converter.text)
+    columns = _columns(binding.made, text=binding.converter.text)
     problems = _problems(columns)
     for name, step in _steps(columns).items():
         frame = frame.with_columns(step.alias(name))

@@ -11,9 +11,8 @@ from hashlib import blake2b
 import polars as pl
 from polars import Expr
 
-from fmtkit.dialogs import same_dialog
+from fmtkit.dialog_pairs import same_dialog
 from fmtkit.errors import OptionError, UnknownNameError
-from fmtkit.message_kinds import NARROW
 
 POLICIES = {
     "best-worst": "the best reply against the worst",
@@ -68,8 +67,7 @@ def pair_up(frame: pl.DataFrame, policy: str, seed: int = 0) -> Paired:
     pairs = better.join(worse, on="__row", how="inner", maintain_order="left_right").filter(
         (pl.col("rank") < pl.col("rank_worse")) & (pl.col("scores") > pl.col("scores_worse"))
     )
-    wide = frame.select(pl.col("replies").list.explode()).schema["replies"] != pl.List(NARROW)
-    pairs = pairs.filter(~same_dialog(pl.col("chosen"), pl.col("rejected"), wide=wide))
+    pairs = pairs.filter(~same_dialog(pl.col("chosen"), pl.col("rejected")))
     pairs = _CHOOSE[policy.partition(":")[0]](pairs, policy, seed)
     pairs = pairs.sort("__row", "rank", "rank_worse")
     made = frame.select(others).join(

@@ -217,7 +217,7 @@ def prepare(opened: Sequence[Source], request: Request) -> Job:
             kept=kept.kinds,
         )
         # What is wrong with an option is said here, before a row is read.
-        converter.function(**binding.arguments())
+        _ = binding.made
         plans.append(ReadPlan.of(binding, sample))
     first = plans[0].binding
     policy = _policy(first)
