@@ -12,6 +12,7 @@ from fmtkit.training.config import Config, Entry, Setting, load
 from fmtkit.training.datatypes import Reading
 from fmtkit.training.resolve import Argument, Resolution, resolve
 from fmtkit.training.rl.grpo import plan as online_plan
+from fmtkit.training.rl.nemo_gym import plan as gym_plan
 from fmtkit.training.runner import Runner
 
 _TRL_LENGTH = 1024
@@ -136,7 +137,8 @@ def plan(
     run = Path(config.text("output_dir") or Path("runs") / _stem(config))
     launching = launch.make(config, run)
     _derive(config, chosen, resolution, launching)
-    entries = (*config.datasets, *config.test_datasets)
+    sources = gym_plan.datasets(config)
+    entries = (*sources, *config.test_datasets)
     readings = tuple(datatypes.read(entry, config, chosen) for entry in entries)
     missing = tuple(_missing(config, chosen))
     if missing and not partial:
@@ -144,7 +146,7 @@ def plan(
             f"{config.source}: {', '.join(missing)}: needed to train; a fragment is planned "
             "with --dry-run"
         )
-    count = len(config.datasets)
+    count = len(sources)
     planned = tuple(
         DatasetPlan(_source(entry), reading, " or ".join(reading.tables), entry)
         for entry, reading in zip(entries, readings, strict=True)
@@ -233,6 +235,7 @@ def _derive(config: Config, chosen: Runner, out: Resolution, launching: launch.L
     ebft_plan.derive(config, chosen, out)
     online_plan.derive(config, chosen, out, launching)
     vllm_plan.derive(config, chosen, out, launching)
+    gym_plan.derive(config, chosen, out)
     _derive_variables(config, chosen, out)
     out.default("activation_checkpointing", False, "default of fmtkit")
     out.default(
@@ -351,8 +354,9 @@ def _reports(config: Config) -> object:
 
 def _missing(config: Config, chosen: Runner) -> list[str]:
     needed = ["base_model"] if config.text("base_model") is None else []
-    if not config.datasets and not config.get("nemo_gym_datasets"):
+    if not config.datasets and not config.is_true("nemo_gym_enabled"):
         needed.append("datasets")
+    needed += gym_plan.missing(config)
     if "teacher" in chosen.needs and config.get("teacher_model") is None:
         needed.append("teacher_model")
     rewards = ("trl.reward_funcs", "trl.environment_factory", "nemo_gym_enabled")
