@@ -110,23 +110,22 @@ def wait(
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
     """Wait until the server is up; raises ServerError after the time. `start` is how to start it."""
-    begun = time.monotonic()
-    step = 1.0
+    begun, paused, step = time.monotonic(), 0.0, 1.0
     while not server.is_up():
-        waited = time.monotonic() - begun
+        waited = max(paused, time.monotonic() - begun)
         if waited >= seconds:
             raise ServerError(
                 f"no vLLM server at {server.url} after {waited:.0f} s (trl.vllm_server_timeout); start "
                 f"it with: {start}"
             )
-        if step == 1.0:
-            say(
-                f"waiting up to {seconds:.0f} s for the vLLM server at {server.url}; start it: {start}"
-            )
-        pause(min(step, seconds - waited))
+        if paused == 0:
+            say(f"waiting up to {seconds:.0f} s for the vLLM server at {server.url}: {start}")
+        step = min(step, seconds - waited)
+        pause(step)
+        paused += step
         step = min(step * 2, _LONGEST_PAUSE)
-    if step > 1.0:
-        say(f"the vLLM server is up, after {time.monotonic() - begun:.0f} s")
+    if paused:
+        say(f"the vLLM server is up after {max(paused, time.monotonic() - begun):.0f} s")
 
 
 def check(server: Server, model: str, *, rank: int | None, start: str) -> list[str]:

@@ -1,0 +1,284 @@
+"""The trainer and its server: waiting for it, whether it fits, and what happens when it goes away."""
+
+import contextlib
+import socket
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("trl")
+
+import online_runs as online
+import scripted_rollouts as scripted
+import tiny_training as tiny
+import vllm_stub as vllm
+from peft import LoraConfig
+from transformers import TrainerCallback
+
+from fmtkit.errors import OptionError
+from fmtkit.training import process
+from fmtkit.training.life import TrainingError
+from fmtkit.training.rl.rollouts import readiness, server
+from fmtkit.training.rl.rollouts.lifeline import GuardedClient, Lifeline, ServerLostError
+from fmtkit.training.rl.rollouts.server import Server, ServerError
+from fmtkit.training.rl.rollouts.settings import RolloutSettings
+
+START = "fmtkit vllm-serve run.yaml"
+NCCL = {"weight_transfer_config": {"backend": "nccl"}}
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory):
+    return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    process._quiet()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
+def url(port: int) -> Server:
+    return Server(f"http://127.0.0.1:{port}")
+
+
+def test_a_server_that_is_up_is_not_waited_for():
+    with vllm.serving(vllm.Stub("a/m")) as port:
+        server.wait(url(port), 5, say=pytest.fail, start=START, pause=pytest.fail)
+
+
+def test_a_server_that_comes_up_ends_the_waiting():
+    port, said = free_port(), []
+    with contextlib.ExitStack() as stack:
+
+        def pause(_: float) -> None:
+            stack.enter_context(vllm.serving(vllm.Stub("a/m"), port))
+
+        server.wait(url(port), 60, say=said.append, start=START, pause=pause)
+    assert said[0] == f"waiting up to 60 s for the vLLM server at http://127.0.0.1:{port}: {START}"
+    assert said[1].startswith("the vLLM server is up after")
+
+
+def test_the_waiting_has_an_end_that_says_how_to_start_the_server():
+    pauses: list[float] = []
+    with pytest.raises(ServerError, match=r"no vLLM server .* after 20 s .*fmtkit vllm-serve"):
+        server.wait(url(free_port()), 20, say=lambda _: None, start=START, pause=pauses.append)
+    assert pauses == [1, 2, 4, 8, 5]
+
+
+@pytest.mark.parametrize(
+    ("config", "rank", "words"),
+    [
+        ({"lora_config": None}, 8, "runs without --enable-lora"),
+        (
+            {"lora_config": {"max_lora_rank": 8, "max_loras": 2}},
+            16,
+            "up to rank 8, and lora_r is 16",
+        ),
+        ({"lora_config": {"max_lora_rank": 8, "max_loras": 1}}, 8, "one adapter at a time"),
+        ({"parallel_config": {"data_parallel_size": 2}}, 8, "several copies of the model"),
+        ({"weight_transfer_config": None}, None, "takes no weights"),
+    ],
+)
+def test_a_server_that_cannot_take_the_weights_is_told(config, rank, words):
+    with vllm.serving(vllm.Stub("a/m", **config)) as port, pytest.raises(OptionError, match=words):
+        server.check(url(port), "a/m", rank=rank, start=START)
+
+
+def test_a_server_of_another_model_is_told_with_both_names():
+    with (
+        vllm.serving(vllm.Stub("a/other")) as port,
+        pytest.raises(OptionError, match="serves a/other, and base_model is a/m; start it with"),
+    ):
+        server.check(url(port), "a/m", rank=8, start=START)
+
+
+def test_a_server_without_development_endpoints_is_told():
+    stub = vllm.Stub("a/m")
+    stub.config = {}
+    with (
+        vllm.serving(stub) as port,
+        pytest.raises(OptionError, match="without VLLM_SERVER_DEV_MODE=1"),
+    ):
+        server.check(url(port), "a/m", rank=8, start=START)
+
+
+def test_a_server_that_fits_has_at_most_a_note():
+    stub = vllm.Stub("a/m", **NCCL)
+    with vllm.serving(stub) as port:
+        assert server.check(url(port), "a/m", rank=None, start=START) == []
+        stub.config["model_config"] = {"logprobs_mode": "raw_logprobs"}
+        assert "reports raw_logprobs" in server.check(url(port), "a/m", rank=8, start=START)[0]
+
+
+@pytest.mark.parametrize(
+    ("served", "wanted", "same"),
+    [
+        ("a/m", "a/m", True),
+        ("/hub/models--a--m/snapshots/0f", "a/m", True),
+        ("a/m", "a/m2", False),
+        ("{folder}", "{folder}/../{name}", True),
+    ],
+)
+def test_two_names_of_one_model_are_the_same(tmp_path, served, wanted, same):
+    named = {"folder": tmp_path, "name": tmp_path.name}
+    assert server._same_model(served.format(**named), wanted.format(**named)) is same
+
+
+def test_a_server_that_answers_late_is_asked_again():
+    """The first try fails, the server is up: nothing was started anew, so the call is repeated."""
+    tries = []
+
+    def call():
+        tries.append(1)
+        if len(tries) == 1:
+            raise ConnectionResetError("reset by peer")
+        return "answer"
+
+    with vllm.serving(vllm.Stub("a/m")) as port:
+        line = Lifeline(url(port), 5, pause=pytest.fail)
+        assert line.run(call) == "answer"
+
+
+def test_a_server_that_refuses_is_not_asked_again():
+    client = vllm.Client("http://127.0.0.1:1", "a/unknown")
+    with vllm.serving(vllm.Stub("a/m")) as port:
+        client.url = f"http://127.0.0.1:{port}"
+        line = Lifeline(url(port), 5, pause=pytest.fail)
+        with pytest.raises(TrainingError, match=r"refused: Request failed: 404, .*a/unknown"):
+            line.run(lambda: client.generate([[1, 2]]))
+
+
+def test_a_mistake_of_ours_is_not_taken_for_the_servers():
+    with vllm.serving(vllm.Stub("a/m")) as port, pytest.raises(ZeroDivisionError):
+        Lifeline(url(port), 5).run(lambda: 1 / 0)
+
+
+def restarted(model: str, restore):
+    """Call a server that is started anew, on the same port, while it is waited for."""
+    client, port = vllm.Client("", model), free_port()
+    with contextlib.ExitStack() as stack:
+        with vllm.serving(vllm.Stub(model), port):
+            client.url = f"http://127.0.0.1:{port}"
+            line = Lifeline(url(port), 60, restore, pause=lambda _: stack.enter_context(second))
+        second = vllm.serving(vllm.Stub(model), port)
+        return line.run(lambda: client.generate([[1, 2]]))
+
+
+def test_a_server_that_was_started_anew_gets_the_adapter_again():
+    restores = []
+    assert restarted("a/m", lambda: restores.append(1))["completion_ids"]
+    assert restores == [1]
+
+
+def test_whole_weights_do_not_come_back_with_the_server():
+    with pytest.raises(
+        ServerLostError, match=r"was started anew and lacks the trained weights.*--resume"
+    ):
+        restarted("a/m", None)
+
+
+def test_a_server_that_stays_away_is_lost_after_the_time(tmp_path):
+    pauses: list[float] = []
+    client = vllm.Client(f"http://127.0.0.1:{free_port()}", "a/m")
+    line = Lifeline(Server(client.url), 100, pause=pauses.append)
+    with pytest.raises(ServerLostError, match=r"is gone for 100 s .*--resume"):
+        line.run(lambda: client.generate([[1]]))
+    assert pauses[:5] == [1, 2, 4, 8, 16]
+
+
+def test_a_lost_server_raises_where_its_answers_are_taken_and_walks_the_weights_to_their_end():
+    """TRL sends what the main process got to the others, so that all of them end at the same place."""
+    client = vllm.Client(f"http://127.0.0.1:{free_port()}", "a/m")
+    client.update_named_params = lambda metadata, params: client.generate([[next(params)]])
+    guarded = GuardedClient(client, Lifeline(Server(client.url), 0, pause=pytest.fail))
+    walked = iter([1, 2, 3])
+    guarded.update_named_params([], walked)
+    assert list(walked) == []
+    guarded.reset_prefix_cache()
+    answer = guarded.generate([[1]], n=2)
+    with pytest.raises(ServerLostError, match="did not answer"):
+        list(answer["prompt_ids"])
+    with pytest.raises(ServerLostError):
+        answer["logprobs"][0:2]
+
+
+class Closing(TrainerCallback):
+    """Ends a server after a step."""
+
+    def __init__(self, after: int, close) -> None:
+        self.after = after
+        self.close = close
+
+    def on_step_end(self, args, state, control, **_):
+        if state.global_step == self.after:
+            self.close()
+
+
+def served_run(model, folder, port, callbacks=(), **arguments):
+    trainer = scripted.make_trainer(
+        model,
+        folder,
+        rollouts=RolloutSettings(vllm_lora_sync=True, folder=folder / "adapters"),
+        more={
+            "peft_config": LoraConfig(r=4, target_modules=["q_proj"]),
+            "callbacks": list(callbacks),
+        },
+        vllm_server_host="127.0.0.1",
+        vllm_server_port=port,
+        vllm_server_timeout=0,
+        max_steps=4,
+        **arguments,
+    )
+    vllm.attach(trainer, vllm.Client(f"http://127.0.0.1:{port}", model))
+    return trainer
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_server_that_dies_leaves_a_checkpoint_to_go_on_from(model, tmp_path, ahead):
+    port = free_port()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(vllm.serving(vllm.Stub(model), port))
+        trainer = served_run(model, tmp_path, port, [Closing(2, stack.close)])
+        trainer.rollouts = RolloutSettings(
+            vllm_lora_sync=True, async_prefetch=ahead, folder=tmp_path / "adapters"
+        )
+        work = online.make_job(tmp_path / "job", model)
+        with pytest.raises(TrainingError, match=r"is gone .* \(saved .*checkpoint-2\)") as told:
+            process._trained(trainer, work)
+    assert told.value.exit_code == 1
+    stub = vllm.Stub(model)
+    with vllm.serving(stub, port):
+        again = served_run(model, tmp_path, port)
+        again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    assert again.state.global_step == 4
+    assert [log["step"] for log in again.state.log_history if "loss" in log] == [1, 2, 3, 4]
+
+
+def test_the_training_process_waits_before_it_loads_a_model(model, tmp_path, capsys):
+    """The base model does not even exist; what is told is that the server is not there."""
+    work = online.make_job(tmp_path, model)
+    port = free_port()
+    trainer = {"use_vllm": True, "vllm_server_port": port, "vllm_server_timeout": 0}
+    gone = replace(work, model="no/such", trainer={**work.trainer, **trainer})
+    gone.write()
+    assert process.main([gone.run]) == 1
+    assert f"no vLLM server at http://0.0.0.0:{port} after 0 s" in capsys.readouterr().err
+
+
+def test_the_rank_that_the_server_must_take_is_the_adapters(model, tmp_path):
+    work = online.make_job(tmp_path, model)
+    with vllm.serving(vllm.Stub(model)) as port:
+        trainer = {"use_vllm": True, "vllm_server_port": port, "vllm_server_host": "127.0.0.1"}
+        served = replace(
+            work,
+            trainer={**work.trainer, **trainer},
+            sections={"rl": {"vllm_lora_sync": True}},
+            peft={"r": 16},
+        )
+        with pytest.raises(OptionError, match="up to rank 8, and lora_r is 16"):
+            readiness.wait_for(served)
