@@ -1,0 +1,216 @@
+"""Keys of vLLM and of prefetch in a plan: what cannot be, what is shared, and who has which GPU."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("trl")
+
+from test_vllm_serve import install
+
+from fmtkit.errors import DependencyError, OptionError
+from fmtkit.training import listening, planning, vllm_ready
+from fmtkit.training.refusals import RefusalError
+
+WHOLE = {
+    "base_model": "a/m",
+    "rl": "grpo",
+    "micro_batch_size": 8,
+    "datasets": [{"path": "a/b", "type": "gsm8k"}],
+}
+SERVED = {"use_vllm": True}
+LORA = {"use_vllm": True, "vllm_lora_sync": True}
+ROLLED = {"rollout_func": "env.play"}
+
+
+def planned(trl: dict, **keys) -> planning.Plan:
+    return planning.plan({**WHOLE, **keys, "trl": {"reward_funcs": ["r.f"], **trl}})
+
+
+@pytest.mark.parametrize(
+    ("trl", "keys", "name", "words"),
+    [
+        ({"async_prefetch": True}, {}, "prefetch", "cannot train and sample in one process"),
+        (
+            {**SERVED, "async_prefetch": True, "vllm_mode": "colocate"},
+            {},
+            "prefetch",
+            "cannot train and sample",
+        ),
+        (
+            {**SERVED, "async_prefetch": True, "environment_factory": "game.Board"},
+            {},
+            "prefetch",
+            "environments begin their episodes in the trainer",
+        ),
+        (
+            {**ROLLED, "async_prefetch": True},
+            {"num_processes": 2},
+            "prefetch",
+            "with one training process alone",
+        ),
+        (
+            {**ROLLED, "async_prefetch": True},
+            {"accelerate_config": "multi_gpu"},
+            "prefetch",
+            "with one training process alone",
+        ),
+        ({**SERVED, "prefetch_depth": 2}, {}, "prefetch", "nothing is made ahead without"),
+        ({"vllm_sync_interval": 2}, {}, "sync_interval", "there is no vLLM"),
+        (
+            {
+                **SERVED,
+                "vllm_mode": "colocate",
+                "vllm_sync_interval": 2,
+                "vllm_enable_sleep_mode": True,
+            },
+            {},
+            "sync_interval",
+            "throws the weights away",
+        ),
+        ({"vllm_lora_sync": True}, {"adapter": "lora"}, "lora_sync", "adapters go to a server"),
+        (
+            {**LORA, "vllm_mode": "colocate"},
+            {"adapter": "lora"},
+            "lora_sync",
+            "adapters go to a server",
+        ),
+        (LORA, {}, "lora_sync", "no adapter to send"),
+        (LORA, {"adapter": "dora"}, "lora_sync", "serves plain LoRA alone, and adapter is dora"),
+        (
+            LORA,
+            {"adapter": "lora", "lora_modules_to_save": ["embed_tokens"]},
+            "lora_sync",
+            "lora_modules_to_save is",
+        ),
+        (LORA, {"adapter": "lora", "lora_bias": "all"}, "lora_sync", "lora_bias is all"),
+        (
+            LORA,
+            {"adapter": "lora", "vllm": {"data_parallel_size": 2}},
+            "lora_sync",
+            "one of the 2 copies",
+        ),
+    ],
+    ids=str,
+)
+def test_what_no_run_can_do_is_refused_by_name(trl, keys, name, words):
+    with pytest.raises(RefusalError, match=words) as told:
+        planned(trl, **keys)
+    assert told.value.name == name
+
+
+@pytest.mark.parametrize(
+    ("trl", "keys"),
+    [
+        ({**SERVED, "async_prefetch": True, "prefetch_depth": 2}, {"num_processes": 2}),
+        ({**ROLLED, "async_prefetch": True}, {}),
+        ({**SERVED, "vllm_sync_interval": 3}, {}),
+        (LORA, {"adapter": "lora", "lora_r": 32}),
+        (LORA, {"adapter": "qlora"}),
+        ({"use_data_producer": True}, {}),
+    ],
+    ids=str,
+)
+def test_what_a_run_can_do_is_planned(trl, keys):
+    assert planned(trl, **keys).method == "grpo"
+
+
+def test_a_fragment_may_leave_the_server_to_the_rest():
+    fragment = {"rl": "grpo", "trl": {"vllm_lora_sync": True, "async_prefetch": True}}
+    assert planning.plan(fragment, partial=True).missing
+
+
+def test_the_trainer_asks_the_port_that_the_server_listens_on():
+    argument = planned(SERVED, vllm={"port": 8123}).resolution.trainer["vllm_server_port"]
+    assert (argument.value, argument.origin) == (8123, "key vllm.port")
+    with pytest.raises(OptionError, match=r"vllm.port is 8123 and trl.vllm_server_port is 8000"):
+        planned({**SERVED, "vllm_server_port": 8000}, vllm={"port": 8123})
+
+
+def test_a_server_that_nobody_asks_is_noted():
+    assert "nothing asks this server" in " ".join(planned({}, vllm={"port": 8000}).notes)
+    assert "fmtkit vllm-serve" in " ".join(planned(SERVED).notes)
+
+
+@pytest.fixture
+def packages(tmp_path, monkeypatch):
+    for name, version in (("vllm", "0.31.0"), ("requests", "2.32.0")):
+        install(tmp_path, name, version)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_packages_that_the_trainer_needs_are_looked_for_before_anything_is_converted(
+    tmp_path, monkeypatch
+):
+    with pytest.raises(DependencyError, match="also to ask a server"):
+        vllm_ready.check(planned(SERVED), {})
+    install(tmp_path, "vllm", "0.31.0")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(DependencyError, match="needs requests"):
+        vllm_ready.check(planned(SERVED), {})
+    assert vllm_ready.check(planned({}), {}) == []
+
+
+SERVER = """
+import socket, sys
+with socket.create_server(("127.0.0.1", 0)) as server:
+    print(server.getsockname()[1], flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def served():
+    """Return a function that starts a process which listens, on given GPUs, and gives its port."""
+    started = []
+
+    def start(devices: str, *flags: str) -> int:
+        child = subprocess.Popen(
+            [sys.executable, "-c", SERVER, *flags],
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": devices},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        started.append(child)
+        return int(child.stdout.readline())
+
+    yield start
+    for child in started:
+        child.communicate("")
+
+
+@pytest.mark.parametrize(
+    ("server", "flags", "trainer", "processes", "shared"),
+    [
+        ("0", (), "0,1", None, "0"),
+        ("0", (), "1", None, None),
+        ("2,3", ("--tensor-parallel-size", "2"), "0,1,2,3", 2, None),
+        ("2,3", ("--tensor-parallel-size", "2"), "0,1,2,3", 3, "2"),
+        ("1,2", ("--tensor-parallel-size=2",), "2,3", 2, "2"),
+        ("1,2", (), "2,3", 2, None),
+        ("0", (), "", None, None),
+    ],
+)
+def test_a_server_on_a_gpu_that_trains_is_told(
+    packages, served, server, flags, trainer, processes, shared
+):
+    keys = {"vllm": {"port": served(server, *flags)}}
+    keys |= {"num_processes": processes} if processes else {}
+    environment = {"CUDA_VISIBLE_DEVICES": trainer}
+    if shared is None:
+        assert vllm_ready.check(planned(SERVED, **keys), environment) == []
+        return
+    with pytest.raises(OptionError, match=rf"runs on GPU {shared}, where the training would run"):
+        vllm_ready.check(planned(SERVED, **keys), environment)
+    adapter = planned(LORA, adapter="lora", **keys)
+    assert f"share GPU {shared}" in vllm_ready.check(adapter, environment)[0]
+
+
+def test_a_server_elsewhere_is_not_looked_for(packages, served):
+    port = served("0")
+    plan = planned({**SERVED, "vllm_server_host": "10.0.0.7", "vllm_server_port": port})
+    assert listening.listener(port) is not None
+    assert vllm_ready.check(plan, {"CUDA_VISIBLE_DEVICES": "0"}) == []
