@@ -219,6 +219,13 @@ def inspect(
     assistant_only: Annotated[
         bool, typer.Option("--assistant-only", help="Masks of TRL's assistant_only_loss.")
     ] = False,
+    train_on_inputs: Annotated[
+        bool, typer.Option("--train-on-inputs", help="Masks of runs that learn the prompts too.")
+    ] = False,
+    ebft: Annotated[
+        list[str] | None,
+        typer.Option(help="KEY=VALUE of a config's ebft: stride, context_length, ..."),
+    ] = None,
     html: Annotated[str | None, typer.Option(help="Write a page: FILE.html.")] = None,
     plot: Annotated[
         str | None, typer.Option(help="Write the histograms: FILE.png or FILE.svg.")
@@ -252,6 +259,8 @@ def inspect(
         show_mask=show_mask,
         rows=tuple(row or ()),
         assistant_only=assistant_only,
+        train_on_inputs=train_on_inputs,
+        ebft=_pairs(ebft, "--ebft"),
         limit=limit,
         workers=workers,
         plugins=tuple(plugin or ()),

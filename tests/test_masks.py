@@ -11,6 +11,9 @@ from fmtkit import tokens
 from fmtkit.errors import OptionError, TemplateError
 from fmtkit.rendering.row_templates import RowTemplate, compile_template
 from fmtkit.surveying import masks
+from fmtkit.surveying.masked import Masked
+from fmtkit.surveying.masks import Masking
+from fmtkit.surveying.step_masks import mask_steps
 from fmtkit.tokens import Tokenizer
 
 ROOT = Path(__file__).parents[1]
@@ -87,23 +90,22 @@ def trained_by(
     return [trainer.data_collator([row]) for row in trainer.train_dataset]
 
 
-def assert_same(batch_ids: Any, batch_trained: Any, attention: Any, own: masks.Masked) -> None:
+def assert_same(batch_ids: Any, batch_trained: Any, attention: Any, own: Masked) -> None:
     size = int(attention.sum())
     assert own.ids.tolist() == batch_ids[:size].tolist()
     assert own.trained.tolist() == [bool(flag) for flag in batch_trained[:size].tolist()]
     assert len(own.offsets) == len(own.ids)
 
 
-@pytest.mark.parametrize("assistant_only", [False, True])
+@pytest.mark.parametrize("everything", [False, True])
 @pytest.mark.slow
-def test_conversations_are_masked_as_sft_masks_them(setup, model, tmp_path, assistant_only):
+def test_conversations_are_masked_as_sft_masks_them(setup, model, tmp_path, everything):
     _, tokenizer, template = setup
     rows = [{"messages": chat} for chat in CHATS]
-    batches = trained_by("SFT", model, rows, tmp_path, assistant_only_loss=assistant_only)
+    batches = trained_by("SFT", model, rows, tmp_path, assistant_only_loss=not everything)
     for row, batch in zip(rows, batches, strict=True):
-        (own,) = masks.mask_row(
-            row, "Conversation", tokenizer, template, assistant_only=assistant_only
-        )
+        masking = Masking(train_on_inputs=everything)
+        (own,) = masks.mask_row(row, "Conversation", tokenizer, template, masking)
         assert_same(
             batch["input_ids"][0], batch["labels"][0] != -100, batch["attention_mask"][0], own
         )
@@ -116,9 +118,8 @@ def test_completions_are_masked_as_sft_masks_them(setup, model, tmp_path, assist
     rows = [{"prompt": chat[:-1], "completion": chat[-1:]} for chat in CHATS]
     batches = trained_by("SFT", model, rows, tmp_path, assistant_only_loss=assistant_only)
     for row, batch in zip(rows, batches, strict=True):
-        (own,) = masks.mask_row(
-            row, "Completion", tokenizer, template, assistant_only=assistant_only
-        )
+        masking = Masking(assistant_only=assistant_only)
+        (own,) = masks.mask_row(row, "Completion", tokenizer, template, masking)
         assert_same(
             batch["input_ids"][0], batch["labels"][0] != -100, batch["attention_mask"][0], own
         )
@@ -142,25 +143,11 @@ def test_pairs_are_scored_as_the_reward_trainer_scores_them(setup, model, tmp_pa
     _, tokenizer, template = setup
     for row, batch in zip(PAIRS, trained_by("Reward", model, PAIRS, tmp_path), strict=True):
         for place, own in enumerate(
-            masks.mask_row(row, "Preference", tokenizer, template, method="reward")
+            masks.mask_row(row, "Preference", tokenizer, template, Masking("reward"))
         ):
             size = int(batch["attention_mask"][place].sum())
             assert own.ids.tolist() == batch["input_ids"][place][:size].tolist()
             assert np.flatnonzero(own.trained).tolist() == [size - 1]
-
-
-@pytest.mark.parametrize("name", ["ORPO", "CPO"])
-@pytest.mark.slow
-def test_pairs_get_the_eos_that_orpo_and_cpo_append(setup, model, tmp_path, name, monkeypatch):
-    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
-    _, tokenizer, template = setup
-    batches = trained_by(name, model, PAIRS, tmp_path)
-    for row, batch in zip(PAIRS, batches, strict=True):
-        for own in masks.mask_row(row, "Preference", tokenizer, template, method=name.lower()):
-            ids, labels, attention = (
-                batch[f"{own.side}_{k}"][0] for k in ("input_ids", "labels", "attention_mask")
-            )
-            assert_same(ids, labels != -100, attention, own)
 
 
 @pytest.mark.slow
@@ -187,9 +174,9 @@ def test_steps_are_labelled_on_the_token_after_each(setup):
     places = [len(prompt) + len(first), len(own.ids) - 1]
     assert np.flatnonzero(own.trained).tolist() == places
     assert own.labels == (1.0, 0.0)
-    last = masks.stepwise(row, tokenizer, train_on_last_step_only=True)
+    last = mask_steps(row, tokenizer, train_on_last_step_only=True)
     assert (np.flatnonzero(last.trained).tolist(), last.labels) == (places[1:], (0.0,))
-    assert masks.stepwise({**row, "labels": [0.7, 1.0]}, tokenizer).notes
+    assert mask_steps({**row, "labels": [0.7, 1.0]}, tokenizer).notes
 
 
 def test_token_rows_are_trained_where_their_labels_say_so(setup):
@@ -213,7 +200,7 @@ def test_a_template_without_generation_marks_cannot_tell_replies(setup):
     _, tokenizer, _ = setup
     bare = compile_template("{% for m in messages %}{{ m.content }}{% endfor %}", tokenizer)
     with pytest.raises(TemplateError, match="generation"):
-        masks.mask_row({"messages": CHATS[0]}, "Conversation", tokenizer, bare, assistant_only=True)
+        masks.mask_row({"messages": CHATS[0]}, "Conversation", tokenizer, bare)
     with pytest.raises(OptionError, match="--chat-template"):
         masks.mask_row({"messages": CHATS[0]}, "Conversation", tokenizer)
 

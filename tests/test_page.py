@@ -9,8 +9,10 @@ from typing import Any
 import chromium
 import pytest
 import sick_rows
+from test_inspect_anchors import chats
 from test_survey import GOLDENS, tokenizer, write
 
+import fmtkit
 from fmtkit.counting.lengths import Tally
 from fmtkit.reports import html
 from fmtkit.surveying.inspect_options import InspectOptions
@@ -220,6 +222,59 @@ def test_text_stands_out_in_both_themes(browser, scheme, page):
     browser.open(page)
     assert browser.run("document.documentElement.dataset.theme") == scheme
     assert browser.run(CONTRAST) >= 4.5
+
+
+@pytest.fixture
+def windows(tmp_path: Path, tokenizer: str) -> Iterator[chromium.Browser]:
+    """A page of tokenised chats, with the windows of strided EBFT."""
+    source = write(tmp_path / "chats.jsonl", chats(4))
+    options = InspectOptions(
+        type="ebft_strided_chat.transform",
+        tokenizer=tokenizer,
+        max_length=(256,),
+        ebft={"stride": 3, "generate_max_len": 4},
+    )
+    html.write(run(str(source), options), str(tmp_path / "page.html"))
+    found = chromium.Browser(tmp_path / "profile")
+    found.open(tmp_path / "page.html")
+    yield found
+    found.close()
+
+
+def test_windows_begin_at_their_anchors_and_cover_their_tokens(windows, tmp_path):
+    survey = json.loads(
+        re.search(r'id="data">(.*?)</script>', (tmp_path / "page.html").read_text())[1]
+    )
+    (side,) = (
+        fmtkit.inspect(
+            tmp_path / "chats.jsonl",
+            type="ebft_strided_chat.transform",
+            tokenizer=survey["survey"]["tokenizer"],
+            max_length=256,
+            ebft={"stride": 3, "generate_max_len": 4},
+            show_mask=1,
+        )
+        .shown[0]
+        .sides
+    )
+    places = (
+        "[...document.querySelectorAll('.sides .text > .{}')].map(t => Number(t.dataset.token))"
+    )
+    windows.settle()
+    assert windows.run(places.format("a")) == [start for start, _ in side.windows]
+    covered = sorted({place for start, end in side.windows for place in range(start, end)})
+    assert windows.run(places.format("w")) == covered
+    assert windows.run("document.querySelector('.sides .a').title") == (
+        f"window 1: tokens {side.windows[0][0]} to {side.windows[0][1] - 1}"
+    )
+    assert f"{len(side.windows)} windows of 4 tokens" in chosen_text(windows)
+    assert "window, from its anchor" in chosen_text(windows)
+    summary = windows.run("document.getElementById('masks-body').textContent")
+    assert "stride 3, context_length 8, generate_max_len 4, min_completion_prefix 0" in summary
+    # The mark of an anchor is drawn, not written: the tokens still spell the text.
+    text = windows.run("document.querySelector('.sides .text').textContent")
+    assert text == side.text
+    assert windows.run(CONTRAST) >= 4.5
 
 
 CONTRAST = """(() => {

@@ -13,6 +13,7 @@ import tiny_training as tiny
 from fmtkit import tokens
 from fmtkit.rendering import row_templates
 from fmtkit.surveying import masks
+from fmtkit.surveying.masks import Masking
 from fmtkit.tables import TABLES
 from fmtkit.training import build, process
 from fmtkit.training.job import Job, Source
@@ -46,9 +47,7 @@ def shown(model: str, table: str, rows: list[dict], method: str) -> list[tuple]:
     found = [
         one
         for row in rows
-        for one in masks.mask_row(
-            row, table, tokenizer, template, method=method, assistant_only=method == "sft"
-        )
+        for one in masks.mask_row(row, table, tokenizer, template, Masking(method))
     ]
     return [(tuple(one.ids.tolist()), tuple(one.trained.tolist())) for one in found]
 

@@ -5,6 +5,7 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import ABSENT, Flag, Labels, Messages, Number, Text, Texts, Tools, WideMessages
+from fmtkit.dialogs import asks
 from fmtkit.kinds import ListKind, NumberKind
 from fmtkit.message_kinds import DialogKind
 from fmtkit.problems import Column, Problem
@@ -70,7 +71,7 @@ def prompt_text(prompt: Text) -> Prompt:
 @converter(keeps=True, wide=True)
 def prompt_messages(prompt: WideMessages, tools: Tools = ABSENT) -> Prompt:
     """https://huggingface.co/docs/trl/dataset_formats#prompt-only."""
-    return Prompt(prompt, tools)
+    return Prompt(asks(prompt, "prompt"), tools)
 
 
 @converter(keeps=True, text=True)
@@ -156,7 +157,11 @@ def reference(
 
 @converter(keeps=True)
 def tokens(
-    input_ids: Numbers, attention_mask: Numbers, labels: Numbers, prompt_length: Number
+    input_ids: Numbers,
+    attention_mask: Numbers,
+    labels: Numbers,
+    prompt_length: Number,
+    anchor_mask: Numbers = ABSENT,
 ) -> Tokens:
     """Token ids with their labels, for strided EBFT."""
     return Tokens(
@@ -172,4 +177,5 @@ def tokens(
                 "prompt_length is no number of tokens",
             ),
         ),
+        _ids(anchor_mask, "anchor_mask"),
     )

@@ -176,6 +176,13 @@
       table(["role", "tokens", "trained"], m.roles.map((role) => [role.role, number(role.tokens), percent(role.trained / Math.max(role.tokens, 1))]), [1, 2]));
     for (const [note, count] of Object.entries(m.notes)) masks.append(h("p", { class: "note" }, `${number(count)} sequences: ${note}`));
   } else masks.append(h("p", {}, "Masks need a tokenizer and a template."));
+  if (survey.anchors) {
+    const a = survey.anchors;
+    masks.append(h("h3", {}, "Windows that strided EBFT generates anew"),
+      h("p", { class: "quiet" }, `${Object.entries(a.rule).map(([key, value]) => `${key} ${value}`).join(", ")}.`),
+      h("p", {}, `${number(a.anchors)} anchors in ${number(a.rows)} rows; a row: p50 ${number(a.per_row.p50)}, p95 ${number(a.per_row.p95)}, max ${number(a.per_row.max)}; rows without any: ${number(a.rows_without)}.`),
+      h("p", {}, `${number(a.generated)} of ${number(a.tokens)} tokens (${percent(a.generated / Math.max(a.tokens, 1))}) lie in a window.`));
+  }
 
   /* ---- columns ---- */
   byId("columns-body").append(
@@ -327,11 +334,18 @@
     if (!side.steps.length) { box.append(...textNodes(side.text)); return box; }
     const flags = new Uint8Array(side.steps.length);
     for (const [first, end] of side.trained) flags.fill(1, first, end);
-    let at = 0, shade = 0;
+    const windows = new Int32Array(side.steps.length).fill(-1), anchors = new Set();
+    side.windows.forEach(([first, end], k) => { windows.fill(k, first, end); anchors.add(first); });
+    let at = 0, shade = 0, anchor = false;
     side.steps.forEach((step, i) => {
+      anchor ||= anchors.has(i);
       if (!step) return;
-      const classes = [flags[i] ? "t" : "", (shade ^= 1) ? "" : "b", limit !== null && i >= limit ? "over" : ""].filter(Boolean).join(" ");
-      box.append(h("span", { class: classes || null, "data-token": i }, ...textNodes(side.text.slice(at, at + step))));
+      const k = windows[i];
+      const window = [k < 0 ? "" : k % 2 ? "w w2" : "w", anchor ? "a" : ""];
+      const title = anchor && k >= 0 ? `window ${k + 1}: tokens ${side.windows[k][0]} to ${side.windows[k][1] - 1}` : null;
+      anchor = false;
+      const classes = [flags[i] ? "t" : "", (shade ^= 1) ? "" : "b", ...window, limit !== null && i >= limit ? "over" : ""].filter(Boolean).join(" ");
+      box.append(h("span", { class: classes || null, title, "data-token": i }, ...textNodes(side.text.slice(at, at + step))));
       at += step;
     });
     if (at < side.text.length) box.append(...textNodes(side.text.slice(at)));
@@ -341,7 +355,7 @@
     const [size, trained] = entry[SIZES][k];
     const head = side.steps.length ? `${number(size)} tokens, ${percent(trained / Math.max(size, 1))} trained` : `${number(size)} characters`;
     return h("section", { "aria-label": side.side || "sequence" },
-      h("h3", {}, side.side || "sequence", h("span", { class: "quiet" }, ` ${head}`)),
+      h("h3", {}, side.side || "sequence", h("span", { class: "quiet" }, ` ${head}${side.windows.length ? `, ${number(side.windows.length)} windows of ${side.windows[0][1] - side.windows[0][0]} tokens` : ""}`)),
       side.why ? h("p", { class: "quiet" }, side.why) : null,
       side.notes.map((note) => h("p", { class: "note" }, note)),
       side.labels ? h("p", { class: "quiet" }, `labels: ${side.labels.join(", ")}`) : null,
@@ -349,12 +363,12 @@
       side.cut ? h("p", { class: "note" }, `${number(side.cut)} more characters are not in this page`) : null);
   }
   let whole = false;
-  function legend() {
+  function legend(hasWindows) {
     const boundaries = h("input", { type: "checkbox", onchange: () => { whole = !boundaries.checked; detail.classList.toggle("whole", whole); } });
     boundaries.checked = !whole;
     const jump = () => { for (const mark of detail.querySelectorAll(".sides .t:first-of-type, .sides span:not(.t) + .t")) { mark.scrollIntoView({ block: "center" }); return; } };
     return h("div", { class: "legend" },
-      h("span", { class: "text tokens" }, h("span", { class: "t" }, "trained"), h("span", {}, " context "), limit !== null ? h("span", { class: "over" }, "cut off") : null),
+      h("span", { class: "text tokens" }, h("span", { class: "t" }, "trained"), h("span", {}, " context "), hasWindows ? h("span", { class: "w a" }, "window, from its anchor") : null, limit !== null ? h("span", { class: "over" }, "cut off") : null),
       h("label", {}, boundaries, " token boundaries "),
       h("button", { type: "button", onclick: jump }, "Go to what is trained"));
   }
@@ -369,7 +383,7 @@
       entry[CODES].length ? h("p", { class: "note" }, entry[CODES].join(", ")) : "",
       row.problem ? h("p", { class: "note" }, clean(row.problem)) : "",
       details.length ? h("dl", { class: "details" }, details.flatMap(([key, value]) => [h("dt", {}, key), h("dd", {}, clean(String(value)))])) : "",
-      row.sides.some((side) => side.steps.length) ? legend() : "",
+      row.sides.some((side) => side.steps.length) ? legend(row.sides.some((side) => side.windows.length)) : "",
       h("div", { class: "sides" }, row.sides.map((side, k) => sideBox(side, entry, k))));
   }
 

@@ -88,7 +88,17 @@ def title_of(row: Mapping[str, Any] | None) -> str:
     else:
         asked = [m["content"] for m in dialog if m["role"] == "user" and m["content"]]
         said = asked[-1] if asked else dialog[-1]["content"] or ""
-    return " ".join(said[: 4 * TITLE].split())[:TITLE]
+    return _words(said)
+
+
+def _opening(side: ShownSide) -> str:
+    """Return the beginning of what a row of tokens trains."""
+    behind = side.offsets[side.prompt_length : side.prompt_length + 1]
+    return _words(side.text[behind[0][0] if behind else 0 :])
+
+
+def _words(text: str) -> str:
+    return " ".join(text[: 4 * TITLE].split())[:TITLE]
 
 
 def _affordable(fetch: RowFetch, viewer: RowViewer) -> int:
@@ -126,7 +136,7 @@ def _entry(row: ShownRow, title: str, codes: list[str]) -> list[Any]:
         place.source,
         place.source_row,
         place.line,
-        title or row.problem,
+        title or row.problem or "".join(map(_opening, row.sides[:1])),
         codes,
         sizes,
     ]
@@ -151,6 +161,7 @@ def _packed_side(side: ShownSide) -> dict[str, Any]:
         "prompt": side.prompt_length,
         "why": side.why,
         "labels": side.labels,
+        "windows": side.windows,
         "notes": side.notes,
     }
 

@@ -5,6 +5,7 @@ control bytes nor what looks like rich's markup is obeyed.
 """
 
 from collections.abc import Iterable
+from dataclasses import fields
 
 from rich.console import Console
 from rich.table import Table
@@ -15,7 +16,7 @@ from fmtkit.counting.lengths import Lengths
 from fmtkit.escaping import one_line
 from fmtkit.reports.histograms import bars, sparkline
 from fmtkit.reports.token_text import side_text
-from fmtkit.surveying.shown_rows import Place, ShownRow
+from fmtkit.surveying.shown_rows import Place, ShownRow, ShownSide
 from fmtkit.surveying.survey_record import Found, Survey
 
 PLACES = 8
@@ -33,6 +34,7 @@ def print_survey(survey: Survey, console: Console) -> None:
     _print_lengths(survey, console)
     _print_cutting(survey, console)
     _print_masks(survey, console)
+    _print_anchors(survey, console)
     for row in survey.shown:
         print_row(row, console)
     _print_findings(survey, console)
@@ -197,6 +199,27 @@ def _print_masks(survey: Survey, console: Console) -> None:
         console.print(Text(f"{count:,} sequences: {one_line(note)}", style="yellow"))
 
 
+def _print_anchors(survey: Survey, console: Console) -> None:
+    anchors = survey.anchors
+    if anchors is None:
+        return
+    keys = ", ".join(
+        f"{entry.name} {getattr(anchors.rule, entry.name)}" for entry in fields(anchors.rule)
+    )
+    _heading(console, f"windows that strided EBFT generates anew ({keys})")
+    figures = anchors.per_row
+    console.print(
+        Text(
+            f"{anchors.anchors:,} anchors in {anchors.rows:,} rows; a row: p50 {figures.p50:,}, "
+            f"p95 {figures.p95:,}, max {figures.max:,}; rows without any: {anchors.rows_without:,}"
+        )
+    )
+    share = anchors.generated / max(anchors.tokens, 1)
+    console.print(
+        Text(f"{anchors.generated:,} of {anchors.tokens:,} tokens ({share:.1%}) lie in a window")
+    )
+
+
 def print_row(row: ShownRow, console: Console) -> None:
     """Print one row: trained tokens green, the others grey, every second token underlined."""
     _heading(console, f"row {row.place.row:,}, {place(row.place)}")
@@ -207,7 +230,7 @@ def print_row(row: ShownRow, console: Console) -> None:
     for side in row.sides:
         if side.ids:
             share = side.trained_tokens / len(side.ids)
-            size = f"{len(side.ids):,} tokens, {share:.1%} trained"
+            size = f"{len(side.ids):,} tokens, {share:.1%} trained{windows_of(side)}"
             label = f"{side.side or 'sequence'}: {size}; {side.why}"
             console.print(Text(label, style="italic"))
         elif side.side:
@@ -215,6 +238,15 @@ def print_row(row: ShownRow, console: Console) -> None:
         console.print(side_text(side, plain=not console.is_terminal))
         for note in side.notes:
             console.print(Text(one_line(note), style="yellow"))
+
+
+def windows_of(side: ShownSide) -> str:
+    """Say how many windows a sequence has and how much they cover; nothing where it has none."""
+    if not side.windows:
+        return ""
+    start, end = side.windows[0]
+    share = side.generated_tokens / len(side.ids)
+    return f", {len(side.windows):,} windows of {end - start:,} tokens over {share:.1%}"
 
 
 def _print_findings(survey: Survey, console: Console) -> None:

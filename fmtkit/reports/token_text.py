@@ -8,8 +8,17 @@ from fmtkit.surveying.shown_rows import ShownSide
 
 TRAINED = (Style(color="green", bold=True), Style(color="green", bold=True, underline=True))
 CONTEXT = (Style(color="bright_black"), Style(color="bright_black", underline=True))
+WINDOWS = (Style(bgcolor="grey23"), Style(bgcolor="grey30"))
+"""Of every second window, so that neighbours can be told apart."""
+
 OPEN, CLOSE = "⟦", "⟧"
 """Around trained spans where there is no colour."""
+
+ANCHOR, END = "▸", "◂"
+"""Before the first token of a window, and behind tokens of which none follows in a window."""
+
+
+MARK = Style(color="cyan", bold=True)
 
 
 def side_text(side: ShownSide, *, plain: bool) -> Text:
@@ -17,16 +26,28 @@ def side_text(side: ShownSide, *, plain: bool) -> Text:
     if not side.ids:
         return Text(visible(side.text))
     trained = {number for start, end in side.trained for number in range(start, end)}
+    anchors = {start for start, _ in side.windows}
+    window_of = {
+        number: window
+        for window, (start, end) in enumerate(side.windows)
+        for number in range(start, end)
+    }
     text, at, inside = Text(), 0, False
     for number, (_, end) in enumerate(side.offsets):
-        is_trained = number in trained
+        is_trained, window = number in trained, window_of.get(number)
         if plain and is_trained != inside:
             text.append(OPEN if is_trained else CLOSE)
+        if plain and window is None and number - 1 in window_of:
+            text.append(END)
+        if number in anchors:
+            text.append(ANCHOR, None if plain else MARK)
         inside = is_trained
         if end > at:
-            styles = TRAINED if is_trained else CONTEXT
-            text.append(visible(side.text[at:end]), None if plain else styles[number % 2])
+            style = (TRAINED if is_trained else CONTEXT)[number % 2]
+            style = style if window is None else style + WINDOWS[window % 2]
+            text.append(visible(side.text[at:end]), None if plain else style)
             at = end
     text.append(CLOSE if plain and inside else "")
+    text.append(END if plain and len(side.ids) - 1 in window_of else "")
     text.append(visible(side.text[at:]))
     return text

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fmtkit.counting.lengths import RowLengths, Tally
-from fmtkit.surveying.masks import common_prefix
+from fmtkit.surveying.masked import common_prefix
 from fmtkit.tokens import Tokenizer
 
 Ints = npt.NDArray[np.int64]

@@ -84,7 +84,7 @@ ADVICE: dict[str, tuple[str, str]] = {
     ),
     "soft_labels": (
         "step labels between 0 and 1",
-        "a PRM with two classes needs a threshold first: TRL cuts 0.7 to 0",
+        "a run takes one half and more as right; TRL's own trainer cut 0.7 to 0",
     ),
     "missing_labels": ("a step has no label", "label the step, or drop it"),
     "template_refused": (
@@ -115,6 +115,15 @@ ADVICE: dict[str, tuple[str, str]] = {
     "end_doubled": (
         "the reply ends with the same control token twice",
         "take it out of the content, or of the template",
+    ),
+    "no_anchor": (
+        "no block of strided EBFT fits in the row: it teaches by ce_coef alone, if at all",
+        "lower ebft.generate_max_len, context_length or min_completion_prefix, raise sequence_len "
+        "where it cuts the reply, or drop the row",
+    ),
+    "padded_first": (
+        "padding stands before a token",
+        "pad rows on the right, or not at all: strided EBFT refuses others",
     ),
     "nothing_trained": (
         "no token of the row is trained",

@@ -27,6 +27,9 @@ class InspectOptions:
     show_mask: int = 0
     rows: tuple[int, ...] = ()
     assistant_only: bool = False
+    train_on_inputs: bool = False
+    ebft: Mapping[str, object] = field(default_factory=dict)
+    """Keys of a config's `ebft:` that place anchors."""
     limit: int | None = None
     workers: int | None = None
     plugins: tuple[str, ...] = ()

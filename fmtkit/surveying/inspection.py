@@ -23,12 +23,11 @@ from fmtkit.converting.pipeline import Job, Piece, Request
 from fmtkit.counting.lengths import CharacterCounter, Counter
 from fmtkit.counting.token_counts import TokenCounter
 from fmtkit.documents import Untokenized
-from fmtkit.errors import OptionError, TokenizerError
-from fmtkit.rendering import template_sources
-from fmtkit.rendering.chat import ChatTemplate
+from fmtkit.errors import OptionError
 from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.sources.blocks import ArrowBlock, Block
 from fmtkit.sources.opening import Source, open_sources
+from fmtkit.surveying.as_trained import masking_of, template_of
 from fmtkit.surveying.inspect_options import InspectOptions
 from fmtkit.surveying.look import Look, Viewer
 from fmtkit.surveying.reply_checks import ReplyChecks
@@ -38,7 +37,6 @@ from fmtkit.surveying.shown_rows import RowViewer
 from fmtkit.surveying.survey_making import BadRows, Passed, make_bare_survey, make_survey
 from fmtkit.surveying.survey_record import SourceSummary, Survey
 from fmtkit.surveying.type_guesses import Guess, common, guess
-from fmtkit.tokens import Tokenizer
 
 SPLIT_WORDS = {
     "train": "train",
@@ -92,14 +90,15 @@ def run(source: object, options: InspectOptions) -> Inspection:
         return Inspection(make_bare_survey(opened.sources, _sources(opened, {}), opened.tap))
     name = typenames.read(wanted)
     job = pipeline.prepare(opened.sources, _request(name, options))
-    template, notes = _template(name, tokenizer, options)
+    template, notes = template_of(name, job.table.name(), tokenizer, options)
+    masking = masking_of(name, options)
     viewer = Viewer(
         tokenizer,
         template,
         ReplyChecks(tokenizer) if tokenizer else None,
         options.ladder,
         _stride(opened, options.sample),
-        str(options.options.get("step_separator", "\n")),
+        masking,
     )
     done = _Pass(job, opened, viewer, options)
     done.run()
@@ -107,8 +106,7 @@ def run(source: object, options: InspectOptions) -> Inspection:
         job.table.name(),
         tokenizer,
         RowTemplate(template) if template else None,
-        options.method or name.method,
-        options.assistant_only,
+        masking,
     )
     survey = make_survey(Passed(done.look, done.ledger, done.fetch), viewer, rows, options)
     survey = replace(
@@ -151,32 +149,6 @@ def _request(name: typenames.TypeName, options: InspectOptions) -> Request:
         options=options.options,
         limit=options.limit,
     )
-
-
-def _template(
-    name: typenames.TypeName, tokenizer: Tokenizer | None, options: InspectOptions
-) -> tuple[ChatTemplate | None, list[str]]:
-    """Find the template that rows are written with, and say what is missing."""
-    notes = []
-    if tokenizer is None:
-        notes.append("without --tokenizer lengths are in characters, and there are no masks")
-    if options.chat_template:
-        found = template_sources.find_model_template(
-            options.chat_template, tokenizer=options.tokenizer
-        )
-        return found, notes
-    if name.template:
-        family = template_sources.find_family(name.template)
-        return family.with_tokens(tokenizer.special_tokens) if tokenizer else family, notes
-    if tokenizer is None:
-        return None, notes
-    try:
-        tokenizer.needs_chat_template()
-    except TokenizerError as error:
-        return None, [*notes, f"{error}; until then lengths are of the contents alone"]
-    return template_sources.find_model_template(
-        "tokenizer_default", tokenizer=options.tokenizer
-    ), notes
 
 
 def _stride(opened: Opened, sample: int | None) -> int:

@@ -15,10 +15,12 @@ import pyarrow as pa
 from fmtkit.counting import lengths
 from fmtkit.counting.lengths import RowLengths, Tally, count_columns, count_lists
 from fmtkit.rendering.chat import ChatTemplate
+from fmtkit.surveying.anchor_counts import AnchorTally, place_anchors
 from fmtkit.surveying.cutting import CuttingTally
 from fmtkit.surveying.dialog_shapes import DialogShapes
 from fmtkit.surveying.findings import Findings
 from fmtkit.surveying.fingerprints import hash_columns
+from fmtkit.surveying.masks import USUAL, Masking
 from fmtkit.surveying.reply_checks import ReplyChecks
 from fmtkit.surveying.source_columns import ColumnCounts
 from fmtkit.surveying.written_rows import Written, write
@@ -45,6 +47,7 @@ class Look:
     counted: int = 0
     """Rows whose lengths were counted."""
     cutting: CuttingTally | None = None
+    anchors: AnchorTally = field(default_factory=AnchorTally)
     refusals: Counter[str] = field(default_factory=Counter)
     """What the template said -> rows."""
     lines: dict[int, int | None] = field(default_factory=dict)
@@ -60,6 +63,7 @@ class Look:
         self.counted += other.counted
         if self.cutting is not None and other.cutting is not None:
             self.cutting.absorb(other.cutting, first)
+        self.anchors.absorb(other.anchors)
         self.refusals.update(other.refusals)
         self.lines |= {row + first: line for row, line in other.lines.items()}
 
@@ -74,7 +78,7 @@ class Viewer:
     ladder: tuple[int, ...]
     stride: int = 1
     """Lengths are counted of one row in so many."""
-    step_separator: str = "\n"
+    masking: Masking = USUAL
 
     def empty(self) -> Look:
         """Return the look at no row."""
@@ -128,8 +132,7 @@ class Viewer:
                 found[STEPS] = found["prompt"] + counts + self._bos()
             found[LISTS[name]] = counts
         if "input_ids" in table.column_names:
-            ids = table["input_ids"].combine_chunks().take(pa.array(written.kept))
-            found["input_ids"] = pa.compute.list_value_length(ids).to_numpy().astype(np.int64)
+            found["input_ids"] = self._place(look, table, records)[written.kept]
         if not found:
             return
         measured = RowLengths(found)
@@ -142,8 +145,20 @@ class Viewer:
         if look.cutting is not None:
             look.cutting.add(measured, dict(written.texts), records[written.kept])
 
+    def _place(self, look: Look, table: pa.Table, records: Ints) -> Ints:
+        """Count the anchors of tokenised rows, and return the rows' tokens without padding."""
+        placed = place_anchors(self.masking.anchors, table)
+        look.anchors.add(placed)
+        for code, wrong in {
+            "padded_first": placed.padded_first,
+            "no_anchor": (placed.anchors == 0) & ~placed.padded_first,
+        }.items():
+            if wrong.any():
+                look.findings.note(code, records[wrong])
+        return placed.tokens
+
     def _separators(self, lists: pa.ListArray, counter: lengths.Counter) -> Ints:
-        size = int(counter.count(pa.array([self.step_separator]))[0])
+        size = int(counter.count(pa.array([self.masking.step_separator]))[0])
         steps: Ints = pa.compute.list_value_length(lists).to_numpy().astype(np.int64)
         return steps * size
 

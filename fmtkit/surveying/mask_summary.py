@@ -7,10 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from fmtkit.surveying.masks import Masked
+from fmtkit.surveying.masked import Masked
 
 TEMPLATE = "template"
 """The role of tokens that no message wrote: headers, ends of turns, white space."""
+
+
+WINDOW = "generated window"
+"""The role of tokens that strided EBFT generates anew; a row of tokens has no messages."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class MaskTally:
         if not any(one.trained.any() for one in masked):
             self.untrained.append(number)
         for one in masked:
-            roles = roles_of(one, messages_of(row, one.side))
+            roles = _roles(row, one)
             self.shares.append(float(one.trained.mean()) if len(one.ids) else 0.0)
             self.tokens.update(roles)
             self.trained.update(np.array(roles, dtype=object)[one.trained].tolist())
@@ -90,6 +94,12 @@ class MaskTally:
             tuple(self.why),
             dict(self.notes.most_common()),
         )
+
+
+def _roles(row: Mapping[str, Any], one: Masked) -> list[str]:
+    if "input_ids" not in row:
+        return roles_of(one, messages_of(row, one.side))
+    return [WINDOW if is_generated else "document" for is_generated in one.generated]
 
 
 def messages_of(row: Mapping[str, Any], side: str) -> list[tuple[str, str]]:

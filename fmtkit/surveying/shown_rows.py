@@ -9,8 +9,9 @@ import numpy as np
 
 from fmtkit.errors import FmtkitError
 from fmtkit.rendering.row_templates import RowTemplate
-from fmtkit.surveying.masks import Masked, mask_row
-from fmtkit.surveying.text_masks import mask_texts
+from fmtkit.surveying.masked import Masked
+from fmtkit.surveying.masks import USUAL, Masking, mask_row
+from fmtkit.surveying.text_masks import identity, is_finished_text, worded
 from fmtkit.tokens import Tokenizer
 
 DIALOGS = ("messages", "prompt", "chosen", "rejected", "completion")
@@ -43,7 +44,14 @@ class ShownSide:
     prompt_length: int
     why: str
     labels: tuple[float, ...] | None
+    windows: tuple[tuple[int, int], ...]
+    """Spans of tokens that strided EBFT generates anew; each begins at its anchor."""
     notes: tuple[str, ...]
+
+    @property
+    def generated_tokens(self) -> int:
+        """Count the tokens that lie in a window; windows may overlap."""
+        return len({place for start, end in self.windows for place in range(start, end)})
 
     @property
     def trained_tokens(self) -> int:
@@ -70,8 +78,7 @@ class RowViewer:
     table: str
     tokenizer: Tokenizer | None
     template: RowTemplate | None
-    method: str | None = None
-    assistant_only: bool = False
+    masking: Masking = USUAL
 
     def show(self, row: Mapping[str, Any], place: Place) -> tuple[ShownRow, tuple[Masked, ...]]:
         """Show a row; the masks are returned as well, for who counts them."""
@@ -88,19 +95,10 @@ class RowViewer:
     def _mask(self, row: Mapping[str, Any]) -> tuple[Masked, ...]:
         if self.tokenizer is None:
             return ()
-        if isinstance(row.get("prompt", row.get("text")), str) and self.table not in (
-            "Stepwise",
-            "Tokens",
-        ):
-            return mask_texts(row, self.table, self.tokenizer)
-        return mask_row(
-            row,
-            self.table,
-            self.tokenizer,
-            self.template,
-            method=self.method,
-            assistant_only=self.assistant_only,
-        )
+        template = self.template
+        if is_finished_text(row, self.table):
+            row, template = worded(row), identity()
+        return mask_row(row, self.table, self.tokenizer, template, self.masking)
 
 
 def _side(one: Masked) -> ShownSide:
@@ -114,6 +112,7 @@ def _side(one: Masked) -> ShownSide:
         one.prompt_length,
         one.why,
         one.labels,
+        one.windows,
         one.notes,
     )
 
@@ -140,7 +139,7 @@ def bare_sides(row: Mapping[str, Any]) -> tuple[ShownSide, ...]:
 
 
 def _bare(side: str, text: str) -> ShownSide:
-    return ShownSide(side, text, (), (), (), 0, "", None, ())
+    return ShownSide(side, text, (), (), (), 0, "", None, (), ())
 
 
 def _plain(dialog: Any) -> str:
@@ -154,19 +153,17 @@ def _said(message: Mapping[str, Any]) -> str:
     return "\n".join(part for part in parts if part)
 
 
+NO_DETAILS = frozenset(
+    {*DIALOGS, "text", "input_ids", "attention_mask", "anchor_mask", "completions", "replies"}
+)
+
+
 def details_of(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return what stands in a row besides its dialogs, short enough to be shown."""
     found = {}
+    of_tokens = "input_ids" in row
     for name, value in row.items():
-        if name in DIALOGS or name in (
-            "text",
-            "input_ids",
-            "attention_mask",
-            "completions",
-            "replies",
-        ):
-            continue
-        if value is None or (name == "labels" and len(value) > 200):
+        if value is None or name in NO_DETAILS or (name == "labels" and of_tokens):
             continue
         text = (
             value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

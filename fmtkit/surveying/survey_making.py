@@ -17,7 +17,7 @@ from fmtkit.surveying.findings import Finding
 from fmtkit.surveying.inspect_options import InspectOptions
 from fmtkit.surveying.look import Look, Viewer
 from fmtkit.surveying.mask_summary import MaskTally
-from fmtkit.surveying.masks import Masked
+from fmtkit.surveying.masked import Masked
 from fmtkit.surveying.row_fetch import BlockStart, Fetched, RowFetch
 from fmtkit.surveying.shown_rows import Place, RowViewer, ShownRow
 from fmtkit.surveying.source_columns import ColumnCounts
@@ -93,7 +93,7 @@ def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: Inspec
         table=fetch.job.table.name(),
         template=viewer.template.name if viewer.template else None,
         tokenizer=viewer.tokenizer.name if viewer.tokenizer else None,
-        method=rows.method,
+        method=rows.masking.method,
         rows_read=ledger.rows_read,
         rows=ledger.rows_written,
         ledger=ledger.as_dict(),
@@ -108,6 +108,7 @@ def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: Inspec
         lengths_rows=look.counted,
         cutting=cutting,
         masks=masks,
+        anchors=look.anchors.summary(rows.masking.anchors),
         findings=tuple(_found(finding, fetch, look.lines | seen.lines) for finding in findings),
         shown=tuple(seen.shown),
         notes=tuple(_notes(look, fetch, viewer)),
@@ -158,6 +159,7 @@ def make_bare_survey(
         lengths_rows=0,
         cutting=None,
         masks=None,
+        anchors=None,
         findings=(),
         shown=(),
         notes=(reason,),

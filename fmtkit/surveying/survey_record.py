@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from fmtkit.counting.lengths import Lengths
+from fmtkit.surveying.anchor_counts import AnchorSummary
 from fmtkit.surveying.cutting import Cutting
 from fmtkit.surveying.mask_summary import MaskSummary
 from fmtkit.surveying.shown_rows import Place, ShownRow
@@ -87,6 +88,8 @@ class Survey:
     """Rows whose lengths were counted: all that have a text, unless a sample was asked for."""
     cutting: Cutting | None
     masks: MaskSummary | None
+    anchors: AnchorSummary | None
+    """The windows of a Tokens table, None for other tables."""
     findings: tuple[Found, ...]
     shown: tuple[ShownRow, ...]
     """The rows that --show-mask and --row asked for."""

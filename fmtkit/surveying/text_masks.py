@@ -1,62 +1,37 @@
-"""Masks of rows that are text already: ids and masks as TRL 1.16 builds them of plain strings.
+"""Rows of finished text, as `fmtkit train` gives them to a trainer: messages that print as they are.
 
-TRL lets the tokenizer add its BOS and EOS and appends the text of EOS where a reply does not end
-with it: text that a chat template wrote gets both a second time.
+TRL by itself would let the tokenizer add a second BOS and append a second EOS to such text.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
+from fmtkit.rendering import template_sources
+from fmtkit.rendering.row_templates import Message, RowTemplate
 
-from fmtkit.surveying.masks import Masked, common_prefix
-from fmtkit.tokens import Tokenizer
+WORDED = {"prompt": "user", "chosen": "assistant", "rejected": "assistant",
+          "completion": "assistant", "text": "assistant"}  # fmt: skip
+"""Column of text -> the role that its text is given."""
 
-SIDES = {
-    "Preference": ("chosen", "rejected"),
-    "Unpaired": ("completion",),
-    "Completion": ("completion",),
-}
-RULE = {"Preference": "preference", "Unpaired": "unpaired", "Completion": "sft"}
+NOT_WORDED = frozenset({"Stepwise", "Tokens"})
+"""Tables whose texts are no dialogs."""
 
 
-def mask_texts(row: Mapping[str, Any], table: str, tokenizer: Tokenizer) -> tuple[Masked, ...]:
-    """Return the sequences of a row of texts, in the order chosen, rejected."""
-    if table not in SIDES:
-        text = row.get("text", row.get("prompt", ""))
-        rule = "everything" if table == "Conversation" else "context"
-        one = _encoded(
-            text + _end(text, tokenizer) if rule == "everything" else text, tokenizer, rule
-        )
-        return (replace(one, trained=np.full(len(one.ids), fill_value=rule == "everything")),)
-    context = tokenizer.encode(row["prompt"], add_special_tokens=True).ids
-    replies = [row[side] + _end(row[side], tokenizer) for side in SIDES[table]]
-    made = [_encoded(row["prompt"] + reply, tokenizer, RULE[table]) for reply in replies]
-    length = min(common_prefix(context, one.ids) for one in made)
-    sides = SIDES[table] if len(made) > 1 else ("",)
-    for one in made:
-        one.trained[length:] = True
-    return tuple(
-        replace(one, side=side, prompt_length=length, notes=_notes(one, tokenizer))
-        for one, side in zip(made, sides, strict=True)
-    )
+def is_finished_text(row: Mapping[str, Any], table: str) -> bool:
+    """Tell whether a row's dialogs are text already."""
+    return isinstance(row.get("prompt", row.get("text")), str) and table not in NOT_WORDED
 
 
-def _end(text: str, tokenizer: Tokenizer) -> str:
-    eos = tokenizer.special_tokens.get("eos_token") or ""
-    return "" if text.endswith(eos) else eos
+def worded(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of text as a row of messages."""
+    out = dict(row)
+    for name, role in WORDED.items():
+        if isinstance(out.get(name), str):
+            message: Message = {"role": role, "content": out.pop(name)}
+            out["messages" if name == "text" else name] = [message]
+    return out
 
 
-def _encoded(text: str, tokenizer: Tokenizer, rule: str) -> Masked:
-    encoding = tokenizer.encode(text, add_special_tokens=True)
-    ids = np.array(encoding.ids, dtype=np.int64)
-    nothing = np.zeros(len(ids), dtype=np.bool_)
-    return Masked("", text, ids, nothing, tuple(encoding.offsets), 0, rule)
-
-
-def _notes(one: Masked, tokenizer: Tokenizer) -> tuple[str, ...]:
-    bos = tokenizer.bos_id
-    if bos is not None and one.ids[:2].tolist() == [bos, bos]:
-        return ("the text begins with a BOS token and the tokenizer adds another",)
-    return ()
+def identity() -> RowTemplate:
+    """Return the template that prints messages as they are."""
+    return RowTemplate(template_sources.find_family("identity"))

@@ -4,12 +4,12 @@ A message with `train: false` (or `weight: 0`) is read by the model and not lear
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fmtkit.errors import TemplateError
 from fmtkit.rendering.chat import ChatTemplate
-from fmtkit.rendering.row_templates import RowTemplate, Span
+from fmtkit.rendering.row_templates import RowTemplate
+from fmtkit.surveying.dialog_masks import learnt_replies
 
 COLUMN = "trained_messages"
 """For each message of a row whether it is learnt."""
@@ -54,7 +54,7 @@ def tokenized(rows: Any, tokenizer: Any, *, everything: bool) -> Any:
         tools = row.get("tools")
         given = tools if tools is None or isinstance(tools, str) else json.dumps(tools)
         text, spans = template.render_spans(row["messages"], given)
-        chosen = _learnt(row["messages"], row[COLUMN], spans)
+        chosen = learnt_replies(row["messages"], row[COLUMN], spans)
         encoding = tokenizer(text, add_special_tokens=False)
         ids = encoding["input_ids"]
         labels = list(ids) if everything else [-100] * len(ids)
@@ -67,16 +67,3 @@ def tokenized(rows: Any, tokenizer: Any, *, everything: bool) -> Any:
         return {"input_ids": ids, "labels": labels}
 
     return rows.map(encode, remove_columns=rows.column_names)
-
-
-def _learnt(
-    messages: Sequence[Mapping[str, Any]], flags: Sequence[bool], spans: Sequence[Span]
-) -> list[bool]:
-    """Return for each generation block whether its reply is learnt."""
-    replies = [flag for m, flag in zip(messages, flags, strict=True) if m["role"] == "assistant"]
-    if len(replies) != len(spans):
-        raise TemplateError(
-            f"the chat template marks {len(spans)} generation blocks for {len(replies)} replies, so "
-            "`train: false` of a message cannot be placed; take a shipped template, such as chatml"
-        )
-    return replies

@@ -1,0 +1,173 @@
+"""Masks of dialogs that a chat template writes out: ids and marks as TRL 1.16 makes them of messages.
+
+One of TRL's ways is followed although it is wrong, and a note says so: transformers stretches a
+generation span that ends in no token too far.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from tokenizers import Encoding
+
+from fmtkit.errors import TemplateError
+from fmtkit.rendering.row_templates import Message, RowTemplate
+from fmtkit.surveying.masked import Masked, Span, common_prefix, encoded
+from fmtkit.tokens import Tokenizer
+
+
+def mask_conversation(
+    messages: list[Message],
+    tools: str | None,
+    tokenizer: Tokenizer,
+    template: RowTemplate,
+    *,
+    everything: bool,
+) -> Masked:
+    """Train what the template marks as generation, or everything; a message may be exempt."""
+    flags = [message.get("train") is not False for message in messages]
+    if all(flags):
+        if everything:
+            one = encoded(template.render(messages, tools), tokenizer, "everything")
+            return replace(one, trained=np.ones(len(one.ids), dtype=np.bool_))
+        return _marked(*template.render_spans(messages, tools), tokenizer)
+    text, spans = template.render_spans(messages, tools)
+    one = encoded(text, tokenizer, "everything" if everything else "assistant")
+    encoding = tokenizer.encode(text)
+    one.trained[:] = everything
+    for span, is_learnt in zip(spans, learnt_replies(messages, flags, spans), strict=True):
+        first, last = _ends(encoding, span)
+        if first is not None and last is not None:
+            one.trained[first : last + 1] = is_learnt
+    note = f"{flags.count(False)} messages are not to be learnt (`train: false`)"
+    return replace(one, prompt_length=_first(one), notes=(note,))
+
+
+def _marked(text: str, spans: Sequence[Span], tokenizer: Tokenizer) -> Masked:
+    """Train spans as transformers marks them for TRL's `assistant_only_loss`."""
+    one, encoding = encoded(text, tokenizer, "assistant"), tokenizer.encode(text)
+    notes: list[str] = []
+    for span in spans:
+        first, last = _ends(encoding, span)
+        if first is None:
+            notes.append(
+                "a generation span begins in no token: transformers trains nothing from there on"
+            )
+            break
+        if not last:
+            notes.append(
+                "a generation span ends in no token: transformers trains all that follows it"
+            )
+        one.trained[first : last + 1 if last else len(one.ids)] = True
+    return replace(one, prompt_length=_first(one), notes=tuple(notes))
+
+
+def learnt_replies(
+    messages: Sequence[Mapping[str, Any]], flags: Sequence[bool], spans: Sequence[Span]
+) -> list[bool]:
+    """Return for each generation block of a text whether its reply is learnt."""
+    replies = [flag for m, flag in zip(messages, flags, strict=True) if m["role"] == "assistant"]
+    if len(replies) != len(spans):
+        raise TemplateError(
+            f"the chat template marks {len(spans)} generation blocks for {len(replies)} replies, so "
+            "`train: false` of a message cannot be placed; take a shipped template, such as chatml"
+        )
+    return replies
+
+
+def mask_replies(
+    prompt: list[Message],
+    replies: Sequence[list[Message]],
+    tools: str | None,
+    tokenizer: Tokenizer,
+    template: RowTemplate,
+) -> list[Masked]:
+    """Train what follows the tokens that the prompt alone and every whole have in common."""
+    context, made = _rendered(prompt, replies, tools, tokenizer, template)
+    length = min(common_prefix(context, one.ids) for one in made)
+    return [_after(one, length, len(context)) for one in made]
+
+
+def mask_each_reply(
+    prompt: list[Message],
+    replies: Sequence[list[Message]],
+    tools: str | None,
+    tokenizer: Tokenizer,
+    template: RowTemplate,
+) -> list[Masked]:
+    """Do the same, each reply for itself, as fmtkit's CPO and ORPO do."""
+    context, made = _rendered(prompt, replies, tools, tokenizer, template)
+    return [_after(one, common_prefix(context, one.ids), len(context)) for one in made]
+
+
+def mask_answer(
+    messages: list[Message], tools: str | None, tokenizer: Tokenizer, template: RowTemplate
+) -> Masked:
+    """Train the last turn, as TRL's collator for GKD finds it.
+
+    By a byte-level tokenizer that is the first token behind the prompt's text, by another as many
+    tokens as the prompt alone has.
+    """
+    context = template.render(messages[:-1], tools, add_generation_prompt=True)
+    one = encoded(template.render(messages, tools), tokenizer, "teacher")
+    start = len(tokenizer.encode(context).ids)
+    if _is_byte_level(tokenizer):
+        behind = (i for i, (first, _) in enumerate(one.offsets) if first >= len(context))
+        start = next(behind, len(one.ids))
+    one.trained[start:] = True
+    return replace(one, prompt_length=min(start, len(one.ids)))
+
+
+def _is_byte_level(tokenizer: Tokenizer) -> bool:
+    """Tell it as TRL does (`is_byte_level_tokenizer`)."""
+    backend = tokenizer.backend
+    return "ByteLevel" in repr(backend.pre_tokenizer) or "ByteLevel" in repr(backend.decoder)
+
+
+def mask_score(
+    messages: list[Message], tools: str | None, tokenizer: Tokenizer, template: RowTemplate
+) -> Masked:
+    """Mark the last token, at which a reward model scores."""
+    one = encoded(template.render(messages, tools), tokenizer, "reward")
+    one.trained[-1:] = True
+    return replace(one, prompt_length=max(len(one.ids) - 1, 0))
+
+
+def mask_context(
+    prompt: list[Message], tools: str | None, tokenizer: Tokenizer, template: RowTemplate
+) -> Masked:
+    """Train nothing: the reply is made while training."""
+    one = encoded(template.render(prompt, tools, add_generation_prompt=True), tokenizer, "context")
+    return replace(one, prompt_length=len(one.ids))
+
+
+def _rendered(
+    prompt: list[Message],
+    replies: Sequence[list[Message]],
+    tools: str | None,
+    tokenizer: Tokenizer,
+    template: RowTemplate,
+) -> tuple[list[int], list[Masked]]:
+    context = tokenizer.encode(template.render(prompt, tools, add_generation_prompt=True)).ids
+    return context, [
+        encoded(template.render(prompt + reply, tools), tokenizer, "sft") for reply in replies
+    ]
+
+
+def _after(one: Masked, length: int, context: int) -> Masked:
+    one.trained[length:] = True
+    notes = () if length == context else (
+        f"the last {context - length} tokens of the prompt are not in the whole: "
+        "the template or the tokenizer writes them otherwise once a reply follows",
+    )  # fmt: skip
+    return replace(one, prompt_length=length, notes=notes)
+
+
+def _ends(encoding: Encoding, span: Span) -> tuple[int | None, int | None]:
+    """Return the tokens in which a span begins and ends."""
+    return encoding.char_to_token(span[0]), encoding.char_to_token(span[1] - 1)
+
+
+def _first(one: Masked) -> int:
+    return int(np.argmax(one.trained)) if one.trained.any() else len(one.ids)
