@@ -8,9 +8,19 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fmtkit.training.life import METRICS
+from fmtkit.training.rl.grpo import samples_page
 
 _ALWAYS_OUT = frozenset({"step", "seconds", "epoch", "total_flos"})
 _PICTURE = "curves.png"
+_FIRST = (
+    "loss",
+    "eval_loss",
+    "reward",
+    "frac_reward_zero_std",
+    "reward_std",
+    "entropy",
+    "grad_norm",
+)
 
 
 def read(run: Path) -> dict[str, list[tuple[float, float]]]:
@@ -31,7 +41,8 @@ def read(run: Path) -> dict[str, list[tuple[float, float]]]:
 
 def draw(run: Path) -> Path | None:
     """Draw the curves into the run folder; None without matplotlib or without two points."""
-    curves = {name: points for name, points in read(run).items() if len(points) > 1}
+    found = {name: points for name, points in read(run).items() if len(points) > 1}
+    curves = {name: found[name] for name in sorted(found, key=_place)}
     if not curves or find_spec("matplotlib") is None:
         return None
     from matplotlib.figure import Figure
@@ -61,6 +72,11 @@ def draw(run: Path) -> Path | None:
     return path
 
 
+def _place(name: str) -> int:
+    """Put the metrics that tell most first; others keep their order."""
+    return _FIRST.index(name) if name in _FIRST else len(_FIRST)
+
+
 def write_page(run: Path, report: Mapping[str, object]) -> Path:
     """Write the run's page: its report as a table, and the curves, in one file."""
     picture = run / _PICTURE
@@ -76,8 +92,11 @@ def write_page(run: Path, report: Mapping[str, object]) -> Path:
         "<!doctype html><html lang=en><meta charset=utf-8>"
         f"<title>{html.escape(run.name)}</title>"
         "<style>body{font:15px system-ui;margin:2em;max-width:70em}img{max-width:100%}"
-        "th{text-align:left;padding-right:1em;vertical-align:top}td{white-space:pre-wrap}</style>"
-        f"<h1>{html.escape(run.name)}</h1><table>{rows}</table>{image}</html>\n"
+        "th{text-align:left;padding-right:1em;vertical-align:top}td{white-space:pre-wrap}"
+        "table.answers{border-collapse:collapse}.answers td,.answers th{border:1px solid #ccc;"
+        "padding:.3em;font-size:13px;vertical-align:top}"
+        f"</style><h1>{html.escape(run.name)}</h1><table>{rows}</table>{image}"
+        f"{samples_page.section(run)}</html>\n"
     )
     path = run / "report.html"
     path.write_text(page, encoding="utf-8")

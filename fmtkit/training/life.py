@@ -3,6 +3,7 @@
 import json
 import math
 import signal
+import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from types import FrameType
 from typing import Any, TextIO
 
 from fmtkit.errors import FmtkitError
+from fmtkit.training.rl.grpo import health
 
 METRICS = "metrics.jsonl"
 _PATIENCE = 5
@@ -40,7 +42,7 @@ class RunLog:
         self.started = time.perf_counter()
         self.mark = (self.started, 0)
         self.recent: deque[Mapping[str, float]] = deque(maxlen=_PATIENCE)
-        self.said: set[str] = set()
+        self.health = health.OnlineHealth() if method in health.METHODS else None
         self.findings: list[str] = []
         self.first: dict[str, float] = {}
         self.last: dict[str, float] = {}
@@ -106,11 +108,14 @@ class RunLog:
         self.first = self.first or dict(values)
         self.last = dict(values)
         self.recent.append(values)
+        found = list(self.health.see(values, state.global_step)) if self.health else []
         if len(self.recent) == _PATIENCE:
-            for finding in findings(list(self.recent), self.method):
-                if finding not in self.said:
-                    self.said.add(finding)
-                    self.findings.append(finding)
+            found += findings(list(self.recent), self.method)
+        for finding in found:
+            if finding not in self.findings:
+                self.findings.append(finding)
+                if state.is_world_process_zero:
+                    print(f"warning: step {state.global_step}: {finding}", file=sys.stderr)  # noqa: T201
 
 
 def findings(logs: list[Mapping[str, float]], method: str) -> Iterator[str]:
@@ -123,7 +128,8 @@ def findings(logs: list[Mapping[str, float]], method: str) -> Iterator[str]:
             "(is any "
             "token learnt?), and for online methods at the spread of the rewards"
         )
-    elif len(losses) > 1 and max(losses) == min(losses):
+    elif method not in health.METHODS and len(losses) > 1 and max(losses) == min(losses):
+        # The value of an online loss says nothing: with one step a generation it is zero.
         yield "no learning signal: the loss does not move; raise learning_rate, or look at the data"
     accuracies = [log["rewards/accuracies"] for log in logs if "rewards/accuracies" in log]
     if (

@@ -166,8 +166,6 @@ def _report(work: Job, trainer: Any, log: RunLog, result: Any, seconds: float) -
     curves.draw(run)
     curves.write_page(run, report)
     card.write(run / "model", work, report)
-    for finding in log.findings:
-        _say(trainer, f"warning: {finding}")
     _say(trainer, f"{work.method}: {trainer.state.global_step} steps, {_moved(log)}")
 
 

@@ -14,7 +14,9 @@ import yaml
 from fmtkit.errors import OptionError, ResumeError
 from fmtkit.training import checks, config, datasets, handover, job, planning, vllm_ready
 from fmtkit.training.config import Config
+from fmtkit.training.data_remarks import data_remarks
 from fmtkit.training.planning import Plan
+from fmtkit.training.rl.nemo_gym import run as gym
 
 INTERRUPTED = 130
 _KEPT = (
@@ -25,6 +27,7 @@ _KEPT = (
     "report.json",
     "report.html",
     "curves.png",
+    "completions.parquet",
 )
 _FREE_TO_CHANGE = frozenset(
     {"max_steps", "num_train_epochs", "logging_steps", "save_steps", "save_strategy", "eval_steps"}
@@ -73,12 +76,16 @@ def train(
     if planned.missing:
         raise OptionError(f"{planned.source}: {', '.join(planned.missing)}: needed to train")
     checks.check_model(planned)
+    gym.check(planned)
     say = say or _silent
     for note in (*planned.notes, *vllm_ready.check(planned, os.environ)):
         say(note)
     for remark in _prepare(planned, resume=resume or _resumes(settings), rebuild=rebuild):
         say(remark)
-    exit_code = launched(planned)
+    for remark in gym.remarks(planned):
+        say(remark)
+    with gym.servers(planned):
+        exit_code = launched(planned)
     report = planned.run / "report.json"
     done = exit_code == 0 and report.is_file()
     return Outcome(
@@ -114,7 +121,7 @@ def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> list[str]:
     if planned.launch.accelerate is not None:
         (run / "accelerate.yaml").write_text(_accelerate(planned), encoding="utf-8")
     work.write()
-    return checks.remarks(planned, train_rows)
+    return [*data_remarks(planned), *checks.remarks(planned, train_rows)]
 
 
 def template_text(planned: Plan) -> str | None:

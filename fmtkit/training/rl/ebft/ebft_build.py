@@ -11,7 +11,7 @@ from fmtkit.training.job import Job
 from fmtkit.training.rl.ebft.attention_support import choose_attention, set_attention
 from fmtkit.training.rl.ebft.ebft_settings import plan_settings, scale_rewards
 from fmtkit.training.rl.ebft.feature_network import FeatureNetwork, copied_network, frozen_network
-from fmtkit.training.rl.grpo.build import online_inputs
+from fmtkit.training.rl.grpo.build import online_inputs, watched
 
 
 def build_structured(job: Job, parts: Parts) -> Any:
@@ -23,12 +23,13 @@ def build_structured(job: Job, parts: Parts) -> Any:
     if wanted is not None and "scale_rewards" not in job.trainer:
         parts.arguments.scale_rewards = wanted
     length = job.own.get("max_length")
-    return EBFTTrainer(
+    trainer = EBFTTrainer(
         **online_inputs(job, parts),
         settings=plan.settings,
         network=_network(job, parts),
         sequence_len=length if isinstance(length, int) else None,
     )
+    return watched(job, trainer)
 
 
 def build_strided(job: Job, parts: Parts) -> Any:

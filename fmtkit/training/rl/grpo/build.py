@@ -5,6 +5,7 @@ from typing import Any
 
 from fmtkit.training.build import Parts, load_class, trainer_inputs
 from fmtkit.training.job import Job
+from fmtkit.training.rl.grpo.samples import FILE, SampleTable, keeper
 from fmtkit.training.rl.grpo.settings import read_settings
 from fmtkit.training.rl.nemo_gym.session import Gym, open_gym
 from fmtkit.training.rl.rewards import Rewards, rewards_of
@@ -16,16 +17,30 @@ def build_grpo(job: Job, parts: Parts) -> Any:
     """Make fmtkit's GRPO trainer, for grpo and gdpo."""
     from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
 
-    return FmtkitGRPOTrainer(**online_inputs(job, parts))
+    return watched(job, FmtkitGRPOTrainer(**online_inputs(job, parts)))
 
 
 def build_rewarded(job: Job, parts: Parts) -> Any:
     """Make TRL's own trainer with the run's rewards, for rloo and online_dpo."""
     trainer_class = load_class(parts.runner.trainer)
     rewards = _rewards(job, parts, open_gym(job, parts.tokenizer))
-    return trainer_class(
-        **trainer_inputs(job, parts, trainer_class), reward_funcs=rewards.functions
-    )
+    inputs = trainer_inputs(job, parts, trainer_class)
+    return watched(job, trainer_class(**inputs, reward_funcs=rewards.functions))
+
+
+def watched(job: Job, trainer: Any) -> Any:
+    """Let a trainer that logs its answers keep some of them in the run folder."""
+    if hasattr(trainer, "_logs"):
+        trainer.add_callback(
+            keeper(SampleTable(Path(job.run) / FILE, after=_resumed(job)), trainer)
+        )
+    return trainer
+
+
+def _resumed(job: Job) -> int:
+    """Return the step that a run goes on from; 0 for a new one."""
+    number = (job.resume or "").rstrip("/").rpartition("-")[2]
+    return int(number) if number.isdigit() else 0
 
 
 def online_inputs(job: Job, parts: Parts) -> dict[str, Any]:

@@ -1,0 +1,135 @@
+"""Answers with their rewards: a Parquet table in the run folder, and a part of the run's page."""
+
+import json
+import math
+from itertools import pairwise
+
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("trl")
+
+import online_runs as online
+import tiny_training as tiny
+
+from fmtkit.training import process
+from fmtkit.training.rl.grpo import samples, samples_page
+from fmtkit.training.rl.grpo.samples import FILE, SampleTable, rows_of
+
+
+def row(number: int = 0, **more) -> dict:
+    return {"prompt": f"p{number}", "completion": "c", "reward/a": 0.5, "advantage": 0.0, **more}
+
+
+def logs_of(count: int) -> dict:
+    return {
+        "prompt": [f"p{i // 4}" for i in range(count)],
+        "completion": [[{"role": "assistant", "content": f"c{i}"}] for i in range(count)],
+        "rewards": {"right": [0.0, math.nan] * (count // 2)},
+        "advantages": [0.5] * count,
+        "extra": {"note": ["x"]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("count", "group", "kept"), [(64, 4, 16), (64, 6, 12), (64, 32, 32), (8, 4, 8)]
+)
+def test_the_first_groups_are_kept_each_whole(count, group, kept) -> None:
+    assert len(list(rows_of(logs_of(count), group))) == kept
+
+
+def test_a_row_has_every_reward_and_none_where_it_does_not_apply() -> None:
+    first, second, *_ = rows_of(logs_of(8), 4)
+    assert first == {
+        "prompt": "p0",
+        "completion": '[{"role": "assistant", "content": "c0"}]',
+        "reward/right": 0.0,
+        "advantage": 0.5,
+        "extra/note": "x",
+    }
+    assert second["reward/right"] is None
+    assert "extra/note" not in second
+
+
+def test_a_table_is_whole_after_every_log(tmp_path) -> None:
+    table = SampleTable(tmp_path / FILE)
+    for step in (1, 2):
+        table.add(step, [row(1), row(2, **{"extra/note": "x"})])
+        found = pq.read_table(tmp_path / FILE).to_pylist()
+        assert len(found) == 2 * step
+        assert found[-1]["step"] == step
+    assert found[0]["extra/note"] is None
+
+
+def test_a_long_run_keeps_logs_spread_over_it(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(samples, "MOST", 40)
+    table = SampleTable(tmp_path / FILE)
+    for step in range(1, 101):
+        table.add(step, [row(i) for i in range(4)])
+    table.write()
+    steps = sorted({r["step"] for r in pq.read_table(tmp_path / FILE).to_pylist()})
+    assert len(steps) <= 10
+    gaps = {b - a for a, b in pairwise(steps)}
+    assert steps[0] == 1
+    assert len(gaps) == 1
+    assert steps[-1] > 80
+
+
+def test_a_resumed_run_goes_on_with_the_rows_before_its_checkpoint(tmp_path) -> None:
+    table = SampleTable(tmp_path / FILE)
+    for step in (1, 2, 3):
+        table.add(step, [row(step)])
+    again = SampleTable(tmp_path / FILE, after=2)
+    again.add(3, [row(33)])
+    found = [(r["step"], r["prompt"]) for r in pq.read_table(tmp_path / FILE).to_pylist()]
+    assert found == [(1, "p1"), (2, "p2"), (3, "p33")]
+
+
+def test_the_page_shows_the_first_and_the_last_log_escaped(tmp_path) -> None:
+    table = SampleTable(tmp_path / FILE)
+    dialog = json.dumps([{"role": "user", "content": "<script>alert(1)</script> & more"}])
+    for step in (1, 5, 9):
+        table.add(step, [row(step, prompt=dialog, completion="[not json")])
+    page = samples_page.section(tmp_path)
+    assert "<script>" not in page
+    assert "user: &lt;script&gt;alert(1)&lt;/script&gt; &amp; more" in page
+    assert "<h3>Step 1</h3>" in page
+    assert "<h3>Step 9</h3>" in page
+    assert "<h3>Step 5</h3>" not in page
+    assert "3 answers of 3 logs are in completions.parquet" in page
+
+
+def test_a_run_without_answers_has_no_such_part(tmp_path) -> None:
+    assert samples_page.section(tmp_path) == ""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    process._quiet()
+    return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)
+
+
+@pytest.mark.parametrize("method", ["grpo", "rloo"])
+def test_a_run_leaves_a_table_metrics_and_a_page(method, model, tmp_path) -> None:
+    funcs = ["rewards.length", "rewards.vowels"]
+    steps = online.steps(online.make_job(tmp_path, model, method, reward_funcs=funcs))
+    for name in ("length", "vowels"):
+        assert f"rewards/{name}/mean" in steps[0]
+        assert f"rewards/{name}/std" in steps[0]
+    wanted = {
+        "frac_reward_zero_std",
+        "entropy",
+        "clip_ratio/region_mean",
+        "completions/mean_length",
+    }
+    assert wanted <= set(steps[0])
+    found = pq.read_table(tmp_path / FILE).to_pylist()
+    assert [r["step"] for r in found] == [1, 1, 2, 2, 3, 3]
+    first = found[:2]
+    assert sum(r["reward/length"] for r in first) / 2 == pytest.approx(
+        steps[0]["rewards/length/mean"], abs=1e-6
+    )
+    assert {json.loads(r["prompt"])[0]["role"] for r in found} == {"user"}
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<h2>Answers</h2>" in page
+    assert "reward/vowels" in page
