@@ -1,30 +1,43 @@
 """What is done about calls that fail: few are counted, all of them stop the run."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
 
 from fmtkit.training.rl.rewards.verdicts import RewardError
-
-
-class GymError(RewardError):
-    """Say that a Gym gives no rewards any more, why, and how to go on."""
-
+from fmtkit.training.rl.rollouts.lifeline import ServerLostError
 
 _RESUME = "start the Gym again and go on with --resume; `/` of each server tells whether it lives"
 
 
-def stop_if_none_answered(reasons: Iterable[str | None], what: str, advice: str = "") -> int:
-    """Return how many calls failed; raise GymError if every single one did.
+class GymError(RewardError, ServerLostError):
+    """Say that a Gym gives no rewards any more, why, and how to go on; all processes raise it."""
+
+
+def stop_if_none_answered(reasons: Sequence[str | None], what: str, advice: str = "") -> int:
+    """Return how many calls of this process failed; raise GymError if those of all did, all of them.
 
     A reason of None is an answer. A batch without one reward trains nothing, and the next will not
-    fare better: calls that no server takes were tried again for seconds before they came here.
+    fare better: calls that no server took were tried again for seconds before they came here.
     """
-    found = list(reasons)
-    failed = [reason for reason in found if reason is not None]
-    if failed and len(failed) == len(found):
-        often, times = Counter(failed).most_common(1)[0]
+    failed = [reason for reason in reasons if reason is not None]
+    everywhere = _of_all_processes(list(reasons))
+    lost = [reason for reason in everywhere if reason is not None]
+    if lost and len(lost) == len(everywhere):
+        often, times = Counter(lost).most_common(1)[0]
         raise GymError(
-            f"nemo_gym: all {len(found)} {what} failed, {times} of them thus: {often}; "
+            f"nemo_gym: all {len(everywhere)} {what} failed, {times} of them thus: {often}; "
             f"{advice or _RESUME}"
         )
     return len(failed)
+
+
+def _of_all_processes(reasons: list[str | None]) -> list[str | None]:
+    """Return the reasons of every process: if one ended alone, the others would wait for it."""
+    from torch import distributed
+
+    if not distributed.is_initialized() or distributed.get_world_size() == 1:
+        return reasons
+    gathered: list[Any] = [None] * distributed.get_world_size()
+    distributed.all_gather_object(gathered, reasons)
+    return [reason for part in gathered for reason in part]

@@ -26,7 +26,8 @@ def command(settings: GymSettings, policy: Mapping[str, str]) -> list[str]:
 
     `policy` holds the address and the name of the model that agents play with.
     """
-    paths = ",".join(str(path) for path in config_files(settings))
+    # Quoted for Hydra, whose grammar gives brackets, commas and equals signs a meaning.
+    paths = ",".join(f"'{path}'" for path in config_files(settings))
     overrides = [f"+config_paths=[{paths}]", "+skip_venv_if_present=true"]
     overrides += [f"+head_server.host={HEAD_HOST}", f"+head_server.port={settings.head_port}"]
     overrides += [f"++{name}={value}" for name, value in policy.items()]
