@@ -25,5 +25,17 @@ __all__ = [
     "tags",
 ]
 
-LIBRARY: dict[str, type] = {name: globals()[name] for name in __all__}
+LIBRARY: dict[str, type] = {
+    reward.__name__: reward
+    for reward in (
+        accuracy,
+        exact_match,
+        length_cap,
+        length_target,
+        numeric_match,
+        pattern,
+        repetition,
+        tags,
+    )
+}
 """Every reward of the library by its name."""

@@ -1,7 +1,7 @@
 r"""What a completion says in the end: its text, the answer that it marks, and the number that this is."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -10,7 +10,7 @@ _NUMBER = re.compile(
     r"(?:[eE][-+]?\d{1,3})?(?:\s?/\s?\d{1,100})?(?!\d)"
 )
 _FRACTION = re.compile(r"\\d?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
-_TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_BRACE = re.compile(r"\\f?box(?:ed)?\s*\{|[{}]")
 
 
 def text_of(completion: Any, *, thinking: bool = False) -> str:
@@ -27,13 +27,14 @@ def text_of(completion: Any, *, thinking: bool = False) -> str:
 
 def final_answer(text: str) -> str | None:
     r"""Return what the text marks as its answer by \boxed{}, #### or <answer>; None where nothing is."""
-    boxed = list(_boxes(text))
-    if boxed:
-        return boxed[-1].strip()
+    boxed = _last_box(text)
+    if boxed is not None:
+        return boxed.strip()
     if "####" in text:
         return text.rpartition("####")[2].strip().partition("\n")[0].strip()
-    tagged = _TAGGED.findall(text)
-    return tagged[-1].strip() if tagged else None
+    end = text.rfind("</answer>")
+    start = text.rfind("<answer>", 0, max(end, 0))
+    return text[start + len("<answer>") : end].strip() if start >= 0 else None
 
 
 def final_number(text: str) -> Fraction | None:
@@ -56,15 +57,18 @@ def number_of(text: str) -> Fraction | None:
     return Fraction(above) / (int(below) if slash else 1)
 
 
-def _boxes(text: str) -> Iterator[str]:
-    r"""Yield what each \boxed{} holds, braces inside of it included."""
-    for start in re.finditer(r"\\f?box(?:ed)?\s*\{", text):
-        depth = 1
-        for end in range(start.end(), len(text)):
-            depth += (text[end] == "{") - (text[end] == "}")
-            if not depth:
-                yield text[start.end() : end]
-                break
+def _last_box(text: str) -> str | None:
+    r"""Return what the last complete \boxed{} holds, braces inside of it included."""
+    found: tuple[int, int] | None = None
+    waiting: list[tuple[int, bool]] = []
+    for brace in _BRACE.finditer(text):
+        if brace[0] != "}":
+            waiting.append((brace.end(), len(brace[0]) > 1))
+            continue
+        start, is_box = waiting.pop() if waiting else (0, False)
+        if is_box and (found is None or start > found[0]):
+            found = start, brace.start()
+    return None if found is None else text[found[0] : found[1]]
 
 
 def _content(content: Any) -> str:

@@ -12,9 +12,11 @@ from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
+from fmtkit.converting.user_functions import find_function
 from fmtkit.errors import NothingWrittenError, OptionError
 from fmtkit.training.job import Source
 from fmtkit.training.planning import LENGTH_POLICIES, DatasetPlan, Plan
+from fmtkit.training.rl.imports import places_of
 
 KEY_SUFFIX = ".key.json"
 _SLICE = re.compile(r"^(?P<name>[\w.-]+)(?:\[(?P<from>\d+%?)?:(?P<to>\d+%?)?\])?$")
@@ -211,7 +213,7 @@ def _options(
     policy = str(config.get("excess_length_strategy") or "drop")
     out: dict[str, object] = {
         "type": dataset.reading.type,
-        "form": _form(dataset),
+        "form": _form(plan, dataset),
         "method": plan.method,
         "columns": dict(columns) if isinstance(columns, Mapping) else {},
         "options": dict(dataset.reading.options),
@@ -222,6 +224,8 @@ def _options(
         "config": config.source,
         "plugins": (str(config.get("plugin")),) if config.get("plugin") else (),
     }
+    if dataset.reading.function:
+        out |= {"folders": places_of(config.source), "function_config": config.nested()}
     if split and config.get("val_set_size"):
         out["val_size"] = config.get("val_set_size")
     measures = limit is not None and limit.value is not None and policy != "keep"
@@ -235,10 +239,12 @@ def _options(
     return out
 
 
-def _form(dataset: DatasetPlan) -> str | None:
+def _form(plan: Plan, dataset: DatasetPlan) -> str | None:
     if dataset.table == "Tokens":
         return "tokens"
-    return None if dataset.reading.is_text else "messages"
+    # Prompts that are sampled from may be texts as well: the rows decide.
+    as_is = "rewards" in plan.runner.needs and dataset.reading.template is None
+    return None if as_is or dataset.reading.is_text else "messages"
 
 
 def _key(
@@ -258,6 +264,7 @@ def _key(
             str(Path(plan.config.text("tokenizer_config") or plan.model or "") / "tokenizer.json")
         ),
         "plugin": _digest(str(plan.config.get("plugin"))) if plan.config.get("plugin") else None,
+        "function": _function_digest(options),
     }
 
 
@@ -282,6 +289,16 @@ def _digest(name: str) -> str | None:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def _function_digest(options: Mapping[str, object]) -> str | None:
+    """Return the hash of the user's file that a type names, or None for a type of ours."""
+    folders = options.get("folders")
+    if not isinstance(folders, tuple):
+        return None
+    plugins = options["plugins"]
+    places = (*map(Path, plugins if isinstance(plugins, tuple) else ()), *folders)
+    return _digest(str(find_function(str(options["type"]), places).file))
 
 
 def _key_file(folder: Path) -> Path:

@@ -51,6 +51,8 @@ class Reading:
     template: str | None = None
     is_text: bool = False
     options: Mapping[str, object] = field(default_factory=dict)
+    function: bool = False
+    """Whether the type is a function of the user's."""
 
 
 def read(entry: Entry, config: Config, runner: Runner) -> Reading:
@@ -66,7 +68,7 @@ def read(entry: Entry, config: Config, runner: Runner) -> Reading:
     name = _own_name(str(wish or "passthrough"), config, runner)
     read_name = typenames.read(name, functions=True)
     if read_name.function:
-        return Reading(name, runner.tables, options=options)
+        return Reading(name, runner.tables, options=options, function=True)
     tables = _tables(read_name.source, runner)
     if config.is_true("ebft.mask_thinking_ce") and _takes(read_name.source, "mask_thinking_ce"):
         options = {"mask_thinking_ce": True} | options

@@ -9,7 +9,7 @@ import numpy as np
 
 from fmtkit.errors import OptionError
 from fmtkit.tables import DIALOG_COLUMNS
-from fmtkit.training import trained_messages
+from fmtkit.training import kept_columns, trained_messages
 from fmtkit.training.job import Job, Source
 from fmtkit.training.runner import Runner
 
@@ -18,10 +18,10 @@ _TEXT_ROLES = {"prompt": "user"}
 
 def load_rows(job: Job, runner: Runner) -> tuple[Any, Any]:
     """Return the rows to train on and those to evaluate on (None where there are none)."""
-    train = _mixed(job, job.train)
+    train = _mixed(job, job.train, runner)
     if runner.method in {"kto", "bco"}:
         train = interleaved(train, _seed(job))
-    evaluation = _mixed(job, job.evaluation) if job.evaluation else None
+    evaluation = _mixed(job, job.evaluation, runner) if job.evaluation else None
     return train, evaluation
 
 
@@ -33,16 +33,16 @@ def _with_variables(job: Job, rows: Any) -> Any:
     return rows.add_column("chat_template_kwargs", [variables] * len(rows))
 
 
-def _mixed(job: Job, sources: Sequence[Source]) -> Any:
-    from datasets import concatenate_datasets
-
+def _mixed(job: Job, sources: Sequence[Source], runner: Runner) -> Any:
     files = [file for source in sources for file in source.files]
     flagged = job.method == "sft" and trained_messages.has_untrained(files)
     parts = [
-        _weighted(_cut(_load(job, source, flagged=flagged), source), source.weight, _seed(job))
+        _weighted(
+            _cut(_load(job, source, runner, flagged=flagged), source), source.weight, _seed(job)
+        )
         for source in sources
     ]
-    whole = parts[0] if len(parts) == 1 else concatenate_datasets(parts)
+    whole = kept_columns.joined(parts)
     if job.setting("dataset_exact_deduplication"):
         whole = _distinct(whole)
     if len(whole) == 0:
@@ -50,14 +50,18 @@ def _mixed(job: Job, sources: Sequence[Source]) -> Any:
     return _with_variables(job, whole)
 
 
-def _load(job: Job, source: Source, *, flagged: bool) -> Any:
+def _load(job: Job, source: Source, runner: Runner, *, flagged: bool) -> Any:
     """Load Parquet files through an Arrow file of the run folder, which the processes share."""
     from datasets import Dataset
 
     rows = Dataset.from_parquet(list(source.files), cache_dir=str(Path(job.run) / "data" / "cache"))
     if not isinstance(rows, Dataset):
         raise TypeError(f"{source.files}: not a dataset")
-    rows = _worded(rows)
+    if "rl" in runner.sections:
+        rows = kept_columns.decoded(rows, source.files)
+    # A prompt of text is sampled from as it is; as a message it would be put in a template.
+    if "rewards" not in runner.needs:
+        rows = _worded(rows)
     return _wide(trained_messages.with_flags(rows) if flagged else rows)
 
 

@@ -41,11 +41,11 @@ def check(entries: Sequence[Entry]) -> None:
             imports.check(KEY, entry.path, entry.places)
 
 
-def check_weights(weights: object, count: int) -> None:
-    """Raise OptionError unless there is one weight for each of so many functions."""
-    if isinstance(weights, (list, tuple)) and len(weights) != count:
+def check_weights(weights: object, entries: Sequence[object]) -> None:
+    """Raise OptionError unless there is one weight for each function."""
+    if isinstance(weights, (list, tuple)) and len(weights) != len(entries):
         raise OptionError(
-            f"trl.reward_weights has {len(weights)} numbers for {count} reward_funcs; "
+            f"trl.reward_weights has {len(weights)} numbers for {len(entries)} reward_funcs; "
             "write one for each"
         )
 

@@ -10,9 +10,9 @@ from typing import Any
 from fmtkit.errors import OptionError
 from fmtkit.training.job import Job
 from fmtkit.training.rl import imports
-from fmtkit.training.rl.rewards import entries as entry_list
 from fmtkit.training.rl.rewards.calls import Called, check_columns
-from fmtkit.training.rl.rewards.entries import KEY, Entry
+from fmtkit.training.rl.rewards.entries import KEY, Entry, check_weights
+from fmtkit.training.rl.rewards.entries import read as read_entries
 from fmtkit.training.rl.rewards.functions import AsyncReward, Cutting, Reward
 from fmtkit.training.rl.rewards.one_batch import OneBatch
 from fmtkit.training.rl.rewards.options import RewardOptions, read_options
@@ -135,8 +135,8 @@ def load_rewards(
     listed = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
     named: list[Entry | Callable[..., Any]] = []
     for item in listed:
-        named += [item] if callable(item) else entry_list.read([item], places)
-    entry_list.check_weights(weights, len(named))
+        named += [item] if callable(item) else read_entries([item], places)
+    check_weights(weights, named)
     return Rewards(named, options or RewardOptions())
 
 
