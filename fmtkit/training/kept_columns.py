@@ -51,5 +51,5 @@ def _clash(parts: Sequence[Any]) -> str | None:
     for name in names:
         types = [part.features[name] for part in parts if name in part.column_names]
         if any(one != types[0] for one in types):
-            return name
+            return str(name)
     return None
