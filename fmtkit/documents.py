@@ -34,6 +34,15 @@ class Document(Untokenized):
 
 
 @dataclass(frozen=True)
+class Answer(Untokenized):
+    """A conversation that asks for an answer, and the answer's text, which is learnt."""
+
+    messages: Column
+    answer: Column
+    others: ClassVar[dict[str, pa.DataType]] = {"answer": pa.string()}
+
+
+@dataclass(frozen=True)
 class Continuation(Untokenized):
     """A text, and the text after it that is learnt."""
 

@@ -13,7 +13,7 @@ from polars import Expr
 from fmtkit import thinking
 from fmtkit.columns import ABSENT
 from fmtkit.dialog_pairs import ASKING
-from fmtkit.dialogs import last, role_of
+from fmtkit.dialogs import asks, last, role_of
 from fmtkit.expansion import several
 from fmtkit.message_kinds import NARROW, WIDE
 from fmtkit.problems import Column, Problem
@@ -22,23 +22,12 @@ from fmtkit.tables import Reference
 
 def conversation_of(*columns: Column) -> Column:
     """Take the first of these columns that holds messages; one must be a target."""
-    # A column that nobody has is a null text: it is never messages.
-    held = [column for column in columns if column is not ABSENT]
-    value = pl.coalesce([column.value for column in held])
-    messages = Column(value).having(*held)
-    turn = pl.element().struct
+    messages = _first("conversations", "messages", *columns)
+    value, turn = messages.value, pl.element().struct
     asked = turn.field("role").is_in(list(ASKING))
     return (
         messages.but(
             value,
-            Problem("null_field", "conversations", value.is_null(), "the row has no messages"),
-            Problem("empty_field", "messages", value.list.len() == 0, "messages has no messages"),
-            Problem(
-                "unsupported",
-                "messages[].tool_calls",
-                _any(value, turn.field("tool_calls").is_not_null()),
-                "a reference is text: a turn has tool_calls",
-            ),
             Problem(
                 "no_assistant_turn",
                 None,
@@ -55,6 +44,34 @@ def conversation_of(*columns: Column) -> Column:
                 ).list.first()
             )
             == "assistant",
+        )
+    )
+
+
+def prompt_of(*columns: Column) -> Column:
+    """Take the first of these columns that holds messages; the last of them must ask."""
+    return asks(plain(_first("input", "prompt", *columns)), "prompt")
+
+
+def _first(column: str, name: str, *columns: Column) -> Column:
+    """Take the first of these columns that holds messages; `column` is missed, `name` is wrong."""
+    # A column that nobody has is a null text: it is never messages.
+    held = [column for column in columns if column is not ABSENT]
+    value = pl.coalesce([column.value for column in held])
+    called = pl.element().struct.field("tool_calls").is_not_null()
+    return (
+        Column(value)
+        .having(*held)
+        .but(
+            value,
+            Problem("null_field", column, value.is_null(), "the row has no messages"),
+            Problem("empty_field", name, value.list.len() == 0, f"{name} has no messages"),
+            Problem(
+                "unsupported",
+                f"{name}[].tool_calls",
+                _any(value, called),
+                "a reference is text: a turn has tool_calls",
+            ),
         )
     )
 

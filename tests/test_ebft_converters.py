@@ -214,6 +214,33 @@ def test_a_text_and_its_continuation_become_one_row(tmp_path: Path, words) -> No
     assert codes == ["too_long"]
 
 
+def test_a_prompt_of_messages_is_written_by_the_template(tmp_path: Path, words) -> None:
+    asked = [{"role": "system", "content": "w8"}, {"role": "user", "content": "w1 w2"}]
+    answered = [{"role": "user", "content": "w1"}, {"role": "assistant", "content": "w2"}]
+    rows = [
+        {"prompt": asked, "completion": "w3 w4"},
+        {"prompt": [], "completion": "w3"},
+        {"prompt": answered, "completion": "w3"},
+        {"prompt": asked, "completion": " "},
+        {"prompt": [{**asked[1], "content": " ".join(["w1"] * 24)}], "completion": "w2"},
+        {"prompt": asked, "completion": " ".join(["w5"] * 30)},
+    ]
+    out, codes, _ = converted(tmp_path, rows, "ebft_strided_structured.transform", **words)
+    assert out[0]["input_ids"][:10] == [6, 17, 3, 4, 10, 11, 3, 5, 12, 13]
+    assert out[0]["labels"][:11] == [-100] * 8 + [12, 13, -100]
+    assert out[0]["prompt_length"] == 8
+    assert out[0]["anchor_mask"][:11] == [0] * 8 + [1, 1, 0]
+    assert out[1]["attention_mask"] == [1] * 24
+    assert sorted(codes) == ["empty_field", "empty_field", "role_order", "too_long"]
+
+
+@pytest.mark.parametrize("name", ["question", "prompt", "input"])
+def test_messages_stand_under_each_name_of_a_prompt(tmp_path: Path, words, name: str) -> None:
+    rows = [{name: [{"role": "user", "content": "w1"}], "output": "w2"}]
+    out, _, _ = converted(tmp_path, rows, "ebft_strided_structured.transform", **words)
+    assert out[0]["input_ids"][:5] == [4, 10, 3, 5, 11]
+
+
 def test_the_answer_must_fit_in_the_length(tmp_path: Path, words) -> None:
     rows = [{"messages": turns(" ".join(["w1"] * 30), "w2")}, {"messages": turns("w1", "w2")}]
     out, codes, _ = converted(tmp_path, rows, "ebft_strided_chat.transform", **words)

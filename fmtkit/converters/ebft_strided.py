@@ -1,9 +1,9 @@
 """Texts and conversations as tokens in which blocks are rewritten: strided EBFT."""
 
 from fmtkit.columns import ABSENT, Text, WideMessages, WideShareGPT, first_filled
-from fmtkit.documents import Continuation, Document
+from fmtkit.documents import Answer, Continuation, Document
 from fmtkit.problems import literal
-from fmtkit.references import conversation_of, plain
+from fmtkit.references import conversation_of, plain, prompt_of
 from fmtkit.registry import converter
 
 EITHER = [("conversations", "messages")]
@@ -27,6 +27,27 @@ def structured(
     """https://docs.axolotl.ai/docs/ebft.html."""
     return Continuation(
         first_filled(question=question, prompt=prompt, input=input),
+        first_filled(answer=answer, completion=completion, output=output),
+    )
+
+
+@converter(
+    name="ebft_strided_structured.transform",
+    any_of=[("question", "prompt", "input"), ("answer", "completion", "output")],
+    differs="a prompt of messages is written by the chat template",
+)
+def structured_chat(
+    *,
+    input: WideMessages = ABSENT,
+    prompt: WideMessages = ABSENT,
+    question: WideMessages = ABSENT,
+    output: Text = ABSENT,
+    completion: Text = ABSENT,
+    answer: Text = ABSENT,
+) -> Answer:
+    """https://docs.axolotl.ai/docs/ebft.html."""
+    return Answer(
+        prompt_of(question, prompt, input),
         first_filled(answer=answer, completion=completion, output=output),
     )
 

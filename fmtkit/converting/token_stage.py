@@ -14,10 +14,10 @@ from fmtkit import tokens
 from fmtkit.buffers import whole
 from fmtkit.converting.text_stage import Done, RowFailure
 from fmtkit.converting.typenames import TypeName
-from fmtkit.documents import Continuation, Document
+from fmtkit.documents import Answer, Continuation, Document
 from fmtkit.errors import OptionError
 from fmtkit.registry import Converter
-from fmtkit.rendering import template_sources
+from fmtkit.rendering import chat, template_sources
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.spans import TokenRow, continuation_rows, find_spans, token_rows
 from fmtkit.tables import MESSAGE, Table, Tokens
@@ -57,7 +57,7 @@ class TokenStage:
             tokenizer.needs("pad_token", f"type {name.type}")
         wanted = request.chat_template or name.template or "tokenizer_default"
         template = None
-        if converter.makes is Document:
+        if converter.makes in (Document, Answer):
             template = template_sources.find_model_template(wanted, tokenizer=request.tokenizer)
         return cls(
             converter.makes,
@@ -99,20 +99,31 @@ class TokenStage:
 
     def _rows(self, table: pa.Table) -> tuple[list[int], list[TokenRow], list[RowFailure]]:
         if self.table is Continuation:
-            contexts = table.column("context").to_pylist()
-            made = continuation_rows(
-                contexts, table.column("continuation").to_pylist(), self.tokenizer
-            )
-            return list(range(table.num_rows)), made, []
+            before, after = (table.column(n).to_pylist() for n in ("context", "continuation"))
+            return list(range(table.num_rows)), continuation_rows(before, after, self.tokenizer), []
         if self.template is None:
             raise OptionError("conversations need a chat template to become tokens")
         dialogs = whole(table.column("messages")).cast(pa.list_(MESSAGE))
+        if self.table is Answer:
+            return self._answers(self.template, dialogs, table.column("answer").to_pylist())
         spanned, failed = find_spans(self.template, dialogs)
         learnt = table.column("learnt").to_pylist()
         found = [(i, one) for i, one in enumerate(spanned) if one is not None]
         made = token_rows([one for _, one in found], [learnt[i] for i, _ in found], self.tokenizer)
         failures = [RowFailure(f.row, f.code, None, f.message) for f in failed]
         return [i for i, _ in found], made, failures
+
+    def _answers(
+        self, template: ChatTemplate, prompts: pa.Array, answers: list[str]
+    ) -> tuple[list[int], list[TokenRow], list[RowFailure]]:
+        """Let the template write the prompts, special tokens included; answers follow as text."""
+        written = chat.render(template, prompts, add_generation_prompt=True)
+        texts = {i: text for i, text in enumerate(written.text.to_pylist()) if text is not None}
+        made = continuation_rows(
+            list(texts.values()), [answers[i] for i in texts], self.tokenizer, special_tokens=False
+        )
+        failures = [RowFailure(f.row, f.code, None, f.message) for f in written.failures]
+        return list(texts), made, failures
 
     def _padded(self, rows: Sequence[TokenRow]) -> pa.Table:
         fill = self._fill

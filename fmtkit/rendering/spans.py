@@ -140,16 +140,20 @@ def _inside(place: int, spans: Sequence[Span]) -> bool:
 
 
 def continuation_rows(
-    contexts: Sequence[str], continuations: Sequence[str], tokenizer: Tokenizer
+    contexts: Sequence[str],
+    continuations: Sequence[str],
+    tokenizer: Tokenizer,
+    *,
+    special_tokens: bool = True,
 ) -> list[TokenRow]:
     """Tokenise a context with special tokens and what follows it without; the latter is learnt."""
-    befores = tokenizer.encode_batch(list(contexts), add_special_tokens=True)
+    befores = tokenizer.encode_batch(list(contexts), add_special_tokens=special_tokens)
     afters = tokenizer.encode_batch(list(continuations))
     out = []
     for before, after in zip(befores, afters, strict=True):
         context = list(before.ids)
         # A tokenizer that ends every text would end this one in the middle.
-        if context and context[-1] == tokenizer.eos_id:
+        if special_tokens and context and context[-1] == tokenizer.eos_id:
             context.pop()
         ids = [*context, *after.ids]
         labels = [-100] * len(context) + list(after.ids)
