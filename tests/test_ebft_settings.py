@@ -5,7 +5,8 @@ from dataclasses import asdict
 import pytest
 
 from fmtkit.errors import OptionError, UnknownNameError
-from fmtkit.training.rl.ebft.ebft_settings import plan_settings, read_settings, scale_rewards
+from fmtkit.training.rl.ebft.ebft_settings import read_settings
+from fmtkit.training.rl.ebft.settings_plan import plan_settings, scale_rewards
 
 DEFAULTS = {
     "mode": "structured",

@@ -2,7 +2,7 @@
 
 from fmtkit.training.config import Config
 from fmtkit.training.resolve import Argument, Resolution
-from fmtkit.training.rl.ebft.ebft_settings import plan_settings
+from fmtkit.training.rl.ebft.settings_plan import plan_settings
 from fmtkit.training.runner import Runner
 
 LENGTH = 1024

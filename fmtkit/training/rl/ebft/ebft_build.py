@@ -9,8 +9,8 @@ import torch
 from fmtkit.training.build import Parts, load_model, trainer_inputs
 from fmtkit.training.job import Job
 from fmtkit.training.rl.ebft.attention_support import choose_attention, set_attention
-from fmtkit.training.rl.ebft.ebft_settings import plan_settings, scale_rewards
 from fmtkit.training.rl.ebft.feature_network import FeatureNetwork, copied_network, frozen_network
+from fmtkit.training.rl.ebft.settings_plan import plan_settings, scale_rewards
 from fmtkit.training.rl.grpo.build import online_inputs, watched
 
 

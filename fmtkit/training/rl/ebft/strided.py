@@ -17,9 +17,10 @@ from fmtkit.errors import OptionError
 from fmtkit.training.rl.ebft.attention_support import Attention, attending, check_layers
 from fmtkit.training.rl.ebft.block_loss import cross_entropy, policy_loss, token_log_probs
 from fmtkit.training.rl.ebft.block_mask import additive, dense_mask, flex_mask
-from fmtkit.training.rl.ebft.ebft_settings import EbftSettings, check_group
+from fmtkit.training.rl.ebft.ebft_settings import EbftSettings
 from fmtkit.training.rl.ebft.feature_network import FeatureNetwork, adapter_network
 from fmtkit.training.rl.ebft.language_model import LanguageModel, causal_model
+from fmtkit.training.rl.ebft.settings_plan import check_group
 from fmtkit.training.rl.ebft.strided_batch import StridedCollator, survey_rows
 from fmtkit.training.rl.ebft.strided_rollout import Rollout, mask_dtype, roll_out
 

@@ -14,12 +14,13 @@ from torch import Tensor
 from fmtkit.errors import ColumnMismatchError, OptionError
 from fmtkit.training.rl.ebft.conversation_rollout import roll_out_conversations
 from fmtkit.training.rl.ebft.ebft_reward import EBFTReward, check_group_rows
-from fmtkit.training.rl.ebft.ebft_settings import EbftSettings, check_group
+from fmtkit.training.rl.ebft.ebft_settings import EbftSettings
 from fmtkit.training.rl.ebft.feature_network import FeatureNetwork, adapter_network
 from fmtkit.training.rl.ebft.generation_cap import capped, generation_cap
 from fmtkit.training.rl.ebft.language_model import LanguageModel
 from fmtkit.training.rl.ebft.reference_loss import reference_batch, reference_loss
 from fmtkit.training.rl.ebft.reference_sequences import Renderer
+from fmtkit.training.rl.ebft.settings_plan import check_group
 from fmtkit.training.rl.grpo.group_rule import check_whole_groups
 from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
