@@ -91,7 +91,7 @@ class Worker:
                 return connection.recv_bytes(self._limits.answer)
             self.close()
             return Overrun(f"no answer within {seconds:g} seconds")
-        except EOFError:
+        except (EOFError, ConnectionError):
             self.close()
             return Overrun("the process that ran it died (out of memory?)")
         except OSError:
@@ -99,6 +99,8 @@ class Worker:
             return Overrun(f"an answer of more than {self._limits.answer:,} bytes")
 
     def _started(self) -> Connection:
+        if self._process is not None and self._process.poll() is not None:
+            self.close()
         if self._connection is not None:
             return self._connection
         ours, theirs = socket.socketpair()
@@ -135,6 +137,7 @@ class Worker:
         process = self._process
         if process is not None:
             process.kill()
+            process.wait()
 
     def __del__(self) -> None:
         self.close()

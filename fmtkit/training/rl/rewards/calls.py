@@ -10,6 +10,7 @@ from typing import Any
 
 from fmtkit.errors import OptionError, near_match
 from fmtkit.training.rl.rewards.batch import CONTEXT, Batch
+from fmtkit.training.rl.rewards.entries import parameters
 from fmtkit.training.rl.rewards.time_limit import OverdueError, within
 from fmtkit.training.rl.rewards.verdicts import RewardError, Value, checked
 
@@ -111,16 +112,16 @@ class Called:
         return f" ({Path(own[-1].filename).name}:{own[-1].lineno}: {own[-1].line})"
 
 
-def parameters(function: Callable[..., Any]) -> tuple[frozenset[str], bool]:
-    """Return the names that a function takes, and whether it takes any other as well."""
-    found = inspect.signature(function).parameters.values()
-    takes_all = any(p.kind is p.VAR_KEYWORD for p in found)
-    named = frozenset(p.name for p in found if p.kind in {p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY})
-    return named, takes_all
-
-
 def check_columns(called: Called, columns: Collection[str]) -> None:
-    """Raise OptionError if the function demands an argument that the rows do not have."""
+    """Raise OptionError if the rows lack a column that the function demands, or have one too many."""
+    taken = sorted({*_OURS, *CONTEXT}.intersection(columns) - {"completion_ids"})
+    if taken:
+        raise OptionError(
+            f"column {taken[0]!r} has the name of an argument of reward functions; rename it"
+        )
+    own_check = getattr(called.function, "check_columns", None)
+    if own_check is not None:
+        own_check(columns)
     given = {*_OURS, *CONTEXT, "environments", *called.options, *columns}
     found = inspect.signature(called.function).parameters.values()
     for parameter in found:

@@ -6,15 +6,20 @@ fmtkit.rewards.accuracy               one of ours; options: {fmtkit.rewards.leng
 models/judge, org/judge               a reward model: a folder with config.json, or a hub id
 """
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from fmtkit.errors import OptionError, near_match
 from fmtkit.rewards import LIBRARY
 from fmtkit.training.rl import imports
 
 KEY = "trl.reward_funcs"
+LIBRARY_PATH = "fmtkit.rewards"
+
+Options = Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,7 @@ class Entry:
     label: str
     path: str = ""
     places: tuple[Path, ...] = ()
-    options: Mapping[str, object] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     model: str = ""
 
 
@@ -37,8 +42,57 @@ def read(value: object, places: Sequence[Path]) -> tuple[Entry, ...]:
 def check(entries: Sequence[Entry]) -> None:
     """Raise OptionError for a function whose module is not there or does not define it."""
     for entry in entries:
-        if not entry.model:
-            imports.check(KEY, entry.path, entry.places)
+        if entry.model:
+            continue
+        imports.check(KEY, entry.path, entry.places)
+        package, _, name = entry.path.rpartition(".")
+        if package == LIBRARY_PATH and name in LIBRARY:
+            make(LIBRARY[name], entry)
+
+
+def make(found: Callable[..., Any], entry: Entry) -> tuple[Callable[..., Any], Options]:
+    """Return what is called as a reward, and its options: a class is made with them.
+
+    Raises OptionError for options that the class or the function does not take.
+    """
+    _check_options(found, entry)
+    if not inspect.isclass(found):
+        return found, entry.options
+    try:
+        instance = found(**entry.options)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"{KEY}: {entry.label}: {error}") from error
+    if not callable(instance):
+        raise OptionError(f"{KEY}: {entry.label}: {found.__name__} has no __call__")
+    return instance, {}
+
+
+def parameters(function: Callable[..., Any]) -> tuple[frozenset[str], bool]:
+    """Return the names that a function takes, and whether it takes any other as well."""
+    found = inspect.signature(function).parameters.values()
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in found)
+    named = frozenset(p.name for p in found if p.kind in {p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY})
+    return named, takes_all
+
+
+def _check_options(found: Callable[..., Any], entry: Entry) -> None:
+    names, takes_all = parameters(found)
+    for name in entry.options:
+        if name not in names and not takes_all:
+            near = near_match(name, names)
+            advice = f"did you mean {near!r}?" if near else f"it takes {', '.join(sorted(names))}"
+            raise OptionError(f"{KEY}: {entry.label} has no option named {name!r}; {advice}")
+    if not inspect.isclass(found):
+        return
+    needed = [p.name for p in inspect.signature(found).parameters.values() if _is_needed(p)]
+    missing = [name for name in needed if name not in entry.options]
+    if missing:
+        raise OptionError(f"{KEY}: {entry.label} needs the option {', '.join(missing)}")
+
+
+def _is_needed(parameter: inspect.Parameter) -> bool:
+    is_named = parameter.kind in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}
+    return is_named and parameter.default is parameter.empty
 
 
 def check_weights(weights: object, entries: Sequence[object]) -> None:
@@ -63,7 +117,7 @@ def _entry(item: object, places: tuple[Path, ...]) -> Entry:
     return Entry(name, model=model)
 
 
-def _split(item: object) -> tuple[str, Mapping[str, object]]:
+def _split(item: object) -> tuple[str, Options]:
     """Return the name and the options of NAME or {NAME: {option: value}}."""
     if isinstance(item, str):
         return item, {}
@@ -75,7 +129,7 @@ def _split(item: object) -> tuple[str, Mapping[str, object]]:
 
 
 def _of_file(
-    name: str, file: str, function: str, places: tuple[Path, ...], options: Mapping[str, object]
+    name: str, file: str, function: str, places: tuple[Path, ...], options: Options
 ) -> Entry:
     for place in places:
         path = (place / Path(file).expanduser()).resolve()

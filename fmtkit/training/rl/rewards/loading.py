@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from fmtkit.errors import OptionError
 from fmtkit.training.job import Job
 from fmtkit.training.rl import imports
 from fmtkit.training.rl.rewards.calls import Called, check_columns
-from fmtkit.training.rl.rewards.entries import KEY, Entry, check_weights
+from fmtkit.training.rl.rewards.entries import KEY, Entry, Options, check_weights, make
 from fmtkit.training.rl.rewards.entries import read as read_entries
 from fmtkit.training.rl.rewards.functions import AsyncReward, Cutting, Reward
 from fmtkit.training.rl.rewards.one_batch import OneBatch
@@ -151,18 +151,9 @@ def rewards_of(job: Job) -> Rewards:
     )
 
 
-def made(entry: Entry) -> tuple[Callable[..., Any], Mapping[str, object]]:
-    """Load a function; a class is made with the options, a function is called with them."""
-    found = imports.load_function(KEY, entry.path, entry.places)
-    if not inspect.isclass(found):
-        return found, entry.options
-    try:
-        instance = found(**entry.options)
-    except (TypeError, ValueError) as error:
-        raise OptionError(f"{KEY}: {entry.label}: {error}") from error
-    if not callable(instance):
-        raise OptionError(f"{KEY}: {entry.label}: {found.__name__} has no __call__")
-    return instance, {}
+def made(entry: Entry) -> tuple[Callable[..., Any], Options]:
+    """Load what an entry names, as what is called and its options."""
+    return make(imports.load_function(KEY, entry.path, entry.places), entry)
 
 
 def _name(function: Any) -> str:

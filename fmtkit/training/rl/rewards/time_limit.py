@@ -1,9 +1,11 @@
 """A time limit on a call that we did not write.
 
-On the main thread a second thread sends a signal, whose handler raises in the call itself: loops,
-sleeps, sockets, subprocesses and regular expressions end there. It is not SIGALRM, which reward
-functions use themselves. C code that never returns to Python cannot be interrupted: `faulthandler`
-ends the process, with a traceback. On another thread the call is abandoned.
+On the main thread a signal comes, whose handler raises in the call itself: loops, sleeps, sockets,
+subprocesses and regular expressions end there. It is not SIGALRM, which reward functions use
+themselves. A second thread sends it to a call that waits; to one that computes and never lets another
+thread run, as a regular expression does, the timer of the process's CPU time does. C code that never
+looks for signals cannot be interrupted: `faulthandler` ends the process, with a traceback. On another
+thread than the main one the call is abandoned.
 """
 
 import faulthandler
@@ -38,18 +40,23 @@ class _Interrupt(BaseException):
 
 
 class _Watch:
-    """Sends the signal to the main thread when the time is over, until the call has ended."""
+    """Interrupts the main thread when the time is over, until the call has ended."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
+        self.end = time.monotonic() + seconds
         self.running = True
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self._watch, daemon=True)
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        if self.running:
+        left = self.end - time.monotonic()
+        if self.running and left <= 0:
             raise _Interrupt
+        if self.running:
+            # CPU time runs ahead of the clock where several threads compute.
+            signal.setitimer(signal.ITIMER_VIRTUAL, left, _AGAIN)
 
     def _watch(self) -> None:
         wait = self.seconds
@@ -70,6 +77,7 @@ def _interrupted(seconds: float, call: Callable[[], T]) -> T:
     before = signal.signal(_SIGNAL, watch.interrupt)
     if sys.__stderr__ is not None:
         faulthandler.dump_traceback_later(seconds + GRACE, exit=True, file=sys.__stderr__)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, _AGAIN)
     watch.thread.start()
     try:
         try:
@@ -79,6 +87,7 @@ def _interrupted(seconds: float, call: Callable[[], T]) -> T:
     except _Interrupt as error:
         raise OverdueError(seconds, error.__traceback__) from None
     finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         faulthandler.cancel_dump_traceback_later()
         watch.ended.set()
         watch.thread.join()
