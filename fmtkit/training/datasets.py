@@ -6,7 +6,7 @@ type and its options, the template, the tokenizer, lengths, split and the versio
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import version
@@ -118,6 +118,7 @@ def _one(
             raise OptionError(f"datasets: {dataset.source}: {error}") from error
         key_file.write_text(json.dumps(key, indent=1) + "\n", encoding="utf-8")
     weight = _number(dataset.entry.get("weight")) * _number(dataset.entry.get("fraction"))
+    weight *= _share(dataset.entry, _files(folder, "train"))
     rows = _rows(wish, dataset.entry) if identity else None
     held_out = tuple(_files(folder, "validation"))
     return Converted(
@@ -125,6 +126,17 @@ def _one(
         Source(held_out) if held_out else None,
         reused,
     )
+
+
+def _share(entry: Mapping[str, object], files: Sequence[str]) -> float:
+    """Return which share of the rows `max_samples` is; the trainer's seed chooses them."""
+    most = entry.get("max_samples")
+    if not isinstance(most, int):
+        return 1.0
+    import pyarrow.parquet as pq
+
+    rows: int = sum(pq.read_metadata(file).num_rows for file in files)
+    return min(most / max(rows, 1), 1.0)
 
 
 def _number(value: object) -> float:
@@ -243,7 +255,8 @@ def _form(plan: Plan, dataset: DatasetPlan) -> str | None:
     if dataset.table == "Tokens":
         return "tokens"
     # Prompts that are sampled from may be texts as well: the rows decide.
-    as_is = "rewards" in plan.runner.needs and dataset.reading.template is None
+    open_ended = dataset.reading.function or dataset.reading.type == "passthrough"
+    as_is = "rewards" in plan.runner.needs and dataset.reading.template is None and open_ended
     return None if as_is or dataset.reading.is_text else "messages"
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from fmtkit.converting.keeping import JSON_FIELD
 from fmtkit.errors import OptionError
+from fmtkit.tables import GYM_COLUMNS
 
 
 def decoded(rows: Any, files: Sequence[str]) -> Any:
@@ -18,19 +19,25 @@ def decoded(rows: Any, files: Sequence[str]) -> Any:
 
 
 def joined(parts: Sequence[Any]) -> Any:
-    """Put datasets together; raise OptionError where a column holds different kinds of value."""
+    """Put datasets together; raise OptionError where a column holds different kinds of value.
+
+    Rows for a Gym hold all their columns in one: what clashes is left out beside it.
+    """
     from datasets import concatenate_datasets
 
     if len(parts) == 1:
         return parts[0]
+    if all(GYM_COLUMNS[0] in part.column_names for part in parts):
+        clashes = set(_clashes(parts))
+        parts = [part.remove_columns(sorted(clashes & {*part.column_names})) for part in parts]
     try:
         return concatenate_datasets(list(parts))
     except ValueError as error:
-        clash = _clash(parts)
-        if clash is None:
+        clashes_left = _clashes(parts)
+        if not clashes_left:
             raise
         raise OptionError(
-            f"datasets: column {clash!r} holds another kind of value in one dataset than in "
+            f"datasets: column {clashes_left[0]!r} holds another kind of value in one dataset than in "
             "another; make them the same, or drop it by remove_columns of a transform"
         ) from error
 
@@ -45,11 +52,16 @@ def _is_json(field: Any) -> bool:
     return bool(field.metadata) and field.metadata.get(key) == value
 
 
-def _clash(parts: Sequence[Any]) -> str | None:
-    """Return the first column whose type is not the same in all parts that have it."""
-    names = dict.fromkeys(name for part in parts for name in part.column_names)
-    for name in names:
-        types = [part.features[name] for part in parts if name in part.column_names]
-        if any(one != types[0] for one in types):
-            return str(name)
-    return None
+def _clashes(parts: Sequence[Any]) -> list[str]:
+    """Return the columns whose type is not the same in all parts that have them."""
+    names = dict.fromkeys(str(name) for part in parts for name in part.column_names)
+    return [name for name in names if len(_types(parts, name)) > 1]
+
+
+def _types(parts: Sequence[Any], name: str) -> list[Any]:
+    """Return the different types of a column; they cannot be hashed."""
+    found: list[Any] = []
+    for part in parts:
+        if name in part.column_names and part.features[name] not in found:
+            found.append(part.features[name])
+    return found
