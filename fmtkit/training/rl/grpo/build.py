@@ -25,7 +25,10 @@ def build_rewarded(job: Job, parts: Parts) -> Any:
     trainer_class = load_class(parts.runner.trainer)
     rewards = _rewards(job, parts, open_gym(job, parts.tokenizer))
     inputs = trainer_inputs(job, parts, trainer_class)
-    return watched(job, trainer_class(**inputs, reward_funcs=rewards.functions))
+    # TRL 1.16's OnlineDPOTrainer calls coroutine functions without awaiting them.
+    awaits = parts.runner.method != "online_dpo"
+    functions = rewards.functions if awaits else rewards.waited_for
+    return watched(job, trainer_class(**inputs, reward_funcs=functions))
 
 
 def watched(job: Job, trainer: Any) -> Any:

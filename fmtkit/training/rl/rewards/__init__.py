@@ -9,7 +9,8 @@
 
 `rewards.functions` holds a callable for each function (async where the user's is) and a folder or hub
 id for each reward model, in the order of the configuration; TRL calls, names, weighs and logs them as
-it does with any other. Nothing of TRL has to be overridden. What is inside of each callable:
+it does with any other. Nothing of TRL has to be overridden. (OnlineDPOTrainer awaits nothing: it gets
+`rewards.waited_for`.) What is inside of each callable:
 
 - checks (`verdicts`): wrong length, wrong type, NaN and infinity, an exception with its line and row,
   and a batch for which every function says None are a RewardError, which ends a run with exit code 1.

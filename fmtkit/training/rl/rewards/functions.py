@@ -106,6 +106,19 @@ class AsyncReward:
         return checked(returned, len(batch), self.called.label, batch.first)
 
 
+class Waited:
+    """A coroutine function for a trainer that does not await: it is called and waited for."""
+
+    def __init__(self, reward: AsyncReward) -> None:
+        """Stand for a function under its name."""
+        self.__name__ = reward.__name__
+        self.reward = reward
+
+    def __call__(self, *arguments: Any, **others: Any) -> list[Value]:
+        """Return one reward for each completion."""
+        return asyncio.run(self.reward(*arguments, **others))
+
+
 _LOOPS: list[asyncio.AbstractEventLoop] = []
 
 

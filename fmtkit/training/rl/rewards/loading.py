@@ -1,6 +1,5 @@
 """Load the reward functions of a run: checked, limited in time, cut into groups, and spread over workers."""
 
-import asyncio
 import inspect
 import warnings
 from collections.abc import Callable, Collection, Sequence
@@ -13,7 +12,7 @@ from fmtkit.training.rl import imports
 from fmtkit.training.rl.rewards.calls import Called, check_columns
 from fmtkit.training.rl.rewards.entries import KEY, Entry, Options, check_weights, make
 from fmtkit.training.rl.rewards.entries import read as read_entries
-from fmtkit.training.rl.rewards.functions import AsyncReward, Cutting, Reward
+from fmtkit.training.rl.rewards.functions import AsyncReward, Cutting, Reward, Waited
 from fmtkit.training.rl.rewards.one_batch import OneBatch
 from fmtkit.training.rl.rewards.options import RewardOptions, read_options
 from fmtkit.training.rl.rewards.pool import Pool, Spec, spec_of
@@ -42,6 +41,11 @@ class Rewards:
     def functions(self) -> list[Any]:
         """Callables and, for reward models, folders or hub ids; a new list, since TRL changes it."""
         return list(self._members)
+
+    @property
+    def waited_for(self) -> list[Any]:
+        """The same for trainers that call coroutine functions like others, as online DPO's does."""
+        return [Waited(m) if isinstance(m, AsyncReward) else m for m in self._members]
 
     @property
     def names(self) -> list[str]:
@@ -75,13 +79,10 @@ class Rewards:
         **columns: Any,
     ) -> list[list[Value]]:
         """Return the rewards of each function, without a trainer; reward models cannot be asked."""
-        asked: list[list[Value]] = []
-        for member in self._members:
-            if isinstance(member, str):
-                raise OptionError(f"{KEY}: {member} is a reward model, which a trainer runs")
-            found = member(prompts, completions, completion_ids, **columns)
-            asked.append(found if isinstance(found, list) else asyncio.run(found))
-        return asked
+        models = [member for member in self._members if isinstance(member, str)]
+        if models:
+            raise OptionError(f"{KEY}: {models[0]} is a reward model, which a trainer runs")
+        return [f(prompts, completions, completion_ids, **columns) for f in self.waited_for]
 
     def close(self) -> None:
         """End the workers."""
