@@ -49,7 +49,10 @@ REASONING = ("reasoning_content", "reasoning", "thinking")
 """Names under which sources keep what a model thought before it spoke; the first is ours."""
 CARRIED = frozenset({*REASONING, "tool_calls", "function_call"})
 """Keys that change what a turn says: a row is not cut short where a message cannot hold them."""
-_ROW_PATH = frozenset({*CARRIED, "weight", "train", "name", "tool_call_id"})
+FLAGS = ("train", "training", "weight")
+"""Names under which sources say whether a message is learnt; the first is ours."""
+ROW_PATH = frozenset({*CARRIED, *FLAGS, "name", "tool_call_id"})
+"""Keys that must not be overlooked: whoever has one is read row by row."""
 _MEDIA = ("image", "audio", "video", "input_image", "input_audio", "file")
 
 
@@ -230,7 +233,7 @@ class DialogKind(Kind):
             and isinstance(message.get(self.role), str)
             and message[self.role] != "function_call"
             and isinstance(message.get(self.content), str)
-            and all(message.get(key) is None for key in _ROW_PATH if key in message)
+            and all(message.get(key) is None for key in ROW_PATH if key in message)
         )
 
     def read_type(self, shape: str, extra: pa.DataType | None) -> pa.DataType:
@@ -246,7 +249,7 @@ class DialogKind(Kind):
         )
         # A key that must not be overlooked is read as null: a value stops the fast parser.
         rest = [
-            pa.field(f.name, pa.null() if f.name in _ROW_PATH else f.type)
+            pa.field(f.name, pa.null() if f.name in ROW_PATH else f.type)
             for f in known
             if f.name not in (self.role, self.content)
         ]
@@ -316,7 +319,7 @@ def _text_or_none(value: Any) -> str | None:
 
 
 def _train(message: dict[str, Any]) -> bool | None:
-    for key in ("train", "weight"):
+    for key in FLAGS:
         if isinstance(message.get(key), bool | int | float):
             return bool(message[key])
     return None

@@ -14,6 +14,7 @@ from fmtkit import tokens
 from fmtkit.rendering import row_templates
 from fmtkit.surveying import masks
 from fmtkit.surveying.masks import Masking
+from fmtkit.surveying.shown_rows import Place, RowViewer
 from fmtkit.tables import TABLES
 from fmtkit.training import build, process
 from fmtkit.training.job import Job, Source
@@ -21,10 +22,25 @@ from fmtkit.training.job import Job, Source
 TABLE = {
     "sft": "Conversation",
     "dpo": "Preference",
+    "ipo": "Preference",
     "kto": "Unpaired",
     "orpo": "Preference",
+    "cpo": "Preference",
+    "simpo": "Preference",
+    "alphapo": "Preference",
+    "gkd": "Conversation",
     "reward": "Preference",
 }
+PAIRWISE = {"orpo", "cpo", "simpo", "alphapo"}
+
+# A reply ends with a token that is not the tokenizer's EOS, as Llama 3 ends turns.
+OWN_END = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{% if m.role == 'assistant' %}{% generation %}{{ m.content }}<|pad|>\n{% endgeneration %}"
+    "{% else %}{{ m.content }}<|im_end|>\n{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+TEMPLATES = {"chatml": tiny.TEMPLATE, "own_end": OWN_END}
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "bos"])
@@ -40,14 +56,14 @@ def batch_of(work: Job) -> dict:
     return next(iter(trainer.get_train_dataloader()))
 
 
-def shown(model: str, table: str, rows: list[dict], method: str) -> list[tuple]:
+def shown(
+    model: str, table: str, rows: list[dict], masking: Masking, source: str = tiny.TEMPLATE
+) -> list[tuple]:
     """Return ids and trained marks of every sequence, as the survey shows them."""
     tokenizer = tokens.load(model)
-    template = row_templates.compile_template(tiny.TEMPLATE, tokenizer)
+    template = row_templates.compile_template(source, tokenizer)
     found = [
-        one
-        for row in rows
-        for one in masks.mask_row(row, table, tokenizer, template, Masking(method))
+        one for row in rows for one in masks.mask_row(row, table, tokenizer, template, masking)
     ]
     return [(tuple(one.ids.tolist()), tuple(one.trained.tolist())) for one in found]
 
@@ -63,7 +79,7 @@ def sequences(ids, mask, trained) -> list[tuple]:
 
 def seen(method: str, batch: dict) -> list[tuple]:
     """Return ids and trained marks of every sequence of a batch."""
-    if method == "orpo":
+    if method in PAIRWISE:
         sides = [f"{side}_" for side in ("chosen", "rejected")]
         return [
             sequence
@@ -72,18 +88,79 @@ def seen(method: str, batch: dict) -> list[tuple]:
                 batch[f"{s}input_ids"], batch[f"{s}attention_mask"], batch[f"{s}labels"] != -100
             )
         ]
-    if method == "sft":
+    if "labels" in batch:
         return sequences(batch["input_ids"], batch["attention_mask"], batch["labels"] != -100)
     return sequences(batch["input_ids"], batch["attention_mask"], batch["completion_mask"])
 
 
-@pytest.mark.parametrize("method", ["sft", "dpo", "kto", "orpo"])
-def test_a_batch_is_what_inspect_shows(method, model, tmp_path):
+def one_batch(folder: Path, model: str, method: str, **keys) -> tuple[list[dict], Job]:
+    """Return rows of a method's table, and the job that takes all of them at once."""
     rows = tiny.ROWS[TABLE[method]]()
+    keys = {"micro_batch_size": len(rows), "max_steps": 1, **keys}
+    keys |= {"teacher_model": model} if method == "gkd" else {}
+    return rows, tiny.make_job(folder, model, method, TABLE[method], keys)
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize("method", [method for method in TABLE if method != "reward"])
+def test_a_batch_is_what_inspect_shows(method, template, model, tmp_path):
+    source = TEMPLATES[template]
+    rows, work = one_batch(tmp_path, model, method)
+    batch = batch_of(Job(**{**work.__dict__, "template_text": source}))
+    expected = shown(model, TABLE[method], rows, Masking(method), source)
+    assert sorted(seen(method, batch)) == sorted(expected)
+
+
+def test_gkd_takes_prompts_with_completions_as_conversations(model, tmp_path):
+    rows = tiny.completion_rows()
+    keys = {"micro_batch_size": len(rows), "max_steps": 1, "teacher_model": model}
+    batch = batch_of(tiny.make_job(tmp_path, model, "gkd", "Completion", keys))
+    expected = shown(model, "Completion", rows, Masking("gkd"))
+    assert sorted(seen("gkd", batch)) == sorted(expected)
+
+
+def test_prompts_that_are_learnt_are_shown_as_learnt(model, tmp_path):
+    rows, work = one_batch(tmp_path, model, "sft", train_on_inputs=True)
+    expected = shown(model, "Conversation", rows, Masking("sft", train_on_inputs=True))
+    assert sorted(seen("sft", batch_of(work))) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"train_on_last_step_only": True}, {"step_separator": " ; "}]
+)
+def test_steps_are_labelled_as_inspect_shows(options, model, tmp_path):
+    rows = tiny.stepwise_rows()
     work = tiny.make_job(
-        tmp_path, model, method, TABLE[method], {"micro_batch_size": len(rows), "max_steps": 1}
+        tmp_path, model, "prm", "Stepwise", {"micro_batch_size": len(rows), "max_steps": 1}
     )
-    assert sorted(seen(method, batch_of(work))) == sorted(shown(model, TABLE[method], rows, method))
+    settings = {**work.settings, "type_options": options}
+    batch = batch_of(Job(**{**work.__dict__, "settings": settings}))
+    tokenizer = tokens.load(model)
+    masking = Masking("prm", **options)
+    found = [masks.mask_row(row, "Stepwise", tokenizer, None, masking)[0] for row in rows]
+    labels = [
+        tuple(int(label) for label in row if label != -100) for row in batch["labels"].tolist()
+    ]
+    learnt = sequences(batch["input_ids"], batch["attention_mask"], batch["labels"] != -100)
+    mine = [(tuple(one.ids.tolist()), tuple(one.trained.tolist())) for one in found]
+    assert sorted(zip(learnt, labels, strict=True)) == sorted(
+        zip(mine, [one.labels for one in found], strict=True)
+    )
+
+
+def test_a_student_is_prompted_as_inspect_shows(model, tmp_path):
+    rows = tiny.prompt_rows()
+    keys = {"micro_batch_size": len(rows), "max_steps": 1, "teacher_model": model}
+    keys |= {"trainer_args": {"max_completion_length": 2}}
+    work = tiny.make_job(tmp_path, model, "distillation", "Prompt", keys)
+    parts = build.parts_of(work, [])
+    trainer = build.load_class(parts.runner.build)(work, parts)
+    batch = trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))
+    pairs = zip(batch["prompt_ids"].tolist(), batch["prompt_mask"].tolist(), strict=True)
+    prompted = [tuple(i for i, k in zip(row, keep, strict=True) if k) for row, keep in pairs]
+    expected = shown(model, "Prompt", rows, Masking("distillation"))
+    assert not any(any(marks) for _, marks in expected)
+    assert sorted(prompted) == sorted(ids for ids, _ in expected)
 
 
 def test_a_reward_model_scores_the_ids_that_inspect_shows(model, tmp_path):
@@ -92,7 +169,46 @@ def test_a_reward_model_scores_the_ids_that_inspect_shows(model, tmp_path):
     batch = batch_of(work)
     pairs = zip(batch["input_ids"].tolist(), batch["attention_mask"].tolist(), strict=True)
     ids = [tuple(i for i, k in zip(row, keep, strict=True) if k) for row, keep in pairs]
-    assert sorted(ids) == sorted(i for i, _ in shown(model, "Preference", rows, "reward"))
+    expected = shown(model, "Preference", rows, Masking("reward"))
+    assert sorted(ids) == sorted(i for i, _ in expected)
+
+
+TEXTS = {
+    "sft": ("Conversation", {"text": "red apple<|im_end|>"}),
+    "dpo": ("Preference", {"prompt": "red ", "chosen": "big apple<|im_end|>", "rejected": "river"}),
+    "orpo": ("Preference", {"prompt": "red", "chosen": " apple", "rejected": " river<|im_end|>"}),
+    "kto": ("Unpaired", {"prompt": "red ", "completion": "big apple", "label": True}),
+    "gkd": ("Completion", {"prompt": "red ", "completion": "apple<|im_end|>"}),
+}
+"""Method -> its table, and a row of finished text."""
+
+
+@pytest.mark.parametrize("method", TEXTS)
+def test_finished_text_is_trained_as_inspect_shows(method, model, tmp_path):
+    table, row = TEXTS[method]
+    rows = [row, {**row, **({"label": False} if method == "kto" else {})}]
+    schema = TABLES[table].schema(frozenset(row), wide=False, text=True)
+    path = tmp_path / "texts.parquet"
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+    keys = {"micro_batch_size": 2, "max_steps": 1}
+    keys |= {"teacher_model": model} if method == "gkd" else {}
+    work = tiny.make_job(tmp_path / "run", model, method, table, keys)
+    identity = (tiny.TEMPLATES / "identity.jinja").read_text(encoding="utf-8")
+    changed = {"train": (Source((str(path),)),), "template_text": identity}
+    batch = batch_of(Job(**{**work.__dict__, **changed}))
+    viewer = RowViewer(table, tokens.load(model), None, Masking(method))
+    place = Place(0, "texts.parquet", 0, None)
+    expected = [one for row in rows for one in viewer.show(row, place)[1]]
+    found = [(tuple(one.ids.tolist()), tuple(one.trained.tolist())) for one in expected]
+    assert sorted(seen(method, batch)) == sorted(found)
+
+
+def test_a_prompt_of_text_is_sampled_from_as_it_is_shown(model):
+    from transformers import AutoTokenizer
+
+    viewer = RowViewer("Prompt", tokens.load(model), None, Masking("grpo"))
+    (one,) = viewer.show({"prompt": "red apple"}, Place(0, "p", 0, None))[1]
+    assert one.ids.tolist() == AutoTokenizer.from_pretrained(model)("red apple")["input_ids"]
 
 
 CHAT = [
@@ -130,6 +246,19 @@ def test_a_message_that_is_not_to_be_learnt_has_no_labels(model, tmp_path):
     ]
     # What the model reads is the same for both.
     assert batch["input_ids"][0].tolist() == batch["input_ids"][1].tolist()
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_inspect_shows_which_messages_are_not_learnt(everything, model, tmp_path):
+    both = [{**message, "train": None} for message in CHAT]
+    keys = {"train_on_inputs": everything, "micro_batch_size": 2}
+    batch = batch_of(chat_job(tmp_path, model, [CHAT, both], **keys))
+    rows = [{"messages": CHAT}, {"messages": both}]
+    masking = Masking("sft", train_on_inputs=everything)
+    expected = shown(model, "Conversation", rows, masking)
+    assert sorted(seen("sft", batch)) == sorted(expected)
+    assert expected[0][0] == expected[1][0]
+    assert sum(expected[0][1]) < sum(expected[1][1])
 
 
 def test_a_message_that_is_not_to_be_learnt_is_none_among_all_inputs(model, tmp_path):

@@ -24,7 +24,8 @@ WORDS = [
     "small",
     "warm",
 ]
-TEMPLATE = (Path(__file__).parent.parent / "templates" / "chatml.jinja").read_text(encoding="utf-8")
+TEMPLATES = Path(__file__).parent.parent / "templates"
+TEMPLATE = (TEMPLATES / "chatml.jinja").read_text(encoding="utf-8")
 STEP = {
     "max_steps": 3,
     "micro_batch_size": 2,

@@ -13,7 +13,7 @@ from fmtkit.codes import Reject
 from fmtkit.converting.binding import MEDIA, Binding, ReadPlan, Row
 from fmtkit.converting.parse import RAW_LIMIT, Parsed, Records, parse_records
 from fmtkit.kinds import TextKind, holds_strange_numbers
-from fmtkit.message_kinds import CARRIED, DialogKind, json_value
+from fmtkit.message_kinds import ROW_PATH, DialogKind, json_value
 from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock, MadeBlock, RowsBlock
 from fmtkit.sources.strict import NON_FINITE, OVERFLOW, Fault, canonical, parse
 
@@ -314,7 +314,7 @@ def _may_carry(dtype: pa.DataType) -> bool:
     if not pa.types.is_struct(dtype):
         return False
     names = {dtype.field(i).name for i in range(dtype.num_fields)}
-    return bool(names & (CARRIED | {"weight", "train", "name", "tool_call_id"}))
+    return bool(names & ROW_PATH)
 
 
 def places(own: Sequence[Reject], records: int) -> np.ndarray:

@@ -10,8 +10,13 @@ import numpy as np
 from fmtkit.errors import FmtkitError
 from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.surveying.masked import Masked
-from fmtkit.surveying.masks import USUAL, Masking, mask_row
-from fmtkit.surveying.text_masks import identity, is_finished_text, worded
+from fmtkit.surveying.masks import ANSWERLESS, USUAL, Masking, mask_row
+from fmtkit.surveying.text_masks import (
+    identity,
+    is_finished_text,
+    mask_plain_prompt,
+    worded,
+)
 from fmtkit.tokens import Tokenizer
 
 DIALOGS = ("messages", "prompt", "chosen", "rejected", "completion")
@@ -97,6 +102,9 @@ class RowViewer:
             return ()
         template = self.template
         if is_finished_text(row, self.table):
+            # Distillation alone makes a message of the text of a prompt.
+            if self.table in ANSWERLESS and self.masking.method != "distillation":
+                return (mask_plain_prompt(row["prompt"], self.tokenizer),)
             row, template = worded(row), identity()
         return mask_row(row, self.table, self.tokenizer, template, self.masking)
 

@@ -6,8 +6,12 @@ TRL by itself would let the tokenizer add a second BOS and append a second EOS t
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from fmtkit.rendering import template_sources
 from fmtkit.rendering.row_templates import Message, RowTemplate
+from fmtkit.surveying.masked import Masked
+from fmtkit.tokens import Tokenizer
 
 WORDED = {"prompt": "user", "chosen": "assistant", "rejected": "assistant",
           "completion": "assistant", "text": "assistant"}  # fmt: skip
@@ -20,6 +24,14 @@ NOT_WORDED = frozenset({"Stepwise", "Tokens"})
 def is_finished_text(row: Mapping[str, Any], table: str) -> bool:
     """Tell whether a row's dialogs are text already."""
     return isinstance(row.get("prompt", row.get("text")), str) and table not in NOT_WORDED
+
+
+def mask_plain_prompt(text: str, tokenizer: Tokenizer) -> Masked:
+    """Return a prompt that is sampled from as text: the tokenizer adds its special tokens."""
+    encoding = tokenizer.encode(text, add_special_tokens=True)
+    ids = np.array(encoding.ids, dtype=np.int64)
+    nothing = np.zeros(len(ids), dtype=np.bool_)
+    return Masked("", text, ids, nothing, tuple(encoding.offsets), len(ids), "context")
 
 
 def worded(row: Mapping[str, Any]) -> dict[str, Any]:

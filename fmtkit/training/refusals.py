@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fmtkit.errors import OptionError
+from fmtkit.message_kinds import FLAGS
 from fmtkit.training.arguments import fields_of
 from fmtkit.training.config import Config
 from fmtkit.training.runner import Runner
@@ -319,10 +320,10 @@ def _variables(config: Config, runner: Runner) -> str | None:
 def _marks(config: Config, _: Runner) -> str | None:
     for entry in (*config.datasets, *config.test_datasets):
         wish = entry.get("message_field_training")
-        if wish not in {None, "train", "weight"}:
+        if wish not in {None, *FLAGS}:
             return (
                 f"message_field_training: {wish}: whether a message is learnt is read from its "
-                "`train` or `weight`; rename the key in the data"
+                f"{', '.join(FLAGS[:-1])} or {FLAGS[-1]}; rename the key in the data"
             )
     return None
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fmtkit.errors import OptionError
 from fmtkit.tables import DIALOG_COLUMNS
-from fmtkit.training import kept_columns, trained_messages
+from fmtkit.training import kept_columns, trained_messages, whole_dialogs
 from fmtkit.training.job import Job, Source
 from fmtkit.training.runner import Runner
 
@@ -43,6 +43,8 @@ def _mixed(job: Job, sources: Sequence[Source], runner: Runner) -> Any:
         for source in sources
     ]
     whole = kept_columns.joined(parts)
+    if runner.method in whole_dialogs.TAKEN_BY:
+        whole = whole_dialogs.joined(whole)
     if job.setting("dataset_exact_deduplication"):
         whole = _distinct(whole)
     if len(whole) == 0:
