@@ -1,8 +1,13 @@
-"""Group relative policy optimisation: https://arxiv.org/abs/2402.03300."""
+"""Group relative policy optimisation: https://arxiv.org/abs/2402.03300.
+
+`trl.backend: async` is TRL's AsyncGRPOTrainer, which makes answers in processes of their own.
+"""
+
+from dataclasses import replace
 
 from fmtkit.training.runner import Runner
 
-RUNNER = Runner(
+_SYNC = Runner(
     method="grpo",
     tables=("Prompt",),
     trainer="fmtkit.training.rl.grpo.trainer:FmtkitGRPOTrainer",
@@ -13,4 +18,18 @@ RUNNER = Runner(
     sections=frozenset({"rl", "vllm", "nemo_gym"}),
     own=frozenset({"max_length"}),
     build="fmtkit.training.rl.grpo.build:build_grpo",
+    variant_key="trl.backend",
 )
+
+_ASYNC = replace(
+    _SYNC,
+    trainer="trl.experimental.async_grpo:AsyncGRPOTrainer",
+    config="trl.experimental.async_grpo:AsyncGRPOConfig",
+    about="raise the rewards of answers that a vLLM server makes all the while",
+    own=frozenset({"max_length", "use_vllm", "vllm_mode", "vllm_server_host", "vllm_server_port"}),
+    sections=frozenset({"rl", "vllm"}),
+    build="fmtkit.training.rl.grpo.async_build:build_async",
+    needs_cuda=True,
+)
+
+RUNNER = replace(_SYNC, variants={"async": _ASYNC})

@@ -189,3 +189,61 @@ def test_a_rollout_function_may_take_prompts_as_they_are(tmp_path) -> None:
     rows[0]["prompt"].append({"role": "assistant", "content": "yes"})
     source = Source((str(tiny.write_table("Prompt", tmp_path / "p.parquet", rows)),))
     checks.check_rows(planned("rl: grpo\ntrl: {rollout_func: a.b}"), (source,), ())
+
+
+# --- trl.backend: async -------------------------------------------------------------------------
+
+ASYNC = "rl: grpo\nmicro_batch_size: 8\n"
+
+
+def test_the_asynchronous_trainer_is_planned_with_its_own_names() -> None:
+    plan = planned(
+        ASYNC + "trl: {backend: async, use_vllm: true, vllm_server_host: 0.0.0.0,"
+        " vllm_server_port: 8001, vllm_sync_interval: 2, async_prefetch: true,"
+        " max_completion_length: 64, reward_funcs: [a.b]}"
+    )
+    assert plan.runner.trainer == "trl.experimental.async_grpo:AsyncGRPOTrainer"
+    trainer = {name: argument.value for name, argument in plan.resolution.trainer.items()}
+    assert trainer["vllm_server_base_url"] == "http://localhost:8001"
+    assert trainer["weight_sync_steps"] == 2
+    assert trainer["max_completion_length"] == 64
+    assert "use_vllm" not in trainer
+    assert "vllm_mode" not in trainer
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("replay_buffer_size: 5", "it is for trl.backend: sync"),
+        ("prefetch_depth: 2", "max_staleness"),
+        ("rollout_func: a.b", "environment_factory"),
+        ("vllm_mode: colocate", "a server of its own"),
+    ],
+)
+def test_what_the_asynchronous_trainer_lacks_is_refused(key, words) -> None:
+    assert words in str(refusal(ASYNC + f"trl: {{backend: async, {key}}}"))
+
+
+def test_an_argument_that_its_config_lacks_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"AsyncGRPOConfig of trl .* has no argument 'beta'"):
+        planned(ASYNC + "trl: {backend: async, beta: 0.1}")
+
+
+@pytest.mark.parametrize("method", ["gdpo", "rloo"])
+def test_it_is_for_grpo_alone(method) -> None:
+    error = refusal(f"rl: {method}\nmicro_batch_size: 8\ntrl: {{backend: async}}")
+    assert f"TRL has it for grpo alone, not for {method}" in str(error)
+
+
+def test_without_a_gpu_it_is_refused_before_anything_is_loaded(monkeypatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(OptionError, match=r"async needs a CUDA device.*nothing was loaded"):
+        checks.check_model(planned(ASYNC + "trl: {backend: async, reward_funcs: [a.b]}"))
+
+
+def test_a_trl_that_the_trainer_was_not_made_for_is_named(monkeypatch) -> None:
+    from fmtkit.errors import DependencyError
+
+    monkeypatch.setattr(planning, "installed", lambda _: "1.17.0")
+    with pytest.raises(DependencyError, match=r"made for trl>=1.16,<1.17, and trl 1.17.0 is"):
+        planned("rl: grpo\n")

@@ -157,6 +157,8 @@ def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
     elif values.get("bf16") is True and not torch.cuda.is_available():
         # TRL refuses bf16 on a machine without a device unless it is told to use the CPU.
         values.setdefault("use_cpu", True)
+    # Pinned memory is of use to a device alone; torch warns where there is none.
+    values.setdefault("dataloader_pin_memory", torch.cuda.is_available())
     if runner.method == "sft" and "messages" in columns:
         # A conversation is learnt where its template says that the assistant speaks.
         values.setdefault("assistant_only_loss", job.setting("train_on_inputs") is not True)

@@ -31,6 +31,7 @@ _OWN_HEADS = frozenset(_HEADS.values())
 
 def check_model(plan: Plan) -> None:
     """Raise OptionError or TokenizerError for a model or tokenizer that the method cannot train."""
+    online.check_device(plan)
     online.check_users_names(plan)
     config = plan.config
     for key in ("base_model", "ref_model", "teacher_model", "tokenizer_config", "lora_model_dir"):

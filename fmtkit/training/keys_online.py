@@ -53,6 +53,12 @@ _TRL: tuple[Key, ...] = (
         "multi_objective_aggregation", "text", "trainer", "how several rewards become one advantage"
     ),
     Key(
+        "backend",
+        "enum:sync|async",
+        "rl",
+        "async: TRL's AsyncGRPOTrainer, on GPUs with a vLLM server; grpo alone",
+    ),
+    Key(
         "reward_funcs",
         "functions",
         "rl",

@@ -203,7 +203,7 @@ def _package(chosen: Runner) -> str:
     """Return the package and version that the trainer comes from, or raise DependencyError."""
     name = chosen.trainer.partition(":")[0].partition(".")[0]
     if name == "fmtkit":
-        return f"trl {installed('trl') or 'is not installed'}"
+        return _package_of_ours(chosen)
     found = installed(name)
     if found is None:
         raise DependencyError(
@@ -216,6 +216,21 @@ def _package(chosen: Runner) -> str:
             f"install a version that has: pip install '{name}{chosen.trl}'{instead}"
         )
     return f"{name} {found}"
+
+
+def _package_of_ours(chosen: Runner) -> str:
+    """Return the version of TRL that our own trainer stands on; it overrides what TRL may move."""
+    from packaging.specifiers import SpecifierSet
+
+    found = installed("trl")
+    if found is None:
+        raise DependencyError("trl is not installed; install it with: pip install 'fmtkit[train]'")
+    if found not in SpecifierSet(chosen.trl, prereleases=True):
+        raise DependencyError(
+            f"{chosen.method}: fmtkit's trainer was made for trl{chosen.trl}, and trl {found} is "
+            f"installed; install the other with: pip install 'trl{chosen.trl}'"
+        )
+    return f"trl {found}"
 
 
 def _stem(config: Config) -> str:

@@ -23,7 +23,8 @@ class Runner:
     `trl` is the range of TRL versions that it was run with, `instead` what to do outside of it.
     `needs` names what must be configured: a `reference` model is made where none is, a `teacher`,
     `rewards` or `reward_model` must be named. `head` is the kind of model. `own` are
-    arguments that the config class lacks and fmtkit acts on (`max_length`). `build` is the function
+    arguments that the config class lacks and fmtkit acts on (`max_length`). `needs_cuda` is set where
+    the trainer itself demands a device. `build` is the function
     that makes the trainer: (job, model inputs) -> trainer. Keys of sections in `idle` change nothing.
     A runner whose nature depends on a key has `variants`: the runner for each value of `variant_key`.
     """
@@ -43,6 +44,7 @@ class Runner:
     idle: frozenset[str] = frozenset()
     build: str = BUILD
     instead: str = ""
+    needs_cuda: bool = False
     variant_key: str = ""
     variants: Mapping[str, "Runner"] = field(default_factory=dict)
 

@@ -1,13 +1,26 @@
 """What would stop an online run, found before a model is loaded; neither torch nor TRL is imported."""
 
+import os
 from collections.abc import Sequence
 
 from fmtkit.errors import OptionError
+from fmtkit.training import gpus
 from fmtkit.training.planning import Plan
+from fmtkit.training.rl.grpo import async_plan
 from fmtkit.training.rl.imports import places_of
 from fmtkit.training.rl.nemo_gym import naming
 from fmtkit.training.rl.rewards import entries, options
 from fmtkit.training.rl.rollouts import loading
+
+
+def check_device(plan: Plan) -> None:
+    """Raise OptionError where TRL's asynchronous trainer would find no GPU."""
+    if async_plan.is_async(plan.runner) and not gpus.visible(os.environ):
+        raise OptionError(
+            "trl.backend: async needs a CUDA device, since its attention is the FlashAttention-3 kernel, "
+            "and none is visible; nothing was loaded. trl.backend: sync trains everywhere, and with "
+            "trl.async_prefetch it makes answers ahead"
+        )
 
 
 def check_users_names(plan: Plan) -> None:

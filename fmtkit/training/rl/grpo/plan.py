@@ -7,7 +7,7 @@ from fmtkit.training.config import Config
 from fmtkit.training.launch import Launch
 from fmtkit.training.refusals import RefusalError
 from fmtkit.training.resolve import Resolution
-from fmtkit.training.rl.grpo import group_rule
+from fmtkit.training.rl.grpo import async_plan, group_rule
 from fmtkit.training.rl.grpo.settings import GrpoSettings, read_settings
 from fmtkit.training.runner import Runner
 
@@ -33,6 +33,14 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
     """
     if "rl" not in chosen.sections:
         return
+    if async_plan.is_async(chosen):
+        async_plan.derive(config, out)
+        return
+    if config.text("trl.backend") == "async":
+        raise RefusalError(
+            "async_method",
+            f"trl.backend: async: TRL has it for grpo alone, not for {chosen.method}",
+        )
     given = {argument.name: argument.value for argument in out.of("rl").values()}
     settings = read_settings(given)
     if chosen.method not in _OWN_TRAINER:

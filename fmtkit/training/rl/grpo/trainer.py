@@ -6,17 +6,20 @@ the answers to a generation batch, `_calculate_rewards` returns the rewards of a
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fmtkit.training.life import TrainingError
 from fmtkit.training.rl.grpo import zero_advantage
 from fmtkit.training.rl.grpo.group_rule import check_whole_groups
 from fmtkit.training.rl.grpo.replay import Replay
 from fmtkit.training.rl.grpo.rerolls import Rerolls
 from fmtkit.training.rl.grpo.settings import GrpoSettings
-from fmtkit.training.rl.rewards import Rewards
+from fmtkit.training.rl.rewards import RewardError, Rewards
+from fmtkit.training.rl.rollouts.lifeline import ServerLostError, save_progress
 from fmtkit.training.rl.rollouts.trainer import RolloutTrainer
 
 Row = dict[str, Any]
@@ -124,9 +127,21 @@ class FmtkitGRPOTrainer(RolloutTrainer):
         )
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """Train, and end the reward workers."""
+        """Train, and end the reward workers; save what was learnt where a server or a reward ends it."""
         try:
             return super().train(*args, **kwargs)
+        except (ServerLostError, RewardError) as error:
+            # A reward may fail on one process alone: there is no saving together then.
+            if isinstance(error, ServerLostError) or self.accelerator.num_processes == 1:
+                saved = save_progress(self)
+                raise TrainingError(f"{error}; {_said(saved)}") from error
+            raise
         finally:
             if self.rewards is not None:
                 self.rewards.close()
+
+
+def _said(saved: Path | None) -> str:
+    if saved is None:
+        return "no step was finished, so nothing was saved"
+    return f"the steps so far are saved in {saved}, and --resume goes on from there"

@@ -1,0 +1,41 @@
+"""From a job to TRL's AsyncGRPOTrainer. It was not run by us: it needs CUDA and a vLLM server."""
+
+from pathlib import Path
+from typing import Any
+
+from fmtkit.errors import OptionError
+from fmtkit.training.build import Parts, load_class, trainer_inputs
+from fmtkit.training.job import Job
+from fmtkit.training.rl.imports import load_function
+from fmtkit.training.rl.rewards import entries
+from fmtkit.training.rl.rollouts.loading import rollout_objects
+
+
+def build_async(job: Job, parts: Parts) -> Any:
+    """Make the trainer. Its rewards run in a child process, so the user's functions go there bare."""
+    if not isinstance(parts.model, str):
+        raise OptionError(
+            "trl.backend: async loads the model by its path; leave out tokens, unfrozen_parameters "
+            "and lora_model_dir"
+        )
+    trainer_class = load_class(parts.runner.trainer)
+    section = job.sections.get("rl", {})
+    places = [Path(place) for place in job.places]
+    inputs = trainer_inputs(job, parts, trainer_class)
+    inputs.pop("eval_dataset")
+    return trainer_class(
+        **inputs,
+        **rollout_objects(section, places),
+        reward_funcs=[
+            _function(entry) for entry in entries.read(section.get("reward_funcs"), places)
+        ],
+    )
+
+
+def _function(entry: entries.Entry) -> Any:
+    if entry.model or entry.options:
+        raise OptionError(
+            f"{entries.KEY}: {entry.label}: trl.backend: async takes plain functions; reward models "
+            "and options are for trl.backend: sync"
+        )
+    return load_function(entries.KEY, entry.path, entry.places)

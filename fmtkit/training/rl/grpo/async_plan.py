@@ -1,0 +1,62 @@
+"""What a plan says of `trl.backend: async`: TRL's AsyncGRPOTrainer on GPUs, beside a vLLM server."""
+
+from fmtkit.training.config import Config
+from fmtkit.training.refusals import RefusalError
+from fmtkit.training.resolve import Argument, Resolution
+from fmtkit.training.runner import Runner
+
+CONFIG = "trl.experimental.async_grpo:AsyncGRPOConfig"
+_TAKEN = frozenset(
+    {
+        "backend",
+        "reward_funcs",
+        "tools",
+        "environment_factory",
+        "use_data_producer",
+        "async_prefetch",
+        "vllm_sync_interval",
+        "vllm_lora_sync",
+        "skip_zero_advantage_batches",
+    }
+)
+"""Keys of `rl` that it honours: some are its nature, and the server's own flags decide on adapters."""
+_INSTEAD = {
+    "prefetch_depth": "write trainer_args: {max_staleness: N}",
+    "rollout_func": "write an environment_factory",
+    "reward_num_workers": "it scores each group in a process of its own as it comes",
+    "streaming_partial_batch": "it scores each group as it comes anyway",
+    "streaming_min_groups": "it scores each group as it comes anyway",
+}
+
+
+def is_async(chosen: Runner) -> bool:
+    """Tell whether a runner is TRL's asynchronous trainer."""
+    return chosen.config == CONFIG
+
+
+def derive(config: Config, out: Resolution) -> None:
+    """Check the keys, and give the trainer what it calls by other names. Raises RefusalError."""
+    for name, argument in out.of("rl").items():
+        if name not in _TAKEN and argument.value not in (None, False):
+            advice = _INSTEAD.get(name, "it is for trl.backend: sync")
+            raise RefusalError(
+                "async_feature", f"trl.{name}: TRL's AsyncGRPOTrainer does not take it; {advice}"
+            )
+    if config.text("trl.vllm_mode") == "colocate":
+        raise RefusalError(
+            "async_server",
+            "trl.vllm_mode: colocate: the asynchronous trainer asks a server of its own; leave it out",
+        )
+    interval = out.of("rl").get("vllm_sync_interval")
+    if interval is not None:
+        out.default("weight_sync_steps", interval.value, interval.origin)
+    host, port = out.own.pop("vllm_server_host", None), out.own.pop("vllm_server_port", None)
+    if host is not None or port is not None:
+        url = f"http://{_named(host.value if host else None)}:{port.value if port else 8000}"
+        origin = (host or port or Argument("", None, "")).origin
+        out.default("vllm_server_base_url", url, origin)
+
+
+def _named(host: object) -> str:
+    """Return a host that can be asked: 0.0.0.0 is where a server listens, not where it is."""
+    return "localhost" if host in (None, "0.0.0.0") else str(host)  # noqa: S104
