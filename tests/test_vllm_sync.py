@@ -1,5 +1,6 @@
 """How the weights come to the sampler: how often, and as an adapter alone; against a stub of vLLM."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import scripted_rollouts as scripted
 import tiny_training as tiny
 import vllm_stub as vllm
 from peft import LoraConfig
+from transformers import TrainerCallback
 
 from fmtkit.training import process
 from fmtkit.training.rl.rollouts.lifeline import ServerLostError
@@ -33,7 +35,7 @@ def with_interval(model, folder, interval, **arguments):
     )
     steps = []
 
-    class Sampler(vllm.Generation):
+    class Sampler:
         def sync_weights(self):
             steps.append(trainer.state.global_step)
 
@@ -42,7 +44,7 @@ def with_interval(model, folder, interval, **arguments):
             return None, ids, [[[-1.0]] * 3 for _ in ids], None
 
     trainer.use_vllm, trainer.vllm_mode = True, "colocate"
-    trainer.vllm_generation, trainer._last_loaded_step = Sampler(None), -1
+    trainer.vllm_generation, trainer._last_loaded_step = Sampler(), -1
     trainer.connect_rollouts()
     trainer.train()
     return steps
@@ -75,12 +77,12 @@ def test_an_evaluation_is_of_the_weights_of_now(model, tmp_path):
     assert found == [0, 3, 6]
 
 
-def with_adapter(model, folder, stub_port, served, rollouts=None, **arguments):
+def with_adapter(model, folder, stub_port, served, rollouts=None, more=None, **arguments):
     trainer = scripted.make_trainer(
         model,
         folder,
         rollouts=rollouts or RolloutSettings(vllm_lora_sync=True, folder=folder / "adapters"),
-        more={"peft_config": LoraConfig(r=4, target_modules=["q_proj", "v_proj"])},
+        more={"peft_config": LoraConfig(r=4, target_modules=["q_proj", "v_proj"]), **(more or {})},
         vllm_server_port=stub_port,
         vllm_server_host="127.0.0.1",
         vllm_server_timeout=2,
@@ -148,3 +150,97 @@ def test_a_server_that_refuses_an_adapter_ends_the_run(model, tmp_path):
             trainer.train()
     assert stub.posts() == []
     assert trainer.state.global_step == 0
+
+
+class Noting(vllm.Stub):
+    """Notes when a request begins and ends, so that what runs beside it can be told."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__(model)
+        self.under_way = 0
+        self.beside: list[tuple[str, int]] = []
+
+    def answer(self, path, body):
+        if path == "/v1/completions":
+            self.under_way += 1
+        self.beside.append((path, self.under_way))
+        try:
+            return super().answer(path, body)
+        finally:
+            if path == "/v1/completions":
+                self.under_way -= 1
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_answers_of_a_server_are_those_without_prefetch(model, tmp_path, depth):
+    """The stub answers by the prompt alone; weights still go out between the requests, never beside them."""
+
+    def run(folder, rollouts):
+        stub = Noting(model)
+        with vllm.serving(stub) as port:
+            trainer = with_adapter(model, folder, port, model, rollouts, max_steps=5)
+            trainer.train()
+        prompts = [body["prompt"] for path, body in stub.calls if path == "/v1/completions"]
+        return stub, prompts, scripted.losses(trainer)
+
+    folder = tmp_path / "adapters"
+    _, prompts, losses = run(
+        tmp_path / "a", RolloutSettings(vllm_lora_sync=True, folder=folder)
+    )
+    settings = RolloutSettings(
+        async_prefetch=True, prefetch_depth=depth, vllm_lora_sync=True, folder=folder
+    )
+    ahead, prompts_ahead, losses_ahead = run(tmp_path / "b", settings)
+    assert prompts_ahead == prompts
+    # The ratio to the sampler is the stub's constant, so the losses do not depend on whose weights answered.
+    assert losses_ahead == losses
+    assert all(count == 0 for path, count in ahead.beside if path.endswith("lora_adapter"))
+    versions = [
+        int(body["model"].rpartition("-v")[2])
+        for path, body in ahead.calls
+        if "completions" in path
+    ]
+    oldest, newest = [1, 1, *range(1, 4)], [1, 1, *range(2, 5)]
+    wanted = newest if depth == 1 else oldest
+    assert all(
+        low <= found <= high for low, found, high in zip(wanted, versions, newest, strict=True)
+    )
+
+
+def test_a_transfer_waits_for_the_answers_that_are_under_way(model, tmp_path):
+    """Two ahead: as the answers to batch 1 are taken, those to batch 2 are under way, and stay so."""
+    taken, loaded = threading.Event(), threading.Event()
+    beside = []
+
+    class Slow(vllm.Stub):
+        def _complete(self, body):
+            if self.posts().count(f"completions {body['model']}") == 3:
+                assert taken.wait(30)
+                beside.append(loaded.wait(0.3))
+            return super()._complete(body)
+
+        def _load(self, body):
+            if body["lora_name"].endswith("-v2"):
+                loaded.set()
+            return super()._load(body)
+
+    settings = RolloutSettings(
+        async_prefetch=True, prefetch_depth=2, vllm_lora_sync=True, folder=tmp_path / "adapters"
+    )
+    with vllm.serving(Slow(model)) as port:
+        trainer = with_adapter(
+            model, tmp_path, port, model, settings, max_steps=4, more={"callbacks": [Taking(taken)]}
+        )
+        trainer.train()
+    assert beside == [False]
+    assert loaded.is_set()
+
+
+class Taking(TrainerCallback):
+    """Says that a step is over, so that the next answers are taken."""
+
+    def __init__(self, event: threading.Event) -> None:
+        self.event = event
+
+    def on_step_end(self, args, state, control, **_):
+        self.event.set()

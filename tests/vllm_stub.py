@@ -14,6 +14,8 @@ from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
+from trl.generation.vllm_generation import VLLMGeneration
+
 
 class Stub:
     """What the server knows, and what it was asked: (path, body) in order."""
@@ -157,33 +159,24 @@ class Client:
         }
 
 
-class Generation:
-    """TRL's VLLMGeneration in server mode with one process: what a trainer on a CPU is given instead."""
+class Generation(VLLMGeneration):
+    """TRL's own generation in server mode, made without a server to connect to: it needs CUDA for that."""
 
-    def __init__(self, client: Any) -> None:
-        self.vllm_client = client
-        self.synced = 0
-
-    def sync_weights(self) -> None:
-        self.synced += 1
-
-    def generate(
-        self,
-        prompts: list[list[int]],
-        images: None,
-        num_generations: int,
-        profiler: Any = None,
-    ) -> tuple[Any, list[list[int]], list[list[list[float]]], None]:
-        output = self.vllm_client.generate(prompts[::num_generations], n=num_generations)
-        prompt_ids = [ids for ids in output["prompt_ids"] for _ in range(num_generations)]
-        assert prompt_ids == prompts
-        return prompt_ids, list(output["completion_ids"]), output["logprobs"], None
+    def __init__(self, trainer: Any, client: Any) -> None:
+        self.model, self.accelerator = trainer.model, trainer.accelerator
+        self.processing_class = trainer.processing_class
+        self.mode, self.enable_sleep_mode, self.structured_outputs_regex = "server", False, None
+        for name in ("repetition_penalty", "temperature", "top_p", "top_k", "min_p"):
+            setattr(self, name, getattr(trainer, name))
+        self.max_completion_length = trainer.max_completion_length
+        self.logprobs, self.generation_kwargs = 0, {}
+        if trainer.accelerator.is_main_process:
+            self.vllm_client = client
 
 
-def attach(trainer: Any, client: Any) -> Generation:
+def attach(trainer: Any, client: Any) -> None:
     """Give a trainer that was made without vLLM a server, as its own construction would."""
     trainer.use_vllm, trainer.vllm_mode = True, "server"
-    trainer.vllm_generation = generation = Generation(client)
+    trainer.vllm_generation = Generation(trainer, client)
     trainer._last_loaded_step = -1
     trainer.connect_rollouts()
-    return generation

@@ -45,7 +45,7 @@ class Producer:
         self.every = trainer.args.steps_per_generation * trainer.num_iterations
         self.depth = depth
         self.worker = Worker("fmtkit-prefetch")
-        self.batches = LookAhead(self.every * depth + 1)
+        self.batches = LookAhead(self.every * depth)
         self.pending: dict[int, Pending] = {}
         self.first = trainer._step
         self.first_step: int | None = None

@@ -11,7 +11,8 @@ from fmtkit.errors import OptionError
 class RolloutSettings:
     """Prefetch and the transfer of weights; all of it is off by default.
 
-    `folder` is where versions of the adapter are written for the server to read.
+    `folder` is where versions of the adapter are written for the server to read. With `lora_name` they
+    all have that name, for askers other than the trainer; else each has a name of its own.
     """
 
     async_prefetch: bool = False
@@ -19,6 +20,7 @@ class RolloutSettings:
     vllm_sync_interval: int = 1
     vllm_lora_sync: bool = False
     folder: Path = Path("vllm-adapters")
+    lora_name: str = ""
 
     def __post_init__(self) -> None:
         for name in ("prefetch_depth", "vllm_sync_interval"):
@@ -28,7 +30,7 @@ class RolloutSettings:
 
 def read_settings(section: Mapping[str, object] | None, *, run: str | Path) -> RolloutSettings:
     """Read the keys of the section `rl` that concern rollouts; other keys are another's."""
-    names = set(RolloutSettings.__dataclass_fields__) - {"folder"}
+    names = set(RolloutSettings.__dataclass_fields__) - {"folder", "lora_name"}
     given = {n: v for n, v in (section or {}).items() if n in names and v is not None}
     folder = Path(run).resolve() / "vllm-adapters"
     return RolloutSettings(**given, folder=folder)  # type: ignore[arg-type]

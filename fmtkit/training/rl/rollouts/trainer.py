@@ -11,6 +11,7 @@ from fmtkit.training.rl.rollouts.generation import FunctionGeneration, ServerGen
 from fmtkit.training.rl.rollouts.interval import SyncInterval
 from fmtkit.training.rl.rollouts.lifeline import GuardedClient, Lifeline
 from fmtkit.training.rl.rollouts.lora_sync import LoraSync, check_adapter, without_weight_transfer
+from fmtkit.training.rl.rollouts.named_sync import NamedLoraSync
 from fmtkit.training.rl.rollouts.producer import Producer
 from fmtkit.training.rl.rollouts.server import address
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
@@ -54,7 +55,12 @@ class RolloutTrainer(GRPOTrainer):
         server = address(vars(self.args))
         if self.rollouts.vllm_lora_sync:
             check_adapter(self.accelerator.unwrap_model(self.model))
-            self.lora_sync = LoraSync(self, server, self.rollouts.folder)
+            name, folder = self.rollouts.lora_name, self.rollouts.folder
+            self.lora_sync = (
+                NamedLoraSync(self, server, folder, name)
+                if name
+                else LoraSync(self, server, folder)
+            )
             self.vllm_generation.sync_weights = self.lora_sync
         client = getattr(self.vllm_generation, "vllm_client", None)
         if client is None or isinstance(client, GuardedClient):
