@@ -1,5 +1,6 @@
 """From a job to the trainer of an online method: its rewards, rollouts and features."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ def online_inputs(job: Job, parts: Parts) -> dict[str, Any]:
     }
     if gym is not None and gym.rollout is not None:
         out["rollout_func"] = gym.rollout
+        out["rollouts"] = replace(out["rollouts"], lora_name=gym.policy)
     return out
 
 

@@ -16,6 +16,7 @@ from fmtkit.training.runner import Runner
 TYPE = "nemo_gym"
 _KEYS = ("path", "server_name", "max_samples")
 _KEY = "nemo_gym_datasets"
+_NOT_SENT = ("top_k", "min_p", "repetition_penalty", "generation_kwargs")
 _PLAY = frozenset({"grpo", "gdpo"})
 """Methods whose trainer lets a function make the answers."""
 
@@ -68,6 +69,12 @@ def _entry(item: object, settings: GymSettings) -> Entry:
     return entry if count is None else {**entry, "max_samples": count}
 
 
+def policy_name(config: Config) -> str:
+    """Return the name under which agents find the trained model on the trainer's vLLM server."""
+    is_adapter = config.is_true("trl.vllm_lora_sync")
+    return settings_of(config).policy_name(config.text("base_model") or "", is_adapter=is_adapter)
+
+
 def missing(config: Config) -> list[str]:
     """Return the keys that a Gym still needs before anything can train."""
     if not config.is_true("nemo_gym_enabled"):
@@ -90,6 +97,10 @@ def derive(config: Config, chosen: Runner, out: Resolution) -> None:
         raise OptionError(
             f"nemo_gym_enabled: {chosen.method} takes no rewards; a Gym is for grpo, gdpo and rloo"
         )
+    if config.text("trl.backend") == "async":
+        raise OptionError(
+            "nemo_gym_enabled: trl.backend: async scores in a process that knows no Gym; leave it out"
+        )
     if settings.multi_turn:
         _check_dialogs(config, chosen, out)
     _check_weights(config, rewards)
@@ -107,6 +118,12 @@ def _check_dialogs(config: Config, chosen: Runner, out: Resolution) -> None:
             f"nemo_gym_multi_turn: TRL's trainer for {chosen.method} samples by itself; dialogs are "
             "for grpo and gdpo"
         )
+    unsent = [k for k in _NOT_SENT if config.get(f"trl.{k}") is not None]
+    if unsent:
+        out.notes.append(
+            f"nemo_gym_multi_turn: requests carry temperature and top_p alone; {', '.join(unsent)} "
+            "belong into extra_body of the Gym's model server"
+        )
     for key in ("rollout_func", "environment_factory", "tools"):
         if config.get(f"trl.{key}"):
             raise OptionError(f"nemo_gym_multi_turn: the agent plays; leave out trl.{key}")
@@ -115,6 +132,11 @@ def _check_dialogs(config: Config, chosen: Runner, out: Resolution) -> None:
         raise OptionError(
             "nemo_gym_multi_turn: the agent asks a server for the model's turns; write "
             "trl.vllm_mode: server"
+        )
+    if config.is_true("trl.vllm_lora_sync") and config.get("nemo_gym_auto_start") is False:
+        out.notes.append(
+            "nemo_gym_multi_turn: the server loads each version of the adapter as "
+            f"{policy_name(config)}; start the Gym with policy_model_name={policy_name(config)}"
         )
     if not config.is_true("trl.use_vllm"):
         out.notes.append(

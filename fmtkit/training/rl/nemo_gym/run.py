@@ -8,7 +8,7 @@ from fmtkit.errors import OptionError
 from fmtkit.training import job
 from fmtkit.training.planning import Plan
 from fmtkit.training.rl.nemo_gym import launching, session
-from fmtkit.training.rl.nemo_gym.plan import settings_of
+from fmtkit.training.rl.nemo_gym.plan import policy_name, settings_of
 from fmtkit.training.rl.rollouts.server import address, asks_server
 
 LOG = "nemo_gym.log"
@@ -59,7 +59,7 @@ def policy(plan: Plan) -> dict[str, str]:
     return {
         "policy_base_url": f"{url}/v1",
         "policy_api_key": "EMPTY",
-        "policy_model_name": settings.model_name,
+        "policy_model_name": policy_name(plan.config),
     }
 
 

@@ -24,6 +24,8 @@ class Gym:
 
     reward: Verify | PlayedReward
     rollout: Rollout | None
+    policy: str
+    """The name under which agents find the trained model."""
 
     def rewards(self, job: Job) -> Rewards:
         """Load the rewards of a job: the user's, and that of the Gym where it is named, or last."""
@@ -55,9 +57,12 @@ def open_gym(job: Job, tokenizer: Any) -> Gym | None:
     def player(server: str | None, agent: str | None) -> str:
         return routing.player(directory, server, agent).url
 
+    is_adapter = job.sections.get("rl", {}).get("vllm_lora_sync") is True
+    policy = settings.policy_name(job.model, is_adapter=is_adapter)
     if settings.multi_turn:
-        return Gym(PlayedReward(settings.max_turns), Rollout(settings, player, tokenizer))
-    return Gym(Verify(settings, judge), None)
+        rollout = Rollout(settings, player, tokenizer)
+        return Gym(PlayedReward(settings.max_turns), rollout, policy)
+    return Gym(Verify(settings, judge), None, policy)
 
 
 def find(settings: GymSettings) -> Directory:

@@ -7,6 +7,8 @@ from pathlib import Path
 from fmtkit.errors import OptionError
 
 HEAD_HOST = "127.0.0.1"
+POLICY = "fmtkit-policy"
+"""Name of the adapter that agents ask for, unless nemo_gym_model_name gives one."""
 _PREFIX = "nemo_gym_"
 _TIMES = ("server_timeout", "verify_timeout", "run_timeout")
 
@@ -26,6 +28,13 @@ class GymSettings:
     model_name: str = ""
     multi_turn: bool = False
     max_turns: int = 10
+
+    def policy_name(self, model: str, *, is_adapter: bool) -> str:
+        """Return the name under which agents find the trained model.
+
+        An adapter needs another name than its base: vLLM would answer with the base alone.
+        """
+        return POLICY if is_adapter and self.model_name == model else self.model_name
 
     @property
     def folder(self) -> Path:

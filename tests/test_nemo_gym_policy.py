@@ -1,0 +1,106 @@
+"""What agents are served: the adapter of now, under the one name that the Gym's configuration knows."""
+
+import pytest
+
+pytest.importorskip("trl")
+
+import scripted_rollouts as scripted
+import tiny_training as tiny
+import vllm_stub as vllm
+from peft import LoraConfig
+
+from fmtkit.training import planning, process
+from fmtkit.training.rl.nemo_gym.settings import GymSettings
+from fmtkit.training.rl.rollouts.settings import RolloutSettings
+
+
+class Stub(vllm.Stub):
+    """A server that replaces an adapter in its place, and forgets what it computed."""
+
+    def answer(self, path, body):
+        if path == "/reset_prefix_cache":
+            self.calls.append((path, body))
+            return 200, ""
+        return super().answer(path, body)
+
+    def _load(self, body):
+        if body["load_inplace"]:
+            self.adapters.pop(body["lora_name"], None)
+        return super()._load(body)
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory):
+    return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)
+
+
+def test_agents_find_each_version_of_the_adapter_under_one_name(model, tmp_path):
+    process._quiet()
+    stub = Stub(model)
+    with vllm.serving(stub) as port:
+        client = vllm.Client(f"http://127.0.0.1:{port}", "fmtkit-policy")
+
+        def rollout(prompts, trainer):
+            # An agent asks for the name that it was started with, whatever the trainer knows.
+            ids = [trainer.processing_class(scripted.text_of(p))["input_ids"] for p in prompts]
+            answer = client.generate(ids)
+            logprobs = [[p[0] for p in token] for token in answer["logprobs"]]
+            return {
+                "prompt_ids": ids,
+                "completion_ids": answer["completion_ids"],
+                "logprobs": logprobs,
+            }
+
+        trainer = scripted.make_trainer(
+            model,
+            tmp_path,
+            rollout=rollout,
+            rollouts=RolloutSettings(
+                vllm_lora_sync=True, folder=tmp_path / "adapters", lora_name="fmtkit-policy"
+            ),
+            more={"peft_config": LoraConfig(r=4, target_modules=["q_proj", "v_proj"])},
+            vllm_server_port=port,
+            vllm_server_host="127.0.0.1",
+            max_steps=2,
+        )
+        vllm.attach(trainer, vllm.Client(f"http://127.0.0.1:{port}", model))
+        trainer.train()
+    once = ["load_lora_adapter fmtkit-policy", "reset_prefix_cache None"]
+    assert stub.posts() == [*once, "completions fmtkit-policy"] * 2
+    paths = [body["lora_path"] for path, body in stub.calls if path.endswith("load_lora_adapter")]
+    assert len(set(paths)) == 2
+
+
+def test_the_adapter_never_has_the_name_of_its_base():
+    settings = GymSettings(model_name="org/base")
+    assert settings.policy_name("org/base", is_adapter=False) == "org/base"
+    assert settings.policy_name("org/base", is_adapter=True) == "fmtkit-policy"
+    own = GymSettings(model_name="mine")
+    assert own.policy_name("org/base", is_adapter=True) == "mine"
+
+
+def test_a_gym_that_the_user_starts_must_ask_for_that_name():
+    made = planning.plan(
+        {
+            "base_model": "m",
+            "rl": "grpo",
+            "adapter": "lora",
+            "lora_r": 8,
+            "micro_batch_size": 4,
+            "nemo_gym_enabled": True,
+            "nemo_gym_auto_start": False,
+            "nemo_gym_multi_turn": True,
+            "nemo_gym_datasets": [{"path": "a.jsonl", "server_name": "math"}],
+            "trl": {
+                "num_generations": 4,
+                "use_vllm": True,
+                "vllm_mode": "server",
+                "vllm_lora_sync": True,
+                "top_k": 20,
+            },
+        },
+        partial=True,
+    )
+    notes = " ".join(made.notes)
+    assert "start the Gym with policy_model_name=fmtkit-policy" in notes
+    assert "requests carry temperature and top_p alone; top_k belong into extra_body" in notes
