@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fmtkit.errors import OptionError
 from fmtkit.training.life import TrainingError
 
 _NEEDED = ("prompt_ids", "completion_ids", "logprobs")
@@ -20,11 +21,17 @@ class RolloutError(TrainingError):
 
 
 class Rollout:
-    """A user's rollout function that is checked at every call."""
+    """A user's rollout function that is checked at every call.
 
-    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+    One that `samples_here` takes its answers from the model that trains.
+    """
+
+    def __init__(
+        self, name: str, function: Callable[..., Any], *, samples_here: bool = False
+    ) -> None:
         self.name = name
         self.function = function
+        self.samples_here = samples_here
         self.takes_rows = bool(getattr(function, "takes_rows", False))
 
     def __call__(
@@ -42,6 +49,18 @@ class Rollout:
         if problem is not None:
             raise RolloutError(f"{self.name}: {problem}")
         return dict(output)
+
+
+def check_place(rollout: Rollout, *, ahead: bool, use_vllm: bool) -> None:
+    """Raise OptionError for a function of the model that trains where something else must answer."""
+    if not rollout.samples_here or not (ahead or use_vllm):
+        return
+    why = "it cannot run ahead" if ahead else "its answers are not from vLLM"
+    key = "trl.async_prefetch" if ahead else "trl.use_vllm"
+    raise OptionError(
+        f"{rollout.name} samples from the model that trains, so {why}; write it as f(prompts, trainer) "
+        f"over a server, or leave out {key}"
+    )
 
 
 def _corrects(trainer: Any) -> bool:

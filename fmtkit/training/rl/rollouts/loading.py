@@ -24,7 +24,7 @@ def rollout_objects(section: Mapping[str, object], places: Sequence[Path]) -> di
     """Return rollout_func, tools and environment_factory, as far as the section names them."""
     out: dict[str, Any] = {}
     if section.get("rollout_func"):
-        out["rollout_func"] = _rollout(str(section["rollout_func"]), places, section)
+        out["rollout_func"] = _rollout(str(section["rollout_func"]), places)
     if section.get("tools"):
         out["tools"] = [_tool(name, places) for key, name in _named(section) if key == TOOLS]
     wish = section.get("environment_factory")
@@ -48,20 +48,15 @@ def _named(section: Mapping[str, object]) -> Iterator[tuple[str, str]]:
         yield ENVIRONMENT, str(name)
 
 
-def _rollout(name: str, places: Sequence[Path], section: Mapping[str, object]) -> Any:
+def _rollout(name: str, places: Sequence[Path]) -> Any:
     from fmtkit.training.rl.rollouts import legacy
     from fmtkit.training.rl.rollouts.contract import Rollout
 
     function = imports.load_function(ROLLOUT, name, places)
     label = f"{ROLLOUT} {name}"
-    if not legacy.is_legacy(function):
-        return Rollout(label, function)
-    if section.get("async_prefetch"):
-        raise OptionError(
-            f"{label} samples from the model that trains, so it cannot run ahead; write it as "
-            "f(prompts, trainer) over a server, or leave out async_prefetch"
-        )
-    return Rollout(label, legacy.adapt(label, function))
+    if legacy.is_legacy(function):
+        return Rollout(label, legacy.adapt(label, function), samples_here=True)
+    return Rollout(label, function)
 
 
 def _tool(name: str, places: Sequence[Path]) -> Callable[..., Any]:

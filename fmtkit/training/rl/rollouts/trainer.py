@@ -6,7 +6,7 @@ from typing import Any
 
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-from fmtkit.training.rl.rollouts.contract import Rollout
+from fmtkit.training.rl.rollouts.contract import Rollout, check_place
 from fmtkit.training.rl.rollouts.generation import FunctionGeneration, ServerGeneration
 from fmtkit.training.rl.rollouts.interval import SyncInterval
 from fmtkit.training.rl.rollouts.lifeline import GuardedClient, Lifeline
@@ -36,12 +36,17 @@ class RolloutTrainer(GRPOTrainer):
         self.producer: Producer | None = None
         self.lora_sync: LoraSync | None = None
         function = kwargs.get("rollout_func")
-        if function is not None and not isinstance(function, Rollout):
-            kwargs["rollout_func"] = Rollout("rollout_func", function)
+        if function is not None:
+            kwargs["rollout_func"] = self._checked(function, kwargs["args"])
         alone = self.rollouts.vllm_lora_sync
         with without_weight_transfer() if alone else nullcontext():
             super().__init__(**kwargs)
         self.connect_rollouts()
+
+    def _checked(self, function: Any, arguments: Any) -> Rollout:
+        rollout = function if isinstance(function, Rollout) else Rollout("rollout_func", function)
+        check_place(rollout, ahead=self.rollouts.async_prefetch, use_vllm=arguments.use_vllm)
+        return rollout
 
     def connect_rollouts(self) -> None:
         """Set up what the settings ask for; again, where the server was put in place afterwards."""
