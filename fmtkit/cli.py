@@ -355,6 +355,53 @@ def vllm_serve(
     typer.echo(made.dumps() if json else made.shell)
 
 
+rewards = typer.Typer(
+    help="List the library's rewards, or try reward functions.",
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(rewards, name="rewards")
+
+
+@rewards.callback()
+def list_rewards(context: typer.Context, json: Json = False) -> None:
+    """List the library's rewards with their options; `fmtkit rewards test` tries functions.
+
+    They need no model and no service; trl.reward_funcs takes them by these names.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from fmtkit import reward_listings
+
+    reward_listings.print_library(as_json=json)
+
+
+@rewards.command("test")
+def try_rewards(
+    config: Annotated[str, typer.Argument(help="YAML of the run whose reward functions are run.")],
+    n: Annotated[int, typer.Option("--n", min=1, help="First rows of each dataset.")] = 8,
+    completions: Annotated[
+        str | None,
+        typer.Option(help='JSON lines with completions: {"completion": TEXT, "row": N}.'),
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="KEY=VALUE over the config's; dotted.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Run a config's reward functions on its rows, without a model or a GPU.
+
+    Each row is answered by its reference (where it has one), by nothing and by its own question.
+    Exits 1 if a function ends with an error, or there is no reward at all.
+    """
+    from fmtkit import reward_listings
+    from fmtkit.training.rl.rewards import trial
+
+    outcome = trial.run(config, rows=n, completions=completions, overrides=set_ or ())
+    reward_listings.print_trial(outcome, as_json=json)
+    raise typer.Exit(outcome.exit_code)
+
+
 @app.command()
 def types(
     name: Annotated[str | None, typer.Argument(help="A type; all of them without.")] = None,

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from inspect import Parameter, getdoc, signature
 from typing import Any, get_type_hints
 
-from typer.models import ArgumentInfo
+from typer import Context
+from typer.models import ArgumentInfo, CommandInfo
 
 from fmtkit.cli import app
 from pages.markdown import NOTICE, code, table
@@ -46,17 +47,25 @@ class Command:
 
 
 def commands() -> list[Command]:
-    """Return the commands in their order, read from the signatures that typer reads."""
-    found = []
-    for registered in app.registered_commands:
-        function = registered.callback
-        assert function is not None
-        hints = get_type_hints(function, include_extras=True)
-        parameters = signature(function).parameters.values()
-        flags = tuple(_flag(p.name, hints[p.name], p.default) for p in parameters)
-        name = registered.name or function.__name__.replace("_", "-")
-        found.append(Command(name, getdoc(function) or "", flags))
+    """Return the commands in their order, those of groups last."""
+    found = [_command(registered) for registered in app.registered_commands]
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        assert group.typer_instance.registered_callback is not None
+        found.append(_command(group.typer_instance.registered_callback, group.name))
+        found += [_command(one, group.name) for one in group.typer_instance.registered_commands]
     return found
+
+
+def _command(registered: Any, group: str | None = None) -> Command:
+    """Read a command from the signature that typer reads; without a name it is its group."""
+    function = registered.callback
+    hints = get_type_hints(function, include_extras=True)
+    names = [p for p in signature(function).parameters.values() if p.annotation is not Context]
+    flags = tuple(_flag(p.name, hints[p.name], p.default) for p in names)
+    is_group = group is not None and not isinstance(registered, CommandInfo)
+    own = "" if is_group else registered.name or function.__name__.replace("_", "-")
+    return Command(f"{group or ''} {own}".strip(), getdoc(function) or "", flags)
 
 
 def _flag(name: str, hint: Any, default: Any) -> Flag:

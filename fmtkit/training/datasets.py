@@ -106,7 +106,7 @@ def _one(
 
     wish = parse_slice(str(dataset.entry.get("split", "train")))
     specs, identity = specs_of(dataset, wish)
-    options = _options(plan, dataset, wish, local=bool(identity), split=split)
+    options = options_of(plan, dataset, wish, local=bool(identity), split=split)
     key = _key(identity or [dataset.source], options, template_text, plan)
     reused = not rebuild and _stored(folder) == key
     if not reused:
@@ -214,7 +214,7 @@ def _hub(entry: Mapping[str, object], path: str, wish: Slice) -> object:
         raise OptionError(f"datasets: {path}: {str(error).partition(chr(10))[0]}") from error
 
 
-def _options(
+def options_of(
     plan: Plan, dataset: DatasetPlan, wish: Slice, *, local: bool, split: bool
 ) -> dict[str, object]:
     """Return the options of the conversion, by the names of `fmtkit convert`."""

@@ -18,6 +18,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,9 @@ def _spec(key: str, name: str, places: Sequence[Path]) -> ModuleSpec:
     parts = module_name.split(".")
     for depth in range(len(parts)):
         spec = PathFinder.find_spec(".".join(parts[: depth + 1]), path)
+        if spec is None and depth == 0:
+            # An editable install is on no path: a finder of its own knows where it is.
+            spec = _installed(parts[0])
         if spec is None:
             break
         path = list(spec.submodule_search_locations or ())
@@ -94,6 +98,13 @@ def _spec(key: str, name: str, places: Sequence[Path]) -> ModuleSpec:
         looked = ", ".join(dict.fromkeys(map(str, places)))
         raise OptionError(f"{key}: {name}: no {file} in {looked}, and no installed {module_name}")
     return spec
+
+
+def _installed(name: str) -> ModuleSpec | None:
+    try:
+        return find_spec(name)
+    except ValueError:
+        return None
 
 
 def _make_room(key: str, module_name: str, places: Sequence[Path]) -> None:

@@ -22,16 +22,27 @@ from fmtkit.training.rl.rewards.verdicts import Value
 class Rewards:
     """The rewards of a run. `functions` go to any trainer of TRL as its `reward_funcs`."""
 
-    def __init__(self, named: Sequence[Entry | Callable[..., Any]], options: RewardOptions) -> None:
-        """Load every function; raises OptionError for what cannot be loaded."""
+    def __init__(
+        self,
+        named: Sequence[Entry | Callable[..., Any]],
+        options: RewardOptions,
+        *,
+        judged: bool = True,
+    ) -> None:
+        """Load every function; `judged`: a batch for which all of them say None is an error.
+
+        Raises OptionError for what cannot be loaded.
+        """
         self.options = options
         self._cutting = Cutting(options.groups)
         self._named = list(named)
-        labels = [item.label if isinstance(item, Entry) else _name(item) for item in named]
+        self.labels = labels = [
+            item.label if isinstance(item, Entry) else _name(item) for item in named
+        ]
         models = any(isinstance(item, Entry) and item.model for item in named)
-        judged = None if models else OneBatch(labels)
+        judge = OneBatch(labels) if judged and not models else None
         self._members = [
-            self._member(index, item, label, judged)
+            self._member(index, item, label, judge)
             for index, (item, label) in enumerate(zip(named, labels, strict=True))
         ]
         _tell_apart([m for m in self._members if not isinstance(m, str)], labels)

@@ -1,0 +1,190 @@
+"""The rows and the completions that reward functions are tried on: the first of each dataset, no model."""
+
+import json
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from fmtkit.converting import reading
+from fmtkit.converting.conversions import ConvertOptions, convert_to
+from fmtkit.converting.keeping import JSON_FIELD
+from fmtkit.errors import NothingWrittenError, OptionError, SourceError
+from fmtkit.rewards.answers import text_of
+from fmtkit.rewards.correctness import REFERENCES
+from fmtkit.sources.blocks import ArrowBlock, JsonBlock
+from fmtkit.sources.opening import open_sources
+from fmtkit.sources.strict import canonical
+from fmtkit.training import datasets
+from fmtkit.training.planning import DatasetPlan, Plan
+
+_MEASURES = ("tokenizer", "chat_template", "max_length", "on_overlong")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A row with one completion; `kind` says where that is from: reference, empty, echo or given."""
+
+    row: int
+    prompt: Any
+    kind: str
+    completion: Any
+    columns: Mapping[str, Any]
+
+    @property
+    def text(self) -> str:
+        """The completion as text."""
+        return text_of(self.completion)
+
+
+def first_rows(plan: Plan, count: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the first rows of each dataset as reward functions get them, and what to know of them."""
+    rows: list[dict[str, Any]] = []
+    remarks: list[str] = []
+    for dataset in plan.datasets:
+        with tempfile.TemporaryDirectory() as folder:
+            found, said = _converted(plan, dataset, count, Path(folder))
+        rows += found
+        remarks += [f"{dataset.source}: {line}" for line in said]
+    return rows, remarks
+
+
+def tried(rows: Sequence[Mapping[str, Any]]) -> list[Tried]:
+    """Put completions to rows: the reference where there is one, nothing, and the question again."""
+    out = []
+    for number, row in enumerate(rows):
+        texts = {"reference": _reference(row), "empty": "", "echo": _question(row["prompt"])}
+        out += [
+            Tried(number, row["prompt"], kind, _shaped(text, row["prompt"]), row)
+            for kind, text in texts.items()
+            if text is not None
+        ]
+    return out
+
+
+def given(rows: Sequence[Mapping[str, Any]], path: str) -> list[Tried]:
+    """Put the completions of a file to rows: line by line, or by their own `row`."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(f"--completions: {path}: {error}") from error
+    out = []
+    for number, line in enumerate(line for line in lines if line.strip()):
+        row, completions = _line(line, number, path, len(rows))
+        prompt = rows[row]["prompt"]
+        out += [Tried(row, prompt, "given", _shaped(c, prompt), rows[row]) for c in completions]
+    if not out:
+        raise OptionError(f"--completions: {path} holds no completion")
+    return sorted(out, key=lambda one: one.row)
+
+
+def _line(line: str, number: int, path: str, count: int) -> tuple[int, list[Any]]:
+    """Read TEXT, [MESSAGE, ...] or {"completion": ..., "row": N} ("completions": a list of such)."""
+    where = f"--completions: {path}:{number + 1}"
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise OptionError(f"{where}: {error}; write a JSON text, or an object") from error
+    row, found = number, [value]
+    if isinstance(value, dict):
+        row = value.get("row", number)
+        found = value.get("completions", [value["completion"]] if "completion" in value else [])
+    if not isinstance(row, int) or not 0 <= row < count:
+        raise OptionError(f"{where}: row {row!r}: there are rows 0 to {count - 1}; see --n")
+    if not isinstance(found, list) or not found or not all(map(_is_completion, found)):
+        raise OptionError(f"{where}: takes a text or messages under `completion`")
+    return row, found
+
+
+def _is_completion(value: Any) -> bool:
+    return isinstance(value, str) or (
+        isinstance(value, list) and all(isinstance(m, dict) and "role" in m for m in value)
+    )
+
+
+def _converted(
+    plan: Plan, dataset: DatasetPlan, count: int, folder: Path
+) -> tuple[list[dict[str, Any]], list[str]]:
+    wish = datasets.parse_slice(str(dataset.entry.get("split", "train")))
+    specs, _ = datasets.specs_of(dataset, wish)
+    options = datasets.options_of(plan, dataset, wish, local=False, split=False)
+    kept = {name: value for name, value in options.items() if name not in _MEASURES}
+    kept |= {"limit": count, "hash": "never"}
+    out = folder / "rows.parquet"
+    try:
+        report = convert_to(
+            _head(specs, count, folder) or specs,
+            out,
+            ConvertOptions(**kept),  # type: ignore[arg-type]
+        )
+    except NothingWrittenError as error:
+        raise NothingWrittenError(f"datasets: {dataset.source}: {error}") from error
+    bad = report.as_dict()["reasons"]
+    said = ", ".join(f"{code} {n}" for code, n in bad.items())
+    return _plain(out), [f"rows that are not sound are left out: {said}"] if bad else []
+
+
+def _head(specs: Sequence[object], count: int, folder: Path) -> list[object]:
+    """Write the first rows of the sources as JSON lines: a transform runs over whole sources."""
+    path = folder / "head.jsonl"
+    written = 0
+    with path.open("w", encoding="utf-8", errors="surrogatepass") as file:
+        for source in open_sources(specs, hashed=False):
+            block = source.first_block()
+            if block is None:
+                continue
+            if not isinstance(block, JsonBlock | ArrowBlock):
+                return []
+            for value, fault in islice(reading.records_of(block).values(written=True), count):
+                if fault is None and written < count:
+                    file.write(canonical(reading.plain_json(value)) + "\n")
+                    written += 1
+    return [str(path)] if written else []
+
+
+def _plain(path: Path) -> list[dict[str, Any]]:
+    """Read converted rows as Python values, without absent keys of messages, JSON decoded."""
+    table = pq.read_table(path)
+    (key, mark), *_ = JSON_FIELD.items()
+    coded = [f.name for f in table.schema if f.metadata and f.metadata.get(key) == mark]
+    rows: list[dict[str, Any]] = table.to_pylist()
+    for row in rows:
+        row |= {name: json.loads(row[name]) for name in coded if row[name] is not None}
+        if isinstance(row.get("prompt"), list):
+            row["prompt"] = [_message(message) for message in row["prompt"]]
+    return rows
+
+
+def _message(message: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in message.items() if value is not None and name != "train"}
+    if isinstance(kept.get("tool_calls"), str):
+        kept["tool_calls"] = json.loads(kept["tool_calls"])
+    return kept
+
+
+def _reference(row: Mapping[str, Any]) -> str | None:
+    found = next((row[name] for name in REFERENCES if row.get(name) not in (None, "")), None)
+    return None if found is None else found if isinstance(found, str) else json.dumps(found)
+
+
+def _question(prompt: Any) -> str:
+    return prompt if isinstance(prompt, str) else str(prompt[-1].get("content") or "")
+
+
+def _shaped(completion: Any, prompt: Any) -> Any:
+    """Give a text the form that TRL gives completions: messages where the prompt is messages."""
+    if isinstance(prompt, str):
+        return completion if isinstance(completion, str) else text_of(completion)
+    if isinstance(completion, str):
+        return [{"role": "assistant", "content": completion}]
+    return completion
+
+
+def columns_of(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the columns of any row, but for the prompt: of several datasets, those of all."""
+    own = {"prompt", "completion", "completion_ids"}
+    return list(dict.fromkeys(name for row in rows for name in row if name not in own))
