@@ -1,6 +1,7 @@
 """The online methods train from configuration keys, and without features they are TRL's own."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ pytest.importorskip("trl")
 import online_runs as online
 import tiny_training as tiny
 
+from fmtkit.errors import OptionError
 from fmtkit.training import process
 
 METHODS = ["grpo", "gdpo", "rloo", "online_dpo"]
@@ -72,6 +74,34 @@ def test_grpo_computes_every_loss(loss, model, tmp_path):
 )
 def test_grpo_takes_the_keys_of_trl(keys, model, tmp_path):
     check(tmp_path, online.steps(online.make_job(tmp_path, model, **keys)), {})
+
+
+def with_template(work, text: str):
+    return replace(work, template_text=text)
+
+
+def known_template() -> str:
+    import trl
+
+    folder = Path(trl.__file__).parent / "chat_templates"
+    return (folder / "qwen3.jinja").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_grpo_trains_with_tools(model, tmp_path):
+    work = online.make_job(tmp_path, model, tools=["rewards.add"])
+    logs = online.steps(with_template(work, known_template()))
+    check(tmp_path, logs, {})
+    assert "tools/call_frequency" in logs[0]
+
+
+def test_a_template_without_tool_calls_is_refused_before_the_model_is_loaded(model, tmp_path):
+    work = online.make_job(tmp_path, model, tools=["rewards.add"])
+    with pytest.raises(OptionError, match=r"trl.tools: the chat template cannot write tool calls"):
+        online.trainer_of(work)
+    unknown = with_template(work, known_template() + "{# changed #}")
+    with pytest.raises(OptionError, match="TRL does not know how to read tool calls"):
+        online.trainer_of(unknown)
 
 
 def by_hand(method: str, model: str, folder: Path, **values):

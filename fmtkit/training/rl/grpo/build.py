@@ -6,6 +6,7 @@ from typing import Any
 
 from fmtkit.training.build import Parts, load_class, trainer_inputs
 from fmtkit.training.job import Job
+from fmtkit.training.rl.grpo import tool_template
 from fmtkit.training.rl.grpo.samples import FILE, SampleTable, keeper
 from fmtkit.training.rl.grpo.settings import read_settings
 from fmtkit.training.rl.nemo_gym.session import Gym, open_gym
@@ -60,6 +61,9 @@ def online_inputs(job: Job, parts: Parts) -> dict[str, Any]:
         "features": read_settings(section),
         "rollouts": read_rollouts(section, run=job.run),
     }
+    for name in ("tools", "environment_factory"):
+        if out.get(name):
+            tool_template.check(parts.tokenizer, f"trl.{name}")
     if gym is not None and gym.rollout is not None:
         out["rollout_func"] = gym.rollout
         out["rollouts"] = replace(out["rollouts"], lora_name=gym.policy)
