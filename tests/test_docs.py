@@ -90,7 +90,9 @@ def test_every_flag_that_a_page_shows_exists():
             for call in re.findall(
                 r"\bfmtkit ([a-z][a-z-]*)([^|>#;\n]*(?:\\\n[^|>#;\n]*)*)", "\n".join(block.lines)
             ):
-                flags = re.findall(r"(?<=\s)(--?[a-zA-Z][\w-]*)", re.sub(r"'[^']*'", "", call[1]))
+                # What stands after -- is for another program.
+                own = re.sub(r"'[^']*'", "", call[1].partition(" -- ")[0])
+                flags = re.findall(r"(?<=\s)(--?[a-zA-Z][\w-]*)", own)
                 longer = " ".join([call[0], *call[1].split()[:1]])
                 name = longer if longer in known else call[0]
                 unknown = set(flags) - known.get(name, set()) - {"--help", "-h"}

@@ -1,11 +1,13 @@
 """The keys of NeMo Gym in a plan: its datasets, its reward's names, and what no run can do."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
 from fmtkit.errors import FmtkitError, OptionError
-from fmtkit.training import planning
+from fmtkit.training import keys_online, planning
 from fmtkit.training.rl.nemo_gym import naming
 from fmtkit.training.rl.nemo_gym import run as gym_run
 from fmtkit.training.rl.nemo_gym.settings import GymSettings, read_settings
@@ -188,3 +190,19 @@ def test_a_head_server_that_does_not_answer_is_told_before_anything_is_converted
     made = plan(nemo_gym_dir=str(tmp_path), nemo_gym_head_port=1)
     with pytest.raises(OptionError, match=r"nemo_gym_head_port: no server at .*start the Gym"):
         gym_run.check(made)
+
+
+def test_every_key_and_metric_is_in_the_page():
+    root = Path(__file__).parents[1]
+    page = (root / "docs" / "nemo_gym.md").read_text(encoding="utf-8")
+    for key in keys_online.KEYS:
+        if key.name.startswith("nemo_gym_"):
+            assert f"| `{key.name}` |" in page, key.name
+    code = "".join(
+        file.read_text(encoding="utf-8")
+        for file in (root / "fmtkit" / "training" / "rl" / "nemo_gym").glob("*.py")
+    )
+    metrics = re.findall(r'log_metric\("(\S+?)"', code)
+    assert len(metrics) == 6
+    for metric in metrics:
+        assert f"| `{metric}` |" in page, metric
