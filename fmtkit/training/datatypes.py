@@ -150,9 +150,10 @@ def template_of(config: Config, readings: tuple[Reading, ...]) -> tuple[str, str
         raise OptionError(f"a model has one chat template, but these differ: {both}")
     if not any(reading.is_text for reading in readings):
         return next(iter(named.items()), ("tokenizer_default", "default"))
-    if named:
+    if named and set(named) != {"identity"}:
         raise OptionError(
-            f"{next(iter(named))} is a template, but {_text_type(readings)} holds finished text"
+            f"{next(iter(named))} is a template, but {_text_type(readings)} holds finished text; "
+            "leave the template out, or give rows of messages"
         )
     if not all(reading.is_text for reading in readings):
         raise OptionError(

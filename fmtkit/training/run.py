@@ -12,7 +12,17 @@ from pathlib import Path
 import yaml
 
 from fmtkit.errors import OptionError, ResumeError
-from fmtkit.training import checks, config, datasets, handover, job, planning, vllm_ready
+from fmtkit.training import (
+    checks,
+    config,
+    config_words,
+    datasets,
+    finished_text,
+    handover,
+    job,
+    planning,
+    vllm_ready,
+)
 from fmtkit.training.config import Config
 from fmtkit.training.data_remarks import data_remarks
 from fmtkit.training.planning import Plan
@@ -44,6 +54,7 @@ class Outcome:
     report: Mapping[str, object] | None = None
 
 
+@config_words.advice()
 def train(
     source: str | Path | Mapping[str, object],
     *,
@@ -71,6 +82,7 @@ def train(
     planned = planning.plan(
         settings, partial=partial or (dry_run and planning.is_fragment(settings))
     )
+    planned = finished_text.settled(planned, with_hub=not (dry_run or planned.missing))
     if dry_run:
         return Outcome(planned, 0)
     if planned.missing:

@@ -1,0 +1,56 @@
+"""Advice in the words of a config: what a conversion says of its flags, said of the keys for them."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fmtkit.errors import FmtkitError
+
+_PAIR = r"([\w.-]+)=([^\s;,)]+)"
+KEYS: tuple[tuple[str, str], ...] = (
+    (
+        r"--as messages: type (\S+) makes text; use --as text",
+        r"type \1 makes finished text where this run needs messages; let it make lists of messages, "
+        r"or name the columns by a mapping, type: {field_prompt: ..., prompt_format: ...}",
+    ),
+    (rf"--map {_PAIR}", r"columns: {\1: \2} beside its type"),
+    (rf"--option {_PAIR}", r"options: {\1: \2} beside its type"),
+    (r"--option roles", "roles beside its type"),
+    (r"--chat-template NAME or FILE\.jinja", "chat_template: NAME or FILE.jinja"),
+    (r"--chat-template", "chat_template"),
+    (r"--tokenizer", "base_model or tokenizer_config"),
+    (r"--max-length", "sequence_len"),
+    (r"--on-overlong", "excess_length_strategy"),
+    (r"--val-size", "val_set_size"),
+    (r"--plugin FILE\.py or -c CONFIG", "plugin: FILE.py"),
+    (r"--plugin", "plugin:"),
+    (r"--method", "rl:"),
+)
+"""What a flag is called on the command line -> how a config says it."""
+
+
+@contextmanager
+def advice() -> Iterator[None]:
+    """Let errors that are raised inside speak of keys instead of flags."""
+    try:
+        yield
+    except FmtkitError as error:
+        text = spoken(str(error))
+        if text == str(error):
+            raise
+        raise _saying(error, text) from error
+
+
+def spoken(message: str) -> str:
+    """Return a message with the keys of a config for the flags that it names."""
+    for flag, key in KEYS:
+        message = re.sub(flag, key, message)
+    return message
+
+
+def _saying(error: FmtkitError, text: str) -> FmtkitError:
+    """Make the same error with other words."""
+    made = type(error).__new__(type(error), text)
+    made.args = (text,)
+    made.__dict__.update(error.__dict__)
+    return made

@@ -1,0 +1,78 @@
+"""Sources of finished text: canonical rows whose dialogs are text already, told by their first rows.
+
+They train as they are, through the identity template; another would wrap them a second time.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from fmtkit.converting import detection, pipeline
+from fmtkit.errors import ColumnMismatchError
+from fmtkit.sources.opening import open_sources
+from fmtkit.training import datasets, datatypes
+from fmtkit.training.planning import DatasetPlan, Plan
+
+CANONICAL = "passthrough"
+
+
+def settled(plan: Plan, *, with_hub: bool) -> Plan:
+    """Return a plan that knows which of its canonical sources hold text: local ones, or all.
+
+    Raises OptionError where text is to be mixed with messages, or has a template named for it, or
+    where a dataset of the hub cannot be had.
+    """
+    # Online methods sample from a prompt of text as it is.
+    if "rewards" in plan.runner.needs:
+        return plan
+    train, test = (
+        tuple(_known(plan, dataset, with_hub=with_hub) for dataset in listed)
+        for listed in (plan.datasets, plan.test_datasets)
+    )
+    if (train, test) == (plan.datasets, plan.test_datasets):
+        return plan
+    readings = tuple(dataset.reading for dataset in (*train, *test))
+    template = datatypes.template_of(plan.config, readings)
+    return replace(plan, datasets=train, test_datasets=test, template=template)
+
+
+def _known(plan: Plan, dataset: DatasetPlan, *, with_hub: bool) -> DatasetPlan:
+    if dataset.reading.type != CANONICAL:
+        return dataset
+    here: list[object] = [str(path) for path in _files(dataset)]
+    if not here and with_hub:
+        wish = datasets.parse_slice(str(dataset.entry.get("split", "train")))
+        here, _ = datasets.specs_of(dataset, wish)
+    if not _is_text(plan, dataset, here):
+        return dataset
+    return replace(dataset, reading=replace(dataset.reading, is_text=True))
+
+
+def _is_text(plan: Plan, dataset: DatasetPlan, specs: list[object]) -> bool:
+    columns = dataset.entry.get("columns")
+    mapping = {str(k): str(v) for k, v in columns.items()} if isinstance(columns, Mapping) else {}
+    for source in open_sources(specs, hashed=False) if specs else ():
+        sample = pipeline.sample_of(source)
+        if not sample:
+            continue
+        try:
+            converter = detection.choose(
+                CANONICAL, sample, method=plan.method, mapping=mapping, source=source.name
+            )
+        except ColumnMismatchError:
+            # The conversion says what is missing.
+            return False
+        return converter.text
+    return False
+
+
+def _files(dataset: DatasetPlan) -> list[Path]:
+    """Return the files of a dataset as far as they lie here."""
+    entry = dataset.entry
+    listed = entry.get("data_files")
+    named = listed if isinstance(listed, list) else [listed] if listed else []
+    folder = Path(str(entry.get("path", ""))).expanduser()
+    if named and folder.is_dir():
+        return [path for name in named if (path := folder / str(name)).exists()]
+    candidates = [Path(str(name)).expanduser() for name in named] or [folder]
+    return [path for path in candidates if "path" in entry or named if path.exists()]

@@ -1,0 +1,123 @@
+"""Rows of text train as they are; what a conversion says of flags is said in keys of the config."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("trl")
+
+from fmtkit.errors import ColumnMismatchError, OptionError, UnknownNameError
+from fmtkit.training import config_words, finished_text, planning
+
+TEXTS = {"prompt": "q", "chosen": "a", "rejected": "b"}
+MESSAGES = {
+    "prompt": [{"role": "user", "content": "q"}],
+    "chosen": [{"role": "assistant", "content": "a"}],
+    "rejected": [{"role": "assistant", "content": "b"}],
+}
+
+
+def planned(folder: Path, *rows: dict, method: str = "dpo", **keys) -> planning.Plan:
+    """Plan a run over files of one row each."""
+    files = []
+    for number, row in enumerate(rows):
+        files.append(folder / f"{number}.jsonl")
+        files[-1].write_text(json.dumps(row) + "\n", encoding="utf-8")
+    whole = {"base_model": "a/m", "rl": method, "datasets": [{"path": str(f)} for f in files]}
+    return planning.plan({**whole, **keys})
+
+
+def settled(plan: planning.Plan) -> planning.Plan:
+    return finished_text.settled(plan, with_hub=False)
+
+
+def test_texts_of_a_canonical_source_go_through_the_identity_template(tmp_path):
+    plan = settled(planned(tmp_path, TEXTS))
+    assert plan.template == ("identity", "finished text")
+    assert [dataset.reading.is_text for dataset in plan.datasets] == [True]
+
+
+def test_messages_keep_their_template(tmp_path):
+    plan = planned(tmp_path, MESSAGES, chat_template="chatml")
+    assert settled(plan) is plan
+
+
+def test_columns_of_other_names_are_looked_up(tmp_path):
+    plan = planned(tmp_path, {"q": "q", "chosen": "a", "rejected": "b"})
+    assert settled(plan) is plan
+    entry = {"path": str(tmp_path / "0.jsonl"), "columns": {"prompt": "q"}}
+    plan = planned(tmp_path, {"q": "q", "chosen": "a", "rejected": "b"}, datasets=[entry])
+    assert settled(plan).template[0] == "identity"
+
+
+def test_files_are_found_by_data_files_too(tmp_path):
+    planned(tmp_path, TEXTS)
+    for entry in (
+        {"path": str(tmp_path), "data_files": ["0.jsonl"]},
+        {"ds_type": "json", "data_files": [str(tmp_path / "0.jsonl")]},
+    ):
+        plan = planned(tmp_path, TEXTS, datasets=[entry])
+        assert settled(plan).template[0] == "identity"
+
+
+@pytest.mark.parametrize(
+    ("rows", "keys", "message"),
+    [
+        ([TEXTS], {"chat_template": "chatml"}, "leave the template out, or give rows of messages"),
+        ([TEXTS, MESSAGES], {}, "cannot be mixed with messages"),
+    ],
+)
+def test_text_is_neither_wrapped_nor_mixed(tmp_path, rows, keys, message):
+    with pytest.raises(OptionError, match=message):
+        settled(planned(tmp_path, *rows, **keys))
+
+
+def test_a_prompt_of_text_is_left_to_methods_that_sample(tmp_path):
+    trl = {"reward_funcs": ["rewards.one"], "num_generations": 2}
+    plan = planned(tmp_path, {"prompt": "q"}, method="grpo", trl=trl, micro_batch_size=2)
+    assert settled(plan) is plan
+
+
+def test_files_that_are_not_there_are_left_to_the_conversion(tmp_path):
+    plan = planned(
+        tmp_path, datasets=[{"path": "a/hub-name"}, {"path": str(tmp_path / "no.jsonl")}]
+    )
+    assert settled(plan) is plan
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        (
+            "needs column chosen (near: good; map it with --map chosen=good)",
+            "needs column chosen (near: good; map it with columns: {chosen: good} beside its type)",
+        ),
+        ("choose a pair policy, --option pairs=all", "choose a pair policy, options: {pairs: all}"),
+        ("no role 'bot'; map it by --option roles", "no role 'bot'; map it by roles beside"),
+        ("makes tokens: give --tokenizer", "makes tokens: give base_model or tokenizer_config"),
+        ("--val-size 9: only 3 rows", "val_set_size 9: only 3 rows"),
+        ("choose one with --method", "choose one with rl:"),
+        ("--as messages: type m.f makes text; use --as text", "type m.f makes finished text"),
+        ("nothing of flags", "nothing of flags"),
+    ],
+)
+def test_flags_become_keys(said, meant):
+    assert config_words.spoken(said).startswith(meant)
+
+
+@pytest.mark.parametrize("kind", [ColumnMismatchError, OptionError])
+def test_an_error_keeps_its_kind_and_its_exit_code(kind):
+    with (
+        pytest.raises(kind, match="give base_model or tokenizer_config") as found,
+        config_words.advice(),
+    ):
+        raise kind("give --tokenizer")
+    assert found.value.exit_code == 2
+
+
+def test_an_error_that_names_no_flag_is_the_same_error():
+    error = UnknownNameError("type", "intle", ["intel"])
+    with pytest.raises(UnknownNameError) as found, config_words.advice():
+        raise error
+    assert found.value is error
