@@ -208,3 +208,38 @@ def test_our_limit_of_turns_is_in_the_agents_configuration(gym):
     config = head._config(calls.get(f"{gym.settings.head_url}/global_config_dict_yaml", 5), "")
     agent = config["example_single_tool_call_simple_agent"]["responses_api_agents"]["simple_agent"]
     assert agent["max_steps"] == 5
+
+
+def test_a_run_trains_on_the_data_and_the_rewards_of_the_real_servers(gym, tmp_path, monkeypatch):
+    pytest.importorskip("trl")
+    import tiny_training as tiny
+
+    from fmtkit.training import process
+    from fmtkit.training import run as runs
+
+    process._quiet()
+    monkeypatch.setattr(runs, "launched", lambda planned: process.main([str(planned.run)]))
+    keys = {
+        **tiny.STEP,
+        "base_model": tiny.make_model(tmp_path / "model", template=tiny.TEMPLATE),
+        "rl": "grpo",
+        "sequence_len": 2048,
+        "output_dir": str(tmp_path / "run"),
+        "nemo_gym_enabled": True,
+        "nemo_gym_auto_start": False,
+        "nemo_gym_dir": gym.settings.dir,
+        "nemo_gym_head_port": gym.settings.head_port,
+        "nemo_gym_datasets": [
+            {
+                "path": "resources_servers/reasoning_gym/data/example.jsonl",
+                "server_name": "reasoning_gym",
+            }
+        ],
+        "trl": {"num_generations": 2, "max_completion_length": 8},
+    }
+    assert runs.train(keys).exit_code == 0
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    logs = [log for log in map(json.loads, lines) if "loss" in log]
+    assert len(logs) == 3
+    assert {log["nemo_gym/verify_errors"] for log in logs} == {0.0}
+    assert all("rewards/nemo_gym_verify/mean" in log for log in logs)
