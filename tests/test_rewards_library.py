@@ -1,6 +1,8 @@
 """The rewards of the library, on texts and on messages, and what they take for the answer."""
 
+from dataclasses import fields
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -210,6 +212,16 @@ def test_every_reward_of_the_library_says_what_it_is():
     for name, made in LIBRARY.items():
         assert made.__name__ == name
         assert made.__doc__
+
+
+def test_every_reward_of_the_library_is_in_the_page_with_its_options():
+    page = (Path(__file__).parents[1] / "docs/rewards.md").read_text(encoding="utf-8")
+    for name, made in LIBRARY.items():
+        (row,) = [
+            line for line in page.splitlines() if line.startswith(f"| `fmtkit.rewards.{name}`")
+        ]
+        for option in fields(made):
+            assert f"`{option.name}" in row, (name, option.name)
 
 
 def test_long_hostile_texts_take_no_time_to_speak_of():
