@@ -18,7 +18,6 @@ from fmtkit.training import card, curves, job
 from fmtkit.training.job import Job
 from fmtkit.training.life import RunLog, Stop, TokenCounter, TrainingError, out_of_memory
 from fmtkit.training.progress import ProgressBar
-from fmtkit.training.rl.rollouts.lifeline import ServerLostError, save_progress
 
 INTERRUPTED = 130
 _TOLD = ("loss", "rewards/margins", "reward", "ebft/alignment")
@@ -115,9 +114,6 @@ def _trained(trainer: Any, work: Job) -> Any:
 
     try:
         return trainer.train(resume_from_checkpoint=work.resume)
-    except ServerLostError as error:
-        saved = save_progress(trainer)
-        raise TrainingError(f"{error} (saved {saved})" if saved else str(error)) from error
     except torch.OutOfMemoryError as error:
         batch, length = (
             trainer.args.per_device_train_batch_size,

@@ -19,6 +19,7 @@ from fmtkit.training.rl.grpo.replay import Replay
 from fmtkit.training.rl.grpo.rerolls import Rerolls
 from fmtkit.training.rl.grpo.settings import GrpoSettings
 from fmtkit.training.rl.rewards import RewardError, Rewards
+from fmtkit.training.rl.rollouts.contract import RolloutError
 from fmtkit.training.rl.rollouts.lifeline import ServerLostError, save_progress
 from fmtkit.training.rl.rollouts.trainer import RolloutTrainer
 
@@ -127,11 +128,11 @@ class FmtkitGRPOTrainer(RolloutTrainer):
         )
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """Train, and end the reward workers; save what was learnt where a server or a reward ends it."""
+        """Train, and end the reward workers; save what was learnt where others end it."""
         try:
             return super().train(*args, **kwargs)
-        except (ServerLostError, RewardError) as error:
-            # A reward may fail on one process alone: there is no saving together then.
+        except (ServerLostError, RewardError, RolloutError) as error:
+            # A user's function may fail on one process alone: there is no saving together then.
             if isinstance(error, ServerLostError) or self.accelerator.num_processes == 1:
                 saved = save_progress(self)
                 raise TrainingError(f"{error}; {_said(saved)}") from error

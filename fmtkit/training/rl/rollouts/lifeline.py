@@ -94,10 +94,7 @@ class Lifeline:
         self.restore()
 
     def _lost(self, what: str) -> str:
-        return (
-            f"the vLLM server at {self.server.url} {what}; start it again with fmtkit vllm-serve, then "
-            "go on from the last checkpoint with --resume"
-        )
+        return f"the vLLM server at {self.server.url} {what}; start it again with fmtkit vllm-serve"
 
 
 def _is_refusal(error: Exception) -> bool:
