@@ -135,6 +135,22 @@ def test_prompts_over_the_limit_are_left_out_and_counted(folder, model, made):
     assert "1 of 3 prompts have more than 32 tokens" in said
 
 
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [("gsm8k", list), ("rewards.oai_gsm8k_transform", list), ("rewards.as_text", str)],
+)
+def test_a_limit_measures_prompts_and_leaves_them_as_they_are(folder, model, made, kind):
+    limits = {"base_model": model, "chat_template": "chatml", "sequence_len": 64}
+    _, work = prepared(folder, made, **limits)
+    assert {type(row["prompt"]) for row in loaded(work)} == {kind}
+
+
+def test_canonical_prompts_stay_what_they_are_under_a_limit(folder, model):
+    (folder / "gsm8k.jsonl").write_text('{"prompt": [{"role": "user", "content": "red"}]}\n')
+    limits = {"base_model": model, "chat_template": "chatml", "sequence_len": 64}
+    assert loaded(prepared(folder, "passthrough", **limits)[1])[0]["prompt"][0]["content"] == "red"
+
+
 def test_a_column_of_two_kinds_is_named(folder):
     _, work = prepared(folder, "rewards.with_tests", "rewards.level_as_text")
     with pytest.raises(OptionError, match="column 'level' holds another kind of value"):

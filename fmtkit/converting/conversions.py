@@ -25,7 +25,7 @@ from fmtkit.converting.splitting import (
     parse_size,
     prompt_hashes,
 )
-from fmtkit.converting.text_stage import OVERLONG
+from fmtkit.converting.text_stage import AS_MADE, OVERLONG
 from fmtkit.converting.user_functions import TransformedSource
 from fmtkit.errors import LimitError, NothingWrittenError, OptionError
 from fmtkit.sources.opening import Source, open_sources
@@ -152,7 +152,7 @@ def check_options(options: ConvertOptions) -> None:
         raise OptionError(
             f"--on-overlong {options.on_overlong}: choose one of {', '.join(OVERLONG)}"
         )
-    if options.form not in (None, "text", "messages", "tokens"):
+    if options.form not in (None, "text", "messages", "tokens", AS_MADE):
         raise OptionError(f"--as {options.form}: choose text, messages or tokens")
     if options.hash not in HASHED:
         raise OptionError(f"--hash {options.hash}: choose one of {', '.join(HASHED)}")

@@ -58,6 +58,10 @@ class Done:
     plain_rows: int = 0
 
 
+AS_MADE = "as_made"
+"""The form of a run's prompts: a converter's text stays text, its messages stay messages."""
+
+
 @dataclass(frozen=True)
 class TextStage:
     """How rows are written out: as messages, as text through a template, or as tokens."""
@@ -87,6 +91,8 @@ class TextStage:
             form = "text" if converter.text else "messages"
             return cls(form, None, converter.wide, converter.text or table is Stepwise, limit)
         form = request.form or ("text" if template is not None else "messages")
+        # What makes text was dealt with above; a template only measures the rest.
+        form = "messages" if form == AS_MADE else form
         if template is None and (form != "messages" or limit is not None):
             wanted = f"--as {form}" if form != "messages" else "--max-length"
             raise OptionError(
@@ -159,7 +165,7 @@ def _template(name: TypeName, request: "Request") -> ChatTemplate | None:
         )
     if name.template is not None:
         return template_sources.find_family(name.template)
-    if name.model_template and request.form != "messages":
+    if name.model_template and request.form not in ("messages", AS_MADE):
         if request.tokenizer is None:
             if request.form is None:
                 return None

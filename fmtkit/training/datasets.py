@@ -12,6 +12,7 @@ from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
+from fmtkit.converting.text_stage import AS_MADE
 from fmtkit.converting.user_functions import find_function
 from fmtkit.errors import NothingWrittenError, OptionError
 from fmtkit.training.job import Source
@@ -257,7 +258,9 @@ def _form(plan: Plan, dataset: DatasetPlan) -> str | None:
     # Prompts that are sampled from may be texts as well: the rows decide.
     open_ended = dataset.reading.function or dataset.reading.type == "passthrough"
     as_is = "rewards" in plan.runner.needs and dataset.reading.template is None and open_ended
-    return None if as_is or dataset.reading.is_text else "messages"
+    if as_is:
+        return AS_MADE
+    return None if dataset.reading.is_text else "messages"
 
 
 def _key(
