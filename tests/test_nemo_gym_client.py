@@ -108,9 +108,9 @@ def test_the_reward_is_what_the_server_says_in_the_order_of_the_answers():
 
 
 def test_the_row_is_sent_as_it_was_written():
-    from fmtkit.training.rl.nemo_gym import requests
+    from fmtkit.training.rl.nemo_gym import bodies
 
-    body = requests.verify_body(requests.row_of(ROW), "4", "tiny", 0).decode()
+    body = bodies.verify_body(bodies.row_of(ROW), "4", "tiny", 0).decode()
     assert body.startswith(ROW.removesuffix("}") + ',"response":{')
 
 

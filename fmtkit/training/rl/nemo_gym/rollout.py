@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fmtkit.training.rl.nemo_gym import calls
+from fmtkit.training.rl.nemo_gym.bodies import row_of, run_body
 from fmtkit.training.rl.nemo_gym.reconstruction import Dialog, reconstruct
-from fmtkit.training.rl.nemo_gym.requests import row_of, run_body
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
 from fmtkit.training.rl.nemo_gym.verify import reward_of
 

@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fmtkit.training.rl.nemo_gym import calls
+from fmtkit.training.rl.nemo_gym.bodies import row_of, seed_body, verify_body
 from fmtkit.training.rl.nemo_gym.failures import stop_if_none_answered
 from fmtkit.training.rl.nemo_gym.naming import VERIFY
-from fmtkit.training.rl.nemo_gym.requests import row_of, seed_body, verify_body
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
 
 THREADS = 32
