@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fmtkit import tokens
-from fmtkit.errors import OptionError, TemplateError
+from fmtkit.errors import OptionError
 from fmtkit.rendering.row_templates import RowTemplate, compile_template
 from fmtkit.surveying import masks
 from fmtkit.surveying.masked import Masked
@@ -196,11 +196,23 @@ def test_prompts_are_context(setup):
     assert own.why.startswith("the row is context")
 
 
-def test_a_template_without_generation_marks_cannot_tell_replies(setup):
+def test_replies_are_found_where_a_template_marks_none(setup):
+    _, tokenizer, template = setup
+    source = template.template.source.replace("generation %}", "if true %}", 1)
+    bare = compile_template(source.replace("endgeneration %}", "endif %}"), tokenizer)
+    for chat in CHATS:
+        marked, found = (
+            masks.mask_row({"messages": chat}, "Conversation", tokenizer, one)[0]
+            for one in (template, bare)
+        )
+        assert found.ids.tolist() == marked.ids.tolist()
+        # A turn ends where the next begins: what the template writes behind its end is learnt too.
+        assert (found.trained | ~marked.trained).all()
+        assert found.notes[0].startswith("the template marks no replies")
+
+
+def test_a_conversation_needs_a_template(setup):
     _, tokenizer, _ = setup
-    bare = compile_template("{% for m in messages %}{{ m.content }}{% endfor %}", tokenizer)
-    with pytest.raises(TemplateError, match="generation"):
-        masks.mask_row({"messages": CHATS[0]}, "Conversation", tokenizer, bare)
     with pytest.raises(OptionError, match="--chat-template"):
         masks.mask_row({"messages": CHATS[0]}, "Conversation", tokenizer)
 

@@ -11,6 +11,7 @@ pytest.importorskip("trl")
 import tiny_training as tiny
 
 from fmtkit import tokens
+from fmtkit.errors import TemplateError
 from fmtkit.rendering import row_templates
 from fmtkit.surveying import masks
 from fmtkit.surveying.masks import Masking
@@ -41,6 +42,7 @@ OWN_END = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 TEMPLATES = {"chatml": tiny.TEMPLATE, "own_end": OWN_END}
+UNMARKED = OWN_END.replace("{% generation %}", "").replace("{% endgeneration %}", "")
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "bos"])
@@ -259,6 +261,42 @@ def test_inspect_shows_which_messages_are_not_learnt(everything, model, tmp_path
     assert sorted(seen("sft", batch)) == sorted(expected)
     assert expected[0][0] == expected[1][0]
     assert sum(expected[0][1]) < sum(expected[1][1])
+
+
+@pytest.mark.parametrize("flagged", [False, True])
+def test_replies_are_found_where_the_template_marks_none(flagged, model, tmp_path):
+    dialog = CHAT if flagged else [{**message, "train": None} for message in CHAT]
+    work = chat_job(tmp_path, model, [dialog, dialog], micro_batch_size=2)
+    batch = batch_of(Job(**{**work.__dict__, "template_text": UNMARKED}))
+    last = "warm river<|pad|>\n"
+    assert learnt(model, batch) == [last if flagged else "big apple<|pad|>\n" + last] * 2
+    expected = shown(model, "Conversation", [{"messages": dialog}] * 2, Masking("sft"), UNMARKED)
+    assert sorted(seen("sft", batch)) == sorted(expected)
+
+
+def test_thinking_that_the_template_leaves_out_costs_no_row(model, tmp_path):
+    # Models' templates leave the thinking of earlier turns out, and write that of the last.
+    source = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'user' or loop.last %}"
+        "{{ m.content }}{% else %}{{ m.content.split('</think>')[-1] }}{% endif %}<|im_end|>\n"
+        "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    dialog = [
+        {"role": "user", "content": "red"},
+        {"role": "assistant", "content": "<think>stone</think>big apple"},
+        {"role": "user", "content": "blue"},
+        {"role": "assistant", "content": "<think>a</think>warm river"},
+    ]
+    work = chat_job(tmp_path, model, [dialog], micro_batch_size=1)
+    batch = batch_of(Job(**{**work.__dict__, "template_text": source}))
+    assert learnt(model, batch) == ["big apple<think>a</think>warm river<|im_end|>\n"]
+
+
+def test_a_template_that_drops_a_reply_is_refused(model, tmp_path):
+    drops = "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}"
+    work = chat_job(tmp_path, model, [CHAT])
+    with pytest.raises(TemplateError, match=r"the text of messages\[1\] is not found"):
+        build.parts_of(Job(**{**work.__dict__, "template_text": drops}), [])
 
 
 def test_a_message_that_is_not_to_be_learnt_is_none_among_all_inputs(model, tmp_path):

@@ -74,7 +74,7 @@ def find_spans(
     for (i, j), start, end in zip(places, starts, ends, strict=True):
         if texts[i] is None or i in lost:
             continue
-        found = _span(texts[i], start, end, rows[i][j], spans[i][-1][1] if spans[i] else 0)
+        found = span_of(texts[i], start, end, rows[i][j], spans[i][-1][1] if spans[i] else 0)
         if found is None:
             lost[i] = j
         else:
@@ -90,9 +90,10 @@ def find_spans(
     return out, failures
 
 
-def _span(
+def span_of(
     text: str, start: str | None, end: str | None, message: Message, behind: int
 ) -> Span | None:
+    """Return a turn's span: by what was written before and through it, else by its content."""
     if start is not None and end is not None and text.startswith(start) and text.startswith(end):
         return len(start), len(end)
     content = message["content"] or ""

@@ -127,17 +127,17 @@ def _file(path: Path) -> ChatTemplate:
         source = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise TemplateError(f"the template {str(path)!r} cannot be read: {error}") from error
-    return _recognised(str(path), source, WITHOUT_TOKENIZER)
+    return recognised(str(path), source, WITHOUT_TOKENIZER)
 
 
 def _tokenizer_default(tokenizer: Tokenizer | None) -> ChatTemplate:
     if tokenizer is None:
         raise TemplateError("tokenizer_default is a tokenizer's own template: give --tokenizer")
     source = tokenizer.needs_chat_template()
-    return _recognised(f"{TOKENIZER_DEFAULT} of {tokenizer.name}", source, tokenizer.special_tokens)
+    return recognised(f"{TOKENIZER_DEFAULT} of {tokenizer.name}", source, tokenizer.special_tokens)
 
 
-def _recognised(name: str, source: str, special_tokens: Mapping[str, str]) -> ChatTemplate:
+def recognised(name: str, source: str, special_tokens: Mapping[str, str]) -> ChatTemplate:
     """Trust a foreign template that is one of TRL's to the letter."""
     for trl in trl_names():
         if _trl_source(trl) == source:

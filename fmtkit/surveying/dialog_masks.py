@@ -12,6 +12,7 @@ import numpy as np
 from tokenizers import Encoding
 
 from fmtkit.errors import TemplateError
+from fmtkit.rendering.reply_spans import UNMARKED, reply_spans
 from fmtkit.rendering.row_templates import Message, RowTemplate
 from fmtkit.surveying.masked import Masked, Span, common_prefix, encoded
 from fmtkit.tokens import Tokenizer
@@ -27,21 +28,23 @@ def mask_conversation(
 ) -> Masked:
     """Train what the template marks as generation, or everything; a message may be exempt."""
     flags = [message.get("train") is not False for message in messages]
-    if all(flags):
-        if everything:
-            one = encoded(template.render(messages, tools), tokenizer, "everything")
-            return replace(one, trained=np.ones(len(one.ids), dtype=np.bool_))
-        return _marked(*template.render_spans(messages, tools), tokenizer)
-    text, spans = template.render_spans(messages, tools)
-    one = encoded(text, tokenizer, "everything" if everything else "assistant")
+    if all(flags) and everything:
+        one = encoded(template.render(messages, tools), tokenizer, "everything")
+        return replace(one, trained=np.ones(len(one.ids), dtype=np.bool_))
+    text, spans = reply_spans(template, messages, tools)
+    if all(flags) and template.has_generation:
+        return _marked(text, spans, tokenizer)
+    one = encoded(text, tokenizer, "everything" if everything else "replies")
     encoding = tokenizer.encode(text)
     one.trained[:] = everything
     for span, is_learnt in zip(spans, learnt_replies(messages, flags, spans), strict=True):
         first, last = _ends(encoding, span)
         if first is not None and last is not None:
             one.trained[first : last + 1] = is_learnt
-    note = f"{flags.count(False)} messages are not to be learnt (`train: false`)"
-    return replace(one, prompt_length=_first(one), notes=(note,))
+    notes = [] if template.has_generation else [UNMARKED]
+    if not all(flags):
+        notes.append(f"{flags.count(False)} messages are not to be learnt (`train: false`)")
+    return replace(one, prompt_length=_first(one), notes=tuple(notes))
 
 
 def _marked(text: str, spans: Sequence[Span], tokenizer: Tokenizer) -> Masked:

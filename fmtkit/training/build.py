@@ -110,10 +110,12 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
 
 
 def _masked(job: Job, rows: Any, tokenizer: Any) -> Any:
-    """Tokenize rows of which some replies are not learnt; other rows are left to the trainer."""
-    if rows is None or trained_messages.COLUMN not in rows.column_names:
-        return rows
+    """Tokenize conversations that TRL cannot mask; other rows are left to the trainer."""
     everything = job.setting("train_on_inputs") is True
+    if rows is None or job.method != "sft":
+        return rows
+    if not trained_messages.needs_marks(rows, tokenizer, everything=everything):
+        return rows
     return trained_messages.tokenized(rows, tokenizer, everything=everything)
 
 

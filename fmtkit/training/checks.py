@@ -74,6 +74,24 @@ def remarks(plan: Plan, train: Sequence[Source]) -> list[str]:
     ]
 
 
+def mask_remarks(plan: Plan, template: str | None) -> list[str]:
+    """Return what should be known of the masks; `template` is the run's, None the tokenizer's."""
+    makes = {dataset.table for dataset in plan.datasets}
+    if plan.method != "sft" or plan.config.is_true("train_on_inputs") or "Completion" in makes:
+        return []
+    folder = Path(plan.config.text("tokenizer_config") or plan.model or "").expanduser()
+    if template is None and folder.is_dir():
+        from fmtkit import tokens
+
+        template = tokens.load(folder).chat_template
+    if template is None:
+        return []
+    from fmtkit.rendering import reply_spans, row_templates, template_sources
+
+    found = template_sources.recognised("template", template, {})
+    return [] if row_templates.RowTemplate(found).has_generation else [reply_spans.UNMARKED]
+
+
 def _open_ended(plan: Plan, files: Sequence[str]) -> tuple[int, int, str]:
     """Count replies among the first rows that do not end with the tokenizer's end of text."""
     import pyarrow.parquet as pq

@@ -133,7 +133,11 @@ def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> list[str]:
     if planned.launch.accelerate is not None:
         (run / "accelerate.yaml").write_text(_accelerate(planned), encoding="utf-8")
     work.write()
-    return [*data_remarks(planned), *checks.remarks(planned, train_rows)]
+    return [
+        *data_remarks(planned),
+        *checks.remarks(planned, train_rows),
+        *checks.mask_remarks(planned, template),
+    ]
 
 
 def template_text(planned: Plan) -> str | None:

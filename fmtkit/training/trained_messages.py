@@ -1,13 +1,16 @@
-"""Conversations of which some replies are context: rows tokenized here, since TRL masks by role alone.
+"""Conversations that TRL cannot mask: rows tokenized here, with labels on the replies that are learnt.
 
-A message with `train: false` (or `weight: 0`) is read by the model and not learnt.
+A message with `train: false` (or `weight: 0`) is read by the model and not learnt. A template that
+marks no replies leaves TRL without a mask: the replies are found by writing turn after turn.
 """
 
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fmtkit.rendering import template_sources
 from fmtkit.rendering.chat import ChatTemplate
+from fmtkit.rendering.reply_spans import reply_spans
 from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.surveying.dialog_masks import learnt_replies
 
@@ -41,20 +44,33 @@ def with_flags(rows: Any) -> Any:
     return rows.map(flags, batched=True)
 
 
+def needs_marks(rows: Any, tokenizer: Any, *, everything: bool) -> bool:
+    """Tell whether rows must be tokenized here: TRL masks by a template's marks, and knows no flags."""
+    if COLUMN in rows.column_names:
+        return True
+    return not everything and "messages" in rows.column_names and not is_marked(tokenizer)
+
+
+def is_marked(tokenizer: Any) -> bool:
+    """Tell whether the chat template of a tokenizer, or TRL's variant of it, marks replies."""
+    return RowTemplate(_template(tokenizer)).has_generation
+
+
 def tokenized(rows: Any, tokenizer: Any, *, everything: bool) -> Any:
     """Return `input_ids` and `labels`: -100 outside of the replies that are learnt.
 
     `everything` learns the prompts as well (`train_on_inputs`). Raises TemplateError where the
-    template does not mark each reply by a generation block of its own.
+    replies cannot be found in what the template writes.
     """
-    special = {name: str(text) for name, text in tokenizer.special_tokens_map.items()}
-    template = RowTemplate(ChatTemplate("template", tokenizer.chat_template, special))
+    variables = rows[0].get("chat_template_kwargs") or {}
+    template = RowTemplate(_template(tokenizer).with_kwargs(variables))
 
     def encode(row: Mapping[str, Any]) -> dict[str, list[int]]:
         tools = row.get("tools")
         given = tools if tools is None or isinstance(tools, str) else json.dumps(tools)
-        text, spans = template.render_spans(row["messages"], given)
-        chosen = learnt_replies(row["messages"], row[COLUMN], spans)
+        text, spans = reply_spans(template, row["messages"], given)
+        flags = row.get(COLUMN) or [True] * len(row["messages"])
+        chosen = learnt_replies(row["messages"], flags, spans)
         encoding = tokenizer(text, add_special_tokens=False)
         ids = encoding["input_ids"]
         labels = list(ids) if everything else [-100] * len(ids)
@@ -67,3 +83,8 @@ def tokenized(rows: Any, tokenizer: Any, *, everything: bool) -> Any:
         return {"input_ids": ids, "labels": labels}
 
     return rows.map(encode, remove_columns=rows.column_names)
+
+
+def _template(tokenizer: Any) -> ChatTemplate:
+    special = {name: str(text) for name, text in tokenizer.special_tokens_map.items()}
+    return template_sources.recognised("template", tokenizer.chat_template, special)
