@@ -3,7 +3,7 @@
 import json
 import socket
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import gym_standin as standin
 import pytest
@@ -175,7 +175,7 @@ def test_a_call_that_was_broken_off_is_made_again_only_where_that_is_harmless(mo
         url = f"http://127.0.0.1:{server.getsockname()[1]}/run"
 
         def hang_up():
-            while True:
+            for _ in range(3):
                 connection, _ = server.accept()
                 heard.append(connection.recv(1 << 16)[:4])
                 connection.close()
@@ -195,8 +195,9 @@ def test_a_server_that_sends_a_byte_now_and_then_runs_out_of_time():
         def trickle():
             connection, _ = server.accept()
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-            while not stop.wait(0.02):
-                connection.sendall(b" ")
+            with suppress(OSError):
+                while not stop.wait(0.02):
+                    connection.sendall(b" ")
 
         threading.Thread(target=trickle, daemon=True).start()
         with pytest.raises(calls.CallError, match=r"did not answer within 0\.3 s"):
