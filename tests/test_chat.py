@@ -293,3 +293,11 @@ def test_prompt_and_reply_together_are_the_whole(name, rows):
 @given(rows=st.lists(st.tuples(prompts(), answers, answers), min_size=1, max_size=6))
 def test_prompt_and_reply_together_are_the_whole_in_every_template(name, rows):
     check_cut(name, rows)
+
+
+def test_a_name_that_looks_like_a_symbol_is_taken_for_none():
+    """Rows that cannot be traced are probed with symbols; a name in the data may hold one."""
+    said = [{"role": "assistant", "content": "yes"}]
+    named = {"role": "tool", "content": "", "name": "\U000f000c"}
+    prompt = [{"role": "user", "content": "a"}, said[0], named]
+    check_cut("trl:muse_glimmer_training", [(prompt, said, [{**said[0], "content": "no"}])])

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from fmtkit.rendering.render_plan import Engine, Outcome, Output, Plan
 from fmtkit.rendering.reply_cut import Problem
 from fmtkit.rendering.survival import find, spoken
 from fmtkit.rendering.tracing import Request, Signature, View
-from fmtkit.rendering.unknowns import FIRST, Slot
+from fmtkit.rendering.unknowns import ANY_SYMBOL, FIRST, Slot
 
 Probe: TypeAlias = tuple[list[Output], Unknowns]
 """The symbolic outputs of a row's views."""
@@ -103,9 +103,12 @@ class PlainRows:
             messages = []
             for dialog in view.dialogs:
                 for number, message in enumerate(self.dialogs[dialog].messages(row)):
-                    known = {k: symbols.get(Slot(dialog, number, k), v) for k, v in message.items()}
+                    # A name may hold what looks like a symbol: nobody's, so it must not be taken for one.
+                    bare = {k: _without_symbols(v) for k, v in message.items()}
+                    known = {k: symbols.get(Slot(dialog, number, k), v) for k, v in bare.items()}
                     messages.append(known)
-            requests.append(Request(messages, self._tools(row), view.generation_prompt))
+            tools = _without_symbols(self._tools(row))
+            requests.append(Request(messages, tools, view.generation_prompt))
         return self.engine.render(requests), slots
 
     def _checked(self, row: int, outcome: Outcome | Problem) -> PlainRow:
@@ -131,6 +134,14 @@ class PlainRows:
     def _said(self, slot: Slot, row: int) -> str:
         dialog = self.dialogs[slot.dialog]
         return dialog.columns[slot.key].text(int(dialog.starts[row]) + slot.message).strip()
+
+
+def _without_symbols(value: Any) -> Any:
+    if isinstance(value, str):
+        return ANY_SYMBOL.sub("", value)
+    if isinstance(value, dict):
+        return {_without_symbols(key): _without_symbols(item) for key, item in value.items()}
+    return [_without_symbols(item) for item in value] if isinstance(value, list) else value
 
 
 def _missing(probe: Probe, shapes: Signature) -> list[Slot]:

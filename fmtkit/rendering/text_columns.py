@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -47,7 +48,7 @@ class TextColumn:
     whole: Spans
     present: Bools
     _trimmed: dict[tuple[Trim, ...], Spans] = field(default_factory=dict)
-    _hits: dict[bytes, Int64s] = field(default_factory=dict)
+    _found: dict[bytes, Bools] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.whole.starts)
@@ -143,22 +144,23 @@ class TextColumn:
     def contains(self, trims: tuple[Trim, ...], other: str) -> Bools:
         """Say which texts contain another one: one search over all of them."""
         spans, needle = self.trimmed(trims), other.encode()
-        if not needle:
+        if not needle or not len(self):
             return np.ones(len(self), np.bool_)
-        found = np.zeros(len(self), np.bool_)
-        hits = self._search(needle)
-        rows = np.searchsorted(self.whole.starts, hits, "right") - 1
-        inside = (hits >= spans.starts[rows]) & (hits + len(needle) <= spans.ends[rows])
-        found[rows[inside]] = True
+        # A copy: what is found is kept for the next question.
+        found = self._hits(needle) & (spans.sizes >= len(needle))
+        for row in np.flatnonzero(found & (spans.sizes < self.whole.sizes)).tolist():
+            found[row] = needle in self.data[spans.starts[row] : spans.ends[row]].tobytes()
         return found
 
-    def _search(self, needle: bytes) -> Int64s:
-        if needle not in self._hits:
-            first = int(self.whole.starts[0]) if len(self) else 0
-            last = int(self.whole.ends[-1]) if len(self) else 0
-            haystack = self.data[first:last].tobytes()
-            self._hits[needle] = np.array(list(_positions(haystack, needle)), np.int64) + first
-        return self._hits[needle]
+    def _hits(self, needle: bytes) -> Bools:
+        """Say which untrimmed texts contain bytes; nulls may do so."""
+        if needle not in self._found:
+            offsets = np.append(self.whole.starts, self.whole.ends[-1:])
+            parts = [None, pa.py_buffer(offsets), self.buffer or pa.py_buffer(b"")]
+            texts = pl.from_arrow(pa.Array.from_buffers(pa.large_binary(), len(self), parts))
+            assert isinstance(texts, pl.Series)
+            self._found[needle] = texts.bin.contains(needle).to_numpy()
+        return self._found[needle]
 
     def views(self, trims: tuple[Trim, ...], number: int) -> NDArray[np.complex128]:
         """Return the texts as Arrow string views (16 bytes each) into the buffer of that number."""
@@ -178,16 +180,6 @@ class TextColumn:
         at = spans.starts[short][:, None] + np.arange(VIEW_INLINE)[None, :]
         held = np.where(inside, self.data[np.minimum(at, len(self.data) - 1)], 0)
         return np.ascontiguousarray(held.astype(np.uint8)).view(np.uint32)
-
-
-def _positions(haystack: bytes, needle: bytes) -> list[int]:
-    found = []
-    at = haystack.find(needle)
-    while at >= 0:
-        found.append(at)
-        # Overlapping hits count: in "aaa" a text may end between two of them.
-        at = haystack.find(needle, at + 1)
-    return found
 
 
 def text_column(array: pa.Array) -> TextColumn:
