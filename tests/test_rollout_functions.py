@@ -1,6 +1,7 @@
 """Rollout functions, tools and environments of the user's: TRL's form, the older form, and what is wrong with them."""
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -9,10 +10,12 @@ pytest.importorskip("trl")
 import online_runs as online
 import scripted_rollouts as scripted
 import tiny_training as tiny
+import vllm_stub as vllm
 from transformers import AutoTokenizer
 
 from fmtkit.errors import OptionError
 from fmtkit.training import process
+from fmtkit.training.rl import imports
 from fmtkit.training.rl.rollouts import contract, legacy, loading
 from fmtkit.training.rl.rollouts.contract import Rollout, RolloutError
 from fmtkit.training.rl.rollouts.settings import RolloutSettings, read_settings
@@ -317,3 +320,23 @@ def test_settings_are_read_from_the_section_and_checked(tmp_path):
     )
     with pytest.raises(OptionError, match=r"trl.vllm_sync_interval: 0: takes a number from 1"):
         read_settings({"vllm_sync_interval": 0}, run=tmp_path)
+
+
+def test_the_example_of_the_documentation_trains_and_learns_its_own_tokens_alone(model, tmp_path):
+    page = Path(__file__).parents[1] / "docs" / "rollouts.md"
+    text = page.read_text(encoding="utf-8")
+    example = text.partition("<!-- file: guessing.py -->")[2].partition("```python\n")[2]
+    (tmp_path / "guessing.py").write_text(example.partition("```")[0])
+    rollout = loading.rollout_objects({"rollout_func": "guessing.play"}, [tmp_path])["rollout_func"]
+    with vllm.serving(vllm.Stub(model)) as port:
+        trainer = scripted.make_trainer(
+            model, tmp_path, rollout=rollout, max_steps=1, vllm_server_timeout=0
+        )
+        client = vllm.Client(f"http://127.0.0.1:{port}", model)
+        vllm.attach(trainer, client)
+        trainer.vllm_generation.sync_weights = lambda: None
+        trainer.reward_funcs = [imports.load_function("r", "guessing.short", [tmp_path])]
+        trainer.train()
+    log = trainer.state.log_history[0]
+    assert log["completions/mean_length"] == 3
+    assert log["reward"] == -3

@@ -239,3 +239,19 @@ def test_the_command_becomes_the_server_so_signals_and_exit_codes_are_its_own(tm
     _, told = child.communicate(timeout=30)
     assert child.returncode == 7
     assert f"vllm serve a/m --host 127.0.0.1 --port {port}" in told
+
+
+def test_the_extra_installs_what_the_command_accepts():
+    import tomllib
+
+    from packaging.requirements import Requirement
+
+    text = (Path(__file__).parents[1] / "pyproject.toml").read_text()
+    extra = [
+        Requirement(line)
+        for line in tomllib.loads(text)["project"]["optional-dependencies"]["vllm"]
+    ]
+    named = {requirement.name: requirement.specifier for requirement in extra}
+    assert set(named) == {"vllm", "requests"}
+    for version, fits in (("0.21.9", False), ("0.22.0", True), ("0.31.0", True), ("0.32.0", False)):
+        assert named["vllm"].contains(version) is fits
