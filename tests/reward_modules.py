@@ -9,7 +9,7 @@ import re
 import signal
 import time
 
-from near import BONUS
+from reward_neighbour import BONUS
 
 
 def text(completion):
@@ -82,6 +82,11 @@ def alarmed(completions, **kwargs):
 
 def raising(completions, answer, **kwargs):
     return [1.0 / (int(a) - 3) for a in answer]
+
+
+def yielding(completions, answer, **kwargs):
+    for a in answer:
+        yield 1.0 / (int(a) - 3)
 
 
 def never(completions, **kwargs):
@@ -165,7 +170,7 @@ def write(folder: Path) -> Path:
     """Write the module as FOLDER/scores.py, with a neighbour that it imports."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "scores.py").write_text(MODULE, encoding="utf-8")
-    (folder / "near.py").write_text("BONUS = 10\n", encoding="utf-8")
+    (folder / "reward_neighbour.py").write_text("BONUS = 10\n", encoding="utf-8")
     return folder
 
 

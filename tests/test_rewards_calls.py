@@ -80,17 +80,18 @@ def test_numbers_of_numpy_and_of_torch_are_numbers(places):
     assert found[2][:4] == [1.5, 2.0, 1.0, None]
 
 
-def test_an_exception_is_told_with_its_function_line_and_row(loaded):
-    rewards = loaded("raising")
+@pytest.mark.parametrize("name", ["raising", "yielding"])
+def test_an_exception_is_told_with_its_function_line_and_row(loaded, name):
+    rewards = loaded(name)
     with pytest.raises(RewardError) as found:
         rewards.score(**{**modules.batch(), "answer": list("124513245678")})
     said = str(found.value)
-    assert "reward scores.raising raised ZeroDivisionError: float division by zero" in said
+    assert f"reward scores.{name} raised ZeroDivisionError: float division by zero" in said
     assert "scores.py:" in said
     assert "1.0 / (int(a) - 3)" in said
     assert "for completion 5 ('2')" in said
     assert "`fmtkit rewards test`" in said
-    assert "in raising" in found.value.trace
+    assert f"in {name}" in found.value.trace
     assert "fmtkit" not in found.value.trace
 
 

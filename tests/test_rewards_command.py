@@ -54,7 +54,7 @@ def run(capsys, tmp_path, monkeypatch):
         return fmtkit(capsys, "rewards", "test", "run.yaml", *arguments)
 
     yield tried
-    for name in {"scores", "near"} & (set(sys.modules) - before):
+    for name in {"scores", "reward_neighbour"} & (set(sys.modules) - before):
         del sys.modules[name]
 
 
@@ -259,6 +259,23 @@ def test_a_reward_model_is_named_and_not_run(run):
     done = run(["scores.right", "org/judge"], "--n", "1", "--json")
     assert done.code == 0
     assert result(done)["functions"][1]["is_model"] is True
+
+
+def test_the_reward_of_a_gym_is_not_run(run):
+    done = run(
+        ["nemo_gym_verify", "scores.right"], "--n", "1", "--json",
+        weights=[3.0, 2.0], nemo_gym_enabled=True,
+    )  # fmt: skip
+    assert done.code == 0
+    assert [one["weight"] for one in result(done)["functions"]] == [2.0]
+    assert "the reward of the Gym is not run here: it asks its servers" in result(done)["remarks"]
+
+
+def test_a_plan_says_which_function_a_run_would_miss(run, capsys):
+    run(["scores.right"])
+    keys = ["--dry-run", "--set", "trl.reward_funcs=[scores.rihgt]"]
+    done = fmtkit(capsys, "train", "run.yaml", *keys)
+    assert (done.code, "did you mean 'right'? (needed to train)" in done.out) == (0, True)
 
 
 def test_help_loads_nothing_heavy():

@@ -15,7 +15,7 @@ def _own_modules(monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
     yield
-    for name in {"scores", "near"} & (set(sys.modules) - before):
+    for name in {"scores", "reward_neighbour"} & (set(sys.modules) - before):
         del sys.modules[name]
 
 

@@ -99,6 +99,15 @@ def test_a_file_with_the_name_of_an_installed_module_is_refused(tmp_path):
         imports.load(KEY, "json.score", [tmp_path])
 
 
+def test_an_installed_package_is_found_from_any_folder(tmp_path):
+    """An editable install is on no path of its own; the current folder is not its either."""
+    code = (
+        "from pathlib import Path; from fmtkit.training.rl import imports;"
+        f"imports.check('k', 'fmtkit.rewards.accuracy', [Path({str(tmp_path)!r})])"
+    )
+    subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, check=True)
+
+
 def test_what_cannot_be_called_is_no_function(tmp_path):
     written(tmp_path, "scores.py", "score = 3\n")
     with pytest.raises(OptionError, match="is of type int; it must be a function"):

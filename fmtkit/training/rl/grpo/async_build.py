@@ -1,13 +1,14 @@
 """From a job to TRL's AsyncGRPOTrainer. It was not run by us: it needs CUDA and a vLLM server."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fmtkit.errors import OptionError
 from fmtkit.training.build import Parts, load_class, trainer_inputs
 from fmtkit.training.job import Job
-from fmtkit.training.rl.imports import load_function
 from fmtkit.training.rl.rewards import entries
+from fmtkit.training.rl.rewards.loading import made
 from fmtkit.training.rl.rollouts.loading import rollout_objects
 
 
@@ -33,9 +34,10 @@ def build_async(job: Job, parts: Parts) -> Any:
 
 
 def _function(entry: entries.Entry) -> Any:
-    if entry.model or entry.options:
+    if entry.model:
         raise OptionError(
-            f"{entries.KEY}: {entry.label}: trl.backend: async takes plain functions; reward models "
-            "and options are for trl.backend: sync"
+            f"{entries.KEY}: {entry.label}: trl.backend: async takes functions; reward models are "
+            "for trl.backend: sync"
         )
-    return load_function(entries.KEY, entry.path, entry.places)
+    function, options = made(entry)
+    return partial(function, **options) if options else function

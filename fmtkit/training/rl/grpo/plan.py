@@ -9,6 +9,9 @@ from fmtkit.training.refusals import RefusalError
 from fmtkit.training.resolve import Resolution
 from fmtkit.training.rl.grpo import async_plan, group_rule
 from fmtkit.training.rl.grpo.settings import GrpoSettings, read_settings
+from fmtkit.training.rl.imports import places_of
+from fmtkit.training.rl.nemo_gym import naming
+from fmtkit.training.rl.rewards import entries
 from fmtkit.training.runner import Runner
 
 FEATURES = {
@@ -33,6 +36,8 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
     """
     if "rl" not in chosen.sections:
         return
+    rewards = naming.others(config.get("trl.reward_funcs"))
+    out.notes += entries.missing(rewards, places_of(config.source))
     if async_plan.is_async(chosen):
         async_plan.derive(config, out)
         return

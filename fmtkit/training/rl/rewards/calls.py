@@ -33,7 +33,7 @@ class Called:
     def __call__(self, batch: Batch) -> list[Value]:
         """Return the rewards of a batch; raise RewardError for whatever is wrong."""
         try:
-            returned = within(self.seconds, lambda: self.function(**self.arguments(batch)))
+            returned = within(self.seconds, lambda: self._called(batch))
         except OverdueError as error:
             raise self.overdue(len(batch), error.where) from error
         except RewardError:
@@ -41,6 +41,11 @@ class Called:
         except Exception as error:
             raise self.raised(error, batch, self._row(batch)) from error
         return checked(returned, len(batch), self.label, batch.first)
+
+    def _called(self, batch: Batch) -> Any:
+        returned = self.function(**self.arguments(batch))
+        # What a generator raises, it raises when it is asked.
+        return list(returned) if inspect.isgenerator(returned) else returned
 
     def arguments(self, batch: Batch) -> dict[str, Any]:
         """Return what the function is called with: all, or what it names where it takes no more."""
@@ -90,7 +95,7 @@ class Called:
 
     def _raises(self, batch: Batch) -> bool:
         try:
-            within(self.seconds, lambda: self.function(**self.arguments(batch)))
+            within(self.seconds, lambda: self._called(batch))
         except OverdueError:
             return False
         except Exception:  # noqa: BLE001 - the error that is told is the first one

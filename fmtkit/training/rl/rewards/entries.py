@@ -50,6 +50,15 @@ def check(entries: Sequence[Entry]) -> None:
             make(LIBRARY[name], entry)
 
 
+def missing(value: object, places: Sequence[Path]) -> list[str]:
+    """Return what would stop a run, for the notes of its plan: a document names files that it lacks."""
+    try:
+        check(read(value, places))
+    except OptionError as error:
+        return [f"{error} (needed to train)"]
+    return []
+
+
 def make(found: Callable[..., Any], entry: Entry) -> tuple[Callable[..., Any], Options]:
     """Return what is called as a reward, and its options: a class is made with them.
 

@@ -4,8 +4,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,76 +13,14 @@ from fmtkit.training import config as configs
 from fmtkit.training import planning
 from fmtkit.training.planning import Plan
 from fmtkit.training.rl.imports import places_of
+from fmtkit.training.rl.nemo_gym import naming
 from fmtkit.training.rl.rewards import entries, trial_rows
 from fmtkit.training.rl.rewards.entries import KEY, Entry
 from fmtkit.training.rl.rewards.loading import Rewards
 from fmtkit.training.rl.rewards.options import RewardOptions, read_options
+from fmtkit.training.rl.rewards.trial_outcome import Outcome, Trial, remarks_on
 from fmtkit.training.rl.rewards.trial_rows import Tried
-from fmtkit.training.rl.rewards.verdicts import RewardError, Value
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What one function did: its rewards, or the error that it ended with."""
-
-    name: str
-    label: str
-    weight: float
-    seconds: float = 0.0
-    rewards: tuple[Value, ...] | None = None
-    error: str | None = None
-    trace: str = ""
-    logged: Mapping[str, Any] | None = None
-
-    @property
-    def is_model(self) -> bool:
-        """Tell whether this is a reward model, which is not run."""
-        return self.rewards is None and self.error is None
-
-
-@dataclass(frozen=True)
-class Trial:
-    """Completions, what each function gave them, and what looks wrong."""
-
-    tried: tuple[Tried, ...]
-    outcomes: tuple[Outcome, ...]
-    remarks: tuple[str, ...]
-
-    @property
-    def totals(self) -> list[Value]:
-        """The weighted sums, as TRL makes them: None counts nothing; None where all are."""
-        given = [(o.weight, o.rewards) for o in self.outcomes if o.rewards is not None]
-        columns = [
-            [(weight, rewards[i]) for weight, rewards in given] for i in range(len(self.tried))
-        ]
-        sums = [[weight * value for weight, value in row if value is not None] for row in columns]
-        return [sum(row) if row else None for row in sums]
-
-    @property
-    def exit_code(self) -> int:
-        """0, or 1 if a function ended with an error or there is no reward at all."""
-        failed = any(outcome.error for outcome in self.outcomes)
-        ran = any(outcome.rewards is not None for outcome in self.outcomes)
-        return int(failed or (ran and all(total is None for total in self.totals)))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all of it as plain values."""
-        named = [o for o in self.outcomes if o.rewards is not None]
-        return {
-            "completions": [
-                {
-                    "row": one.row,
-                    "prompt": one.prompt,
-                    "kind": one.kind,
-                    "completion": one.completion,
-                    "rewards": {o.name: (o.rewards or ())[i] for o in named},
-                    "total": total,
-                }
-                for i, (one, total) in enumerate(zip(self.tried, self.totals, strict=True))
-            ],
-            "functions": [_function(outcome) for outcome in self.outcomes],
-            "remarks": list(self.remarks),
-        }
+from fmtkit.training.rl.rewards.verdicts import RewardError
 
 
 def run(
@@ -100,18 +36,31 @@ def run(
     """
     plan = planning.plan(configs.load(config, overrides), partial=True)
     section = {a.name: a.value for a in plan.resolution.of("rl").values()}
-    found = entries.read(section.get("reward_funcs"), places_of(plan.config.source))
+    found, weights, remarks = _functions(plan, section.get("reward_funcs"))
     if not found or not plan.datasets:
         raise OptionError(f"{plan.source}: {'datasets' if found else KEY}: nothing to run")
-    weights = plan.resolution.trainer.get("reward_weights")
-    entries.check_weights(weights.value if weights else None, found)
     entries.check(found)
-    first, remarks = trial_rows.first_rows(plan, rows)
+    first, said = trial_rows.first_rows(plan, rows)
+    remarks += said
     tried = trial_rows.given(first, completions) if completions else trial_rows.tried(first)
     ids, said = _ids(plan, tried)
-    numbers = weights.value if weights and isinstance(weights.value, list) else [1.0] * len(found)
-    outcomes = _outcomes(found, numbers, read_options(section), tried, ids)
-    return Trial(tuple(tried), outcomes, (*remarks, *said, *_remarks(outcomes, tried)))
+    outcomes = _outcomes(found, weights, read_options(section), tried, ids)
+    return Trial(tuple(tried), outcomes, (*remarks, *said, *remarks_on(outcomes, tried)))
+
+
+def _functions(plan: Plan, value: object) -> tuple[tuple[Entry, ...], list[float], list[str]]:
+    """Return what is run, its weights, and what is not run: the reward of a Gym needs its servers."""
+    named = naming.listed(value)
+    kept = [number for number, item in enumerate(named) if naming.others([item])]
+    found = entries.read([named[number] for number in kept], places_of(plan.config.source))
+    gym = plan.config.is_true("nemo_gym_enabled")
+    argument = plan.resolution.trainer.get("reward_weights")
+    weights = argument.value if argument is not None else None
+    if not gym:
+        entries.check_weights(weights, named)
+    listed = weights if isinstance(weights, list) else [1.0] * len(named)
+    remarks = ["the reward of the Gym is not run here: it asks its servers"] if gym else []
+    return found, [float(listed[number]) for number in kept], remarks
 
 
 def _outcomes(
@@ -126,9 +75,9 @@ def _outcomes(
         names = Rewards(found, RewardOptions()).names
     here = RewardOptions(seconds=options.seconds)
     return tuple(
-        Outcome(name, entry.label, float(weight))
+        Outcome(name, entry.label, weight)
         if entry.model
-        else _outcome(name, float(weight), Rewards([entry], here, judged=False), tried, ids)
+        else _outcome(name, weight, Rewards([entry], here, judged=False), tried, ids)
         for name, entry, weight in zip(names, found, weights, strict=True)
     )
 
@@ -168,55 +117,3 @@ def _ids(plan: Plan, tried: Sequence[Tried]) -> tuple[list[list[int]], list[str]
         return words, ["completion_ids are counted in words: base_model is no folder here"]
     backend = tokens.load(str(folder)).backend
     return [backend.encode(one.text, add_special_tokens=False).ids for one in tried], []
-
-
-def _remarks(outcomes: Sequence[Outcome], tried: Sequence[Tried]) -> list[str]:
-    said = []
-    for outcome in outcomes:
-        values = [value for value in outcome.rewards or () if value is not None]
-        if outcome.is_model:
-            said.append(f"{outcome.label} is a reward model, which is not run here")
-        elif outcome.error is None and not values:
-            said.append(f"{outcome.label} gives no completion a reward: it returns None for all")
-        elif outcome.error is None and len(values) > 1 and len(set(values)) == 1:
-            said.append(
-                f"{outcome.label} gives every completion {values[0]:g}: nothing is learnt from that"
-            )
-        elif outcome.rewards is not None:
-            said += _beaten(outcome, tried)
-    return said
-
-
-def _beaten(outcome: Outcome, tried: Sequence[Tried]) -> list[str]:
-    """Say for how many rows the reference is worth less than saying nothing."""
-    pairs = zip(tried, outcome.rewards or (), strict=True)
-    count = sum(
-        one.row == other.row
-        and (one.kind, other.kind) == ("reference", "empty")
-        and value is not None
-        and empty is not None
-        and value < empty
-        for (one, value), (other, empty) in pairwise(pairs)
-    )
-    few = f"{outcome.label} gives the reference less than the empty completion in {count} rows"
-    return [few] if count else []
-
-
-def _function(outcome: Outcome) -> dict[str, Any]:
-    values = [value for value in outcome.rewards or () if value is not None]
-    count = len(outcome.rewards or ())
-    mean = sum(values) / len(values) if values else None
-    return {
-        "name": outcome.name,
-        "function": outcome.label,
-        "weight": outcome.weight,
-        "is_model": outcome.is_model,
-        "seconds": round(outcome.seconds, 6),
-        "mean": mean,
-        "min": min(values, default=None),
-        "max": max(values, default=None),
-        "none": count - len(values),
-        "error": outcome.error,
-        "trace": outcome.trace,
-        "logged": outcome.logged or {},
-    }
