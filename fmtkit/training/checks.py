@@ -38,6 +38,8 @@ def check_model(plan: Plan) -> None:
         name = config.text(key)
         if name is not None:
             _check_there(key, name)
+    for name in online.reward_models(plan):
+        _check_there("trl.reward_funcs", name)
     model = plan.model or ""
     path = Path(model).expanduser()
     _check_head(

@@ -39,6 +39,15 @@ def check_users_names(plan: Plan) -> None:
     loading.check_names(section, places)
 
 
+def reward_models(plan: Plan) -> list[str]:
+    """Return the folders and hub ids of the reward models that a run loads."""
+    if "rl" not in plan.runner.sections:
+        return []
+    named = naming.others(plan.config.get("trl.reward_funcs"))
+    found = entries.read(named, places_of(plan.config.source))
+    return [entry.model for entry in found if entry.model]
+
+
 def answers_prompts(plan: Plan) -> bool:
     """Tell whether TRL answers the prompts of the rows; a rollout function may take them otherwise."""
     config = plan.config
