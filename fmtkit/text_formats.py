@@ -57,5 +57,5 @@ def formatted(option: str, text: str, columns: Mapping[str, Column]) -> Column:
         columns[part].value.fill_null("") if is_name else pl.lit(part)
         for is_name, part in parse_format(option, text, columns)
     ]
-    text = pl.concat_str(parts) if parts else pl.lit("")
-    return Column(text).having(*columns.values())
+    filled = pl.concat_str(parts) if parts else pl.lit("")
+    return Column(filled).having(*columns.values())
