@@ -14,6 +14,7 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, Encoding
 
+from fmtkit import hub_access
 from fmtkit.errors import TokenizerError
 
 SPECIAL_NAMES = (
@@ -127,6 +128,7 @@ def _fetch(name: str) -> Path:
         LocalEntryNotFoundError,
     )
 
+    trouble: str | None = None
     patterns = [*HUB_FILES, "additional_chat_templates/*.jinja"]
     if name.count("/") > 1 or name.startswith((".", "/", "~")):
         raise TokenizerError(f"no tokenizer at {name!r}: there is no such folder")
@@ -138,7 +140,8 @@ def _fetch(name: str) -> Path:
         # A cache filled by another program may hold the model without its tokenizer.
         if cached is not None and (cached / "tokenizer.json").is_file():
             return cached
-        return Path(snapshot_download(name, allow_patterns=patterns))
+        with hub_access.bounded() as trouble:
+            return Path(snapshot_download(name, allow_patterns=patterns))
     except (
         HFValidationError,
         HfHubHTTPError,
@@ -148,7 +151,8 @@ def _fetch(name: str) -> Path:
     ) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise TokenizerError(
-            f"no tokenizer {name!r}: no such folder here, and the hub did not give it ({reason})"
+            f"no tokenizer {name!r}: no such folder here, and the hub did not give it "
+            f"({trouble or reason})"
         ) from error
 
 

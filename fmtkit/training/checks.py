@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from fmtkit import hub_access
 from fmtkit.errors import OptionError, TokenizerError
 from fmtkit.training.job import Source
 from fmtkit.training.planning import Plan
@@ -134,14 +135,18 @@ def _hub_file(key: str, name: str, file: str) -> Path:
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    # runs/tiny beside a folder `runs` is a path; without a network the hub costs half a minute.
+    # runs/tiny beside a folder `runs` is a path, and nothing to ask the hub for.
     is_path = "/" in name and Path(name).parent.is_dir()
+    trouble: str | None = None
     try:
         cached = try_to_load_from_cache(name, file)
-        if isinstance(cached, str) or not is_path:
-            return Path(cached if isinstance(cached, str) else hf_hub_download(name, file))
+        if isinstance(cached, str):
+            return Path(cached)
+        if not is_path:
+            with hub_access.bounded() as trouble:
+                return Path(hf_hub_download(name, file))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = trouble or (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise OptionError(
             f"{key}: {name}: no such folder here, and the hub did not give its {file} ({reason})"
         ) from error

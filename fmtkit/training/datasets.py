@@ -12,6 +12,7 @@ from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
+from fmtkit import hub_access
 from fmtkit.converting.text_stage import AS_MADE
 from fmtkit.converting.user_functions import find_function
 from fmtkit.errors import NothingWrittenError, OptionError
@@ -202,17 +203,21 @@ def _hub(entry: Mapping[str, object], path: str, wish: Slice) -> object:
     from datasets import load_dataset
 
     split = str(entry.get("split", wish.name))
+    trouble: str | None = None
     try:
-        return load_dataset(
-            path,
-            entry.get("name"),
-            split=split,
-            data_files=entry.get("data_files"),
-            data_dir=entry.get("data_dir"),
-            revision=entry.get("revision"),
-        )
+        with hub_access.bounded() as trouble:
+            return load_dataset(
+                path,
+                entry.get("name"),
+                split=split,
+                data_files=entry.get("data_files"),
+                data_dir=entry.get("data_dir"),
+                revision=entry.get("revision"),
+            )
     except (OSError, ValueError) as error:
-        raise OptionError(f"datasets: {path}: {str(error).partition(chr(10))[0]}") from error
+        reason = str(error).partition("\n")[0]
+        cut_off = f"; the hub cannot be reached ({trouble})" if trouble else ""
+        raise OptionError(f"datasets: {path}: {reason}{cut_off}") from error
 
 
 def options_of(

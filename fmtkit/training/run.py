@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 
+from fmtkit import hub_access
 from fmtkit.errors import OptionError, ResumeError
 from fmtkit.training import (
     checks,
@@ -158,7 +159,9 @@ def template_text(planned: Plan) -> str | None:
 
 def launched(planned: Plan) -> int:
     """Start the training processes and wait for them; a signal is theirs to handle."""
-    environment = dict(os.environ)
+    keys = ("base_model", "tokenizer_config", "ref_model", "teacher_model")
+    named = filter(None, map(planned.config.text, keys))
+    environment = {**os.environ, **hub_access.environment(named)}
     for argument in planned.resolution.of("environment").values():
         environment[argument.name] = str(argument.value)
     # A process of its own finds the user's modules (rewards.py) as this one does.

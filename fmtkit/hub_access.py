@@ -1,0 +1,71 @@
+"""Whether the Hugging Face hub can be reached, found out once and within seconds.
+
+Without a network each call of its client tries six times, over half a minute (huggingface_hub 1.x).
+"""
+
+import os
+import socket
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from threading import Thread
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+WAIT = 3.0
+"""Seconds that the hub has to take a connection."""
+
+OFFLINE = "HF_HUB_OFFLINE"
+
+
+@contextmanager
+def bounded() -> Iterator[str | None]:
+    """Let the hub's client use its cache alone inside, where the hub does not answer; yield why."""
+    reason = trouble()
+    if reason is None:
+        yield None
+        return
+    from huggingface_hub import constants
+
+    # datasets keeps a copy of the flag, and may be loaded already.
+    modules = [m for m in (constants, sys.modules.get("datasets.config")) if m is not None]
+    before = [getattr(module, OFFLINE) for module in modules]
+    for module in modules:
+        setattr(module, OFFLINE, True)
+    try:
+        yield reason
+    finally:
+        for module, value in zip(modules, before, strict=True):
+            setattr(module, OFFLINE, value)
+
+
+@cache
+def trouble() -> str | None:
+    """Return why the hub cannot be reached; None where it can, or where nothing is asked of it."""
+    if os.environ.get(OFFLINE, "").upper() in {"1", "ON", "YES", "TRUE"} or getproxies():
+        return None
+    address = urlsplit(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
+    host, port = address.hostname or "", address.port or (80 if address.scheme == "http" else 443)
+    said = [f"{host} does not answer within {WAIT:.0f} seconds"]
+
+    def connect() -> None:
+        try:
+            socket.create_connection((host, port), timeout=WAIT).close()
+            said[0] = ""
+        except OSError as error:
+            said[0] = f"{host}: {error.strerror or error}"
+
+    # Looking a name up has no time limit of its own.
+    thread = Thread(target=connect, daemon=True)
+    thread.start()
+    thread.join(WAIT)
+    return said[0] or None
+
+
+def environment(names: Iterable[str]) -> dict[str, str]:
+    """Return what spares a process that loads these the wait: nothing for folders, or with a hub."""
+    if all(Path(name).expanduser().exists() for name in names) or trouble() is None:
+        return {}
+    return {OFFLINE: "1"}
