@@ -68,7 +68,7 @@ tokenizer = AutoTokenizer.from_pretrained(folder + "/model")
 tokenizer.chat_template = open(sys.argv[5], encoding="utf-8").read()
 def scripted(prompts, trainer):
     time.sleep(wait)
-    ids = [[11 + i % 7, 12, 13, 14] * 12 for i, _ in enumerate(prompts)]
+    ids = [[11 + i % 7, 12, 13, 14] * 32 for i, _ in enumerate(prompts)]
     return {"prompt_ids": [[5, 6, 7, 8] * 8] * len(prompts), "completion_ids": ids, "logprobs": None}
 args = GRPOConfig(output_dir=folder + "/ahead", max_steps=steps, per_device_train_batch_size=32,
     num_generations=4, learning_rate=1e-3, logging_steps=1, use_cpu=True, bf16=False,

@@ -1,0 +1,85 @@
+"""Two processes train what one would: skipped batches, replay and re-rolling keep them in step."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytest.importorskip("trl")
+
+import runs
+import tiny_training as tiny
+
+pytestmark = pytest.mark.slow
+
+REWARDS = '''
+def sometimes(completions, trainer_state, **kwargs):
+    """Tell answers apart in every other step alone."""
+    if trainer_state.global_step % 2:
+        return [1.0] * len(completions)
+    return [float(len(c[0]["content"]) % 7) for c in completions]
+
+
+def on_one_process(completions, prompts, **kwargs):
+    """Give a signal for some prompts only, so that the processes' batches differ."""
+    if "apple" in prompts[0][0]["content"]:
+        return [0.0] * len(completions)
+    return [float(len(c[0]["content"]) % 7) for c in completions]
+'''
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)
+
+
+def trained(capfd, folder: Path, model: str, **keys) -> tuple[dict, list[dict]]:
+    """Train with two processes; return the weights and the steps."""
+    from safetensors.torch import load_file
+
+    folder.mkdir()
+    (folder / "rewards.py").write_text(REWARDS, encoding="utf-8")
+    tiny.write_table("Prompt", folder / "rows.parquet")
+    trl = {"num_generations": 2, "max_completion_length": 6, **keys.pop("trl")}
+    whole = {
+        **tiny.STEP,
+        "rl": "grpo",
+        "base_model": model,
+        "output_dir": str(folder / "run"),
+        "datasets": [{"path": str(folder / "rows.parquet")}],
+        "max_steps": 4,
+        "gradient_accumulation_steps": 2,
+        "num_processes": 2,
+        "trl": trl,
+        **keys,
+    }
+    file = folder / "c.yaml"
+    file.write_text(yaml.safe_dump(whole), encoding="utf-8")
+    done = runs.fmtkit(capfd, "train", file)
+    assert done.code == 0, done.err
+    lines = (folder / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    steps = [log for line in lines if "loss" in (log := json.loads(line))]
+    return load_file(folder / "run" / "model" / "model.safetensors"), steps
+
+
+def test_skipping_changes_no_weight(model, tmp_path, capfd) -> None:
+    rewards = {"reward_funcs": ["rewards.sometimes"]}
+    skipped, steps = trained(capfd, tmp_path / "on", model, trl=rewards)
+    off = {**rewards, "skip_zero_advantage_batches": False}
+    whole, _ = trained(capfd, tmp_path / "off", model, trl=off)
+    assert [log.get("skipped_zero_adv_batches") for log in steps] == [None, 1.0, None, 1.0]
+    assert all(value.equal(whole[name]) for name, value in skipped.items())
+
+
+def test_replay_and_rerolling_keep_the_processes_in_step(model, tmp_path, capfd) -> None:
+    trl = {
+        "reward_funcs": ["rewards.on_one_process"],
+        "replay_buffer_size": 4,
+        "replay_recompute_logps": True,
+        "num_iterations": 2,
+        "reroll_start_fraction": 0.0,
+    }
+    _, steps = trained(capfd, tmp_path / "run", model, trl=trl, max_steps=8)
+    assert len(steps) == 8
+    assert any(log.get("replay/size") for log in steps)
