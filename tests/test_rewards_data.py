@@ -10,7 +10,7 @@ pytest.importorskip("datasets")
 import tiny_training as tiny
 
 from fmtkit.errors import OptionError
-from fmtkit.training import config, datasets, handover, planning, rows
+from fmtkit.training import checks, config, datasets, handover, planning, rows
 from fmtkit.training.data_remarks import data_remarks
 from fmtkit.training.runner import find
 
@@ -180,3 +180,14 @@ def test_a_transform_is_called_with_the_configuration(folder):
         '    return lambda row: {\'prompt\': f\'{cfg["rl"]} {cfg["datasets"][0]["type"]}\'}\n'
     )
     assert loaded(prepared(folder, "rewards.of")[1])[0]["prompt"] == "grpo rewards.of"
+
+
+def test_a_reward_model_that_is_not_there_is_told_before_anything_is_loaded(
+    folder, model, monkeypatch
+):
+    monkeypatch.chdir(folder)
+    (folder / "models").mkdir()
+    keys = {"base_model": model, "chat_template": "chatml", "trl": {"reward_funcs": "models/judge"}}
+    named, _ = prepared(folder, "gsm8k", **keys)
+    with pytest.raises(OptionError, match=r"trl\.reward_funcs: models/judge: no such folder"):
+        checks.check_model(named)
