@@ -152,6 +152,17 @@ def test_a_server_that_refuses_an_adapter_ends_the_run(model, tmp_path):
     assert trainer.state.global_step == 0
 
 
+def test_a_server_that_may_not_load_adapters_is_told_what_it_needs(model, tmp_path):
+    stub = vllm.Stub(model)
+    stub.failing["/v1/load_lora_adapter"] = 404
+    with vllm.serving(stub) as port:
+        trainer = with_adapter(model, tmp_path, port, model)
+        with pytest.raises(
+            ServerLostError, match=r"VLLM_ALLOW_RUNTIME_LORA_UPDATING=1.* must see /"
+        ):
+            trainer.train()
+
+
 class Noting(vllm.Stub):
     """Notes when a request begins and ends, so that what runs beside it can be told."""
 
@@ -184,9 +195,7 @@ def test_answers_of_a_server_are_those_without_prefetch(model, tmp_path, depth):
         return stub, prompts, scripted.losses(trainer)
 
     folder = tmp_path / "adapters"
-    _, prompts, losses = run(
-        tmp_path / "a", RolloutSettings(vllm_lora_sync=True, folder=folder)
-    )
+    _, prompts, losses = run(tmp_path / "a", RolloutSettings(vllm_lora_sync=True, folder=folder))
     settings = RolloutSettings(
         async_prefetch=True, prefetch_depth=depth, vllm_lora_sync=True, folder=folder
     )

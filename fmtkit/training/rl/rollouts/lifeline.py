@@ -68,7 +68,7 @@ class Lifeline:
 
     def _silence(self, error: Exception) -> str | None:
         """Return why nothing was answered, None for an error of another kind; raises for a refusal."""
-        reason = str(error).partition("\n")[0][:300]
+        reason = str(error).partition("\n")[0][:500]
         if _is_refusal(error):
             raise TrainingError(
                 f"the vLLM server at {self.server.url} refused: {reason}"

@@ -16,7 +16,7 @@ from typing import Any
 from fmtkit.errors import OptionError
 from fmtkit.training.life import TrainingError
 from fmtkit.training.rl.rollouts.lifeline import Lifeline, ServerLostError
-from fmtkit.training.rl.rollouts.server import Server
+from fmtkit.training.rl.rollouts.server import Server, ServerError
 
 
 @contextmanager
@@ -95,7 +95,20 @@ class LoraSync:
     def _load(self, name: str) -> None:
         path = str((self.folder / name).resolve())
         body = {"lora_name": name, "lora_path": path, "load_inplace": False}
-        self.server.post("/v1/load_lora_adapter", body)
+        self.post_load(body, path)
+
+    def post_load(self, body: dict[str, object], path: str) -> None:
+        """Ask the server to load an adapter; a 404 means that it may not, or does not see the files."""
+        try:
+            self.server.post("/v1/load_lora_adapter", body)
+        except ServerError as error:
+            if error.status != 404:
+                raise
+            raise ServerError(
+                f"{error}: it needs VLLM_ALLOW_RUNTIME_LORA_UPDATING=1, which fmtkit vllm-serve sets, and "
+                f"must see {path}",
+                error.status,
+            ) from error
 
     def _delete(self, version: int) -> None:
         shutil.rmtree(self.folder / f"{self.run}-v{version}", ignore_errors=True)

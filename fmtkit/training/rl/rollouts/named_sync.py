@@ -30,4 +30,4 @@ class NamedLoraSync(LoraSync):
     def _load(self, name: str) -> None:
         path = str((self.folder / name).resolve())
         body = {"lora_name": self.name, "lora_path": path, "load_inplace": True}
-        self.server.post("/v1/load_lora_adapter", body)
+        self.post_load(body, path)
