@@ -283,6 +283,10 @@ def train(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan; write and start nothing.")
     ] = False,
+    prepare: Annotated[
+        bool,
+        typer.Option("--prepare", help="Write the run folder, print the command, start nothing."),
+    ] = False,
     partial: Annotated[
         bool, typer.Option("--partial", help="With --dry-run: guess what a fragment leaves out.")
     ] = False,
@@ -313,6 +317,7 @@ def train(
         config,
         overrides=set_ or (),
         dry_run=dry_run,
+        prepare=prepare,
         partial=partial,
         num_processes=num_processes,
         accelerate_config=accelerate_config,
@@ -320,7 +325,7 @@ def train(
         rebuild=rebuild,
         say=lambda note: _say(f"note: {note}"),
     )
-    print_outcome(outcome, as_json=json, dry_run=dry_run)
+    print_outcome(outcome, as_json=json, dry_run=dry_run, prepared=prepare)
     raise typer.Exit(outcome.exit_code)
 
 

@@ -124,6 +124,18 @@ def test_a_resume_may_go_on_for_longer(config, tmp_path):
     prepared({**keys, "max_steps": 8}, resume=True)
 
 
+def test_a_prepared_run_trains_by_the_command_that_is_printed(config, tmp_path, capsys):
+    import runs as commands
+
+    done = commands.fmtkit(capsys, "train", config, "--prepare", "--set", "max_steps=1")
+    assert done.code == 0
+    assert (tmp_path / "run" / "job.json").is_file()
+    assert not (tmp_path / "run" / "checkpoints").exists()
+    assert done.out == f"{sys.executable} -m fmtkit.training.process {tmp_path / 'run'}\n"
+    subprocess.run(done.out.split(), check=True, capture_output=True)
+    assert json.loads((tmp_path / "run" / "report.json").read_text())["steps"] == 1
+
+
 def test_a_dry_run_writes_nothing(config, tmp_path):
     outcome = train(config, dry_run=True)
     assert outcome.plan.method == "dpo"

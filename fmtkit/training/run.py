@@ -61,6 +61,7 @@ def train(
     *,
     overrides: Sequence[str] = (),
     dry_run: bool = False,
+    prepare: bool = False,
     partial: bool = False,
     num_processes: int | None = None,
     accelerate_config: str | None = None,
@@ -68,7 +69,7 @@ def train(
     rebuild: bool = False,
     say: Callable[[str], None] | None = None,
 ) -> Outcome:
-    """Train a model as a configuration says; with `dry_run` only plan it.
+    """Train a model as a configuration says; with `dry_run` only plan it, with `prepare` only convert.
 
     A dry run also plans what lacks something to train, and lists that as `missing`. With `partial`
     the method of a fragment is guessed from its keys, even if nothing is missing. `say` is given
@@ -76,6 +77,8 @@ def train(
     Raises UnknownNameError, OptionError, DependencyError, TokenizerError, SourceError and what a
     conversion raises before a process is started. What goes wrong in the training processes is on
     stderr and in the exit code: 0 done, 1 training failed, 2 configuration, 130 interrupted.
+    A prepared run folder holds everything that the training processes read: they may be started
+    elsewhere, on several machines, by the command of the plan.
     """
     more = [f"num_processes={num_processes}"] if num_processes else []
     more += [f"accelerate_config={accelerate_config}"] if accelerate_config else []
@@ -97,6 +100,8 @@ def train(
         say(remark)
     for remark in gym.remarks(planned):
         say(remark)
+    if prepare:
+        return Outcome(planned, 0)
     with gym.servers(planned):
         exit_code = launched(planned)
     report = planned.run / "report.json"
