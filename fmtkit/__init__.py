@@ -7,14 +7,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fmtkit.converting.conversions import Report
+    from fmtkit.converting.run_report import Report
     from fmtkit.errors import FmtkitError
     from fmtkit.library import convert, inspect, read, render, table, train, types, validate
     from fmtkit.registry import converter
 
 _HOMES = {
     "FmtkitError": "fmtkit.errors",
-    "Report": "fmtkit.converting.conversions",
+    "Report": "fmtkit.converting.run_report",
     "convert": "fmtkit.library",
     "converter": "fmtkit.registry",
     "inspect": "fmtkit.library",

@@ -112,7 +112,8 @@ def convert(
     Each row is converted or accounted for: bad rows go to the quarantine with their line and reason.
     """
     from fmtkit import terminal
-    from fmtkit.converting.conversions import ConvertOptions, convert_to
+    from fmtkit.converting.conversions import convert_to
+    from fmtkit.converting.convert_options import ConvertOptions
     from fmtkit.converting.progress_bar import progress
 
     settings = ConvertOptions(
@@ -175,7 +176,7 @@ def validate(
     Prints `file:line: code: message` for every bad row, not only the first.
     """
     from fmtkit import terminal
-    from fmtkit.converting.conversions import ConvertOptions
+    from fmtkit.converting.convert_options import ConvertOptions
     from fmtkit.converting.validation import validate_sources
 
     settings = ConvertOptions(

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fmtkit import catalogue, registry
-from fmtkit.converting.conversions import ConvertOptions, Report, convert_to, open_named
-from fmtkit.converting.pipeline import Job, prepare, stream
+from fmtkit.converting.conversions import convert_to, open_named
+from fmtkit.converting.convert_options import ConvertOptions
+from fmtkit.converting.pipeline import stream
+from fmtkit.converting.preparation import Job, prepare
+from fmtkit.converting.run_report import Report
 from fmtkit.converting.text_stage import render_table
 from fmtkit.converting.validation import Findings, validate_sources
 from fmtkit.errors import TemplateError

@@ -17,7 +17,7 @@ from fmtkit.converting.progress_bar import in_bytes
 from fmtkit.escaping import one_line, visible
 
 if TYPE_CHECKING:
-    from fmtkit.converting.conversions import Report
+    from fmtkit.converting.run_report import Report
     from fmtkit.converting.validation import Findings
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.converting.conversions import open_named
-from fmtkit.converting.pipeline import Job, Request, prepare, stream
+from fmtkit.converting.pipeline import stream
+from fmtkit.converting.preparation import Job, prepare
+from fmtkit.converting.request import Request
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 MODEL_TEMPLATE = ("chat_template.", "bradley_terry.")

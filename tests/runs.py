@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fmtkit.converting.conversions import ConvertOptions, convert_to
+from fmtkit.converting.conversions import convert_to
+from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.ledger import TERMS
 from fmtkit.errors import FmtkitError
 

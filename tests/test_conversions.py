@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from runs import INTEL, KTO, Line, convert, convert_file, lines
 
-from fmtkit.converting.conversions import ConvertOptions, convert_to
+from fmtkit.converting.conversions import convert_to
+from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.errors import (
     LimitError,
     NothingWrittenError,

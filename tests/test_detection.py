@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from runs import INTEL, KTO
 
-from fmtkit.converting import detection, pipeline
+from fmtkit.converting import detection, preparation
 from fmtkit.errors import ColumnMismatchError, OptionError, UnknownNameError
 from fmtkit.sources.opening import open_sources
 from fmtkit.surveying.type_guesses import guess
@@ -136,4 +136,4 @@ def test_every_real_file_is_detected_under_a_random_name(tmp_path, name):
     copy = tmp_path / f"zq7{Path(name).suffix}"
     copy.write_bytes((REAL / name).read_bytes())
     [source] = open_sources(str(copy))
-    assert guess(pipeline.sample_of(source))[0].type in EXPECTED[name]
+    assert guess(preparation.sample_of(source))[0].type in EXPECTED[name]

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fmtkit.converting.pipeline import Request, prepare, stream
+from fmtkit.converting.pipeline import stream
+from fmtkit.converting.preparation import prepare
+from fmtkit.converting.request import Request
 from fmtkit.errors import ColumnMismatchError, OptionError
 from fmtkit.sources.opening import open_sources
 

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from fmtkit.converting.conversions import open_named
-from fmtkit.converting.pipeline import Request, prepare, stream
+from fmtkit.converting.pipeline import stream
+from fmtkit.converting.preparation import prepare
+from fmtkit.converting.request import Request
 from fmtkit.errors import ColumnMismatchError, FmtkitError
 
 GOLDENS = Path(__file__).parents[2] / "shared" / "data" / "goldens"

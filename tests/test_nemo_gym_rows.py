@@ -7,7 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from fmtkit.converting.conversions import open_named
-from fmtkit.converting.pipeline import Request, prepare, stream
+from fmtkit.converting.pipeline import stream
+from fmtkit.converting.preparation import prepare
+from fmtkit.converting.request import Request
 from fmtkit.training import kept_columns
 
 ROW = {"responses_create_params": {"input": "2+2?"}, "answer": "4", "level": 3}

@@ -14,7 +14,9 @@ from runs import INTEL, KTO, line, lines
 
 from fmtkit.converting.conversion import convert_frame
 from fmtkit.converting.parse import Records, parse_records
-from fmtkit.converting.pipeline import Job, Request, prepare, process
+from fmtkit.converting.pipeline import process
+from fmtkit.converting.preparation import Job, prepare
+from fmtkit.converting.request import Request
 from fmtkit.sources.blocks import JsonBlock
 from fmtkit.sources.opening import open_sources
 

@@ -11,7 +11,9 @@ from mutated_rows import damaged, mutated
 from runs import INTEL, KTO, line, lines
 
 from fmtkit.converting.ledger import TERMS, Ledger
-from fmtkit.converting.pipeline import Job, Piece, Progress, Request, prepare, process, stream
+from fmtkit.converting.pipeline import Piece, Progress, process, stream
+from fmtkit.converting.preparation import Job, prepare
+from fmtkit.converting.request import Request
 from fmtkit.errors import ColumnMismatchError, OptionError
 from fmtkit.sources.blocks import JsonBlock
 from fmtkit.sources.jsonl import blocks_of_lines

@@ -4,7 +4,8 @@ from importlib.resources import files
 import jsonschema
 import pytest
 
-from fmtkit.converting.conversions import ConvertOptions, convert_to
+from fmtkit.converting.conversions import convert_to
+from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.ledger import Ledger
 from fmtkit.tables import TABLES
 

@@ -8,7 +8,8 @@ from rich.console import Console
 
 from fmtkit import listings, terminal
 from fmtkit.catalogue import types
-from fmtkit.converting.conversions import ConvertOptions, convert_to
+from fmtkit.converting.conversions import convert_to
+from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.validation import validate_sources
 
 HOSTILE = '{"question": "q", "chosen": "\\u001b[31mred", "rejected": {"[bold]": 1}}\n'

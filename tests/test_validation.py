@@ -8,7 +8,7 @@ import pytest
 from fixture_cases import Case, cases
 from runs import INTEL, convert, lines
 
-from fmtkit.converting.conversions import ConvertOptions
+from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.validation import validate_sources
 from fmtkit.errors import ColumnMismatchError, OptionError
 

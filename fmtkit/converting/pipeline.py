@@ -1,6 +1,6 @@
 """The pipeline: read, convert, pair, render, cut, split; in input order, on threads, in bounded memory.
 
-`prepare` binds a type to its sources, `stream` yields what each block became. Nothing here writes:
+`stream` yields what each block of a job's sources became. Nothing here writes:
 `fmtkit.converting.conversions` hands the pieces to a sink.
 """
 
@@ -9,9 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
 from itertools import islice
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,99 +20,16 @@ from fmtkit import buffers
 from fmtkit.codes import PRECEDENCE, Reject
 from fmtkit.converting import (
     control_tokens,
-    detection,
     pairing,
     reading,
-    type_options,
-    typenames,
     verdicts,
 )
-from fmtkit.converting.binding import Binding, ReadPlan, Row, bind
+from fmtkit.converting.binding import Binding, ReadPlan
 from fmtkit.converting.conversion import convert_frame
-from fmtkit.converting.keeping import Kept, find_kept
-from fmtkit.converting.soft_labels import has_soft_labels
-from fmtkit.converting.splitting import Split
-from fmtkit.converting.text_stage import TextStage
-from fmtkit.converting.token_stage import TokenStage
-from fmtkit.converting.type_options import TypeOptions
-from fmtkit.converting.user_functions import TransformedSource, find_function
-from fmtkit.documents import Untokenized
-from fmtkit.errors import ColumnMismatchError, OptionError
-from fmtkit.registry import Converter
+from fmtkit.converting.preparation import Job
 from fmtkit.sources.blocks import ArrowBlock, Block, MadeBlock
-from fmtkit.sources.opening import Source
-from fmtkit.tables import Preference, Ranking, Table, Tokens
 
 T = TypeVar("T")
-AnySource = Source | TransformedSource
-
-_SAMPLE_BLOCKS = 16
-"""How many blocks are looked at for a sound row, before a source is taken to have none."""
-Stage = TextStage | TokenStage
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a run was asked for, as the flags of `fmtkit convert` say it."""
-
-    type: str
-    form: str | None = None
-    """text, messages or tokens; None for what the type speaks for."""
-    method: str | None = None
-    chat_template: str | None = None
-    tokenizer: str | None = None
-    columns: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
-    keep: tuple[str, ...] = ()
-    max_length: int | None = None
-    on_overlong: str = "keep"
-    seed: int = 0
-    limit: int | None = None
-    places: tuple[Path, ...] = ()
-    """Plugin files and folders of configs, in which a type may name a user's function."""
-    config: Mapping[str, Any] = field(default_factory=dict)
-    """What user functions are called with."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """A request bound to its sources."""
-
-    request: Request
-    name: typenames.TypeName
-    sources: tuple[AnySource, ...]
-    plans: tuple[ReadPlan, ...]
-    table: type[Table]
-    text: Stage
-    pairs: str | None
-    """The pair policy, where a ranking becomes pairs."""
-    canonical: pa.Schema
-    """Of the rows before they are rendered or tokenised."""
-    schema: pa.Schema
-    """Of the rows that `stream` yields."""
-    split: Split | None = None
-
-    @cached_property
-    def control_tokens(self) -> tuple[str, ...]:
-        """Return the tokens that content had better not hold: those of the template in use."""
-        template = self.text.template
-        if template is None:
-            return ()
-        return control_tokens.tokens_in(template.source, tuple(template.special_tokens.values()))
-
-    @cached_property
-    def ignored_columns(self) -> tuple[str, ...]:
-        """Return the columns at the start of the sources that the type does not use."""
-        found: dict[str, None] = {}
-        for plan in self.plans:
-            used = {column.top for column in plan.binding.every}
-            found.update(dict.fromkeys(name for name in plan.seen if name not in used))
-        return tuple(found)
-
-    @property
-    def converter(self) -> Converter:
-        """Return the converter of the first source; all make the same table."""
-        return self.plans[0].binding.converter
 
 
 @dataclass
@@ -180,158 +95,6 @@ class Piece:
     plain_rows: int
     result: Any = None
     """What the caller's own step made of the table on the worker."""
-
-
-def prepare(opened: Sequence[Source], request: Request) -> Job:
-    """Bind a type to its sources.
-
-    Raises:
-        UnknownNameError, OptionError, ColumnMismatchError: if type, options and columns do not fit.
-        SourceError: if a source cannot be read.
-    """
-    name = typenames.read(request.type, functions=bool(request.places))
-    sources: list[AnySource] = list(opened)
-    if name.function:
-        function = replace(find_function(name.source, request.places), config=request.config)
-        sources = [TransformedSource(source, function) for source in opened]
-        name = replace(name, source="passthrough")
-    samples = [sample_of(source) for source in sources]
-    converters = _converters(name, sources, samples, request)
-    resolved = [type_options.resolve(c, request.columns, request.options) for c in converters]
-    resolved = [
-        _decide_softness(s, c, o) for s, c, o in zip(sources, converters, resolved, strict=True)
-    ]
-    if any(options.values.get("soft") for options in resolved):
-        resolved = [
-            replace(options, values={**options.values, "soft": True}) for options in resolved
-        ]
-    kept = find_kept(sources, converters, resolved, request.keep)
-    plans = []
-    for converter, options, sample in zip(converters, resolved, samples, strict=True):
-        binding = bind(
-            converter,
-            sample,
-            mapping=options.mapping,
-            options=options.values,
-            kinds=options.kinds,
-            kept=kept.kinds,
-        )
-        # What is wrong with an option is said here, before a row is read.
-        _ = binding.made
-        plans.append(ReadPlan.of(binding, sample))
-    first = plans[0].binding
-    policy = _policy(first)
-    table = Preference if policy else first.converter.makes
-    untokenized = issubclass(table, Untokenized)
-    text: Stage
-    if untokenized:
-        text = TokenStage.of(name, first.converter, request)
-    else:
-        text = TextStage.of(name, first.converter, table, request)
-    canonical = _canonical_schema(first, table, kept)
-    made = Tokens if text.form == "tokens" else table
-    return Job(
-        request,
-        name,
-        tuple(sources),
-        tuple(plans),
-        made,
-        text,
-        policy,
-        canonical,
-        text.schema(canonical),
-    )
-
-
-def _decide_softness(source: AnySource, converter: Converter, options: TypeOptions) -> TypeOptions:
-    """Look through a source's step labels, unless an option says what they are."""
-    if "soft" not in converter.options or options.values["soft"] is not None:
-        return options
-    path = options.mapping.get("labels", converter.path("labels"))
-    return replace(options, values={**options.values, "soft": has_soft_labels(source, path)})
-
-
-def sample_of(source: AnySource) -> list[Row]:
-    """Return the sound rows at the start of a source, for choosing a converter and its shapes."""
-    block = source.first_block()
-    sample = [] if block is None else _sound_rows(block, detection.SAMPLE_ROWS)
-    if sample or block is None:
-        return sample
-    # The source begins with rows that are no JSON, or with one too long to be held.
-    source.keep()
-    later = islice(source.blocks(1), _SAMPLE_BLOCKS)
-    found = (_sound_rows(block, detection.SAMPLE_ROWS) for block in later)
-    return next((rows for rows in found if rows), [])
-
-
-def _sound_rows(block: Block, count: int | None = None) -> list[Row]:
-    records = reading.records_of(block)
-    values = (records.value(i) for i in range(len(records))[:count])
-    return [value for value, fault in values if fault is None]
-
-
-def _converters(
-    name: typenames.TypeName,
-    sources: Sequence[AnySource],
-    samples: Sequence[Sequence[Row]],
-    request: Request,
-) -> list[Converter]:
-    chosen = [
-        _converter(name, source, sample, request)
-        for source, sample in zip(sources, samples, strict=True)
-    ]
-    filled = [c for c, sample in zip(chosen, samples, strict=True) if sample] or chosen
-    made = {(c.makes.name(), c.wide, c.text) for c in filled}
-    if len(made) > 1:
-        tables = ", ".join(sorted(f"{n}" for n, _, _ in made))
-        raise OptionError(f"the sources make different tables ({tables}); convert them one by one")
-    return [c if sample else filled[0] for c, sample in zip(chosen, samples, strict=True)]
-
-
-def _converter(
-    name: typenames.TypeName, source: AnySource, sample: Sequence[Row], request: Request
-) -> Converter:
-    method, mapping = request.method or name.method, _paths(request)
-    choose = partial(
-        detection.choose, name.source, method=method, mapping=mapping, source=source.name
-    )
-    try:
-        return choose(sample)
-    except ColumnMismatchError:
-        block = source.first_block()
-        # A column may begin after the sample; only where the whole block has none is it missing.
-        return choose(sample if block is None else _sound_rows(block))
-
-
-def _paths(request: Request) -> dict[str, str]:
-    fields = {
-        key.removeprefix("field_"): str(value)
-        for key, value in request.options.items()
-        if key.startswith("field_")
-    }
-    return fields | dict(request.columns)
-
-
-def _policy(binding: Binding) -> str | None:
-    if binding.converter.makes is not Ranking:
-        return None
-    policy = pairing.check_policy(str(binding.options.get("pairs", "best-worst")))
-    return None if policy == "none" else policy
-
-
-def _canonical_schema(binding: Binding, table: type[Table], kept: Kept) -> pa.Schema:
-    """Return the schema of the rows before they are rendered."""
-    converter = binding.converter
-    if table is not converter.makes:
-        return pa.schema(
-            [*table.schema(frozenset(), wide=converter.wide, text=False), *kept.fields]
-        )
-    present = frozenset(converter.table_columns())
-    schema = table.schema(present, wide=converter.wide, text=converter.text)
-    if binding.options.get("soft"):
-        soft = pa.field("labels", pa.list_(pa.float64()))
-        schema = schema.set(schema.get_field_index("labels"), soft)
-    return pa.schema([*schema, *kept.fields])
 
 
 def stream(

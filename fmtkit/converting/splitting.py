@@ -11,6 +11,7 @@ from math import inf
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 from polars import Expr
 
 from fmtkit.errors import OptionError
@@ -91,3 +92,10 @@ def _prompt_text(frame: pl.DataFrame) -> Expr:
             pl.when(column.list.eval(answered).list.any()).then(first).otherwise(column.list.len())
         )
     return said.list.join("\x1e")
+
+
+def frame_of(table: pa.Table) -> pl.DataFrame:
+    """Return a table as the frame whose prompts are hashed."""
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame

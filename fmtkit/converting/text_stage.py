@@ -27,7 +27,7 @@ from fmtkit.tables import (
 )
 
 if TYPE_CHECKING:
-    from fmtkit.converting.pipeline import Request
+    from fmtkit.converting.request import Request
     from fmtkit.counting.length_limit import LengthLimit
 
 REPLIES = ("chosen", "rejected", "completion")

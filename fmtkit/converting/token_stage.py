@@ -24,7 +24,7 @@ from fmtkit.tables import MESSAGE, Table, Tokens
 from fmtkit.tokens import Tokenizer
 
 if TYPE_CHECKING:
-    from fmtkit.converting.pipeline import Request
+    from fmtkit.converting.request import Request
 
 COLUMNS = frozenset(Tokens.column_names())
 

@@ -9,16 +9,13 @@ import pyarrow as pa
 
 from fmtkit import registry
 from fmtkit.codes import Reject
-from fmtkit.converting.conversions import (
-    ConvertOptions,
-    Report,
-    check_options,
-    open_named,
-    report_of,
-)
+from fmtkit.converting.conversions import open_named
+from fmtkit.converting.convert_options import ConvertOptions, check_options
 from fmtkit.converting.error_limit import ErrorLimit
 from fmtkit.converting.ledger import Ledger
-from fmtkit.converting.pipeline import Job, Piece, Progress, prepare, stream
+from fmtkit.converting.pipeline import Piece, Progress, stream
+from fmtkit.converting.preparation import Job, prepare
+from fmtkit.converting.run_report import Report, report_of
 from fmtkit.table_schemas import row_schema
 
 

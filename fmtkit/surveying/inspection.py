@@ -16,10 +16,12 @@ import pyarrow as pa
 
 from fmtkit import registry, tokens
 from fmtkit.codes import Reject
-from fmtkit.converting import pipeline, reading, typenames
+from fmtkit.converting import pipeline, preparation, reading, typenames
 from fmtkit.converting.block_tap import BlockTap
 from fmtkit.converting.ledger import Ledger
-from fmtkit.converting.pipeline import Job, Piece, Request
+from fmtkit.converting.pipeline import Piece
+from fmtkit.converting.preparation import Job
+from fmtkit.converting.request import Request
 from fmtkit.counting.lengths import CharacterCounter, Counter
 from fmtkit.counting.token_counts import TokenCounter
 from fmtkit.documents import Untokenized
@@ -89,7 +91,7 @@ def run(source: object, options: InspectOptions) -> Inspection:
     if wanted is None:
         return Inspection(make_bare_survey(opened.sources, _sources(opened, {}), opened.tap))
     name = typenames.read(wanted)
-    job = pipeline.prepare(opened.sources, _request(name, options))
+    job = preparation.prepare(opened.sources, _request(name, options))
     template, notes = template_of(name, job.table.name(), tokenizer, options)
     masking = masking_of(name, options)
     viewer = Viewer(
@@ -125,7 +127,7 @@ def _open(source: object, options: InspectOptions) -> Opened:
     sources = tuple(tap.on(open_sources(source, hashed=False)))
     if not sources:
         raise OptionError("SOURCE is missing: give files, folders, globs, a dataset, or -")
-    samples = tuple(pipeline.sample_of(one) for one in sources)
+    samples = tuple(preparation.sample_of(one) for one in sources)
     guesses = tuple(
         guess(sample, options.method) for one, sample in zip(sources, samples, strict=True)
     )

@@ -10,7 +10,7 @@ import pyarrow as pa
 from fmtkit.codes import Reject
 from fmtkit.converting import pipeline
 from fmtkit.converting.block_tap import BlockTap
-from fmtkit.converting.pipeline import Job
+from fmtkit.converting.preparation import Job
 from fmtkit.surveying.shown_rows import Place
 
 SAMPLE_BLOCKS = 16

@@ -5,17 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from fmtkit import registry
-from fmtkit.converting.conversions import (
-    ConvertOptions,
-    Report,
-    Watcher,
-    check_options,
-    convert_to,
-    open_named,
-    with_split,
-    write_jobs,
-)
-from fmtkit.converting.pipeline import prepare
+from fmtkit.converting.conversion_run import Watcher
+from fmtkit.converting.conversions import convert_to, open_named, with_split, write_jobs
+from fmtkit.converting.convert_options import ConvertOptions, check_options
+from fmtkit.converting.preparation import prepare
+from fmtkit.converting.run_report import Report
 from fmtkit.errors import OptionError
 from fmtkit.training.datasets import parse_slice, specs_of
 from fmtkit.training.planning import DatasetPlan, Plan, plan

@@ -104,7 +104,8 @@ def _one(
     *,
     split: bool,
 ) -> Converted:
-    from fmtkit.converting.conversions import ConvertOptions, convert_to
+    from fmtkit.converting.conversions import convert_to
+    from fmtkit.converting.convert_options import ConvertOptions
 
     wish = parse_slice(str(dataset.entry.get("split", "train")))
     specs, identity = specs_of(dataset, wish)

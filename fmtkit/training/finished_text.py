@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from fmtkit.converting import detection, pipeline
+from fmtkit.converting import detection, preparation
 from fmtkit.errors import ColumnMismatchError
 from fmtkit.sources.opening import open_sources
 from fmtkit.training import datasets, datatypes
@@ -52,7 +52,7 @@ def _is_text(plan: Plan, dataset: DatasetPlan, specs: list[object]) -> bool:
     columns = dataset.entry.get("columns")
     mapping = {str(k): str(v) for k, v in columns.items()} if isinstance(columns, Mapping) else {}
     for source in open_sources(specs, hashed=False) if specs else ():
-        sample = pipeline.sample_of(source)
+        sample = preparation.sample_of(source)
         if not sample:
             continue
         try:

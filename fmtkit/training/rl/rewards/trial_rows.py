@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from fmtkit.converting import reading
-from fmtkit.converting.conversions import ConvertOptions, convert_to
+from fmtkit.converting.conversions import convert_to
+from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.keeping import JSON_FIELD
 from fmtkit.errors import NothingWrittenError, OptionError, SourceError
 from fmtkit.rewards.answers import text_of

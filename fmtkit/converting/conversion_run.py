@@ -1,0 +1,276 @@
+"""A conversion under way: pieces go to a sink, and every row is accounted for."""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from fmtkit import buffers
+from fmtkit.atomic import Written
+from fmtkit.converting.convert_options import ConvertOptions
+from fmtkit.converting.error_limit import ErrorLimit
+from fmtkit.converting.ledger import Ledger
+from fmtkit.converting.pipeline import Piece, Progress, stream
+from fmtkit.converting.preparation import AnySource, Job
+from fmtkit.converting.run_report import Report, report_of, sources_of
+from fmtkit.converting.splitting import (
+    TRAIN,
+    VALIDATION,
+    frame_of,
+)
+from fmtkit.converting.user_functions import TransformedSource
+from fmtkit.errors import LimitError, NothingWrittenError, OptionError
+from fmtkit.writing import quarantine, sinks
+from fmtkit.writing.encoding import Encoded, compression_of, encode, format_of
+from fmtkit.writing.folder_sink import FolderSink, find_resume
+from fmtkit.writing.sinks import Closing, FileSink, Sink
+
+Watcher = Callable[[int, int | None, Ledger], None]
+
+
+class ConversionRun:
+    """One conversion under way."""
+
+    def __init__(
+        self, jobs: Sequence[Job], out: Path, options: ConvertOptions, watch: Watcher | None
+    ) -> None:
+        self.jobs, self.options, self.watch = jobs, options, watch
+        self.job = jobs[0]
+        self.finished_sources: list[dict[str, Any]] = []
+        self.finished_bytes = 0
+        self.final: dict[str, Any] = {}
+        self.begun = time.monotonic()
+        self.limit = ErrorLimit.parse(options.max_errors)
+        named = format_of(out, options.format)
+        is_file = format_of(out) is not None
+        self.is_folder, self.out = not is_file, out
+        self.is_complete = False
+        self.format = named or "parquet"
+        self.compression = compression_of(self.format, options.compression)
+        self.ledger = Ledger()
+        self.progress = Progress()
+        self.tiers = {"fast_rows": 0, "traced_rows": 0, "plain_rows": 0}
+        self.quarantine_path = (
+            out.with_suffix(".quarantine.jsonl") if is_file else out / "quarantine.jsonl"
+        )
+        sink, state = self._open(out, is_file=is_file)
+        if sink is not None:
+            self.sink = sink
+        if state is not None:
+            self.ledger = Ledger.from_dict(state["ledger"])
+            self.progress = Progress.from_dict(state["progress"])
+            self.tiers = dict(state["tiers"])
+
+    def _open(self, out: Path, *, is_file: bool) -> tuple[Sink | None, Mapping[str, Any] | None]:
+        if is_file:
+            if self.job.split is not None:
+                raise OptionError(
+                    f"{out} is one file and holds one split; give a folder as OUT with --val-size"
+                )
+            # A single file starts again: it is never seen half-written, so there is nothing to resume.
+            overwrite = self.options.overwrite or self.options.resume
+            return FileSink(out, self.format, overwrite=overwrite), None
+        fingerprint = self._fingerprint()
+        resume = find_resume(out, fingerprint) if self.options.resume else None
+        if resume is not None and resume.is_complete:
+            # Job scripts always pass --resume: a finished run is no error.
+            self.is_complete = True
+            return None, None
+        sink = FolderSink(
+            out, self.format, fingerprint, overwrite=self.options.overwrite, resume=resume
+        )
+        return sink, resume.state if resume is not None and resume.state else None
+
+    def _fingerprint(self) -> dict[str, Any]:
+        """Return what must be the same for a run to be resumed."""
+        ignored = ("workers", "overwrite", "resume", "plugins", "folders", "function_config")
+        options = {k: _plain(v) for k, v in vars(self.options).items() if k not in ignored}
+        return {
+            "sources": [_identity(s) for s in self.job.sources if not s.once],
+            "options": options,
+            "template": self.job.text.template.sha256 if self.job.text.template else None,
+            "code": {p: sha256(Path(p).read_bytes()).hexdigest() for p in self._code()},
+            "fmtkit": version("fmtkit"),
+        }
+
+    def _complete(self) -> Report:
+        """Return the report of the run that was there already."""
+        report = json.loads((self.out / "report.json").read_text(encoding="utf-8"))
+        files = sorted((self.out / "data").iterdir())
+        bad = [self.quarantine_path] if self.quarantine_path.exists() else []
+        return Report(report, tuple(str(path) for path in (*files, *bad)))
+
+    def _code(self) -> list[str]:
+        """Return the files of the user whose code makes rows."""
+        functions = {s.function.file for s in self.job.sources if isinstance(s, TransformedSource)}
+        return sorted({*self.options.plugins, *(str(file) for file in functions)})
+
+    def write(self) -> Report:
+        if self.is_complete:
+            return self._complete()
+        for number, job in enumerate(self.jobs):
+            if number:
+                self.finished_sources += sources_of(self.job, self.progress)
+                self.finished_bytes += self.progress.bytes_of_sources()
+                self.job, self.progress = job, Progress()
+            self._write_job()
+        self.ledger.check()
+        if not self.ledger.rows_written:
+            self._reject()
+            raise NothingWrittenError(self._nothing())
+        written = self.sink.finish(Closing(self._final, self._metadata(), self._manifest()))
+        return self._finished(written)
+
+    def _write_job(self) -> None:
+        """Stream a job's pieces into the sink."""
+        pieces = stream(
+            self.job, workers=self.options.workers, step=self._encode, progress=self.progress
+        )
+        for piece in pieces:
+            self._account(piece)
+            if self.options.on_error != "skip":
+                name = self.job.sources[piece.source].name
+                self.sink.quarantine(quarantine.encode(name, piece.rejects))
+            self._check_limit(piece)
+            for split, encoded in piece.result:
+                self.sink.write(encoded, split)
+            if self.is_folder:
+                # Only here: a single file has no checkpoints, and its source's hash comes last.
+                state, metadata = self._state(), self._metadata()
+                self.sink.end_block(sinks.Progress(self.progress.next_block, state, metadata))
+            if self.watch is not None:
+                done = self.finished_bytes + self.progress.bytes_of_sources()
+                self.watch(done, self._size(), self.ledger)
+
+    def _encode(self, table: pa.Table, piece: Piece) -> list[tuple[str, Encoded]]:  # noqa: ARG002
+        """Split and encode a block's rows, on the worker."""
+        parts = [(TRAIN, table)]
+        if self.job.split is not None and table.num_rows:
+            mask = buffers.booleans(self.job.split.is_validation(frame_of(table)))
+            parts = [
+                (TRAIN, table.filter(pa.compute.invert(mask))),
+                (VALIDATION, table.filter(mask)),
+            ]
+        return [(s, encode(t, self.format, self.compression)) for s, t in parts if t.num_rows]
+
+    def _account(self, piece: Piece) -> None:
+        self.ledger.add(piece, skipped=self.options.on_error == "skip")
+        for tier in self.tiers:
+            self.tiers[tier] += getattr(piece, tier)
+        self.progress.add(piece)
+
+    def _check_limit(self, piece: Piece) -> None:
+        if self.options.on_error == "fail" and piece.rejects:
+            first = piece.rejects[0]
+            self._reject()
+            place = first.line if first.line is not None else f"row {first.row}"
+            where = f"{self.job.sources[piece.source].name}:{place}"
+            raise LimitError(
+                f"{where}: {first.code}: {first.message}; nothing was written (--on-error fail)"
+            )
+        if self.limit.is_passed(self.ledger):
+            self._reject()
+            raise LimitError(
+                f"{self.ledger.bad:,} of {self.ledger.rows_read:,} rows are bad, more than --max-errors "
+                f"{self.options.max_errors} allows; nothing was written{self._where()}"
+            )
+
+    def _where(self) -> str:
+        path = self.quarantine_path
+        return (
+            f", the rows are in {path}"
+            if self.options.on_error != "skip" and self.ledger.bad
+            else ""
+        )
+
+    def _nothing(self) -> str:
+        if not self.ledger.rows_read:
+            return "the sources hold no rows; nothing was written"
+        codes = ", ".join(f"{code} {count:,}" for code, count in self.ledger.reasons.most_common(3))
+        if self.ledger.no_pair:
+            codes = ", ".join(filter(None, [codes, f"no pair {self.ledger.no_pair:,}"]))
+        rows = f"none of {self.ledger.rows_read:,} rows could be converted ({codes})"
+        return f"{rows}; nothing was written{self._where()}"
+
+    def _reject(self) -> None:
+        self.sink.reject(self._report(()))
+
+    def _final(self, written: Sequence[Written]) -> dict[str, Any]:
+        """Make the report that is written; it is the one that is returned, clock and all."""
+        self.final = self._report(written)
+        return self.final
+
+    def _report(self, written: Sequence[Written]) -> dict[str, Any]:
+        seconds = time.monotonic() - self.begun
+        report = report_of(self.job, self.ledger, self.progress, written=written, seconds=seconds)
+        several = {
+            "type": self._type(),
+            "bytes_read": self.finished_bytes + report.data["bytes_read"],
+            "sources": self._sources(),
+        }
+        template = self.job.text.template
+        difference = template.compiled.difference if template is not None else None
+        tiers = {"template_difference": difference, "tiers": dict(self.tiers)}
+        return report.as_dict() | several | tiers
+
+    def _type(self) -> str:
+        return ", ".join(dict.fromkeys(job.request.type for job in self.jobs))
+
+    def _sources(self) -> list[dict[str, Any]]:
+        return [*self.finished_sources, *sources_of(self.job, self.progress)]
+
+    def _metadata(self) -> dict[str, str]:
+        """Return the key-value metadata of the files."""
+        template = self.job.text.template
+        hashes = " ".join(str(source["sha256"] or "-") for source in self._sources())
+        return {
+            "fmtkit.type": self._type(),
+            "fmtkit.table": self.job.table.name(),
+            "fmtkit.template": template.sha256 if template else "",
+            "fmtkit.sources": hashes,
+            "fmtkit.version": version("fmtkit"),
+        }
+
+    def _manifest(self) -> dict[str, Any]:
+        return {
+            "type": self.job.request.type,
+            "table": self.job.table.name(),
+            "sources": self._sources(),
+        }
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "ledger": self.ledger.as_dict(),
+            "progress": self.progress.as_dict(),
+            "tiers": dict(self.tiers),
+        }
+
+    def _size(self) -> int | None:
+        sizes = [source.size for job in self.jobs for source in job.sources]
+        return None if None in sizes else sum(size for size in sizes if size is not None)
+
+    def _finished(self, written: Sequence[Written]) -> Report:
+        outputs = [str(file.path) for file in written]
+        if self.ledger.quarantined:
+            outputs.append(str(self.quarantine_path))
+        return Report(self.final, tuple(outputs))
+
+
+def _identity(source: AnySource) -> dict[str, Any]:
+    """Return what tells that a source is the one it was: its hash, or size and time of its change."""
+    if source.hashed:
+        return {"path": source.name, "sha256": source.sha256()}
+    file = Path(source.name)
+    changed = file.stat().st_mtime_ns if file.exists() else None
+    return {"path": source.name, "bytes": source.size, "changed": changed}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return list(value) if isinstance(value, tuple) else value

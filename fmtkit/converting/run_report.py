@@ -1,0 +1,69 @@
+"""The report of a run: what was read, what became of every row, what was written."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from fmtkit.atomic import Written
+from fmtkit.converting.ledger import Ledger
+from fmtkit.converting.pipeline import Progress
+from fmtkit.converting.preparation import Job
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a conversion did; `as_dict` is report.json."""
+
+    data: Mapping[str, Any]
+    outputs: tuple[str, ...]
+    """The files that were written, the quarantine last."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as it is written."""
+        return dict(self.data)
+
+    def __getattr__(self, name: str) -> Any:
+        """Let every key of the report be an attribute: `report.rows_written`."""
+        try:
+            return self.__dict__["data"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def report_of(
+    job: Job,
+    ledger: Ledger,
+    progress: Progress,
+    *,
+    written: Sequence[Written] = (),
+    seconds: float = 0.0,
+) -> Report:
+    """Account for a run: the ledger, the sources with their hashes, and what was written."""
+    template = job.text.template
+    data = {
+        "type": job.request.type,
+        "table": job.table.name(),
+        "template": template.name if template and job.text.form != "messages" else None,
+        **ledger.as_dict(),
+        "bytes_read": progress.bytes_of_sources(),
+        "bytes_written": sum(file.bytes for file in written),
+        "seconds": round(seconds, 3),
+        "sources": sources_of(job, progress),
+        "ignored_columns": list(job.ignored_columns),
+        "fmtkit": version("fmtkit"),
+        "schema": {f.name: str(f.type) for f in job.schema},
+    }
+    return Report(data, ())
+
+
+def sources_of(job: Job, progress: Progress) -> list[dict[str, Any]]:
+    """Return each source with its hash, where it was hashed, and the rows read of it."""
+    return [
+        {
+            "path": source.name,
+            "sha256": source.sha256() if source.hashed else None,
+            "rows": progress.rows.get(i, 0),
+        }
+        for i, source in enumerate(job.sources)
+    ]
