@@ -86,6 +86,7 @@ CASES = {
         "did you mean",
     ),
     "a model that is not there": (PAIRS, {"base_model": "./nowhere"}, "no such folder"),
+    "a tracker of no such name": (PAIRS, {"report_to": "wandbb"}, "did you mean 'wandb'?"),
     "a loss of no such name": (PAIRS, {"loss_type": "sigmiod"}, "[loss_type]"),
 }
 
@@ -95,6 +96,13 @@ def test_what_cannot_train_is_one_line(case, model, tmp_path, capsys, monkeypatc
     rows, keys, words = CASES[case]
     keys = {"base_model": str(model), **keys}
     refused(train(capsys, monkeypatch, tmp_path, rows, **keys), words)
+
+
+def test_a_tracker_that_is_not_installed_is_one_line(model, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("fmtkit.training.trackers.find_spec", lambda _: None)
+    keys = {"base_model": str(model), "report_to": ["tensorboard"]}
+    words = "report_to: tensorboard is not installed: pip install tensorboard, or leave it out"
+    refused(train(capsys, monkeypatch, tmp_path, PAIRS, **keys), words)
 
 
 def test_a_missing_chat_template_is_one_line(model, tmp_path, capsys, monkeypatch):

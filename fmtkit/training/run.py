@@ -22,6 +22,7 @@ from fmtkit.training import (
     handover,
     job,
     planning,
+    trackers,
     vllm_ready,
 )
 from fmtkit.training.config import Config
@@ -91,6 +92,7 @@ def train(
         return Outcome(planned, 0)
     if planned.missing:
         raise OptionError(f"{planned.source}: {', '.join(planned.missing)}: needed to train")
+    trackers.check(planned)
     checks.check_model(planned)
     gym.check(planned)
     say = say or _silent
