@@ -177,9 +177,7 @@ def test_a_server_that_was_started_anew_gets_the_adapter_again():
 
 
 def test_whole_weights_do_not_come_back_with_the_server():
-    with pytest.raises(
-        ServerLostError, match=r"was started anew and lacks the trained weights"
-    ):
+    with pytest.raises(ServerLostError, match=r"was started anew and lacks the trained weights"):
         restarted("a/m", None)
 
 

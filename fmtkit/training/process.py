@@ -57,6 +57,7 @@ def train(work: Job) -> int:
     if stop.asked:
         _say(trainer, f"stopped at step {trainer.state.global_step}; --resume goes on from there")
         return INTERRUPTED
+    _check_steps(trainer)
     _save(trainer, work, parts)
     if trainer.is_world_process_zero():
         seconds = time.perf_counter() - started
@@ -130,6 +131,17 @@ def _trained(trainer: Any, work: Job) -> Any:
         raise out_of_memory(error, batch, length) from error
 
 
+def _check_steps(trainer: Any) -> None:
+    """Raise TrainingError for a run that made no step: nothing was learnt that could be saved."""
+    if trainer.state.global_step:
+        return
+    batch = trainer.args.per_device_train_batch_size * trainer.args.gradient_accumulation_steps
+    raise TrainingError(
+        f"no step was made: {len(trainer.train_dataset)} rows are fewer than one step takes "
+        f"({batch} on each device); lower micro_batch_size, or set dataloader_drop_last: false"
+    )
+
+
 def _save(trainer: Any, work: Job, parts: Any) -> None:
     """Save model and tokenizer, and the merged model where it is asked for."""
     folder = Path(work.run) / "model"
@@ -162,13 +174,13 @@ def _report(work: Job, trainer: Any, log: RunLog, result: Any, seconds: float) -
     curves.draw(run)
     curves.write_page(run, report)
     card.write(run / "model", work, report)
-    _say(trainer, f"{work.method}: {trainer.state.global_step} steps, {_moved(log)}")
+    _say(trainer, f"{work.method}: {trainer.state.global_step} steps{_moved(log)}")
 
 
 def _moved(log: RunLog) -> str:
     """Say from where to where the metrics went that tell whether anything was learnt."""
     told = [name for name in _TOLD if name in log.first and name in log.last]
-    return ", ".join(f"{name} {log.first[name]:.4g} -> {log.last[name]:.4g}" for name in told)
+    return "".join(f", {name} {log.first[name]:.4g} -> {log.last[name]:.4g}" for name in told)
 
 
 def _data(work: Job) -> Any:
