@@ -12,6 +12,7 @@ import tiny_training as tiny
 
 from fmtkit.training import build, process, rows
 from fmtkit.training.job import Job
+from fmtkit.training.life import TrainingError
 from fmtkit.training.runner import find
 
 RUNS = {
@@ -370,6 +371,13 @@ def test_an_adapter_is_merged_where_that_is_asked_for(model, tmp_path):
     assert AutoPeftModelForCausalLM.from_pretrained(tmp_path / "model").peft_config
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
     assert any(not v.equal(weights(model)[k]) for k, v in merged.state_dict().items())
+
+
+def test_a_run_without_a_step_is_an_error_and_saves_no_model(model, tmp_path):
+    keys = {"micro_batch_size": 64, "trainer_args": {"dataloader_drop_last": True}}
+    with pytest.raises(TrainingError, match="no step was made: 16 rows are fewer than one step"):
+        process.train(tiny.make_job(tmp_path, model, "dpo", "Preference", keys))
+    assert not (tmp_path / "model").exists()
 
 
 def test_every_runner_file_names_itself():

@@ -126,6 +126,13 @@ def test_rows_over_the_length_are_dropped_before_the_trainer(tmp_path, source, m
     assert report["overlong_dropped"] == 1
 
 
+def test_rows_that_are_all_too_long_are_said_to_be(tmp_path, source, model):
+    with pytest.raises(
+        OptionError, match="all 20 rows are longer than 8 tokens; raise sequence_len"
+    ):
+        prepared(planned(tmp_path, source, model, sequence_len=8))
+
+
 def test_pairs_that_are_equal_everywhere_are_refused(tmp_path):
     path = tmp_path / "same.jsonl"
     row = {"question": "q", "chosen": "same", "rejected": "same"}

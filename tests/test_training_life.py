@@ -68,6 +68,11 @@ def test_a_loss_that_does_not_move_is_found():
     assert "the loss does not move" in finding
 
 
+def test_a_model_that_has_not_moved_has_no_swapped_columns():
+    still = {"grad_norm": 1.0, "rewards/accuracies": 0.0, "rewards/margins": 0.0}
+    assert list(findings([{"loss": 1.0 + i, **still} for i in range(5)], "dpo")) == []
+
+
 def test_swapped_columns_are_found():
     logs = [{"loss": 1.0 + i, "grad_norm": 1.0, "rewards/accuracies": 0.0} for i in range(5)]
     (finding,) = findings(logs, "dpo")

@@ -16,6 +16,7 @@ from fmtkit import hub_access
 from fmtkit.converting.text_stage import AS_MADE
 from fmtkit.converting.user_functions import find_function
 from fmtkit.errors import NothingWrittenError, OptionError
+from fmtkit.training import empty_data
 from fmtkit.training.job import Source
 from fmtkit.training.planning import LENGTH_POLICIES, DatasetPlan, Plan
 from fmtkit.training.rl.imports import places_of
@@ -118,7 +119,8 @@ def _one(
         try:
             convert_to(specs, folder, ConvertOptions(**options))  # type: ignore[arg-type]
         except NothingWrittenError as error:
-            raise OptionError(f"datasets: {dataset.source}: {error}") from error
+            reason = empty_data.why(folder, error, options.get("max_length"))
+            raise OptionError(f"datasets: {dataset.source}: {reason}") from error
         key_file.write_text(json.dumps(key, indent=1) + "\n", encoding="utf-8")
     weight = _number(dataset.entry.get("weight")) * _number(dataset.entry.get("fraction"))
     weight *= _share(dataset.entry, _files(folder, "train"))

@@ -132,10 +132,13 @@ def findings(logs: list[Mapping[str, float]], method: str) -> Iterator[str]:
         # The value of an online loss says nothing: with one step a generation it is zero.
         yield "no learning signal: the loss does not move; raise learning_rate, or look at the data"
     accuracies = [log["rewards/accuracies"] for log in logs if "rewards/accuracies" in log]
+    # Before the model has moved both sides are rewarded alike, and nothing is won or lost.
+    margins = [log.get("rewards/margins", -1.0) for log in logs]
     if (
         method in {"dpo", "ipo", "orpo", "cpo", "simpo", "reward"}
         and accuracies
         and max(accuracies) == 0.0
+        and min(margins) < 0.0
     ):
         yield "chosen loses to rejected in every pair: are the two columns swapped?"
 
@@ -143,9 +146,8 @@ def findings(logs: list[Mapping[str, float]], method: str) -> Iterator[str]:
 def _not_a_number(name: str, value: float, step: int) -> str:
     return (
         f"{name} is {value} at step {step}: lower learning_rate (a tenth), set max_grad_norm: 1.0 "
-        "and "
-        "warmup_steps; with fp16 use bf16: true; the last checkpoint is sound and --resume goes "
-        "on from it"
+        "and warmup_steps; with fp16 use bf16: true; --resume goes on from the last checkpoint, if "
+        "there is one"
     )
 
 

@@ -1,0 +1,20 @@
+"""Why no row of a dataset is left to train on, from the report of its conversion."""
+
+import json
+from pathlib import Path
+
+from fmtkit.errors import NothingWrittenError
+
+
+def why(folder: Path, error: NothingWrittenError, length: object) -> str:
+    """Return what a user can do about it; `length` is the run's longest row in tokens."""
+    file = folder / "report.json"
+    report = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    dropped = report.get("overlong_dropped", 0)
+    if dropped and dropped == report.get("rows_read"):
+        return (
+            f"all {dropped} rows are longer than {length} tokens; raise sequence_len, or set "
+            "excess_length_strategy: truncate"
+        )
+    others = f", and {dropped} are longer than {length} tokens" if dropped else ""
+    return f"{error}{others}; {file} counts them"
