@@ -3,6 +3,7 @@
 import json
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,53 @@ def test_an_estimator_sets_how_trl_scales_rewards(tmp_path, model, keys, scaling
     work = job_of(tmp_path / "run", model, "structured", {"ebft": keys})
     parts = parts_of(work, [])
     assert load_class(parts.runner.build)(work, parts).scale_rewards == scaling
+
+
+REWARDS = """
+def shortness(completions, **kwargs):
+    return [1.0 - len(c[-1]["content"]) / 100 for c in completions]
+
+
+def nothing(completions, **kwargs):
+    return [None] * len(completions)
+"""
+
+
+@pytest.mark.parametrize("ce", [0.0, 0.1])
+def test_the_features_of_grpo_hold_for_ebft(tmp_path: Path, model: str, ce: float) -> None:
+    trl = {
+        **STRUCTURED["trl"],
+        "reward_funcs": ["rewards.shortness", "rewards.nothing"],
+        "reward_weights": [1.0, 0.5, 0.1],
+        "replay_buffer_size": 4,
+        "reroll_start_fraction": 0.0,
+        "streaming_partial_batch": True,
+        "num_iterations": 2,
+    }
+    work = job_of(tmp_path / "run", model, "structured", {"trl": trl, "ebft": {"ce_coef": ce}})
+    (tmp_path / "rewards.py").write_text(REWARDS)
+    assert process.train(replace(work, places=(str(tmp_path),))) == 0
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    steps = [entry for line in lines if "loss" in (entry := json.loads(line))]
+    assert len(steps) == 3
+    assert {"replay/size", "reroll/queue", "rewards/ebft/mean", "rewards/shortness/mean"} <= set(
+        steps[0]
+    )
+    assert (tmp_path / "run" / "completions.parquet").exists()
+    assert ("ebft/ce_loss" in steps[0]) == bool(ce)
+
+
+@pytest.mark.parametrize(("ce", "skips"), [(0.0, True), (0.1, False)])
+def test_a_batch_without_a_signal_is_skipped_unless_references_are_learnt(
+    tmp_path: Path, model: str, ce: float, skips: bool
+) -> None:
+    ebft = {"ce_coef": ce, "alignment_coef": 0.0, "diversity_coef": 0.0}
+    work = job_of(tmp_path / "run", model, "structured", {"ebft": ebft})
+    assert process.train(work) == 0
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    steps = [entry for line in lines if "loss" in (entry := json.loads(line))]
+    assert all(("skipped_zero_adv_batches" in step) == skips for step in steps)
+    assert all((step["grad_norm"] == 0) == skips for step in steps)
 
 
 DATA = {

@@ -10,7 +10,7 @@ from fmtkit.training.rl.grpo import tool_template
 from fmtkit.training.rl.grpo.samples import FILE, SampleTable, keeper
 from fmtkit.training.rl.grpo.settings import read_settings
 from fmtkit.training.rl.nemo_gym.session import Gym, open_gym
-from fmtkit.training.rl.rewards import Rewards, rewards_of
+from fmtkit.training.rl.rewards import Rewards, entries, read_options, rewards_of
 from fmtkit.training.rl.rollouts.loading import rollout_objects
 from fmtkit.training.rl.rollouts.settings import read_settings as read_rollouts
 
@@ -57,7 +57,10 @@ def online_inputs(job: Job, parts: Parts) -> dict[str, Any]:
     out = {
         **trainer_inputs(job, parts, GRPOTrainer),
         **rollout_objects(section, [Path(place) for place in job.places]),
-        "rewards": _rewards(job, parts, gym),
+        # EBFT and an environment have rewards of their own, which TRL weighs beside these.
+        "rewards": _rewards(
+            job, parts, gym, alone=job.method != "ebft" and not section.get("environment_factory")
+        ),
         "features": read_settings(section),
         "rollouts": read_rollouts(section, run=job.run),
     }
@@ -70,7 +73,15 @@ def online_inputs(job: Job, parts: Parts) -> dict[str, Any]:
     return out
 
 
-def _rewards(job: Job, parts: Parts, gym: Gym | None) -> Rewards:
-    rewards = rewards_of(job) if gym is None else gym.rewards(job)
+def _rewards(job: Job, parts: Parts, gym: Gym | None, *, alone: bool = True) -> Rewards:
+    """Load the rewards of a run; `alone` says that no reward of another origin stands beside them."""
+    section = job.sections.get("rl", {})
+    if gym is not None:
+        rewards = gym.rewards(job)
+    elif alone:
+        rewards = rewards_of(job)
+    else:
+        named = entries.read(section.get("reward_funcs"), [Path(place) for place in job.places])
+        rewards = Rewards(named, read_options(section), judged=False)
     rewards.check_columns(parts.train.column_names)
     return rewards
