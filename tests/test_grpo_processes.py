@@ -21,6 +21,10 @@ def sometimes(completions, trainer_state, **kwargs):
     return [float(len(c[0]["content"]) % 7) for c in completions]
 
 
+def broken(completions, **kwargs):
+    raise KeyError("answer")
+
+
 def on_one_process(completions, prompts, **kwargs):
     """Give a signal for some prompts only, so that the processes' batches differ."""
     if "apple" in prompts[0][0]["content"]:
@@ -34,11 +38,16 @@ def model(tmp_path_factory):
     return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)
 
 
-def trained(capfd, folder: Path, model: str, **keys) -> tuple[dict, list[dict]]:
-    """Train with two processes; return the weights and the steps."""
-    from safetensors.torch import load_file
+def test_a_failure_of_several_processes_is_a_line_and_their_exit_code(model, tmp_path, capfd):
+    file = config_of(tmp_path, model, trl={"reward_funcs": ["rewards.broken"]})
+    done = runs.fmtkit(capfd, "train", file)
+    assert done.code == 1
+    lines = [line for line in done.err.splitlines() if not line.startswith("note: ")]
+    assert all("error: reward rewards.broken raised KeyError" in line for line in lines), done.err
 
-    folder.mkdir()
+
+def config_of(folder: Path, model: str, **keys) -> Path:
+    """Write rewards, rows and the configuration of a run with two processes."""
     (folder / "rewards.py").write_text(REWARDS, encoding="utf-8")
     tiny.write_table("Prompt", folder / "rows.parquet")
     trl = {"num_generations": 2, "max_completion_length": 6, **keys.pop("trl")}
@@ -56,6 +65,15 @@ def trained(capfd, folder: Path, model: str, **keys) -> tuple[dict, list[dict]]:
     }
     file = folder / "c.yaml"
     file.write_text(yaml.safe_dump(whole), encoding="utf-8")
+    return file
+
+
+def trained(capfd, folder: Path, model: str, **keys) -> tuple[dict, list[dict]]:
+    """Train with two processes; return the weights and the steps."""
+    from safetensors.torch import load_file
+
+    folder.mkdir()
+    file = config_of(folder, model, **keys)
     done = runs.fmtkit(capfd, "train", file)
     assert done.code == 0, done.err
     lines = (folder / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()

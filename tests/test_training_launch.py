@@ -29,7 +29,7 @@ def test_one_process_is_plain_python():
 
 def test_several_processes_go_through_torchrun():
     assert "--nproc_per_node=2" in launch(num_processes=2).command
-    assert "torch.distributed.run" in launch(num_processes=2).command
+    assert "fmtkit.training.several" in launch(num_processes=2).command
 
 
 @pytest.mark.parametrize("profile", PROFILES)

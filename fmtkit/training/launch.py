@@ -99,7 +99,7 @@ def _plain(run: Path, count: int) -> Launch:
 def _python(command: tuple[str, ...]) -> tuple[str, ...]:
     """Return the command through this interpreter, so that it does not depend on the PATH."""
     modules = {
-        "torchrun": "torch.distributed.run",
+        "torchrun": "fmtkit.training.several",
         "accelerate": "accelerate.commands.accelerate_cli",
     }
     return (sys.executable, "-m", modules[command[0]], *command[1:])
