@@ -15,6 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from runs import INTEL, KTO, Line, convert, convert_file, lines
 
+import fmtkit
+from fmtkit.converting import pipeline
 from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.errors import (
@@ -119,6 +121,26 @@ def test_ties_make_no_pair_and_are_counted(tmp_path):
     nothing = convert(tmp_path, [tied], "nectar")
     assert isinstance(nothing.error, NothingWrittenError)
     assert "no pair 1" in str(nothing.error)
+
+
+def test_pairs_are_the_same_in_however_many_parts_they_are_encoded(tmp_path, monkeypatch):
+    rows: list[Line] = [
+        {
+            "prompt": f"\n\nHuman: what is {i}?\n\nAssistant:",
+            "answers": [{"answer": f"{i} {k}" * k, "rank": float(k)} for k in range(1, 1 + i % 6)],
+        }
+        for i in range(1, 40)
+    ]
+    path = source(tmp_path, rows)
+    made = fmtkit.table(path, "chatml.nectar", options={"pairs": "all"})
+    assert made.num_rows == sum(k * (k - 1) // 2 for k in (i % 6 for i in range(1, 40)))
+    for part_bytes, parts in ((1, 26), (10**9, 1)):
+        monkeypatch.setattr(pipeline, "BLOCK_BYTES", part_bytes)
+        out = tmp_path / f"{part_bytes}.parquet"
+        report = run(path, out, "chatml.nectar", options={"pairs": "all"})
+        assert pq.read_table(out).to_pylist() == made.to_pylist()
+        assert report.rows_written == made.num_rows
+        assert pq.ParquetFile(out).num_row_groups == parts
 
 
 @pytest.mark.parametrize("name", ["out.parquet", "out"])

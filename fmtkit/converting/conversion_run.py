@@ -129,7 +129,7 @@ class ConversionRun:
     def _write_job(self) -> None:
         """Stream a job's pieces into the sink."""
         pieces = stream(
-            self.job, workers=self.options.workers, step=self._encode, progress=self.progress
+            self.job, workers=self.options.workers, encode=self._encode, progress=self.progress
         )
         for piece in pieces:
             self._account(piece)
@@ -147,8 +147,8 @@ class ConversionRun:
                 done = self.finished_bytes + self.progress.bytes_of_sources()
                 self.watch(done, self._size(), self.ledger)
 
-    def _encode(self, table: pa.Table, piece: Piece) -> list[tuple[str, Encoded]]:  # noqa: ARG002
-        """Split and encode a block's rows, on the worker."""
+    def _encode(self, table: pa.Table) -> list[tuple[str, Encoded]]:
+        """Split and encode rows, on the worker."""
         parts = [(TRAIN, table)]
         if self.job.split is not None and table.num_rows:
             mask = buffers.booleans(self.job.split.is_validation(frame_of(table)))

@@ -9,7 +9,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from functools import partial
+from itertools import islice, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,7 +28,8 @@ from fmtkit.converting import (
 from fmtkit.converting.binding import Binding, ReadPlan
 from fmtkit.converting.conversion import convert_frame
 from fmtkit.converting.preparation import Job
-from fmtkit.sources.blocks import ArrowBlock, Block, MadeBlock
+from fmtkit.sources.blocks import BLOCK_BYTES, ArrowBlock, Block, MadeBlock
+from fmtkit.tables import DIALOG_COLUMNS
 
 T = TypeVar("T")
 
@@ -94,7 +96,7 @@ class Piece:
     traced_rows: int
     plain_rows: int
     result: Any = None
-    """What the caller's own step made of the table on the worker."""
+    """What the caller's own step made of the table on the worker; of `encode`, a list."""
 
 
 def stream(
@@ -102,19 +104,22 @@ def stream(
     *,
     workers: int | None = None,
     step: Callable[[pa.Table, "Piece"], Any] | None = None,
+    encode: Callable[[pa.Table], list[Any]] | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Piece]:
     """Yield what each block becomes, in input order, from where `progress` says on.
 
-    `step` runs on the worker over each table, whose rows are then let go. Records and lines of
-    rejects are within their source.
+    `step` runs on the worker over each table, whose rows are then let go; so does `encode`, but a
+    table that pairs have made much larger than its block comes to it in parts. Records and lines
+    of rejects are within their source.
     """
     count = workers or os.cpu_count() or 1
     begun = progress or Progress()
     places = dict(begun.rows)
     tasks = _tasks(job, begun.next_block, sum(places.values()))
     with ThreadPoolExecutor(max_workers=count) as pool:
-        for piece in _in_order(pool, tasks, lambda task: process(job, *task, step=step), count + 2):
+        work = partial(_process, job, step=step, encode=encode)
+        for piece in _in_order(pool, tasks, lambda task: work(*task), count + 2):
             first = places.get(piece.source, 0)
             places[piece.source] = first + piece.rows_read
             yield replace(
@@ -157,30 +162,49 @@ def _in_order(
             future.cancel()
 
 
-def process(
+def process(job: Job, source: int, number: int, block: Block) -> Piece:
+    """Take one block the whole way."""
+    return _process(job, source, number, block)
+
+
+def _process(
     job: Job,
     source: int,
     number: int,
     block: Block,
     *,
     step: Callable[[pa.Table, Piece], Any] | None = None,
+    encode: Callable[[pa.Table], list[Any]] | None = None,
 ) -> Piece:
-    """Take one block the whole way."""
-    made = _make(job, source, block)
-    piece = Piece(source=source, block=number, bytes_read=block.bytes_read, **made)
+    plan = job.plans[source]
+    records = reading.records_of(block, plan.binding)
+    begun = _convert(job, plan, block, records)
+    frames = [begun.frame] if encode is None else _parts(begun.frame, job)
+    begun.frame = begun.frame.clear()
+    parts: list[_Part] = []
+    encoded: list[Any] = []
+    while frames:
+        part = _render(job, plan, frames.pop(0), records)
+        if encode is not None:
+            # The rows themselves are not kept: what waits for its turn is what was made of them.
+            encoded += encode(part.table)
+            part.table = part.table.slice(0, 0)
+        parts.append(part)
+    piece = _account(block, records, begun, parts)
+    piece = replace(piece, source=source, block=number, result=encoded)
+    if encode is not None:
+        return replace(piece, lines=_no_line)
     if step is None:
         return piece
-    # The rows themselves are not kept: what waits for its turn is what `step` made of them.
     result = step(piece.table, piece)
     return replace(piece, result=result, table=piece.table.slice(0, 0), lines=_no_line)
 
 
 @dataclass
-class _Rows:
-    """The canonical rows of a block on their way, and what was said of the others."""
+class _Converted:
+    """The converted rows of a block with `__row`, and what was said of the others."""
 
-    table: pa.Table
-    rows: np.ndarray
+    frame: pl.DataFrame
     rejects: list[Reject]
     warnings: Counter[str]
     no_pair: int
@@ -188,49 +212,93 @@ class _Rows:
     fast_rows: int
 
 
-def _make(job: Job, source: int, block: Block) -> dict[str, Any]:
-    """Convert, render and account for a block; return the fields of its piece."""
-    binding = job.plans[source].binding
-    records = reading.records_of(block, binding)
-    begun = _convert(job, job.plans[source], block, records)
+@dataclass
+class _Part:
+    """Some of the rows as they are written, the record of each in its block, and what became of others."""
+
+    table: pa.Table
+    kept: np.ndarray
+    rejects: list[Reject]
+    overlong: set[int]
+    warnings: Counter[str]
+    traced_rows: int
+    plain_rows: int
+
+
+def _parts(frame: pl.DataFrame, job: Job) -> list[pl.DataFrame]:
+    """Cut the pairs of a block, between source rows, into parts of about BLOCK_BYTES of text."""
+    if job.pairs is None or not frame.height:
+        return [frame]
+    content = pl.element().struct.field("content").str.len_bytes()
+    names = [name for name in DIALOG_COLUMNS if name in frame.columns]
+    said = pl.sum_horizontal(pl.col(name).list.eval(content).list.sum() for name in names)
+    sizes = frame.select(said.fill_null(0)).to_series().to_numpy().astype(np.int64)
+    rows = frame.get_column("__row").to_numpy()
+    firsts = np.flatnonzero(np.diff(rows, prepend=rows[0] - 1))
+    part = (np.cumsum(sizes) - sizes)[firsts] // BLOCK_BYTES
+    cuts = [*firsts[np.flatnonzero(np.diff(part, prepend=-1))].tolist(), frame.height]
+    return [frame.slice(at, end - at) for at, end in pairwise(cuts)]
+
+
+def _render(job: Job, plan: ReadPlan, frame: pl.DataFrame, records: reading.Rows) -> _Part:
+    """Render converted rows; a row that has no text is rejected."""
+    table, rows = _canonical(frame, job, plan.binding), frame.get_column("__row").to_numpy()
+    # Nobody else holds it: what was parsed is let go before anything is rendered.
+    del frame
+    warnings: Counter[str] = Counter()
     if job.control_tokens:
-        begun.warnings["control_tokens"] += control_tokens.count_rows(
-            begun.table, job.control_tokens
-        )
-    done = job.text.apply(begun.table)
-    begun.table = begun.table.slice(0, 0)
-    rows, rejects = begun.rows, begun.rejects
-    rejects += [
-        records.reject(int(rows[f.row]), f.code, f.column, f.message) for f in done.failures
-    ]
-    table, kept = _without(done.table, rows[done.kept], {reject.row for reject in rejects})
-    too_long = set(rows[done.overlong].tolist()) - set(kept.tolist()) - {r.row for r in rejects}
+        warnings["control_tokens"] = control_tokens.count_rows(table, job.control_tokens)
+    done = job.text.apply(table)
+    rejects = [records.reject(int(rows[f.row]), f.code, f.column, f.message) for f in done.failures]
+    written, kept = _without(done.table, rows[done.kept], {reject.row for reject in rejects})
+    return _Part(
+        table=written,
+        kept=kept,
+        rejects=rejects,
+        overlong=set(rows[done.overlong].tolist()),
+        warnings=warnings + done.warnings,
+        traced_rows=done.traced_rows,
+        plain_rows=done.plain_rows,
+    )
+
+
+def _account(
+    block: Block, records: reading.Rows, begun: _Converted, parts: Sequence[_Part]
+) -> Piece:
+    """Put the parts of a block together, every record of it in one term of the ledger."""
+    kept = np.concatenate([part.kept for part in parts])
+    found = [*begun.rejects, *(reject for part in parts for reject in part.rejects)]
+    overlong = {row for part in parts for row in part.overlong}
+    too_long = overlong - set(kept.tolist()) - {reject.row for reject in found}
     own = () if isinstance(block, ArrowBlock) else block.rejects
     places = reading.places_of(block, len(records))
-    rejects = _one_each([*(replace(r, row=int(places[r.row])) for r in rejects), *own])
+    rejects = _one_each([*(replace(r, row=int(places[r.row])) for r in found), *own])
     filtered = block.filtered if isinstance(block, MadeBlock) else 0
     rows_read = len(records) + len(own) + filtered
-    return {
-        "table": table,
-        "records": places[kept],
-        "lines": _lines(records, kept),
-        "rejects": tuple(rejects),
-        "rows_read": rows_read,
-        "converted": rows_read - len(rejects) - begun.no_pair - len(too_long) - filtered,
-        "rows_written": table.num_rows,
-        "no_pair": begun.no_pair,
-        "overlong_dropped": len(too_long),
-        "filtered": filtered,
-        "blank_lines": begun.blank,
-        "warnings": +(begun.warnings + done.warnings),
-        "fast_rows": begun.fast_rows,
-        "traced_rows": done.traced_rows,
-        "plain_rows": done.plain_rows,
-    }
+    return Piece(
+        source=0,
+        block=0,
+        bytes_read=block.bytes_read,
+        table=parts[0].table if len(parts) == 1 else parts[0].table.slice(0, 0),
+        records=places[kept],
+        lines=_lines(records, kept),
+        rejects=tuple(rejects),
+        rows_read=rows_read,
+        converted=rows_read - len(rejects) - begun.no_pair - len(too_long) - filtered,
+        rows_written=len(kept),
+        no_pair=begun.no_pair,
+        overlong_dropped=len(too_long),
+        filtered=filtered,
+        blank_lines=begun.blank,
+        warnings=+sum((part.warnings for part in parts), begun.warnings),
+        fast_rows=begun.fast_rows,
+        traced_rows=sum(part.traced_rows for part in parts),
+        plain_rows=sum(part.plain_rows for part in parts),
+    )
 
 
-def _convert(job: Job, plan: ReadPlan, block: Block, records: reading.Rows) -> _Rows:
-    """Parse and convert a block, and pair its rankings; frames die here, before anything is rendered."""
+def _convert(job: Job, plan: ReadPlan, block: Block, records: reading.Rows) -> _Converted:
+    """Parse and convert a block, and pair its rankings."""
     parsed = reading.parse_block(block, records, plan)
     converted = convert_frame(parsed.frame, plan.binding)
     bad = [verdicts.refused(records, plan.binding, *entry) for entry in converted.bad]
@@ -240,9 +308,8 @@ def _convert(job: Job, plan: ReadPlan, block: Block, records: reading.Rows) -> _
         paired = pairing.pair_up(frame, job.pairs, job.request.seed)
         frame, no_pair = paired.frame, len(paired.without_pair)
         warnings["rank_tie"] += paired.tied
-    return _Rows(
-        table=_canonical(frame, job, plan.binding),
-        rows=frame.get_column("__row").to_numpy(),
+    return _Converted(
+        frame=frame,
         rejects=[*judged, *bad],
         warnings=+warnings,
         no_pair=no_pair,
