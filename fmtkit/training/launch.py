@@ -215,3 +215,13 @@ def _deepspeed(config: Config, run: Path, count: int | None) -> Launch:
     note = f"deepspeed: {wish} is not here; the profile zero{stage} stands in for it"
     notes = () if str(wish) == f"zero{stage}" else (note,)
     return Launch(launch.command, launch.profile, launch.accelerate, notes, needs_cuda=True)
+
+
+def processes_of(config: Config, launching: Launch) -> int | None:
+    """Return how many processes train; None where that depends on the machine."""
+    count = config.get("num_processes")
+    if isinstance(count, int):
+        return count
+    profile = launching.accelerate or {}
+    known = profile.get("num_processes", None if launching.needs_cuda else 1)
+    return known if isinstance(known, int) else None

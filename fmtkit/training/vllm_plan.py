@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fmtkit.training import vllm_command
 from fmtkit.training.config import Config
-from fmtkit.training.launch import Launch
+from fmtkit.training.launch import Launch, processes_of
 from fmtkit.training.refusals import RefusalError
 from fmtkit.training.resolve import Resolution
 from fmtkit.training.runner import Runner
@@ -55,7 +55,7 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
     """Check the keys of vLLM and of prefetch; set what they share. Raises RefusalError."""
     if "vllm" not in chosen.sections:
         return
-    wishes = Wishes(config, chosen, _processes(config, launching))
+    wishes = Wishes(config, chosen, processes_of(config, launching))
     for name, why in _RULES.items():
         reason = why(wishes)
         if reason is not None:
@@ -64,15 +64,6 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
     if config.is_true("trl.use_vllm") and config.get("vllm.port") is not None:
         out.default("vllm_server_port", port, "key vllm.port")
     out.notes += _notes(wishes)
-
-
-def _processes(config: Config, launching: Launch) -> int | None:
-    count = config.get("num_processes")
-    if isinstance(count, int):
-        return count
-    profile = launching.accelerate or {}
-    known = profile.get("num_processes", None if launching.needs_cuda else 1)
-    return known if isinstance(known, int) else None
 
 
 def _prefetch(wishes: Wishes) -> str | None:

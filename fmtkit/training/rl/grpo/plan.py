@@ -4,7 +4,7 @@ Imports nothing heavy: a dry run reads it.
 """
 
 from fmtkit.training.config import Config
-from fmtkit.training.launch import Launch
+from fmtkit.training.launch import Launch, processes_of
 from fmtkit.training.refusals import RefusalError
 from fmtkit.training.resolve import Resolution
 from fmtkit.training.rl.grpo import async_plan, group_rule
@@ -51,7 +51,7 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
     if chosen.method not in _OWN_TRAINER:
         _check_features(chosen.method, given)
     if chosen.method in group_rule.GROUP and not _is_open(config, out):
-        numbers = group_rule.batches_of(chosen.method, out, _processes(config, launching))
+        numbers = group_rule.batches_of(chosen.method, out, processes_of(config, launching))
         group_rule.check(numbers, _whole_groups(chosen.method, settings))
     _check_replay(settings, out)
     used = out.trainer.get("use_vllm")
@@ -63,15 +63,6 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
 def _is_open(config: Config, out: Resolution) -> bool:
     """Tell whether a fragment leaves the size of its batches to the rest of the configuration."""
     return config.text("base_model") is None and "per_device_train_batch_size" not in out.trainer
-
-
-def _processes(config: Config, launching: Launch) -> int | None:
-    count = config.get("num_processes")
-    if isinstance(count, int):
-        return count
-    profile = launching.accelerate or {}
-    known = profile.get("num_processes", None if launching.needs_cuda else 1)
-    return known if isinstance(known, int) else None
 
 
 def _whole_groups(method: str, settings: GrpoSettings) -> str | None:
