@@ -147,9 +147,12 @@ def test_packages_that_the_trainer_needs_are_looked_for_before_anything_is_conve
     with pytest.raises(DependencyError, match="also to ask a server"):
         vllm_ready.check(planned(SERVED), {})
     install(tmp_path, "vllm", "0.31.0")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(DependencyError, match="needs requests"):
-        vllm_ready.check(planned(SERVED), {})
+    asked = planned(SERVED)
+    with monkeypatch.context() as alone:
+        # An environment in which nothing else is installed.
+        alone.setattr(sys, "path", [str(tmp_path)])
+        with pytest.raises(DependencyError, match="needs requests"):
+            vllm_ready.check(asked, {})
     assert vllm_ready.check(planned({}), {}) == []
 
 
