@@ -11,8 +11,10 @@ from trl import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from fmtkit.errors import OptionError
+from fmtkit.training.rl.grpo.importance_ratio import importance_ratio
 from fmtkit.training.rl.grpo.settings import GrpoSettings
 from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
+from fmtkit.training.rl.rollouts.settings import RolloutSettings
 
 GROUP = 4
 
@@ -33,6 +35,9 @@ def constant(completions, **_) -> list[float]:
     return [1.0] * len(completions)
 
 
+OWN = ("rollout_func", "rollouts")
+
+
 def make_trainer(path: Path, reward, features=None, *, model=None, data=None, kind=None, **values):
     arguments = {
         "output_dir": str(path),
@@ -51,6 +56,7 @@ def make_trainer(path: Path, reward, features=None, *, model=None, data=None, ki
         "gradient_checkpointing": False,
     }
     more = {} if kind is GRPOTrainer else {"features": features}
+    more |= {name: values.pop(name) for name in OWN if name in values}
     return (kind or FmtkitGRPOTrainer)(
         model=model or tiny_model(),
         args=GRPOConfig(**(arguments | values)),
@@ -273,3 +279,92 @@ def test_only_the_last_group_of_a_batch_gives_its_place(tmp_path) -> None:
     names = names_of_steps(trainer)
     trainer.train()
     assert names == [["w1"] * GROUP + ["w2"] * GROUP, ["w3"] * GROUP + ["w1"] * GROUP]
+
+
+# --- beside a sampler, and ahead of time --------------------------------------------------------
+
+
+class Sampler:
+    """Answers as vLLM gives them: fixed tokens, whose probabilities differ from the model's."""
+
+    def sync_weights(self) -> None:
+        pass
+
+    def generate(self, prompts, images, num_generations, profiler=None):
+        ids = [[10 + i % 7, 11, 12 + i % 3][: 1 + i % 3] for i, _ in enumerate(prompts)]
+        return None, ids, [[[-2.0 - 0.1 * n] for n, _ in enumerate(one)] for one in ids], None
+
+
+def sampled(trainer):
+    """Let a sampler make the answers of a trainer that was built without one."""
+    trainer.use_vllm, trainer.vllm_mode, trainer._last_loaded_step = True, "colocate", -1
+    trainer.vllm_generation = Sampler()
+    trainer.connect_rollouts()
+    return trainer
+
+
+MODES = ["token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_ratio_is_that_of_trl_and_follows_rows_that_come_again(tmp_path, mode) -> None:
+    trainer = sampled(
+        make_trainer(
+            tmp_path,
+            only_at_first,
+            GrpoSettings(replay_buffer_size=2),
+            vllm_importance_sampling_mode=mode,
+            vllm_importance_sampling_clip_max=1.5,
+            learning_rate=1e-3,
+        )
+    )
+    batches = seen_batches(trainer)
+    trainer.train()
+    assert [log["replay/replaced"] for log in logs(trainer)] == [0.0, 0.0, 1.0, 1.0]
+    for batch in batches:
+        expected = importance_ratio(
+            batch["old_per_token_logps"],
+            batch["sampling_per_token_logps"],
+            batch["completion_mask"],
+            mode=mode,
+            clip_min=None,
+            clip_max=1.5,
+        )
+        torch.testing.assert_close(batch["importance_sampling_ratio"], expected)
+    assert all(math.isfinite(log["loss"]) for log in logs(trainer))
+
+
+def test_an_answer_is_dropped_if_it_did_badly_and_is_far_off() -> None:
+    model = torch.tensor([[-1.0, -1.0, -1.0], [-3.0, -3.0, 0.0]])
+    sampler = torch.tensor([[-1.0, -1.2, -1.0], [-1.0, -2.0, 0.0]])
+    mask = torch.tensor([[1, 1, 1], [1, 1, 0]])
+    for advantage, kept in ((-1.0, [1, 0]), (1.0, [1, 1])):
+        advantages = torch.full((2, 1), advantage)
+        found = GRPOTrainer.get_off_policy_mask(advantages, model, sampler, mask, 0.5)
+        assert found.squeeze(1).tolist() == kept
+
+
+def scripted(prompts, trainer) -> dict:
+    ids = [[10 + len(str(p)) % 7, 11 + i % 4, 2] for i, p in enumerate(prompts)]
+    return {"prompt_ids": [[8, 9]] * len(prompts), "completion_ids": ids, "logprobs": None}
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_failed_prompts_come_again_also_where_answers_are_made_ahead(tmp_path, ahead) -> None:
+    features = GrpoSettings(reroll_start_fraction=0.5)
+    trainer = make_trainer(
+        tmp_path,
+        fails_on_w1,
+        features,
+        max_steps=8,
+        shuffle_dataset=False,
+        data=rows(8),
+        rollout_func=scripted,
+        rollouts=RolloutSettings(async_prefetch=ahead, folder=tmp_path),
+    )
+    names = names_of_steps(trainer)
+    trainer.train()
+    # Ahead of time, step 4 decides on the rows of step 5.
+    assert [i for i, step in enumerate(names) if set(step) == {"w1"}] == [0, 5 if ahead else 4]
+    waited = [log for log in logs(trainer) if "prefetch/waited_seconds" in log]
+    assert len(waited) == (7 if ahead else 0)

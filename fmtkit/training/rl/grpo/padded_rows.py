@@ -42,10 +42,13 @@ def _row(batch: Mapping[str, Any], index: int) -> TokenRow:
     length = max(1, int(batch["completion_mask"][index].sum()))
     return TokenRow(
         prompt=batch["prompt_ids"][index][batch["prompt_mask"][index].bool()].cpu(),
-        completion=batch["completion_ids"][index][:length].cpu(),
+        # A view would keep the whole batch in memory for as long as the row is kept.
+        completion=batch["completion_ids"][index][:length].clone().cpu(),
         advantage=float(batch["advantages"][index]),
         values={
-            name: batch[name][index][:length].detach().cpu() for name in FILLED if name in batch
+            name: batch[name][index][:length].detach().clone().cpu()
+            for name in FILLED
+            if name in batch
         },
     )
 
