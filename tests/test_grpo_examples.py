@@ -19,6 +19,7 @@ import random
 
 
 def rand_reward_func(completions, **kwargs) -> list[float]:
+    print("scoring", len(completions))
     return [random.uniform(0, 1) for _ in completions]
 
 

@@ -174,7 +174,8 @@ def launched(planned: Plan) -> int:
     # A process of its own finds the user's modules (rewards.py) as this one does.
     environment["PYTHONPATH"] = os.pathsep.join([str(Path.cwd()), *_path(environment)])
     # The command is ours: this interpreter, a module, and the run folder.
-    child = subprocess.Popen(planned.launch.command, env=environment)  # noqa: S603
+    # Its stdout goes to stderr: a reward of the user's may print, and ours is for the result.
+    child = subprocess.Popen(planned.launch.command, env=environment, stdout=2)  # noqa: S603
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         code = child.wait()
