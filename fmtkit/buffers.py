@@ -68,6 +68,13 @@ def numbers(buffer: pa.Buffer | None, dtype: Any, offset: int, count: int) -> ND
     return np.frombuffer(buffer, dtype, count, offset * np.dtype(dtype).itemsize)
 
 
+def integers(array: pa.Array) -> Int64s:
+    """Return a signed integer array as it stands in its buffer; a null is whatever lies there."""
+    dtype = np.dtype(f"i{array.type.bit_width // 8}")
+    found: Int64s = numbers(array.buffers()[1], dtype, array.offset, len(array)).astype(np.int64)
+    return found
+
+
 def whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return a column as one array; pyarrow's combine_chunks copies even where there is one chunk."""
     if not isinstance(column, pa.ChunkedArray):

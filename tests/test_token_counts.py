@@ -1,6 +1,8 @@
 """Counts by pieces equal the tokenizer's own, for every family of patterns and on nasty text."""
 
 import random
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -238,3 +240,20 @@ def test_any_seam_is_counted_as_the_whole_is(name, added):
     assert joined.tolist() == expected(
         counter.tokenizer, [a + b for a, b in zip(left, right, strict=True)]
     )
+
+
+def test_counting_imports_no_pandas(tmp_path):
+    # pyarrow imports it wherever it must recognise a Python object: half a second of every run.
+    backend = tokenizers.Tokenizer(models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")]))
+    backend.pre_tokenizer = plain_bytes()
+    backend.save(str(tmp_path / "tokenizer.json"))
+    code = (
+        "import sys; from fmtkit import buffers, tokens;"
+        "from fmtkit.counting.token_counts import TokenCounter;"
+        f"counter = TokenCounter(tokens.load({str(tmp_path)!r}));"
+        "left, right = buffers.texts(['ab', None, 'ab']), buffers.texts(['b', 'a', 'b']);"
+        "counts = counter.count(left) + counter.count(right);"
+        "print(counter.count_joined(left, right, counts).tolist(), 'pandas' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("]")[1].strip() == "False"

@@ -6,7 +6,7 @@ and the counts are added up. A tokenizer that must not be cut is asked for every
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fmtkit import buffers
 from fmtkit.counting import added_tokens, pieces
 from fmtkit.errors import TokenizerError
 from fmtkit.tokens import Tokenizer
@@ -39,7 +40,8 @@ MEMO_PIECE_BYTES = 64
 LONG_PIECES = 40
 """Mean bytes of a piece above which (Chinese, base64) cutting costs more than it saves."""
 
-SEAM = pa.scalar("", pa.large_string())
+EMPTY = buffers.texts([""]).cast(pa.large_string())[0]
+"""An empty text, as an Arrow scalar."""
 
 NEAR = 256
 """Bytes on either side of a seam in which a cut is looked for."""
@@ -75,14 +77,15 @@ class TokenCounter:
     def count(self, texts: pa.Array | pa.ChunkedArray | list[str]) -> Ints:
         """Count the tokens of each text, of equal texts once; a null has none."""
         if isinstance(texts, list):
-            texts = pa.array(texts, pa.large_string())
+            texts = buffers.texts(texts)
         if isinstance(texts, pa.ChunkedArray):
-            texts = texts.combine_chunks()
+            texts = buffers.whole(texts)
         if len(texts) == 0:
             return np.zeros(0, dtype=np.int64)
         distinct = texts.cast(pa.large_string()).dictionary_encode()
         counts = self._count_distinct(distinct.dictionary)
-        index = distinct.indices.fill_null(len(counts)).to_numpy(zero_copy_only=False)
+        found = buffers.integers(distinct.indices)
+        index = np.where(buffers.validity(distinct.indices), found, len(counts))
         result: Ints = np.append(counts, 0)[index]
         return result
 
@@ -183,7 +186,7 @@ class TokenCounter:
         counts = total[np.searchsorted(places, ends)] - total[np.searchsorted(places, starts)]
         whole = self._whole(data, borders, found)
         if len(whole):
-            counts[whole] = self._ask(texts.take(pa.array(whole)))
+            counts[whole] = self._ask(texts.take(buffers.int64s(whole)))
         self._check(texts, counts)
         return counts
 
@@ -204,14 +207,11 @@ class TokenCounter:
         known = [self.memo.get(key, -1) for key in keys]
         new = [number for number, count in enumerate(known) if count < 0]
         if new:
-            asked = self._ask(
-                pa.array([keys[number].decode() for number in new], pa.large_string())
-            )
+            asked = self._ask(_large(keys[number].decode() for number in new))
             self._remember([keys[number] for number in new], asked)
             for number, count in zip(new, asked.tolist(), strict=True):
                 known[number] = count
-        index = distinct.indices.to_numpy(zero_copy_only=False)
-        counts: Ints = np.array(known, dtype=np.int64)[index]
+        counts: Ints = np.array(known, dtype=np.int64)[buffers.integers(distinct.indices)]
         return counts
 
     def _remember(self, keys: list[bytes], counts: Ints) -> None:
@@ -232,7 +232,7 @@ class TokenCounter:
 
     def _check(self, texts: pa.LargeStringArray, counts: Ints) -> None:
         sample = np.arange(0, len(texts), SAMPLE)
-        expected = self._ask(texts.take(pa.array(sample)))
+        expected = self._ask(texts.take(buffers.int64s(sample)))
         wrong = np.flatnonzero(expected != counts[sample])
         if len(wrong):
             text = texts[int(sample[wrong[0]])].as_py()
@@ -270,8 +270,8 @@ def _flat(texts: pa.LargeStringArray) -> tuple[Bytes, Ints]:
 
 def _seams(left: pa.Array, right: pa.Array) -> Ints:
     """Return `256 * last byte of left + first byte of right`; an empty side counts as byte 0."""
-    data, borders = _flat(left.cast(pa.large_string()).fill_null(""))
-    other, starts = _flat(right.cast(pa.large_string()).fill_null(""))
+    data, borders = _flat(_filled(left))
+    other, starts = _flat(_filled(right))
     last = np.zeros(len(left), dtype=np.int64)
     filled = borders[1:] > borders[:-1]
     last[filled] = data[borders[1:][filled] - 1]
@@ -282,11 +282,19 @@ def _seams(left: pa.Array, right: pa.Array) -> Ints:
 
 
 def _of_rows(texts: pa.Array, rows: Ints) -> pa.LargeStringArray:
-    return texts.take(pa.array(rows)).cast(pa.large_string()).fill_null("")
+    return _filled(texts.take(buffers.int64s(rows)))
+
+
+def _filled(texts: pa.Array) -> pa.LargeStringArray:
+    return pc.fill_null(texts.cast(pa.large_string()), EMPTY)
+
+
+def _large(texts: Iterable[str]) -> pa.LargeStringArray:
+    return buffers.texts(texts).cast(pa.large_string())
 
 
 def _joined(left: pa.Array, right: pa.Array) -> pa.LargeStringArray:
-    return pc.binary_join_element_wise(left, right, SEAM)
+    return pc.binary_join_element_wise(left, right, EMPTY)
 
 
 def _cut_texts(texts: pa.LargeStringArray, sizes: Ints, *, from_end: bool) -> pa.LargeStringArray:
@@ -297,7 +305,7 @@ def _cut_texts(texts: pa.LargeStringArray, sizes: Ints, *, from_end: bool) -> pa
         cut = [value[-size:] for value, size in zip(values, numbers, strict=True)]
     else:
         cut = [value[:size] for value, size in zip(values, numbers, strict=True)]
-    return pa.array(cut, pa.large_binary()).cast(pa.large_string())
+    return _large(value.decode() for value in cut)
 
 
 def _inside(size: int, found: added_tokens.Found) -> Bools:

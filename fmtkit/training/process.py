@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.errors import FmtkitError, OptionError
-from fmtkit.training import card, curves, job
+from fmtkit.training import card, curves, job, memory
 from fmtkit.training.job import Job
 from fmtkit.training.life import RunLog, Stop, TokenCounter, TrainingError, out_of_memory
 from fmtkit.training.progress import ProgressBar
@@ -26,6 +26,7 @@ _TOLD = ("loss", "rewards/margins", "reward", "ebft/alignment")
 def main(arguments: list[str]) -> int:
     """Train the job of a run folder; print an error as one line and return its exit code."""
     _quiet()
+    memory.keep_freed()
     try:
         return train(job.read(Path(arguments[0])))
     except FmtkitError as error:
