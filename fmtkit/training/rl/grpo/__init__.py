@@ -9,9 +9,10 @@ trainer, or only the attributes that it names:
     rerolls             bring failed prompts back, through the trainer's rows_ahead
     samples, samples_page, health      what a user watches
 
-`build` makes a trainer from a job, for grpo, gdpo, rloo and online_dpo; `async_build` makes TRL's asynchronous one.
+`build` makes a trainer from a job, for grpo, gdpo, rloo and online_dpo; `async_build` makes TRL's
+asynchronous one.
 Before a run, without torch: `plan` and `group_rule` (keys and sizes), `checks` (names and rows).
 
-A subclass adds to a batch by `extended(output)`, says by `has_other_losses` that none may be skipped, and reads
-the rows of the batch in `rows`.
+A subclass adds to a batch by `extended(output)`, says by `has_other_losses` that none may be skipped, and
+reads the rows of the batch in `rows`.
 """
