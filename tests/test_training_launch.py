@@ -109,3 +109,22 @@ def test_context_parallelism_splits_each_sequence():
     assert inner(made, "parallelism_config")["parallelism_config_cp_size"] == 2
     assert made.trainer == {"pad_to_multiple_of": 4}
     assert made.accelerate["num_processes"] == 2
+
+
+@pytest.mark.parametrize(
+    ("environment", "drivers", "expected"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "0,1"}, [], True),
+        ({"CUDA_VISIBLE_DEVICES": ""}, ["kfd"], False),
+        ({}, [], False),
+        ({}, ["kfd"], True),
+    ],
+)
+def test_a_gpu_may_be_there_where_a_driver_is(
+    environment, drivers, expected, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(gpus, "_DRIVER", tmp_path / "nvidia")
+    monkeypatch.setattr(gpus, "_OTHERS", (tmp_path / "kfd", tmp_path / "dxg"))
+    for name in drivers:
+        (tmp_path / name).touch()
+    assert gpus.may_be_there(environment) is expected

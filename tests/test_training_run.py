@@ -147,14 +147,32 @@ def test_a_model_that_is_not_there_is_one_line_before_any_process(config):
         train(config, overrides=["base_model=./nowhere"])
 
 
-def test_what_needs_cuda_says_so_before_a_model_is_loaded(config, capfd):
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("adapter=qlora", "quantized weights need a CUDA device"),
+        ("accelerate_config=zero2", "launching by accelerate, zero2 needs a CUDA device"),
+    ],
+)
+def test_what_needs_cuda_says_so_before_anything_is_converted(
+    config, tmp_path, monkeypatch, override, words
+):
+    monkeypatch.setattr("fmtkit.training.gpus.may_be_there", lambda _: False)
+    with pytest.raises(OptionError, match=words):
+        train(config, overrides=[override])
+    assert not (tmp_path / "run" / "data").exists()
+
+
+def test_a_process_without_cuda_says_so_before_a_model_is_loaded(config, monkeypatch, capfd):
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
+    # A driver that cannot be asked: the training process finds out.
+    monkeypatch.setattr("fmtkit.training.gpus.may_be_there", lambda _: True)
     outcome = train(config, overrides=["adapter=qlora"])
     assert outcome.exit_code == 2
     error = capfd.readouterr().err
-    assert "need a CUDA device" in error
+    assert "quantized weights need a CUDA device, and none is visible" in error
     assert "Traceback" not in error
 
 

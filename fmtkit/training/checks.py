@@ -4,11 +4,13 @@ The model's folder is read as JSON, its tokenizer through `tokenizers`; torch is
 """
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from fmtkit import hub_access
 from fmtkit.errors import OptionError, TokenizerError
+from fmtkit.training import gpus
 from fmtkit.training.job import Source
 from fmtkit.training.planning import Plan
 from fmtkit.training.rl.grpo import checks as online
@@ -49,6 +51,15 @@ def check_model(plan: Plan) -> None:
         plan.runner,
     )
     _check_tokenizer(plan, config.text("tokenizer_config") or model)
+
+
+def check_device(plan: Plan) -> None:
+    """Raise OptionError for a run that needs a GPU where none can be; the process asks torch again."""
+    quantized = bool(plan.resolution.quantization)
+    if gpus.may_be_there(os.environ) or not (quantized or plan.launch.needs_cuda):
+        return
+    what = "quantized weights need" if quantized else f"launching by {plan.launch.profile} needs"
+    raise OptionError(f"{what} a CUDA device, and none is visible; nothing was converted or loaded")
 
 
 def check_rows(plan: Plan, train: Sequence[Source], evaluation: Sequence[Source]) -> None:

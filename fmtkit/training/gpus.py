@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _DRIVER = Path("/proc/driver/nvidia/gpus")
+_OTHERS = (Path("/dev/kfd"), Path("/dev/dxg"))
+"""Drivers of AMD, and of NVIDIA under Windows."""
 
 
 def visible(environment: Mapping[str, str]) -> list[str]:
@@ -18,6 +20,13 @@ def visible(environment: Mapping[str, str]) -> list[str]:
             break
         out.append(part)
     return out
+
+
+def may_be_there(environment: Mapping[str, str]) -> bool:
+    """Tell whether a process may find a GPU: one is visible, or there is a driver that we cannot ask."""
+    if is_known(environment):
+        return bool(visible(environment))
+    return any(driver.exists() for driver in _OTHERS)
 
 
 def is_known(environment: Mapping[str, str]) -> bool:

@@ -80,8 +80,8 @@ def _check_device(work: Job) -> None:
     import torch
 
     if work.needs_cuda and not torch.cuda.is_available():
-        what = "quantized weights" if work.quantization else "this way of launching"
-        raise OptionError(f"{what} need a CUDA device, and none is visible; nothing was loaded")
+        what = "quantized weights need" if work.quantization else "this way of launching needs"
+        raise OptionError(f"{what} a CUDA device, and none is visible; nothing was loaded")
 
 
 def _callback(own: Any) -> Any:

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from fmtkit.training import (
     config_words,
     datasets,
     finished_text,
+    gpus,
     handover,
     job,
     planning,
@@ -92,6 +92,7 @@ def train(
         return Outcome(planned, 0)
     if planned.missing:
         raise OptionError(f"{planned.source}: {', '.join(planned.missing)}: needed to train")
+    checks.check_device(planned)
     trackers.check(planned)
     checks.check_model(planned)
     gym.check(planned)
@@ -249,14 +250,11 @@ def _accelerate(planned: Plan) -> str:
 
 
 def _devices() -> int:
-    """Return the number of visible CUDA devices, without importing torch."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        count = len([part for part in visible.split(",") if part.strip() not in {"", "-1"}])
-    else:
-        count = len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
+    """Return the number of visible GPUs, without importing torch."""
+    count = len(gpus.visible(os.environ))
     if count == 0:
         raise OptionError(
-            f"this way of launching needs CUDA devices, and none is visible ({sys.platform})"
+            "this way of launching starts a process for each GPU, and their number is not known "
+            "here; give --num-processes"
         )
     return count
