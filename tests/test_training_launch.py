@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from fmtkit.errors import OptionError, UnknownNameError
+from fmtkit.training import gpus
 from fmtkit.training.config import load
 from fmtkit.training.launch import PROFILES, make
 
