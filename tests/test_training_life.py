@@ -131,8 +131,9 @@ def test_the_counter_counts_what_is_no_padding():
 
 
 def test_the_bar_shows_loss_margin_and_speed():
-    text = described({"loss": 0.51234, "rewards/margins": 0.25, "tokens_per_second": 1234.5})
+    text = described({"loss": 0.51234, "rewards/margins": 0.25}, 1234.5)
     assert text == "loss 0.5123  margin 0.25  tokens/s 1234"
+    assert described({"train_runtime": 3.0}, 1234.5) == ""
 
 
 def test_steps_that_a_resumed_run_did_again_are_drawn_once(tmp_path):

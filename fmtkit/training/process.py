@@ -50,7 +50,8 @@ def train(work: Job) -> int:
     readiness.wait_for(work)
     run, stop, counter = Path(work.run), Stop(), TokenCounter()
     log = RunLog(run, stop, counter, work.method)
-    parts = parts_of(work, [_callback(log), _callback(ProgressBar()), *_early_stopping(work)])
+    bar = ProgressBar(lambda: log.last.get("tokens_per_second"))
+    parts = parts_of(work, [_callback(log), _callback(bar), *_early_stopping(work)])
     trainer = load_class(parts.runner.build)(work, parts)
     _tidy(trainer, counter)
     with stop.listening():

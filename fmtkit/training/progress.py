@@ -1,6 +1,7 @@
 """A progress bar of a training run, on a terminal only."""
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 _SHOWN = {
@@ -16,8 +17,9 @@ _SHOWN = {
 class ProgressBar:
     """Steps done, and the last metrics beside them. Mixed with transformers' callback class."""
 
-    def __init__(self) -> None:
-        """Begin without a bar."""
+    def __init__(self, rate: Callable[[], float | None]) -> None:
+        """Begin without a bar; `rate` tells the tokens per second at the last log."""
+        self.rate = rate
         self.bar: Any = None
         self.task: Any = None
 
@@ -54,8 +56,9 @@ class ProgressBar:
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Show the last metrics."""
         del args, state, control
-        if self.bar is not None:
-            self.bar.update(self.task, description=described(logs or {}))
+        # The last log of all has figures of the whole run, which the report shows.
+        if self.bar is not None and (words := described(logs or {}, self.rate())):
+            self.bar.update(self.task, description=words)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Close the bar."""
@@ -65,8 +68,10 @@ class ProgressBar:
             self.bar = None
 
 
-def described(logs: dict[str, Any]) -> str:
-    """Return the metrics that are worth a look, in a line."""
+def described(logs: dict[str, Any], rate: float | None = None) -> str:
+    """Return the metrics that are worth a look, in a line; nothing where none of them is there."""
+    known = any(name in logs for name in _SHOWN)
+    logs = {**logs, "tokens_per_second": rate} if known else {}
     parts = [
         f"{word} {logs[name]:.4g}"
         for name, word in _SHOWN.items()
