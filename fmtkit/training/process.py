@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.errors import FmtkitError, OptionError
-from fmtkit.training import card, curves, job, memory
+from fmtkit.training import card, curves, job, memory, run_page
 from fmtkit.training.job import Job
 from fmtkit.training.life import RunLog, Stop, TokenCounter, TrainingError, out_of_memory
 from fmtkit.training.progress import ProgressBar
@@ -174,7 +174,7 @@ def _report(work: Job, trainer: Any, log: RunLog, result: Any, seconds: float) -
     }
     (run / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     curves.draw(run)
-    curves.write_page(run, report)
+    run_page.write(run, report)
     card.write(run / "model", work, report)
     _say(trainer, f"{work.method}: {trainer.state.global_step} steps{_moved(log)}")
 
