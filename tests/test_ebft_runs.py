@@ -81,6 +81,7 @@ def test_three_steps_run_and_save(tmp_path: Path, model: str, mode: str, adapter
     assert (tmp_path / "run" / "model" / saved).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_strided_lora_trains_under_checkpointing(
     tmp_path: Path, model: str, reentrant: bool
@@ -137,6 +138,7 @@ def nothing(completions, **kwargs):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ce", [0.0, 0.1])
 def test_the_features_of_grpo_hold_for_ebft(tmp_path: Path, model: str, ce: float) -> None:
     trl = {

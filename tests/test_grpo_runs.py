@@ -40,6 +40,7 @@ def test_a_method_trains_three_steps(method, model, tmp_path):
     check(tmp_path, online.steps(online.make_job(tmp_path, model, method)), {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_trains_an_adapter(method, model, tmp_path):
     check(

@@ -125,6 +125,7 @@ def test_a_failure_in_the_thread_ends_the_training_where_its_answers_are_due(
     assert not [t for t in threading.enumerate() if t.name == "fmtkit-prefetch"]
 
 
+@pytest.mark.slow
 def test_an_evaluation_makes_its_own_answers_and_leaves_the_queue_alone(model, tokenizer, tmp_path):
     held_out = scripted.dataset(4).map(
         lambda row: {"prompt": [{"role": "user", "content": "held " + row["prompt"][0]["content"]}]}

@@ -19,7 +19,7 @@ CONFIGS = sorted(
     {
         find(method).config
         for method in METHOD_NAMES
-        if method != "ebft" and has_class(find(method).trainer)
+        if has_class(find(method).config)
     }
     | {"peft:LoraConfig"}
 )

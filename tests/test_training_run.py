@@ -124,6 +124,7 @@ def test_a_resume_may_go_on_for_longer(config, tmp_path):
     prepared({**keys, "max_steps": 8}, resume=True)
 
 
+@pytest.mark.slow
 def test_a_prepared_run_trains_by_the_command_that_is_printed(config, tmp_path, capsys):
     import runs as commands
 

@@ -182,6 +182,7 @@ class Noting(vllm.Stub):
                 self.under_way -= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [1, 2])
 def test_answers_of_a_server_are_those_without_prefetch(model, tmp_path, depth):
     """The stub answers by the prompt alone; weights still go out between the requests, never beside them."""
