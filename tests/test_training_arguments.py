@@ -16,11 +16,7 @@ from fmtkit.training.runner import find
 pytest.importorskip("trl")
 
 CONFIGS = sorted(
-    {
-        find(method).config
-        for method in METHOD_NAMES
-        if has_class(find(method).config)
-    }
+    {find(method).config for method in METHOD_NAMES if has_class(find(method).config)}
     | {"peft:LoraConfig"}
 )
 
