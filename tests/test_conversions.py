@@ -304,6 +304,17 @@ def test_rows_of_too_many_tokens_are_dealt_with_as_asked(tmp_path, action):
         assert all(row["completion"].endswith("<|im_end|>") for row in outcome.rows)
 
 
+def test_a_run_that_drops_every_row_says_that_they_are_too_long(tmp_path):
+    with pytest.raises(NothingWrittenError, match=r"\(too long 2\)"):
+        run(
+            source(tmp_path, [INTEL] * 2),
+            tmp_path / "out.parquet",
+            tokenizer=TOKENIZER,
+            max_length=1,
+            on_overlong="drop",
+        )
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -191,9 +191,12 @@ class ConversionRun:
     def _nothing(self) -> str:
         if not self.ledger.rows_read:
             return "the sources hold no rows; nothing was written"
-        codes = ", ".join(f"{code} {count:,}" for code, count in self.ledger.reasons.most_common(3))
-        if self.ledger.no_pair:
-            codes = ", ".join(filter(None, [codes, f"no pair {self.ledger.no_pair:,}"]))
+        lost = dict(self.ledger.reasons.most_common(3)) | {
+            "no pair": self.ledger.no_pair,
+            "too long": self.ledger.overlong_dropped,
+            "filtered": self.ledger.filtered,
+        }
+        codes = ", ".join(f"{reason} {count:,}" for reason, count in lost.items() if count)
         rows = f"none of {self.ledger.rows_read:,} rows could be converted ({codes})"
         return f"{rows}; nothing was written{self._where()}"
 
