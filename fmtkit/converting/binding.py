@@ -304,6 +304,14 @@ class ReadPlan:
             plan.is_closed = set(extra) <= {column.path[0] for column in columns}
         return plan
 
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """Return the columns of the first block that the type does not use."""
+        if self.binding.converter.takes_rows:
+            return ()
+        used = {column.top for column in self.binding.every}
+        return tuple(name for name in self.seen if name not in used)
+
     def schema(self) -> pa.Schema | None:
         """Return the explicit schema of the fast parser; None where it cannot read this source."""
         if self.mode == "strict":

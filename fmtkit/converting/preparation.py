@@ -71,11 +71,7 @@ class Job:
     @cached_property
     def ignored_columns(self) -> tuple[str, ...]:
         """Return the columns at the start of the sources that the type does not use."""
-        found: dict[str, None] = {}
-        for plan in self.plans:
-            used = {column.top for column in plan.binding.every}
-            found.update(dict.fromkeys(name for name in plan.seen if name not in used))
-        return tuple(found)
+        return tuple(dict.fromkeys(name for plan in self.plans for name in plan.ignored))
 
     @property
     def converter(self) -> Converter:
