@@ -26,7 +26,6 @@ Ints = npt.NDArray[np.int64]
 EXAMPLES = 20
 """Rows that a finding names."""
 
-
 COMPARED = DIALOG_COLUMNS | {
     "completions",
     "ground_truth",
@@ -36,12 +35,6 @@ COMPARED = DIALOG_COLUMNS | {
     "label",
 }
 """Columns that make two rows the same; what was kept besides may differ."""
-
-
-def _texts(table: pa.Table) -> list[pa.Array]:
-    """Return the columns of plain text that reach a model."""
-    names = [n for n in ("prompt", "ground_truth") if n in table.column_names]
-    return [table[n].combine_chunks() for n in names if pa.types.is_string(table[n].type)]
 
 
 @dataclass(frozen=True)
@@ -227,3 +220,9 @@ class Findings:
         message, advice = ADVICE[code]
         share = count / self.rows if self.rows else 0.0
         return Finding(code, count, share, tuple(rows), message, advice, details or {})
+
+
+def _texts(table: pa.Table) -> list[pa.Array]:
+    """Return the columns of plain text that reach a model."""
+    names = [n for n in ("prompt", "ground_truth") if n in table.column_names]
+    return [table[n].combine_chunks() for n in names if pa.types.is_string(table[n].type)]
