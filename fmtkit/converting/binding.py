@@ -312,6 +312,16 @@ class ReadPlan:
         used = {column.top for column in self.binding.every}
         return tuple(name for name in self.seen if name not in used)
 
+    @property
+    def mixed(self) -> list[str]:
+        """Return the columns that nobody uses and no type holds: they are cut out of the rows."""
+        if self.mode != "error":
+            return []
+        others = MEDIA | {column.top for column in self.binding.every}
+        return [
+            name for name, dtype in dict(self.extra).items() if dtype is None and name not in others
+        ]
+
     def schema(self) -> pa.Schema | None:
         """Return the explicit schema of the fast parser; None where it cannot read this source."""
         if self.mode == "strict":
@@ -319,10 +329,10 @@ class ReadPlan:
         types: dict[str, pa.DataType] = {}
         if self.mode == "error":
             # A copy: other workers learn meanwhile.
+            mixed = self.mixed
             for name, dtype in dict(self.extra).items():
-                if dtype is None and name not in {c.top for c in self.binding.every}:
-                    return None
-                types[name] = pa.null() if dtype is None else dtype
+                if name not in mixed:
+                    types[name] = pa.null() if dtype is None else dtype
         for name in MEDIA:
             # Read as null, so that a value under such a name stops the fast parser: [] is no value.
             seen = types.get(name, self.extra.get(name))

@@ -19,7 +19,7 @@ from pyarrow import json as pajson
 from fmtkit.codes import Reject
 from fmtkit.converting.binding import Binding, ReadPlan, Row, learn
 from fmtkit.kinds import holds_strange_numbers
-from fmtkit.sources import guards
+from fmtkit.sources import guards, skipping
 from fmtkit.sources.strict import Fault, parse
 
 UNIT_BYTES = 512 * 1024
@@ -154,7 +154,7 @@ def _units(records: Records, unit_bytes: int) -> list[tuple[int, int]]:
 
 def _parse_fast(records: Records, start: int, stop: int, plan: ReadPlan) -> pa.Table | None:
     """Parse a unit with pyarrow; None if anything about it is suspicious."""
-    schema = plan.schema()
+    schema, mixed = plan.schema(), plan.mixed
     if schema is None:
         return None
     found = records.found
@@ -168,6 +168,11 @@ def _parse_fast(records: Records, start: int, stop: int, plan: ReadPlan) -> pa.T
     buffer = records.buffer.slice(first, end - first)
     if not (records.is_utf8 or guards.is_utf8(buffer)):
         return None
+    if mixed:
+        rest = skipping.without(buffer.to_pybytes(), lines.starts, lines.ends, mixed)
+        if rest is None:
+            return None
+        buffer = pa.py_buffer(rest)
     table = read_json(buffer, schema, "error") if plan.is_closed else None
     # An unexpected field or shape ends the parse at once; a field that is skipped may nest deep.
     if table is None and plan.mode == "ignore" and guards.is_shallow(data, lines):
