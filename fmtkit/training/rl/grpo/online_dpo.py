@@ -11,7 +11,7 @@ from trl.experimental.online_dpo import OnlineDPOTrainer
 from fmtkit.training.rl.rewards.verdicts import Value
 
 
-class FmtkitOnlineDPOTrainer(OnlineDPOTrainer):  # type: ignore[misc]
+class FmtkitOnlineDPOTrainer(OnlineDPOTrainer):
     """Trains as TRL's does; `_logs` are the answers of this process's last batch."""
 
     def __init__(self, **inputs: Any) -> None:
