@@ -21,6 +21,7 @@ from fmtkit.converting import (
 )
 from fmtkit.converting.binding import Binding, ReadPlan, Row, bind
 from fmtkit.converting.keeping import Kept, find_kept
+from fmtkit.converting.pass_through import as_they_are
 from fmtkit.converting.request import Request
 from fmtkit.converting.soft_labels import has_soft_labels
 from fmtkit.converting.splitting import Split
@@ -177,6 +178,8 @@ def _converters(
         _converter(name, source, sample, request)
         for source, sample in zip(sources, samples, strict=True)
     ]
+    schemas = [s.schema if s.kind == "arrow" else None for s in sources]
+    chosen = [as_they_are(c, schemas, _paths(request)) for c in chosen]
     filled = [c for c, sample in zip(chosen, samples, strict=True) if sample] or chosen
     made = {(c.makes.name(), c.wide, c.text) for c in filled}
     if len(made) > 1:
