@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmtkit.converting import reading
-from fmtkit.converting.column_kinds import kinds_of_rows, kinds_of_columns
+from fmtkit.converting.column_kinds import kinds_of_columns, kinds_of_rows
 from fmtkit.converting.keeping import kind_for
 from fmtkit.sources.opening import open_sources
 
