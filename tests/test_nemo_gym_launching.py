@@ -1,14 +1,18 @@
 """Starting a Gym's servers, waiting for them, and stopping them: a program takes the place of ng_run."""
 
 import json
+import os
+import signal
 import socket
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from fmtkit.errors import DependencyError, OptionError
+from fmtkit.training import interrupts
 from fmtkit.training.rl.nemo_gym import calls, head, launching
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
 
@@ -68,6 +72,36 @@ def test_servers_are_stopped_after_an_error_too(tmp_path):
     ):
         raise ZeroDivisionError
     assert not calls.answers(f"{settings.head_url}/", 2.0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_servers_are_stopped_by_a_signal_to_us_alone(tmp_path, number):
+    settings = make_gym(tmp_path)
+    with (
+        pytest.raises(KeyboardInterrupt),
+        launching.servers_of(settings, tmp_path / "gym.log", {}),
+    ):
+        os.kill(os.getpid(), number)
+    assert not calls.answers(f"{settings.head_url}/", 2.0)
+    assert "stopped by SIGINT" in (tmp_path / "gym.log").read_text(encoding="utf-8")
+
+
+def test_who_does_not_wait_for_the_servers_leaves_none_behind():
+    """The second signal comes while the Gym takes its time to stop."""
+    code = (
+        "import os, signal, threading\n"
+        "signal.signal(signal.SIGINT, lambda *_: os.kill(os.getppid(), signal.SIGTERM))\n"
+        "print('ready', flush=True)\n"
+        "while True: threading.Event().wait(1)"
+    )
+    command = [sys.executable, "-c", code]
+    gym = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+    assert gym.stdout is not None
+    with gym.stdout as said:
+        assert said.readline() == b"ready\n"
+        with pytest.raises(KeyboardInterrupt), interrupts.handling(launching._interrupt):
+            launching.stop(gym)
+    assert gym.returncode == -signal.SIGKILL
 
 
 def test_the_turns_of_an_agent_are_limited_where_we_start_it(tmp_path):

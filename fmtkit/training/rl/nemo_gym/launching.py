@@ -8,8 +8,10 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 
 from fmtkit.errors import DependencyError, OptionError
+from fmtkit.training import interrupts
 from fmtkit.training.rl.nemo_gym import calls, head, places
 from fmtkit.training.rl.nemo_gym.head import AGENTS, Directory
 from fmtkit.training.rl.nemo_gym.settings import HEAD_HOST, GymSettings
@@ -92,12 +94,19 @@ def servers_of(settings: GymSettings, log: Path, policy: Mapping[str, str]) -> I
             f"nemo_gym_head_port: something answers at {settings.head_url} already; stop it, take "
             "another port, or use it: nemo_gym_auto_start: false"
         )
-    process = _started(settings, log, policy)
-    try:
-        _wait(settings, process, log)
-        yield
-    finally:
-        stop(process)
+    with interrupts.handling(_interrupt):
+        process = _started(settings, log, policy)
+        try:
+            _wait(settings, process, log)
+            yield
+        finally:
+            stop(process)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Leave by way of the end, as Ctrl-C does: a plain SIGTERM would leave the servers behind."""
+    del number, frame
+    raise KeyboardInterrupt
 
 
 def _started(
@@ -166,12 +175,13 @@ def _tail(log: Path) -> str:
 
 def stop(process: subprocess.Popen[bytes]) -> None:
     """Stop the servers: SIGINT lets the Gym stop its own; what is left after that is killed."""
-    if process.poll() is None:
-        process.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_GRACE)
     try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-    process.wait()
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_GRACE)
+    finally:
+        # Whoever cannot wait and interrupts us leaves nothing behind either.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
