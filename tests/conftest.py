@@ -2,6 +2,7 @@
 
 import gc
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("fmtkit", deadline=None)
@@ -12,3 +13,14 @@ def pytest_collection_finish() -> None:
     """Let no garbage collection look at what was imported: with torch that is half a second, per run."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the folder of a tiny model with a chat template: one of a session, never written to."""
+    import tiny_training as tiny
+
+    from fmtkit.training import process
+
+    process._quiet()
+    return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)

@@ -9,7 +9,6 @@ import pytest
 pytest.importorskip("trl")
 
 import online_runs as online
-import tiny_training as tiny
 
 from fmtkit.training import process
 from fmtkit.training.life import TrainingError
@@ -26,12 +25,6 @@ def breaks_later(completions, **kwargs):
         raise KeyError("answer")
     return [len(text(c)) / 100 for c in completions]
 """
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    process._quiet()
-    return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)
 
 
 def steps_saved(folder: Path) -> int:

@@ -140,11 +140,6 @@ def test_a_server_is_the_mode_unless_another_is_asked_for() -> None:
 # --- what is named ------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)
-
-
 @pytest.mark.parametrize(
     ("keys", "words"),
     [

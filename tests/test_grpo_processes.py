@@ -33,11 +33,6 @@ def on_one_process(completions, prompts, **kwargs):
 '''
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)
-
-
 def test_a_failure_of_several_processes_is_a_line_and_their_exit_code(model, tmp_path, capfd):
     file = config_of(tmp_path, model, trl={"reward_funcs": ["rewards.broken"]})
     done = runs.fmtkit(capfd, "train", file)

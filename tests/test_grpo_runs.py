@@ -12,20 +12,9 @@ import online_runs as online
 import tiny_training as tiny
 
 from fmtkit.errors import OptionError
-from fmtkit.training import process
 
 METHODS = ["grpo", "gdpo", "rloo", "online_dpo"]
 GRPO_LOSSES = ["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"]
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory):
-    return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    process._quiet()
 
 
 def check(folder: Path, logs: list[dict], adapter: dict) -> None:

@@ -10,9 +10,7 @@ import pytest
 pytest.importorskip("trl")
 
 import online_runs as online
-import tiny_training as tiny
 
-from fmtkit.training import process
 from fmtkit.training.rl.grpo import samples, samples_page
 from fmtkit.training.rl.grpo.samples import FILE, SampleTable, rows_of
 
@@ -101,12 +99,6 @@ def test_the_page_shows_the_first_and_the_last_log_escaped(tmp_path) -> None:
 
 def test_a_run_without_answers_has_no_such_part(tmp_path) -> None:
     assert samples_page.section(tmp_path) == ""
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    process._quiet()
-    return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)
 
 
 @pytest.mark.parametrize("method", ["grpo", "rloo"])

@@ -5,7 +5,6 @@ import pytest
 pytest.importorskip("trl")
 
 import scripted_rollouts as scripted
-import tiny_training as tiny
 import vllm_stub as vllm
 from peft import LoraConfig
 
@@ -27,11 +26,6 @@ class Stub(vllm.Stub):
         if body["load_inplace"]:
             self.adapters.pop(body["lora_name"], None)
         return super()._load(body)
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory):
-    return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)
 
 
 def test_agents_find_each_version_of_the_adapter_under_one_name(model, tmp_path):

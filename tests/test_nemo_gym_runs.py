@@ -20,16 +20,6 @@ from fmtkit.training import run as runs
 SLOW = pytest.mark.slow
 
 
-@pytest.fixture(scope="session")
-def model(tmp_path_factory):
-    return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    process._quiet()
-
-
 @pytest.fixture
 def here(monkeypatch):
     """Train in this process: the run's own processes load torch anew, which takes seconds."""

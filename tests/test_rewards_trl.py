@@ -7,7 +7,6 @@ import pytest
 pytest.importorskip("trl")
 
 import online_runs as online
-import tiny_training as tiny
 
 from fmtkit.training import process
 from fmtkit.training.rl.rewards import RewardError
@@ -28,11 +27,6 @@ def forms(prompts, completions, **kwargs):
     print(type(prompts[0]).__name__, type(completions[0]).__name__, flush=True)
     return [float(len(text(c))) for c in completions]
 """
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory):
-    return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)
 
 
 @pytest.fixture(autouse=True)

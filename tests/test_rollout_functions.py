@@ -9,12 +9,10 @@ pytest.importorskip("trl")
 
 import online_runs as online
 import scripted_rollouts as scripted
-import tiny_training as tiny
 import vllm_stub as vllm
 from transformers import AutoTokenizer
 
 from fmtkit.errors import OptionError
-from fmtkit.training import process
 from fmtkit.training.rl import imports
 from fmtkit.training.rl.rollouts import contract, legacy, loading
 from fmtkit.training.rl.rollouts.contract import Rollout, RolloutError
@@ -28,18 +26,8 @@ GOOD = {
 
 
 @pytest.fixture(scope="session")
-def model(tmp_path_factory):
-    return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)
-
-
-@pytest.fixture(scope="session")
 def tokenizer(model):
     return AutoTokenizer.from_pretrained(model)
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    process._quiet()
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,8 @@ import pytest
 pytest.importorskip("trl")
 
 import scripted_rollouts as scripted
-import tiny_training as tiny
 from transformers import AutoTokenizer, TrainerCallback
 
-from fmtkit.training import process
 from fmtkit.training.rl.rollouts.ahead import LookAhead
 from fmtkit.training.rl.rollouts.contract import RolloutError
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
@@ -21,18 +19,8 @@ AHEAD = RolloutSettings(async_prefetch=True)
 
 
 @pytest.fixture(scope="session")
-def model(tmp_path_factory):
-    return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)
-
-
-@pytest.fixture(scope="session")
 def tokenizer(model):
     return AutoTokenizer.from_pretrained(model)
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    process._quiet()
 
 
 def trained(model, folder, tokenizer, rollouts=None, **arguments):

@@ -9,15 +9,9 @@ import pytest
 
 pytest.importorskip("trl")
 
-import tiny_training as tiny
 import vllm_stub as vllm
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)
 
 
 def trained(model: str, folder: Path, stub: vllm.Stub, *, ahead: bool) -> list[dict]:

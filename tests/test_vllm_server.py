@@ -10,7 +10,6 @@ pytest.importorskip("trl")
 
 import online_runs as online
 import scripted_rollouts as scripted
-import tiny_training as tiny
 import vllm_stub as vllm
 from peft import LoraConfig
 from transformers import TrainerCallback
@@ -26,16 +25,6 @@ from fmtkit.training.rl.rollouts.settings import RolloutSettings
 
 START = "fmtkit vllm-serve run.yaml"
 NCCL = {"weight_transfer_config": {"backend": "nccl"}}
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory):
-    return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    process._quiet()
 
 
 def free_port() -> int:

@@ -8,24 +8,12 @@ import pytest
 pytest.importorskip("trl")
 
 import scripted_rollouts as scripted
-import tiny_training as tiny
 import vllm_stub as vllm
 from peft import LoraConfig
 from transformers import TrainerCallback
 
-from fmtkit.training import process
 from fmtkit.training.rl.rollouts.lifeline import ServerLostError
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory):
-    return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    process._quiet()
 
 
 def with_interval(model, folder, interval, **arguments):

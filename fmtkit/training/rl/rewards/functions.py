@@ -32,8 +32,8 @@ class Cutting:
         return list(parts(batch, starts, self.groups or groups_each(len(starts), workers)))
 
 
-class Reward:
-    """A function that returns its rewards; `pool` runs it in other processes."""
+class _Standing:
+    """What stands for a user's function: what is known of it, and the judge of the batch."""
 
     def __init__(
         self, name: str, index: int, called: Called, cutting: Cutting, judged: OneBatch | None
@@ -44,7 +44,18 @@ class Reward:
         self.called = called
         self.cutting = cutting
         self.judged = judged
-        self.pool: Pool | None = None
+
+    def told(self, completions: Sequence[Any], values: list[Value]) -> list[Value]:
+        """Return the rewards after the judge has seen them."""
+        if self.judged is not None:
+            self.judged.add(self.index, completions, values)
+        return values
+
+
+class Reward(_Standing):
+    """A function that returns its rewards; `pool` runs it in other processes."""
+
+    pool: Pool | None = None
 
     def __call__(
         self,
@@ -58,23 +69,11 @@ class Reward:
         pool = self.pool if self.pool is not None and self.pool.takes(batch) else None
         cut = self.cutting.cut(batch, self.called, pool.workers if pool else 1)
         values = pool.run(self.index, cut) if pool else [v for p in cut for v in self.called(p)]
-        if self.judged is not None:
-            self.judged.add(self.index, completions, values)
-        return values
+        return self.told(completions, values)
 
 
-class AsyncReward:
+class AsyncReward(_Standing):
     """A coroutine function; it runs on a loop of its own, since a call that blocks would stop TRL's."""
-
-    def __init__(
-        self, name: str, index: int, called: Called, cutting: Cutting, judged: OneBatch | None
-    ) -> None:
-        """Stand for the function under the name that TRL's metrics show."""
-        self.__name__ = name
-        self.index = index
-        self.called = called
-        self.cutting = cutting
-        self.judged = judged
 
     async def __call__(
         self,
@@ -87,10 +86,7 @@ class AsyncReward:
         batch = batch_of(prompts, completions, completion_ids, others)
         cut = self.cutting.cut(batch, self.called, 1)
         found = await asyncio.gather(*(self._part(part) for part in cut))
-        values = [value for part in found for value in part]
-        if self.judged is not None:
-            self.judged.add(self.index, completions, values)
-        return values
+        return self.told(completions, [value for part in found for value in part])
 
     async def _part(self, batch: Batch) -> list[Value]:
         context, logged = recording(batch.context)
