@@ -180,7 +180,7 @@ def test_columns_of_parquet_are_kept_in_their_kinds(tmp_path):
         "b": True,
         "l": "[1,2]",
         "d": "2024-01-02",
-        "m": "1.50",
+        "m": 1.5,
     }
 
 

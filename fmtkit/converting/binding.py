@@ -23,6 +23,7 @@ from fmtkit.sources.strict import (
     Duplicated,
     Fault,
     NonFinite,
+    NotText,
     Overflow,
     duplicate,
     faults_anywhere,
@@ -403,7 +404,7 @@ def _type_of(value: Any) -> pa.DataType:
         return pa.null()
     if isinstance(value, bool):
         return pa.bool_()
-    if isinstance(value, str):
+    if isinstance(value, str | NotText):
         return pa.string()
     if isinstance(value, int | float | NonFinite | Overflow):
         return pa.float64()

@@ -17,7 +17,7 @@ from fmtkit.converting import reading
 from fmtkit.converting.in_order import in_order
 from fmtkit.converting.parse import Records, is_shallow, plain_unit, read_json, units
 from fmtkit.sources.blocks import ArrowBlock, Block, Readable
-from fmtkit.sources.strict import NonFinite, Overflow, WrittenFloat, is_unicode
+from fmtkit.sources.strict import NonFinite, NotText, Overflow, WrittenFloat, is_unicode
 
 Seen = dict[str, set[str]]
 """Column -> kinds, in the order in which the columns were met."""
@@ -80,7 +80,7 @@ def _kind(value: Any) -> str:
         token = value.token if isinstance(value, WrittenFloat) else repr(value)
         return "float" if is_exact(token, float(value)) else "json"
     # A row with NaN or 1e400 is refused, so that it has no say in how the others are kept.
-    return "refused" if isinstance(value, NonFinite | Overflow) else "json"
+    return "refused" if isinstance(value, NonFinite | Overflow | NotText) else "json"
 
 
 def is_exact(token: str, value: float) -> bool:

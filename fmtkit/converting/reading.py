@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from math import isfinite
 from typing import Any, Protocol
 
@@ -15,7 +16,16 @@ from fmtkit.converting.parse import RAW_LIMIT, Parsed, Records, parse_records
 from fmtkit.kinds import TextKind, holds_strange_numbers
 from fmtkit.message_kinds import DialogKind, json_value, may_carry
 from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock, MadeBlock, RowsBlock
-from fmtkit.sources.strict import NON_FINITE, OVERFLOW, Fault, canonical, parse
+from fmtkit.sources.strict import (
+    NON_FINITE,
+    NOT_TEXT,
+    OVERFLOW,
+    Fault,
+    NotText,
+    canonical,
+    number_of,
+    parse,
+)
 
 
 class Rows(Protocol):
@@ -153,21 +163,34 @@ def marked(value: Any) -> Any:
         return {str(key): marked(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [marked(item) for item in value]
+    if isinstance(value, Decimal):
+        value = number_of(value)
     if isinstance(value, float) and not isfinite(value):
         return NON_FINITE
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return OVERFLOW
+    if isinstance(value, bytes):
+        return _text_or_mark(value)
     return plain_json(value)
 
 
+def _text_or_mark(value: bytes) -> str | NotText:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return NOT_TEXT
+
+
 def plain_json(value: Any) -> Any:
-    """Turn what columnar sources hold beside JSON (bytes, dates, decimals) into its text."""
+    """Turn what columnar sources hold beside JSON (decimals, bytes, times) into numbers and texts."""
     if isinstance(value, dict):
         return {str(key): plain_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain_json(item) for item in value]
     if value is None or isinstance(value, str | bool | int | float):
         return value
+    if isinstance(value, Decimal):
+        return number_of(value)
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 from fmtkit.codes import Reject
 from fmtkit.converting import reading
 from fmtkit.errors import OptionError, near_match
+from fmtkit.kinds import RowKind
 from fmtkit.sources.blocks import Block, MadeBlock
 from fmtkit.sources.opening import Source
 from fmtkit.sources.strict import canonical
@@ -150,12 +151,14 @@ def _transform(block: Block, worker: Worker, function: UserFunction) -> MadeBloc
     items: list[bytes] = []
     for record in range(len(records)):
         value, fault = records.value(record, written=True)
+        # The function sees the whole row, and could be handed no NaN by way of JSON.
+        fault = fault or next(iter(RowKind().faults(value, "")), None)
         if fault is not None:
             reject = records.reject(record, fault.code, fault.column, fault.message)
             rejects.append(replace(reject, row=int(places[record])))
             continue
         sound.append(record)
-        items.append(canonical(reading.plain_json(value)).encode("utf-8", "surrogatepass"))
+        items.append(canonical(value).encode("utf-8", "surrogatepass"))
     rows, lines, filtered = [], [], 0
     for record, answer in zip(sound, worker.answer(items), strict=True):
         made = _made(answer, function)

@@ -107,7 +107,7 @@ def _slices(batch: pa.RecordBatch, block_bytes: int) -> Iterator[pa.RecordBatch]
 
 
 def decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with dictionary, view and extension columns as plain ones."""
+    """Return the batch with dictionary, view, extension and time columns as plain ones."""
     schema = decoded_schema(batch.schema)
     if schema is batch.schema:
         return batch
@@ -124,7 +124,7 @@ def _castable(column: pa.Array) -> pa.Array:
 
 
 def decoded_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with plain types for dictionaries, views and extensions (JSON)."""
+    """Return the schema with plain types for dictionaries, views, extensions (JSON) and times (text)."""
     fields = [_plain_field(field) for field in schema]
     if all(new.type == old.type for new, old in zip(fields, schema, strict=True)):
         return schema
@@ -142,6 +142,9 @@ def _plain_field(field: pa.Field) -> pa.Field:
 def _plain(dtype: pa.DataType) -> pa.DataType:
     if dtype in VIEWS:
         return VIEWS[dtype]
+    if pa.types.is_temporal(dtype) and not pa.types.is_interval(dtype):
+        # Python has no nanoseconds, and what has them depends on the packages that are installed.
+        return pa.string()
     if pa.types.is_dictionary(dtype):
         return _plain(dtype.value_type)
     if isinstance(dtype, pa.BaseExtensionType):

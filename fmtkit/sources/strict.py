@@ -9,8 +9,11 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass
+from decimal import Decimal
 from json.encoder import encode_basestring
 from typing import Any
+
+from fmtkit.codes import PRECEDENCE
 
 MAX_DEPTH = 100
 MAX_EXPONENT = 308
@@ -34,6 +37,10 @@ class Overflow:
         self.real = real
 
 
+class NotText:
+    """Mark of bytes, of a columnar source, that are no UTF-8."""
+
+
 class WrittenInt(int):
     """An integer that remembers how it was written."""
 
@@ -55,6 +62,7 @@ class Duplicated(dict[str, Any]):
 NON_FINITE = NonFinite()
 OVERFLOW = Overflow(real=False)
 OVERFLOW_REAL = Overflow(real=True)
+NOT_TEXT = NotText()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +118,14 @@ def _written_real(text: str) -> float | Overflow:
         return value
     out = WrittenFloat(value)
     out.token = text
+    return out
+
+
+def number_of(decimal: Decimal) -> int | float:
+    """Return the number that a decimal stands for, which remembers all of its digits."""
+    token = f"{decimal:f}"
+    out = WrittenFloat(token) if "." in token else WrittenInt(token)
+    out.token = token
     return out
 
 
@@ -203,8 +219,7 @@ def depth(line: bytes) -> int:
 def faults(value: Any, path: str) -> Fault | None:
     """Return the first mark inside a value that makes it unusable, by precedence of its code."""
     found = marks(value, path)
-    order = ("duplicate_key", "json_nonfinite", "number_overflow", "invalid_unicode")
-    return min(found, key=lambda fault: order.index(fault.code)) if found else None
+    return min(found, key=lambda fault: PRECEDENCE[fault.code]) if found else None
 
 
 def faults_anywhere(value: Any, path: str) -> list[Fault]:
@@ -242,6 +257,8 @@ def marks(value: Any, path: str) -> list[Fault]:
         return [Fault("json_nonfinite", path, "NaN or Infinity is not JSON")]
     if isinstance(value, Overflow):
         return [Fault("number_overflow", path, "a number beyond 64 bits")]
+    if isinstance(value, NotText):
+        return [Fault("invalid_utf8", path, f"{path} holds bytes that are not UTF-8")]
     if isinstance(value, list):
         return [mark for i, item in enumerate(value) for mark in marks(item, f"{path}[{i}]")]
     if isinstance(value, dict):
@@ -272,6 +289,8 @@ def kind_of(value: Any) -> str:
         return "text"
     if isinstance(value, int | float | NonFinite | Overflow):
         return "a number"
+    if isinstance(value, NotText):
+        return "bytes"
     return "a list" if isinstance(value, list) else "an object"
 
 
