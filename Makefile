@@ -3,18 +3,23 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+OLD_PIP = $(OLD_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(OLD_VENV)/constraints.txt
 # Two cores: one pool of polars, torch and tokenizers beside pytest's own workers.
 JOBS ?= 2
+# The newest TRL with every trainer that was removed since; BCO, Nash-MD and XPO are in 1.13.0 too.
+OLD_TRL ?= 1.12.0
+OLD_VENV ?= .venv-trl-$(OLD_TRL)
 export TOKENIZERS_PARALLELISM ?= false
 export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
 
-.PHONY: demo demo-data demo-train test test-slow test-all lint types format bench docs clean help
+.PHONY: demo demo-data demo-train test test-slow test-all test-old-trl lint types format bench docs clean help
 
 help:
 	@echo "make demo      convert the shipped samples and show what came of them, then train a tiny model"
 	@echo "make test      the tests, in about five minutes"
 	@echo "make test-all  the slow ones too: real trainers, browsers, big inputs"
+	@echo "make test-old-trl  methods that TRL removed, in an environment with TRL $(OLD_TRL)"
 	@echo "make lint      ruff and mypy"
 	@echo "make format    ruff format and its safe fixes"
 	@echo "make docs      generate what is generated in docs/ and schemas/"
@@ -61,6 +66,18 @@ test-slow: $(VENV)/dev
 test-all: $(VENV)/dev
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -rs
 
+# An environment of its own: the versions of constraints.txt, but for TRL.
+$(OLD_VENV)/dev: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(OLD_VENV)
+	grep -v '^trl==' constraints.txt > $(OLD_VENV)/constraints.txt
+	echo 'trl==$(OLD_TRL)' >> $(OLD_VENV)/constraints.txt
+	$(OLD_PIP) torch
+	$(OLD_PIP) -e '.[dev]'
+	touch $@
+
+test-old-trl: $(OLD_VENV)/dev
+	$(OLD_VENV)/bin/python -m pytest tests/test_training_legacy.py -n $(JOBS) -rs
+
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -77,4 +94,4 @@ bench: $(VENV)/bench
 	$(BIN)/python benchmarks/convert.py
 
 clean:
-	rm -rf $(VENV) demo build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(OLD_VENV) demo build .mypy_cache .ruff_cache .pytest_cache .hypothesis

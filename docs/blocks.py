@@ -24,6 +24,7 @@ EXAMPLES = ROOT / "docs" / "examples"
 COLUMNS = 100
 MARK = re.compile(r"<!-- (not run|file): (.+?) -->")
 SHELL = set("|&;<>()$`*?[]#~%!{}'\"\\")
+QUOTED = re.compile(r"'[^'\n]*'")
 VARYING = (
     (re.compile(r"in \d+\.\d\d s(, [\d,]+ rows/s)?"), "in 0.00 s"),
     (re.compile(r'"seconds": [\d.]+'), '"seconds": 0.0'),
@@ -104,16 +105,29 @@ def run(page: Path, folder: Path) -> Iterator[tuple[Block, Step, str, int]]:
 
 
 def execute(command: str, folder: Path) -> tuple[str, int]:
-    """Run a command as a terminal of 100 columns would without being one."""
-    words = command.split(" ")
-    if words[0] == "fmtkit" and not SHELL & set("".join(words)):
-        return _here(shlex.split(command)[1:])
+    """Run a command as a terminal of 100 columns would without being one.
+
+    fmtkit runs in this process, at the head of a pipe too: to start Python takes longer than most
+    of the commands.
+    """
+    own, _, rest = command.partition(" | ")
+    if not own.startswith("fmtkit ") or SHELL & set(QUOTED.sub("", own)):
+        return _shell(command, folder)
+    out, said, code = _here(shlex.split(own)[1:], apart=bool(rest))
+    if not rest:
+        return out, code
+    printed, code = _shell(rest, folder, out)
+    return said + printed, code
+
+
+def _shell(command: str, folder: Path, given: str = "") -> tuple[str, int]:
     environment = {**os.environ, "COLUMNS": str(COLUMNS), "PYTHONPATH": str(ROOT)}
     environment["PATH"] = f"{folder / '.bin'}:{environment['PATH']}"
     done = subprocess.run(  # noqa: S603
         ["/bin/sh", "-c", command],
         cwd=folder,
         env=environment,
+        input=given.encode(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         check=False,
@@ -121,20 +135,22 @@ def execute(command: str, folder: Path) -> tuple[str, int]:
     return done.stdout.decode(), done.returncode
 
 
-def _here(arguments: list[str]) -> tuple[str, int]:
-    """Run fmtkit in this process: starting Python takes longer than most of the commands."""
+def _here(arguments: list[str], *, apart: bool) -> tuple[str, str, int]:
+    """Return what fmtkit prints on stdout and on stderr, all as stdout unless they go apart."""
     from fmtkit import cli
 
-    printed = io.StringIO()
+    out = io.StringIO()
+    said = io.StringIO() if apart else out
     given, sys.argv = sys.argv, ["fmtkit", *arguments]
+    code = 0
     try:
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
             cli.main()
     except SystemExit as exit_:
-        return printed.getvalue(), int(exit_.code or 0)
+        code = int(exit_.code or 0)
     finally:
         sys.argv = given
-    return printed.getvalue(), 0
+    return out.getvalue(), said.getvalue() if apart else "", code
 
 
 @contextlib.contextmanager

@@ -4,18 +4,15 @@ Without a network each call of its client tries six times, over half a minute (h
 """
 
 import os
-import socket
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from threading import Thread
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-WAIT = 3.0
-"""Seconds that the hub has to take a connection."""
+from fmtkit.reachability import trouble_with
 
 OFFLINE = "HF_HUB_OFFLINE"
 
@@ -48,20 +45,7 @@ def trouble() -> str | None:
         return None
     address = urlsplit(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
     host, port = address.hostname or "", address.port or (80 if address.scheme == "http" else 443)
-    said = [f"{host} does not answer within {WAIT:.0f} seconds"]
-
-    def connect() -> None:
-        try:
-            socket.create_connection((host, port), timeout=WAIT).close()
-            said[0] = ""
-        except OSError as error:
-            said[0] = f"{host}: {error.strerror or error}"
-
-    # Looking a name up has no time limit of its own.
-    thread = Thread(target=connect, daemon=True)
-    thread.start()
-    thread.join(WAIT)
-    return said[0] or None
+    return trouble_with(host, port)
 
 
 def environment(names: Iterable[str]) -> dict[str, str]:

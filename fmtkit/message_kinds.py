@@ -128,6 +128,8 @@ class DialogKind(Kind):
                 )
             )
         found += self._content_faults(message, path)
+        if self.wide and isinstance(message.get("tool_calls"), str):
+            found += _written_call_faults(message, f"{path}.tool_calls")
         carried = [key for key in message if key in CARRIED and message[key] not in (None, [], "")]
         if carried and not self.wide:
             found.append(
@@ -143,7 +145,7 @@ class DialogKind(Kind):
         here = f"{path}.{self.content}"
         content = message.get(self.content)
         if content is None:
-            spoken = self.wide and (message.get("tool_calls") or message.get("function_call"))
+            spoken = self.wide and (_called(message) or message.get("function_call"))
             role = message.get(self.role)
             system = isinstance(role, str) and self._role(role) == "system"
             # The fast parser cannot tell a null from a key that is not there.
@@ -196,16 +198,11 @@ class DialogKind(Kind):
             return out
         out["name"] = _text_or_none(message.get("name"))
         out["tool_call_id"] = _text_or_none(message.get("tool_call_id"))
-        out["reasoning_content"] = next(
-            (
-                message[key]
-                for key in REASONING
-                if isinstance(message.get(key), str) and message[key]
-            ),
-            None,
-        )
+        # An empty one is kept where no other name has more to say: a template may ask for it.
+        thoughts = [message[key] for key in REASONING if isinstance(message.get(key), str)]
+        out["reasoning_content"] = next(filter(None, thoughts), thoughts[0] if thoughts else None)
         out["train"] = _train(message)
-        calls = message.get("tool_calls")
+        calls = _called(message)
         if self.function_calls and message[self.role] == "function_call":
             calls = _calls(json_value(content or ""))
             out["content"] = ""
@@ -285,6 +282,16 @@ class DialogKind(Kind):
             made.get(entry.name, pl.lit(None, dtype=entry.dtype)).alias(entry.name)
             for entry in fields
         )
+
+
+def may_carry(dtype: pa.DataType) -> bool:
+    """Tell whether messages of this type have keys that change what a turn says."""
+    if pa.types.is_list(dtype) or pa.types.is_large_list(dtype):
+        return may_carry(dtype.value_type)
+    if not pa.types.is_struct(dtype):
+        return False
+    names = {dtype.field(i).name for i in range(dtype.num_fields)}
+    return bool(names & ROW_PATH)
 
 
 def _form(value: Any) -> str | None:
@@ -370,6 +377,24 @@ def json_value(text: str) -> Any:
     """Parse a text as JSON, keeping how numbers were written; return the text if it is none."""
     value, fault = parse(b'{"v":' + text.encode("utf-8", "surrogatepass") + b"}", written=True)
     return text if fault is not None else value["v"]
+
+
+def _called(message: Mapping[str, Any]) -> Any:
+    """Return the calls of a message, also of one that has them as JSON text; None where it is no list."""
+    calls = message.get("tool_calls")
+    if not isinstance(calls, str):
+        return calls or []
+    value = _parsed(calls) or []
+    return value if isinstance(value, list) else None
+
+
+def _written_call_faults(message: Mapping[str, Any], path: str) -> list[Fault]:
+    calls = _called(message)
+    if calls is None:
+        told = f"{path} is text, but not the JSON of a list of calls"
+        return [Fault("value_error", path, told)]
+    marks = faults(calls, path)
+    return [marks] if marks else []
 
 
 def _calls(value: Any) -> list[dict[str, Any]]:

@@ -76,7 +76,7 @@ class Converter:
 
 
 _CONVERTERS: list[Converter] = []
-_MADE: dict[int, frozenset[str]] = {}
+_MADE: dict[Callable[..., Table], frozenset[str]] = {}
 
 
 def converter(
@@ -143,14 +143,14 @@ def _summary(function: Callable[..., Table], doc: str) -> str:
 
 def _made_columns(chosen: Converter) -> frozenset[str]:
     """Return the optional columns that the function fills, by calling it once on placeholder columns."""
-    key = id(chosen.function)
-    if key not in _MADE:
+    if chosen.function not in _MADE:
         import polars as pl
 
         columns = {p: Column(pl.col(p)) for p in chosen.takes}
         table = chosen.function(**columns, **chosen.options)
-        _MADE[key] = frozenset(n for n in chosen.makes.optional if getattr(table, n) is not None)
-    return _MADE[key]
+        made = (n for n in chosen.makes.optional if getattr(table, n) is not None)
+        _MADE[chosen.function] = frozenset(made)
+    return _MADE[chosen.function]
 
 
 @cache

@@ -13,7 +13,8 @@ They are TRL's dataset types (https://huggingface.co/docs/trl/dataset_formats), 
   Tokens        input_ids, attention_mask, labels, ...      ebft, strided
 
 A dialog (prompt, chosen, messages, ...) is a list of messages, or its text once rendered. Whether a
-message is narrow ({role, content}) or wide is fixed by the converter, never by the data.
+message is narrow ({role, content}) or wide is fixed by the converter, never by the data; what is passed
+through has the width of its schema, if it has one.
 """
 
 from dataclasses import dataclass, fields
@@ -237,6 +238,7 @@ METHODS: dict[str, tuple[str, ...]] = {
     "gdpo": ("Prompt",),
     "rloo": ("Prompt",),
     "online_dpo": ("Prompt",),
+    "ppo": ("Prompt",),
     "nash_md": ("Prompt",),
     "xpo": ("Prompt",),
     "distillation": ("Prompt",),

@@ -10,5 +10,6 @@ RUNNER = Runner(
     about="like or dislike single replies by a classifier",
     trl=">=1.8,<=1.13.0",
     needs=frozenset({"reference"}),
+    build="fmtkit.training.legacy:build_bco",
     instead="for pairs write rl: dpo with loss_type: bco_pair, for single replies rl: kto",
 )

@@ -10,5 +10,5 @@ RUNNER = Runner(
     about="prefer the better of the model's own answers",
     needs=frozenset({"rewards", "reference"}),
     sections=frozenset({"rl", "vllm"}),
-    build="fmtkit.training.rl.grpo.build:build_rewarded",
+    build="fmtkit.training.rl.grpo.build:build_online_dpo",
 )

@@ -11,5 +11,5 @@ RUNNER = Runner(
     needs=frozenset({"rewards"}),
     sections=frozenset({"rl", "vllm", "nemo_gym"}),
     own=frozenset({"max_length"}),
-    build="fmtkit.training.rl.grpo.build:build_rewarded",
+    build="fmtkit.training.rl.grpo.build:build_rloo",
 )

@@ -84,6 +84,11 @@ def raising(completions, answer, **kwargs):
     return [1.0 / (int(a) - 3) for a in answer]
 
 
+def comparing(completions, answer, **kwargs):
+    share = 1.0 / (len(answer) - 1)
+    return [share * float(a) for a in answer]
+
+
 def yielding(completions, answer, **kwargs):
     for a in answer:
         yield 1.0 / (int(a) - 3)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fmtkit import codes, registry
-from fmtkit.surveying import findings
+from fmtkit.surveying.advice import ADVICE
 
 ROOT = Path(__file__).parents[1]
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
@@ -102,7 +102,7 @@ def test_every_flag_that_a_page_shows_exists():
 
 def test_every_code_says_what_to_do():
     page = (ROOT / "docs/errors.md").read_text(encoding="utf-8")
-    for code in [*codes.REASONS, *codes.WARNINGS, *findings.ADVICE]:
+    for code in [*codes.REASONS, *codes.WARNINGS, *ADVICE]:
         assert f"| `{code}` |" in page, code
 
 

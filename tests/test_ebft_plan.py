@@ -21,7 +21,6 @@ rl: ebft
 ebft: {feature_layers: [0.5]}
 datasets: [{path: a/b, type: ebft_opencode.transform}]
 """
-SERVED = STRUCTURED + "trl: {use_vllm: true}\n"
 
 
 def planned(text: str, *overrides: str) -> planning.Plan:
@@ -59,7 +58,6 @@ def test_groups_of_two_are_refused_for_the_unbiased_diversity(text, key) -> None
         (STRIDED, "ebft.n_samples_per_prompt=1", "one sample per prompt"),
         (STRUCTURED, "ebft.stride=4", "stride has no effect"),
         (STRUCTURED, "ebft.use_whitening=true", "whitened samples are orthogonal"),
-        (SERVED, "trl.async_prefetch=true", "answers made ahead are not capped"),
         (STRUCTURED, "ebft.mask_thinking_ce=true", "transform_strided alone tells thinking"),
     ],
 )

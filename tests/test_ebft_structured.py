@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import vllm_stub as vllm
 from datasets import Dataset
 from ebft_toys import lora, tiny_model, word_tokenizer
 from torch import Tensor, tensor
@@ -21,6 +22,7 @@ from fmtkit.training.rl.ebft.generation_cap import capped, generation_cap
 from fmtkit.training.rl.ebft.reference_loss import reference_batch, reference_loss
 from fmtkit.training.rl.ebft.reference_sequences import Renderer, TokenSequence, without_opened_tag
 from fmtkit.training.rl.ebft.structured import EBFTTrainer
+from fmtkit.training.rl.rollouts.settings import RolloutSettings
 
 TOKENIZER = word_tokenizer()
 RENDERER = Renderer(TOKENIZER, {0, 2}, 512)
@@ -207,6 +209,37 @@ def test_the_trainer_generates_no_more_than_the_references_suggest(tmp_path: Pat
     assert trainer.generation_config.max_new_tokens == 100
     trainer.settings = read_settings({"adaptive_max_tokens": False})
     assert trainer._cap(data) == 100
+
+
+class Served:
+    """A server that gives every prompt one answer, and notes how long the answers might be."""
+
+    def __init__(self) -> None:
+        self.limits: list[tuple[str, int]] = []
+
+    def generate(self, prompts: list[list[int]], n: int, max_tokens: int, **_: object) -> dict:
+        own = "long" if 9 in prompts[0] else "short"
+        self.limits.append((own, max_tokens))
+        answers = [[10 + k, 11, END] for _ in prompts for k in range(n)]
+        logprobs = [[[-1.0]] * 3 for _ in answers]
+        return {"prompt_ids": prompts, "completion_ids": answers, "logprobs": logprobs}
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_answers_are_capped_by_their_own_references_ahead_of_time_too(
+    tmp_path: Path, ahead: bool
+) -> None:
+    long = {"prompt": [turn("user", "w1 w2")], "ground_truth": "w3 " * 80}
+    short = {"prompt": [turn("user", "w1 w3")], "ground_truth": "w3"}
+    trainer = make_trainer(tmp_path, data=[long, short], max_completion_length=200, max_steps=6)
+    server = Served()
+    vllm.attach(trainer, server)
+    trainer.vllm_generation.sync_weights = lambda: None
+    trainer.rollouts = RolloutSettings(async_prefetch=ahead)
+    trainer.train()
+    assert len(server.limits) == 6
+    assert set(server.limits) == {("long", 120), ("short", 64)}
+    assert trainer.vllm_generation.max_completion_length == 200
 
 
 # --- the reward ---------------------------------------------------------------------------------

@@ -7,7 +7,9 @@ import pyarrow as pa
 import pytest
 
 from fmtkit.surveying import fingerprints
-from fmtkit.surveying.findings import ADVICE, Finding, Findings, kto_weights
+from fmtkit.surveying.advice import ADVICE
+from fmtkit.surveying.balances import kto_weights
+from fmtkit.surveying.findings import Finding, Findings
 from fmtkit.tables import MESSAGE, WIDE_MESSAGE
 
 WORDS = ("red", "green", "blue", "grey")

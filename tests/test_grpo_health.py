@@ -2,7 +2,8 @@
 
 import pytest
 
-from fmtkit.training.life import RunLog, Stop, TokenCounter, findings
+from fmtkit.training.interrupts import Stop
+from fmtkit.training.life import RunLog, TokenCounter, findings
 from fmtkit.training.rl.grpo.health import OnlineHealth
 
 SOUND = {

@@ -7,7 +7,7 @@ pytest.importorskip("trl")
 import tiny_training as tiny
 
 from fmtkit.errors import OptionError
-from fmtkit.training import checks, planning
+from fmtkit.training import checks, planning, trainer_package
 from fmtkit.training.config import parse
 from fmtkit.training.job import Source
 from fmtkit.training.refusals import RefusalError
@@ -244,6 +244,6 @@ def test_without_a_gpu_it_is_refused_before_anything_is_loaded(monkeypatch) -> N
 def test_a_trl_that_the_trainer_was_not_made_for_is_named(monkeypatch) -> None:
     from fmtkit.errors import DependencyError
 
-    monkeypatch.setattr(planning, "installed", lambda _: "1.17.0")
+    monkeypatch.setattr(trainer_package, "installed", lambda _: "1.17.0")
     with pytest.raises(DependencyError, match=r"made for trl>=1.16,<1.17, and trl 1.17.0 is"):
         planned("rl: grpo\n")

@@ -133,3 +133,37 @@ def test_a_run_leaves_a_table_metrics_and_a_page(method, model, tmp_path) -> Non
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "<h2>Answers</h2>" in page
     assert "reward/vowels" in page
+
+
+def test_online_dpo_leaves_its_pairs_with_every_reward(model, tmp_path) -> None:
+    funcs = ["rewards.length", "rewards.slow_length"]
+    keys = {"gradient_accumulation_steps": 2}
+    steps = online.steps(online.make_job(tmp_path, model, "online_dpo", keys, reward_funcs=funcs))
+    found = pq.read_table(tmp_path / FILE).to_pylist()
+    assert [r["step"] for r in found] == [1] * 4 + [2] * 4 + [3] * 4
+    assert all(r["prompt"] == s["prompt"] for r, s in zip(found[::2], found[1::2], strict=True))
+    assert found[0]["prompt"] != found[2]["prompt"]
+    for one in found:
+        said = json.loads(one["completion"])[-1]["content"]
+        assert one["reward/length"] == pytest.approx(len(said) / 100)
+        assert one["reward/slow_length"] == pytest.approx(len(said) / 50)
+    assert "advantage" not in found[0]
+    assert math.isfinite(steps[0]["objective/scores"])
+    assert "<h2>Answers</h2>" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_online_dpo_keeps_what_a_reward_model_said(model, tmp_path) -> None:
+    judge = tmp_path / "judge"
+    transformers = pytest.importorskip("transformers")
+    transformers.AutoModelForSequenceClassification.from_pretrained(
+        model, num_labels=1
+    ).save_pretrained(judge)
+    transformers.AutoTokenizer.from_pretrained(model).save_pretrained(judge)
+    steps = online.steps(
+        online.make_job(
+            tmp_path / "run", model, "online_dpo", {"max_steps": 1}, reward_funcs=[str(judge)]
+        )
+    )
+    found = [r["reward/judge"] for r in pq.read_table(tmp_path / "run" / FILE).to_pylist()]
+    assert sum(found) / len(found) == pytest.approx(steps[0]["objective/scores"], abs=1e-5)
+    assert len(set(found)) > 1

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import runs
 import sick_rows
 from rich.console import Console
 from test_survey import GOLDENS, tokenizer, write
@@ -22,14 +23,6 @@ __all__ = ["tokenizer"]
 ROOT = Path(__file__).parents[1]
 
 
-def call(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fmtkit", "inspect", *map(str, arguments)]
-    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1"}
-    return subprocess.run(
-        command, capture_output=True, text=True, cwd=cwd, env=environment, check=False
-    )
-
-
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows, _ = sick_rows.sick()
@@ -37,39 +30,48 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_survey_goes_to_stdout_and_nothing_to_stderr(pairs):
-    done = call(pairs.name, cwd=pairs.parent)
+    done = subprocess.run(
+        [sys.executable, "-m", "fmtkit", "inspect", pairs.name],
+        capture_output=True,
+        text=True,
+        cwd=pairs.parent,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1"},
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert "best guess: argilla_chat -> Preference" in done.stdout
     assert "pairs.jsonl:60" in done.stdout
     assert "\x1b" not in done.stdout
 
 
-def test_fail_on_exits_with_1_where_the_code_was_found(pairs):
-    done = call(pairs, "--fail-on", "unclosed_think", "-q", cwd=pairs.parent)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "unclosed_think" in done.stderr
-    assert call(pairs, "--fail-on", "length_bias", "-q", cwd=pairs.parent).returncode == 0
-    wrong = call(pairs, "--fail-on", "unclosed_thinks", cwd=pairs.parent)
-    assert wrong.returncode == 2
-    assert "did you mean 'unclosed_think'" in wrong.stderr
+def test_fail_on_exits_with_1_where_the_code_was_found(pairs, capsys):
+    done = runs.fmtkit(capsys, "inspect", pairs, "--fail-on", "unclosed_think", "-q")
+    assert (done.code, done.out) == (1, "")
+    assert "unclosed_think" in done.err
+    fine = runs.fmtkit(capsys, "inspect", pairs, "--fail-on", "length_bias", "-q")
+    assert fine.code == 0
+    wrong = runs.fmtkit(capsys, "inspect", pairs, "--fail-on", "unclosed_thinks")
+    assert wrong.code == 2
+    assert "did you mean 'unclosed_think'" in wrong.err
 
 
 @pytest.mark.skipif(not GOLDENS.is_dir(), reason="needs ../shared/data/goldens")
-def test_files_are_written_and_json_is_printed(pairs, tokenizer, tmp_path):
-    done = call(
+def test_files_are_written_and_json_is_printed(pairs, tokenizer, tmp_path, capsys):
+    done = runs.fmtkit(
+        capsys, "inspect",
         pairs, "--tokenizer", tokenizer, "--json", "--html", tmp_path / "p.html",
         "--plot", tmp_path / "p.svg", "--max-length", "64", "--loss-budget", "5%", "--row", "59",
-        cwd=tmp_path,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    survey = json.loads(done.stdout)
+    assert done.code == 0, done.err
+    survey = json.loads(done.out)
     assert survey["cutting"]["loss_budget"] == 0.05
     assert [row["place"]["line"] for row in survey["shown"]] == [60]
     assert (tmp_path / "p.html").read_text().startswith("<!doctype html>")
     assert "<svg" in (tmp_path / "p.svg").read_text()
 
 
-def test_a_users_error_is_one_line(pairs, tmp_path):
+def test_a_users_error_is_one_line(pairs, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     for arguments, code, words in (
         (["nowhere.jsonl"], 3, "nowhere.jsonl"),
         ([pairs, "--tokenizer", "./none"], 2, "no such folder"),
@@ -77,11 +79,10 @@ def test_a_users_error_is_one_line(pairs, tmp_path):
         ([pairs, "--loss-budget", "much"], 2, "--loss-budget much"),
         ([pairs, "--html", "no/folder/p.html"], 3, "p.html"),
     ):
-        done = call(*arguments, cwd=tmp_path)
-        assert done.returncode == code, done.stderr
-        assert words in done.stderr
-        assert "Traceback" not in done.stderr
-        assert len(done.stderr.strip().splitlines()) == 1
+        done = runs.fmtkit(capsys, "inspect", *arguments)
+        assert done.code == code, done.err
+        assert words in done.err
+        assert len(done.err.strip().splitlines()) == 1
 
 
 def test_control_bytes_and_markup_are_shown_and_not_obeyed(tmp_path):

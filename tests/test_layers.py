@@ -56,6 +56,7 @@ PACKAGES = [
     ("surveying",),
     ("reports",),
     ("training",),
+    ("commands",),
 ]
 """Packages of fmtkit, lowest first; those of one layer know nothing of each other."""
 FACES = ("fmtkit.library", "fmtkit.terminal", "fmtkit.listings", "fmtkit.catalogue", "fmtkit.cli")

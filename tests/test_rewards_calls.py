@@ -95,6 +95,14 @@ def test_an_exception_is_told_with_its_function_line_and_row(loaded, name):
     assert "fmtkit" not in found.value.trace
 
 
+def test_a_row_is_looked_for_by_the_error_that_the_whole_batch_raised(loaded):
+    rewards = loaded("comparing")
+    with pytest.raises(RewardError, match=r"raised ValueError: could not convert .*'x'") as found:
+        rewards.score(**{**modules.batch(), "answer": list("1245132456x8")})
+    # One row alone ends in a ZeroDivisionError, which no batch of the run does.
+    assert "for one of 12 completions" in str(found.value)
+
+
 def test_a_batch_without_any_reward_is_an_error_and_one_with_some_is_not(loaded):
     said = complaint(loaded("never", "never"))
     assert "scores.never, scores.never" in said

@@ -1,17 +1,15 @@
 """A run says what goes wrong in plain words, stops cleanly, and writes its metrics."""
 
 import json
-import os
-import signal
 from types import SimpleNamespace
 
 import pytest
 
 from fmtkit.training import curves
+from fmtkit.training.interrupts import Stop
 from fmtkit.training.life import (
     METRICS,
     RunLog,
-    Stop,
     TokenCounter,
     TrainingError,
     findings,
@@ -90,30 +88,6 @@ def test_a_finding_is_made_once(tmp_path):
         state.global_step = step
         log.on_log(args, state, control, {"loss": 0.5, "grad_norm": 0.0})
     assert len(log.findings) == 1
-
-
-def test_a_signal_asks_the_run_to_save_and_stop(tmp_path):
-    log, args, state, control = log_of(tmp_path)
-    with log.stop.listening():
-        os.kill(os.getpid(), signal.SIGINT)
-        log.on_step_end(args, state, control)
-    assert control.should_save
-    assert control.should_training_stop
-
-
-def test_a_second_signal_interrupts_at_once():
-    stop = Stop()
-    with stop.listening():
-        os.kill(os.getpid(), signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-
-
-def test_the_handlers_are_put_back():
-    before = signal.getsignal(signal.SIGINT)
-    with Stop().listening():
-        assert signal.getsignal(signal.SIGINT) is not before
-    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_lack_of_memory_names_the_next_steps():

@@ -95,12 +95,26 @@ def seen(method: str, batch: dict) -> list[tuple]:
     return sequences(batch["input_ids"], batch["attention_mask"], batch["completion_mask"])
 
 
-def one_batch(folder: Path, model: str, method: str, **keys) -> tuple[list[dict], Job]:
+def one_batch(
+    folder: Path, model: str, method: str, *, wide: bool = False, **keys
+) -> tuple[list[dict], Job]:
     """Return rows of a method's table, and the job that takes all of them at once."""
     rows = tiny.ROWS[TABLE[method]]()
     keys = {"micro_batch_size": len(rows), "max_steps": 1, **keys}
     keys |= {"teacher_model": model} if method == "gkd" else {}
-    return rows, tiny.make_job(folder, model, method, TABLE[method], keys)
+    return rows, tiny.make_job(folder, model, method, TABLE[method], keys, wide=wide)
+
+
+@pytest.mark.parametrize("method", TABLE)
+def test_messages_that_may_call_tools_make_the_same_batch_as_plain_ones(method, model, tmp_path):
+    plain, wide = (
+        batch_of(one_batch(tmp_path / str(wide), model, method, wide=wide)[1])
+        for wide in (False, True)
+    )
+    assert sorted(plain) == sorted(wide)
+    tensors = [name for name, value in plain.items() if hasattr(value, "equal")]
+    assert tensors
+    assert all(plain[name].equal(wide[name]) for name in tensors)
 
 
 @pytest.mark.parametrize("template", TEMPLATES)

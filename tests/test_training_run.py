@@ -1,11 +1,8 @@
 """A whole run, in its own processes: convert, train, report, resume, interrupt."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -175,24 +172,6 @@ def test_a_process_without_cuda_says_so_before_a_model_is_loaded(config, monkeyp
     error = capfd.readouterr().err
     assert "quantized weights need a CUDA device, and none is visible" in error
     assert "Traceback" not in error
-
-
-@pytest.mark.slow
-def test_ctrl_c_saves_a_checkpoint_that_resumes(config, tmp_path):
-    call = f"train({str(config)!r}, overrides={{over}})"
-    code = f"from fmtkit.training import train; exit({call}.exit_code)"
-    over = ["max_steps=100000", "save_strategy=no"]
-    child = subprocess.Popen([sys.executable, "-c", code.format(over=over)], start_new_session=True)
-    lines = tmp_path / "run" / "metrics.jsonl"
-    while child.poll() is None and not (lines.is_file() and lines.stat().st_size):
-        time.sleep(0.1)
-    os.killpg(child.pid, signal.SIGINT)
-    assert child.wait(timeout=60) == 130
-    (saved,) = (tmp_path / "run" / "checkpoints").glob("checkpoint-*")
-    step = int(saved.name.rpartition("-")[2])
-    over = ["save_strategy=no", f"max_steps={step + 2}"]
-    done = train(config, overrides=over, resume=True)
-    assert done.exit_code == 0
 
 
 @pytest.mark.slow

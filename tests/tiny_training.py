@@ -97,10 +97,12 @@ ROWS = {
 }
 
 
-def write_table(name: str, path: Path, rows: list[dict] | None = None) -> Path:
+def write_table(
+    name: str, path: Path, rows: list[dict] | None = None, *, wide: bool = False
+) -> Path:
     rows = rows if rows is not None else ROWS[name]()
     present = frozenset(rows[0])
-    schema = TABLES[name].schema(present, wide=False, text=False)
+    schema = TABLES[name].schema(present, wide=wide, text=False)
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
     return path
 
@@ -113,11 +115,17 @@ def make_model(
 
 
 def make_job(
-    folder: Path, model: str, method: str, table: str, more: Mapping[str, object] | None = None
+    folder: Path,
+    model: str,
+    method: str,
+    table: str,
+    more: Mapping[str, object] | None = None,
+    *,
+    wide: bool = False,
 ) -> job.Job:
     """Write a table and the job of a run over it, as `fmtkit train` does after converting."""
     folder.mkdir(parents=True, exist_ok=True)
-    file = write_table(table, folder / "rows.parquet")
+    file = write_table(table, folder / "rows.parquet", wide=wide)
     keys: dict[str, object] = {
         "base_model": model,
         "output_dir": str(folder),

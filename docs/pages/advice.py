@@ -50,5 +50,5 @@ FOR_WARNINGS = {
     "generation_prompt_not_a_prefix": "The model is prompted in another way than it is trained. Look at a rendered row.",
     "overlong": "Decide with `fmtkit inspect --tokenizer …` what the length may be, then `--on-overlong`.",
     "truncated": "`fmtkit inspect` says what was lost by which length.",
-    "extra_columns": "Name the columns in `--keep` if they are needed.",
+    "extra_columns": "Counted once for each source. `ignored_columns` in the report names them; name them in `--keep` if they are needed.",
 }

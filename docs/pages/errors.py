@@ -3,7 +3,7 @@
 
 from fmtkit import errors
 from fmtkit.codes import REASONS, WARNINGS
-from fmtkit.surveying.findings import ADVICE
+from fmtkit.surveying.advice import ADVICE
 from pages.advice import FOR_REASONS, FOR_WARNINGS
 from pages.markdown import NOTICE, code, sentence, table
 

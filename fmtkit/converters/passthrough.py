@@ -147,9 +147,9 @@ def stepwise(
     return Stepwise(prompt, completions, labels.but(labels.value if soft else hard, uneven))
 
 
-@converter(keeps=True)
+@converter(keeps=True, wide=True)
 def reference(
-    prompt: Messages, ground_truth: Text, remaining_turns: Messages = ABSENT
+    prompt: WideMessages, ground_truth: Text, remaining_turns: Messages = ABSENT
 ) -> Reference:
     """A prompt with the text that a good answer resembles, for EBFT."""
     return Reference(prompt, ground_truth, remaining_turns)

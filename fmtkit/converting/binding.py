@@ -306,6 +306,24 @@ class ReadPlan:
             plan.is_closed = set(extra) <= {column.path[0] for column in columns}
         return plan
 
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """Return the columns of the first block that the type does not use."""
+        if self.binding.converter.takes_rows:
+            return ()
+        used = {column.top for column in self.binding.every}
+        return tuple(name for name in self.seen if name not in used)
+
+    @property
+    def mixed(self) -> list[str]:
+        """Return the columns that nobody uses and no type holds: they are cut out of the rows."""
+        if self.mode != "error":
+            return []
+        others = MEDIA | {column.top for column in self.binding.every}
+        return [
+            name for name, dtype in dict(self.extra).items() if dtype is None and name not in others
+        ]
+
     def schema(self) -> pa.Schema | None:
         """Return the explicit schema of the fast parser; None where it cannot read this source."""
         if self.mode == "strict":
@@ -313,10 +331,10 @@ class ReadPlan:
         types: dict[str, pa.DataType] = {}
         if self.mode == "error":
             # A copy: other workers learn meanwhile.
+            mixed = self.mixed
             for name, dtype in dict(self.extra).items():
-                if dtype is None and name not in {c.top for c in self.binding.every}:
-                    return None
-                types[name] = pa.null() if dtype is None else dtype
+                if name not in mixed:
+                    types[name] = pa.null() if dtype is None else dtype
         for name in MEDIA:
             # Read as null, so that a value under such a name stops the fast parser: [] is no value.
             seen = types.get(name, self.extra.get(name))

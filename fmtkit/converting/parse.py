@@ -19,7 +19,7 @@ from pyarrow import json as pajson
 from fmtkit.codes import Reject
 from fmtkit.converting.binding import Binding, ReadPlan, Row, learn
 from fmtkit.kinds import holds_strange_numbers
-from fmtkit.sources import guards
+from fmtkit.sources import guards, skipping
 from fmtkit.sources.blocks import JsonBlock
 from fmtkit.sources.strict import Fault, parse
 
@@ -98,14 +98,14 @@ def parse_records(records: Records, plan: ReadPlan, unit_bytes: int = UNIT_BYTES
     frames: list[pl.DataFrame] = []
     rejects: list[Reject] = []
     fast = _FastRows(plan)
-    units = _units(records, unit_bytes)
+    runs = units(records, unit_bytes)
     whole_table = None
-    if plan.last_was_clean and len(units) > 1:
+    if plan.last_was_clean and len(runs) > 1:
         whole_table = _parse_fast(records, 0, len(records), plan)
     if whole_table is not None:
         fast.add(whole_table, 0)
-        units = []
-    for start, stop in units:
+        runs = []
+    for start, stop in runs:
         table = _parse_fast(records, start, stop, plan)
         if table is not None:
             fast.add(table, start)
@@ -167,7 +167,7 @@ def _units(records: Records, unit_bytes: int) -> list[tuple[int, int]]:
 
 def _parse_fast(records: Records, start: int, stop: int, plan: ReadPlan) -> pa.Table | None:
     """Parse a unit with pyarrow; None if anything about it is suspicious."""
-    schema = plan.schema()
+    schema, mixed = plan.schema(), plan.mixed
     if schema is None:
         return None
     found = records.found
@@ -181,6 +181,11 @@ def _parse_fast(records: Records, start: int, stop: int, plan: ReadPlan) -> pa.T
     buffer = records.buffer.slice(first, end - first)
     if not (records.is_utf8 or guards.is_utf8(buffer)):
         return None
+    if mixed:
+        rest = skipping.without(buffer.to_pybytes(), lines.starts, lines.ends, mixed)
+        if rest is None:
+            return None
+        buffer = pa.py_buffer(rest)
     table = read_json(buffer, schema, "error") if plan.is_closed else None
     # An unexpected field or shape ends the parse at once; a field that is skipped may nest deep.
     if table is None and plan.mode == "ignore" and guards.is_shallow(data, lines):

@@ -21,6 +21,7 @@ from fmtkit.converting import (
 )
 from fmtkit.converting.binding import Binding, ReadPlan, Row, bind
 from fmtkit.converting.keeping import Kept, find_kept
+from fmtkit.converting.pass_through import as_they_are
 from fmtkit.converting.request import Request
 from fmtkit.converting.soft_labels import has_soft_labels
 from fmtkit.converting.splitting import Split
@@ -71,11 +72,7 @@ class Job:
     @cached_property
     def ignored_columns(self) -> tuple[str, ...]:
         """Return the columns at the start of the sources that the type does not use."""
-        found: dict[str, None] = {}
-        for plan in self.plans:
-            used = {column.top for column in plan.binding.every}
-            found.update(dict.fromkeys(name for name in plan.seen if name not in used))
-        return tuple(found)
+        return tuple(dict.fromkeys(name for plan in self.plans for name in plan.ignored))
 
     @property
     def converter(self) -> Converter:
@@ -181,6 +178,8 @@ def _converters(
         _converter(name, source, sample, request)
         for source, sample in zip(sources, samples, strict=True)
     ]
+    schemas = [s.schema if s.kind == "arrow" else None for s in sources]
+    chosen = [as_they_are(c, schemas, _paths(request)) for c in chosen]
     filled = [c for c, sample in zip(chosen, samples, strict=True) if sample] or chosen
     made = {(c.makes.name(), c.wide, c.text) for c in filled}
     if len(made) > 1:

@@ -13,7 +13,7 @@ from fmtkit.codes import Reject
 from fmtkit.converting.binding import MEDIA, Binding, ReadPlan, Row
 from fmtkit.converting.parse import RAW_LIMIT, Parsed, Records, parse_records
 from fmtkit.kinds import TextKind, holds_strange_numbers
-from fmtkit.message_kinds import ROW_PATH, DialogKind, json_value
+from fmtkit.message_kinds import DialogKind, json_value, may_carry
 from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock, MadeBlock, RowsBlock
 from fmtkit.sources.strict import NON_FINITE, OVERFLOW, Fault, canonical, parse
 
@@ -256,7 +256,7 @@ def _parse_columns(batch: pa.Table, plan: ReadPlan) -> Parsed | None:
         dtype = batch.schema.field(column.path[0]).type
         if not _fits(dtype, column.kind.read_type(column.shape, None)):
             return None
-        if isinstance(column.kind, DialogKind) and _may_carry(dtype):
+        if isinstance(column.kind, DialogKind) and may_carry(dtype):
             return None
         types[column.path[0]] = dtype
         values = batch.column(column.path[0]).chunks
@@ -305,16 +305,6 @@ def _fits(dtype: pa.DataType, wanted: pa.DataType) -> bool:
         fields = [wanted.field(i) for i in range(wanted.num_fields)]
         return all(f.name in there and _fits(there[f.name], f.type) for f in fields)
     return False
-
-
-def _may_carry(dtype: pa.DataType) -> bool:
-    """Tell whether messages of this type have keys that change what a turn says."""
-    if pa.types.is_list(dtype) or pa.types.is_large_list(dtype):
-        return _may_carry(dtype.value_type)
-    if not pa.types.is_struct(dtype):
-        return False
-    names = {dtype.field(i).name for i in range(dtype.num_fields)}
-    return bool(names & ROW_PATH)
 
 
 def places(own: Sequence[Reject], records: int) -> np.ndarray:

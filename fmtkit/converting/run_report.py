@@ -46,6 +46,7 @@ def report_of(
         "table": job.table.name(),
         "template": template.name if template and job.text.form != "messages" else None,
         **ledger.as_dict(),
+        "warnings": _with_extra_columns(ledger.warnings, job),
         "bytes_read": progress.bytes_of_sources(),
         "bytes_written": sum(file.bytes for file in written),
         "seconds": round(seconds, 3),
@@ -55,6 +56,13 @@ def report_of(
         "schema": {f.name: str(f.type) for f in job.schema},
     }
     return Report(data, ())
+
+
+def _with_extra_columns(warnings: Mapping[str, int], job: Job) -> dict[str, int]:
+    """Add the one warning that is about a source and not about a row: it is counted once for each."""
+    sources = sum(bool(plan.ignored) for plan in job.plans)
+    extra = {"extra_columns": sources} if sources else {}
+    return dict(sorted({**warnings, **extra}.items()))
 
 
 def sources_of(job: Job, progress: Progress) -> list[dict[str, Any]]:

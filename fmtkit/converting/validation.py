@@ -58,7 +58,7 @@ class Findings:
             "rows_read": self.ledger.rows_read,
             "sound": self.ledger.converted,
             "reasons": dict(sorted(counts.items())),
-            "warnings": dict(sorted(self.ledger.warnings.items())),
+            "warnings": self.report.data["warnings"],
             "findings": [vars(item) for item in self.items],
         }
 

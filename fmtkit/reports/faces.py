@@ -9,7 +9,7 @@ from fmtkit.reports import html as html_page
 from fmtkit.reports import json as json_report
 from fmtkit.reports import plot as plot_file
 from fmtkit.reports.terminal import print_survey
-from fmtkit.surveying.findings import ADVICE
+from fmtkit.surveying.advice import ADVICE
 from fmtkit.surveying.inspect_options import InspectOptions
 from fmtkit.surveying.inspection import run
 

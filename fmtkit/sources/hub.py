@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from fmtkit import hub_access
 from fmtkit.errors import DependencyError, OptionError, SourceError
 from fmtkit.sources.columnar import PARQUET_BATCH_ROWS
 from fmtkit.sources.memory import TableReader
@@ -42,16 +43,20 @@ def load(address: str, selection: Selection) -> TableReader:
     except ImportError as error:
         message = "reading from the hub needs the package datasets: pip install 'fmtkit[hub]'"
         raise DependencyError(message) from error
+    trouble: str | None = None
     try:
-        dataset = datasets.load_dataset(
-            found["name"],
-            name=selection.name,
-            data_files=found["path"] or selection.data_files,
-            revision=selection.revision or unquote(found["revision"] or "") or None,
-            split=selection.split,
-        )
+        with hub_access.bounded() as trouble:
+            dataset = datasets.load_dataset(
+                found["name"],
+                name=selection.name,
+                data_files=found["path"] or selection.data_files,
+                revision=selection.revision or unquote(found["revision"] or "") or None,
+                split=selection.split,
+            )
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         reason = " ".join(str(error).split())
+        if trouble:
+            reason = f"the hub cannot be reached ({trouble}), and it is not in the cache here"
         raise SourceError(f"{address} cannot be loaded: {reason}") from error
     return reader_of(dataset, address, selection.split)
 

@@ -3,14 +3,13 @@
 import io
 import re
 import sys
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
-from fmtkit.errors import DependencyError, SourceError
-from fmtkit.sources.paths import is_data, local_files
+from fmtkit.errors import SourceError
+from fmtkit.sources.paths import local_files
 from fmtkit.sources.raw import Location, Readable
+from fmtkit.sources.remote import remote
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|memory://")
 FILE_SCHEME = "file://"
@@ -21,7 +20,7 @@ def locations(argument: str, split: str | None = None) -> list[Location]:
     if argument == "-":
         return [Location("-", lambda: cast("Readable", sys.stdin.buffer), once=True)]
     if URL.match(argument) and not argument.startswith(FILE_SCHEME):
-        return _remote(argument)
+        return remote(argument)
     return [local(path) for path in local_files(argument.removeprefix(FILE_SCHEME), split)]
 
 
@@ -34,39 +33,3 @@ def local(path: Path) -> Location:
     # Pipes (/dev/stdin, <(zcat a.gz)) have neither size nor a second pass.
     opener = lambda: cast("Readable", io.FileIO(path))  # noqa: E731
     return Location(str(path), opener, size, once=size is None, path=path)
-
-
-def _remote(url: str) -> list[Location]:
-    try:
-        import fsspec
-    except ImportError as error:
-        message = f"reading {url} needs the package fsspec: pip install 'fmtkit[hub]'"
-        raise DependencyError(message) from error
-    try:
-        system, path = fsspec.core.url_to_fs(url)
-        found = _remote_files(system, path)
-        return [_remote_location(system, file) for file in found]
-    except ImportError as error:
-        raise DependencyError(f"reading {url} needs a package more: {error}") from error
-    except (OSError, ValueError) as error:
-        raise SourceError(f"{url} cannot be opened: {error or type(error).__name__}") from error
-
-
-def _remote_files(system: Any, path: str) -> list[str]:
-    if "*" in path or "?" in path or "[" in path:
-        found = sorted(system.glob(path))
-        if not found:
-            raise SourceError(f"no file matches {path}")
-        return found
-    if not system.isdir(path):
-        return [path]
-    root = path.rstrip("/") + "/"
-    below = sorted(system.find(path))
-    if not (found := [name for name in below if is_data(Path(name.removeprefix(root)))]):
-        raise SourceError(f"{path} holds no data files")
-    return found
-
-
-def _remote_location(system: Any, path: str) -> Location:
-    opener: Callable[[], Readable] = partial(system.open, path, "rb")
-    return Location(system.unstrip_protocol(path), opener, system.size(path))

@@ -12,7 +12,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fmtkit.surveying.dialog_checks import DIALOG_CHECKS, Dialogs, matching, searched
+from fmtkit.surveying import row_dialogs
+from fmtkit.surveying.advice import ADVICE
+from fmtkit.surveying.balances import kto_weights, length_bias
+from fmtkit.surveying.dialog_checks import DIALOG_CHECKS, matching, searched
 from fmtkit.surveying.directions import Directions
 from fmtkit.surveying.fingerprints import Fingerprints, Hashes, hash_column, mixed
 from fmtkit.tables import DIALOG_COLUMNS
@@ -23,114 +26,15 @@ Ints = npt.NDArray[np.int64]
 EXAMPLES = 20
 """Rows that a finding names."""
 
-MANY = 50
-"""Rows from which on a share is worth a finding."""
-
-ADVICE: dict[str, tuple[str, str]] = {
-    "chosen_equals_rejected": (
-        "chosen and rejected are the same",
-        "drop these pairs; convert leaves them out as no_preference",
-    ),
-    "equal_after_rendering": (
-        "chosen and rejected differ, but not once the template has written them",
-        "the template trims or drops the difference: change the template or drop the pairs",
-    ),
-    "equal_after_cutting": (
-        "chosen and rejected are the same once cut to the maximum length",
-        "raise --max-length, or drop long rows instead of cutting them",
-    ),
-    "direction_contradicted": (
-        "scores or ranks in the row say that rejected is the better reply",
-        "swap the sides, or drop these rows; look at how the pairs were made",
-    ),
-    "direction_tied": (
-        "scores or ranks in the row say that both replies are equally good",
-        "drop these rows: they teach noise",
-    ),
-    "length_bias": (
-        "one side is longer far more often than chance",
-        "the model may learn length: balance the pairs, or use a loss that normalizes by length",
-    ),
-    "label_balance": (
-        "desired and undesired rows are not in balance",
-        "set the weights in the details, so that the two sides weigh 1:1 to 4:3",
-    ),
-    "one_label": (
-        "all rows have the same label",
-        "KTO and BCO need both: add rows of the other label",
-    ),
-    "duplicate_rows": ("the same row again", "drop the copies: they weigh their row double"),
-    "prompt_in_splits": (
-        "a prompt stands in more than one split",
-        "split by prompt (convert --val-size does), or the evaluation measures memory",
-    ),
-    "control_tokens": (
-        "content holds control tokens of the tokenizer",
-        "take them out, or tokenize content apart: the model reads them as the end of a turn",
-    ),
-    "empty_turn": ("a turn has neither text nor tool calls", "drop the turn or the row"),
-    "role_order": (
-        "turns do not alternate, or the system text is not first",
-        "merge turns of one role; a template may refuse or drop them",
-    ),
-    "unclosed_think": (
-        "<think> is opened and not closed",
-        "the reply was probably cut while it was made: drop the row",
-    ),
-    "trailing_user_turn": ("the last turn is the user's", "nothing follows it: drop the turn"),
-    "tools_not_uniform": (
-        "some rows have tools and others have none",
-        "train on both on purpose, or give every row its tools",
-    ),
-    "soft_labels": (
-        "step labels between 0 and 1",
-        "a run takes one half and more as right; TRL's own trainer cut 0.7 to 0",
-    ),
-    "missing_labels": ("a step has no label", "label the step, or drop it"),
-    "template_refused": (
-        "the template does not render the row",
-        "convert quarantines these rows with the template's own words: mend them, or take a "
-        "template that knows these roles",
-    ),
-    "prompt_rewritten": (
-        "the template writes the prompt differently once a reply follows",
-        "the mask of the reply is off by as much: take the template's training variant or another",
-    ),
-    "content_dropped": (
-        "the template leaves out the text of a message",
-        "the model never sees it: look at the row, and at roles that the template does not know",
-    ),
-    "bos_missing": (
-        "the row does not begin with the BOS token that the tokenizer wants",
-        "write bos_token in the template",
-    ),
-    "bos_doubled": (
-        "the row has more than one BOS token",
-        "take it out of the content, or of the template",
-    ),
-    "end_not_trained": (
-        "the reply ends without a control token: the model does not learn to stop",
-        "let the template end replies with its end of turn, inside its generation block",
-    ),
-    "end_doubled": (
-        "the reply ends with the same control token twice",
-        "take it out of the content, or of the template",
-    ),
-    "no_anchor": (
-        "no block of strided EBFT fits in the row: it teaches by ce_coef alone, if at all",
-        "lower ebft.generate_max_len, context_length or min_completion_prefix, raise sequence_len "
-        "where it cuts the reply, or drop the row",
-    ),
-    "padded_first": (
-        "padding stands before a token",
-        "pad rows on the right, or not at all: strided EBFT refuses others",
-    ),
-    "nothing_trained": (
-        "no token of the row is trained",
-        "drop the row, or look at its reply and labels",
-    ),
+COMPARED = DIALOG_COLUMNS | {
+    "completions",
+    "ground_truth",
+    "input_ids",
+    "replies",
+    "tools",
+    "label",
 }
-"""Code -> what it means, what to do. `--fail-on CODE` takes these."""
+"""Columns that make two rows the same; what was kept besides may differ."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +113,7 @@ class Findings:
             self.note(code, rows[where])
 
     def _add_dialogs(self, table: pa.Table, rows: Ints) -> None:
-        dialogs, replies = _dialogs(table), _replies(table)
+        dialogs, replies = row_dialogs.dialogs(table), row_dialogs.replies(table)
         for code, check in DIALOG_CHECKS.items():
             wrong = [check(dialog) for dialog in dialogs]
             if replies is not None:
@@ -318,90 +222,7 @@ class Findings:
         return Finding(code, count, share, tuple(rows), message, advice, details or {})
 
 
-COMPARED = DIALOG_COLUMNS | {
-    "completions",
-    "ground_truth",
-    "input_ids",
-    "replies",
-    "tools",
-    "label",
-}
-"""Columns that make two rows the same; what was kept besides may differ."""
-
-
-def _dialogs(table: pa.Table) -> list[Dialogs]:
-    """Return the columns of messages."""
-    found = []
-    for name in table.column_names:
-        kind = table.schema.field(name).type
-        if (
-            name in DIALOG_COLUMNS
-            and pa.types.is_list(kind)
-            and pa.types.is_struct(kind.value_type)
-        ):
-            found.append(Dialogs.of(name, table[name]))
-    return found
-
-
-@dataclass(frozen=True, eq=False)
-class _Replies:
-    """The replies of a ranking, each a dialog of its own, and the row of each."""
-
-    dialogs: Dialogs
-    rows: Ints
-    size: int
-
-    def rows_with(self, wrong: Bools) -> Bools:
-        """Tell which rows have a reply for which `wrong` is true."""
-        found = np.zeros(self.size, dtype=np.bool_)
-        found[self.rows[wrong]] = True
-        return found
-
-
-def _replies(table: pa.Table) -> _Replies | None:
-    if "replies" not in table.column_names:
-        return None
-    lists = table["replies"].combine_chunks()
-    rows = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False).astype(np.int64)
-    return _Replies(Dialogs.of("replies", pc.list_flatten(lists)), rows, len(lists))
-
-
 def _texts(table: pa.Table) -> list[pa.Array]:
     """Return the columns of plain text that reach a model."""
     names = [n for n in ("prompt", "ground_truth") if n in table.column_names]
     return [table[n].combine_chunks() for n in names if pa.types.is_string(table[n].type)]
-
-
-def length_bias(longer: Mapping[str, float]) -> dict[str, float | str] | None:
-    """Return the figures where one side is longer far more often than by chance (3 sigma, 60 %)."""
-    pairs = longer.get("chosen", 0) + longer.get("rejected", 0)
-    if pairs < MANY:
-        return None
-    share = longer["chosen"] / pairs
-    if abs(share - 0.5) < max(0.1, 1.5 / np.sqrt(pairs)):
-        return None
-    return {
-        "longer": "chosen" if share > 0.5 else "rejected",
-        "rows": longer["chosen" if share > 0.5 else "rejected"],
-        "share": max(share, 1 - share),
-        "mean_chosen": longer["chosen_length"] / longer["pairs"],
-        "mean_rejected": longer["rejected_length"] / longer["pairs"],
-    }
-
-
-def kto_weights(desired: int, undesired: int) -> dict[str, float | str] | None:
-    """Return the weights that bring desired to undesired rows to 1:1 up to 4:3.
-
-    None where they are about in that range already. KTO's paper, equation 8
-    (https://arxiv.org/abs/2402.01306): set one of the two, not both.
-    """
-    if 0.95 <= desired / undesired <= 4 / 3:
-        return None
-    return {
-        "desired": desired,
-        "undesired": undesired,
-        "desirable_weight_from": round(undesired / desired, 4),
-        "desirable_weight_to": round(undesired / desired * 4 / 3, 4),
-        "undesirable_weight_from": round(desired / undesired * 3 / 4, 4),
-        "undesirable_weight_to": round(desired / undesired, 4),
-    }

@@ -25,12 +25,6 @@ def derive(config: Config, chosen: Runner, out: Resolution) -> None:
         if "max_length" not in out.own:
             out.own["max_length"] = Argument("max_length", LENGTH, "default of fmtkit")
             out.notes.append(f"documents are cut at {LENGTH} tokens; set sequence_len")
-        return
-    ahead = out.of("rl").get("async_prefetch")
-    if ahead is not None and ahead.value is True and values.get("adaptive_max_tokens") is not False:
-        out.notes.append(
-            "trl.async_prefetch: answers made ahead are not capped by their references' lengths"
-        )
 
 
 def _drop_flash_attention(out: Resolution) -> None:

@@ -9,11 +9,14 @@ from typing import Any
 
 from fmtkit.training.build import Parts, load_class, trainer_inputs
 from fmtkit.training.job import Job
+from fmtkit.training.rendered_rows import rendered
 
 
 def build_trainer(job: Job, parts: Parts) -> Any:
     """Make a CPO or ORPO trainer that takes the rendered text as it is."""
     trainer_class = load_class(parts.runner.trainer)
+    parts.train = rendered(parts.train, parts.tokenizer)
+    parts.evaluation = rendered(parts.evaluation, parts.tokenizer)
     exact = type(
         trainer_class.__name__,
         (trainer_class,),

@@ -97,12 +97,8 @@ def _plain(run: Path, count: int) -> Launch:
 
 
 def _python(command: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the command through this interpreter, so that it does not depend on the PATH."""
-    modules = {
-        "torchrun": "fmtkit.training.several",
-        "accelerate": "accelerate.commands.accelerate_cli",
-    }
-    return (sys.executable, "-m", modules[command[0]], *command[1:])
+    """Return the command through this interpreter and our own launcher of launchers."""
+    return (sys.executable, "-m", "fmtkit.training.several", *command)
 
 
 def _named(name: str, run: Path, count: int | None) -> Launch:

@@ -1,13 +1,21 @@
-"""Trainers that TRL has removed, for the versions that still have them: PPO, Nash-MD and XPO.
+"""Trainers that TRL has removed, for the versions that still have them: BCO, PPO, Nash-MD and XPO.
 
-Their rewards come from a reward model; their prompts are tokenized here where the trainer does not.
+The online ones' rewards come from a reward model; prompts are tokenized here where the trainer does not.
 """
 
 from types import SimpleNamespace
 from typing import Any
 
-from fmtkit.training.build import Parts, load_class, load_model, trainer_inputs
+from fmtkit.training.build import Parts, build_trainer, load_class, load_model, trainer_inputs
 from fmtkit.training.job import Job
+from fmtkit.training.rendered_rows import rendered
+
+
+def build_bco(job: Job, parts: Parts) -> Any:
+    """Make a BCO trainer over rendered rows."""
+    parts.train = rendered(parts.train, parts.tokenizer)
+    parts.evaluation = rendered(parts.evaluation, parts.tokenizer)
+    return build_trainer(job, parts)
 
 
 def build_online(job: Job, parts: Parts) -> Any:

@@ -2,21 +2,21 @@
 
 import json
 import math
-import signal
 import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any, TextIO
 
 from fmtkit.errors import FmtkitError
+from fmtkit.training.interrupts import Stop
 from fmtkit.training.rl.grpo import health
 
 METRICS = "metrics.jsonl"
 _PATIENCE = 5
+_AGREEMENT = 10
+"""Steps after which several processes ask each other at the latest whether one was told to stop."""
 
 
 class TrainingError(FmtkitError, RuntimeError):
@@ -32,7 +32,7 @@ class RunLog:
     methods are that class's. It reads what the trainer logs and nothing else: no step waits for it.
     """
 
-    def __init__(self, run: Path, stop: "Stop", counter: "TokenCounter", method: str) -> None:
+    def __init__(self, run: Path, stop: Stop, counter: "TokenCounter", method: str) -> None:
         """Open the metrics of a run for appending."""
         self.stop = stop
         self.counter = counter
@@ -55,15 +55,28 @@ class RunLog:
             self.file = self.path.open("a", encoding="utf-8")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Save and stop after a signal; with several processes that waits for the next log."""
-        del state
-        if self.stop.asked and args.world_size == 1:
+        """Save and stop after a signal; several processes agree on that every few steps."""
+        if args.world_size == 1:
+            self._stop_if(self.stop.asked, control)
+        elif state.global_step % _AGREEMENT == 0:
+            self._stop_if(self.stop.asked_anywhere(args.device), control)
+
+    def _stop_if(self, asked: bool, control: Any) -> None:
+        if asked:
+            self.stop.granted = True
             control.should_save = control.should_training_stop = True
+            control.should_evaluate = False
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Leave out what an epoch would end with: the step that was the last has been saved."""
+        del args, state
+        if self.stop.granted:
+            control.should_save = control.should_evaluate = False
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Write a line of metrics, and look at it."""
-        if args.world_size > 1 and self.stop.asked_anywhere(args.device):
-            control.should_save = control.should_training_stop = True
+        if args.world_size > 1 and "loss" in (logs or {}):
+            self._stop_if(self.stop.asked_anywhere(args.device), control)
         values = {k: float(v) for k, v in (logs or {}).items() if isinstance(v, (int, float))}
         if "loss" not in values and "eval_loss" not in values:
             self._write(state, values)
@@ -151,7 +164,7 @@ def _not_a_number(name: str, value: float, step: int) -> str:
     )
 
 
-def out_of_memory(error: BaseException, job_batch: object, length: object) -> TrainingError:
+def out_of_memory(error: BaseException | str, job_batch: object, length: object) -> TrainingError:
     """Return the error that explains a lack of memory."""
     first = str(error).partition("\n")[0][:160]
     return TrainingError(
@@ -159,40 +172,6 @@ def out_of_memory(error: BaseException, job_batch: object, length: object) -> Tr
         f"gradient_accumulation_steps, or lower sequence_len (now {length}), or set "
         "gradient_checkpointing: true, or adapter: lora"
     )
-
-
-class Stop:
-    """Whether a signal has asked the run to stop; a second one interrupts it at once."""
-
-    def __init__(self) -> None:
-        """Begin unasked."""
-        self.asked = False
-
-    def asked_anywhere(self, device: Any) -> bool:
-        """Tell whether any process was asked, so that all stop at the same step."""
-        import torch
-        from torch import distributed
-
-        flag = torch.tensor([int(self.asked)], device=device)
-        distributed.all_reduce(flag, op=distributed.ReduceOp.MAX)
-        return bool(flag.item())
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-        signal.signal(number, signal.default_int_handler)
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Take SIGINT and SIGTERM as a wish to stop after the current step."""
-        before = {n: signal.signal(n, self._ask) for n in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 class TokenCounter:

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.errors import FmtkitError, OptionError
-from fmtkit.training import card, curves, job, memory, run_page
+from fmtkit.training import card, curves, interrupts, job, memory, run_page
+from fmtkit.training.interrupts import INTERRUPTED, Stop
 from fmtkit.training.job import Job
-from fmtkit.training.life import RunLog, Stop, TokenCounter, TrainingError, out_of_memory
+from fmtkit.training.life import RunLog, TokenCounter, TrainingError, out_of_memory
 from fmtkit.training.progress import ProgressBar
 
-INTERRUPTED = 130
 _TOLD = ("loss", "rewards/margins", "reward", "ebft/alignment")
 
 
@@ -27,8 +27,10 @@ def main(arguments: list[str]) -> int:
     """Train the job of a run folder; print an error as one line and return its exit code."""
     _quiet()
     memory.keep_freed()
+    stop = Stop()
     try:
-        return train(job.read(Path(arguments[0])))
+        with interrupts.handling(stop.take):
+            return train(job.read(Path(arguments[0])), stop)
     except FmtkitError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code
@@ -36,7 +38,7 @@ def main(arguments: list[str]) -> int:
         return INTERRUPTED
 
 
-def train(work: Job) -> int:
+def train(work: Job, stop: Stop | None = None) -> int:
     """Train, save the model and write the report; return the exit code."""
     from transformers.utils import logging
 
@@ -48,15 +50,17 @@ def train(work: Job) -> int:
     started = time.perf_counter()
     _check_device(work)
     readiness.wait_for(work)
-    run, stop, counter = Path(work.run), Stop(), TokenCounter()
+    run, stop, counter = Path(work.run), stop or Stop(), TokenCounter()
     log = RunLog(run, stop, counter, work.method)
     bar = ProgressBar(lambda: log.last.get("tokens_per_second"))
     parts = parts_of(work, [_callback(log), _callback(bar), *_early_stopping(work)])
     trainer = load_class(parts.runner.build)(work, parts)
     _tidy(trainer, counter)
-    with stop.listening():
+    with stop.while_training():
         result = _trained(trainer, work)
-    if stop.asked:
+    if stop.granted:
+        # A process that ends ends the others, and one of them may still be saving.
+        trainer.accelerator.wait_for_everyone()
         _say(trainer, f"stopped at step {trainer.state.global_step}; --resume goes on from there")
         return INTERRUPTED
     _check_steps(trainer)

@@ -20,6 +20,7 @@ from fmtkit.training import (
     finished_text,
     gpus,
     handover,
+    interrupts,
     job,
     planning,
     trackers,
@@ -30,7 +31,7 @@ from fmtkit.training.data_remarks import data_remarks
 from fmtkit.training.planning import Plan
 from fmtkit.training.rl.nemo_gym import run as gym
 
-INTERRUPTED = 130
+_KILLED = frozenset({-signal.SIGKILL, 128 + signal.SIGKILL})
 _KEPT = (
     "checkpoints",
     "metrics.jsonl",
@@ -166,7 +167,10 @@ def template_text(planned: Plan) -> str | None:
 
 
 def launched(planned: Plan) -> int:
-    """Start the training processes and wait for them; a signal is theirs to handle."""
+    """Start the training processes and wait for them; signals are passed on to them.
+
+    Raises TrainingError where the system has killed one.
+    """
     keys = ("base_model", "tokenizer_config", "ref_model", "teacher_model")
     named = filter(None, map(planned.config.text, keys))
     environment = {**os.environ, **hub_access.environment(named)}
@@ -177,12 +181,23 @@ def launched(planned: Plan) -> int:
     # The command is ours: this interpreter, a module, and the run folder.
     # Its stdout goes to stderr: a reward of the user's may print, and ours is for the result.
     child = subprocess.Popen(planned.launch.command, env=environment, stdout=2)  # noqa: S603
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
+    with interrupts.handling(lambda number, _: child.send_signal(number)):
         code = child.wait()
-    finally:
-        signal.signal(signal.SIGINT, before)
-    return INTERRUPTED if code in {INTERRUPTED, -signal.SIGINT} else code if code >= 0 else 1
+    if code in _KILLED:
+        raise _killed(planned)
+    return interrupts.INTERRUPTED if interrupts.is_interruption(code) else code if code >= 0 else 1
+
+
+def _killed(planned: Plan) -> Exception:
+    """Return the error for a process that the system ended without a word."""
+    from fmtkit.training.life import out_of_memory
+
+    trainer = {a.name: a.value for a in planned.resolution.of("trainer").values()}
+    return out_of_memory(
+        "the system killed a training process",
+        trainer.get("per_device_train_batch_size", "unset"),
+        trainer.get("max_length", "unset"),
+    )
 
 
 def _path(environment: Mapping[str, str]) -> list[str]:

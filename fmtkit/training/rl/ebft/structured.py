@@ -6,6 +6,7 @@ cross-entropy term on the references.
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -99,8 +100,12 @@ class EBFTTrainer(FmtkitGRPOTrainer):
     def _generate(self, prompts: list[Any]) -> Any:
         truths = [row.get("ground_truth") for row in self.rows]
         check_group_rows([row["prompt"] for row in self.rows], truths, self.group_size)
-        with capped(self, self._cap(self.rows)):
+        with self.limited(self.rows):
             return super()._generate(prompts)
+
+    def limited(self, rows: Sequence[dict[str, Any]]) -> AbstractContextManager[None]:
+        """Cap the answers by the lengths of these rows' references."""
+        return capped(self, self._cap(rows))
 
     def extended(self, output: dict[str, Any]) -> dict[str, Any]:
         """Add the references of the batch, which the cross-entropy is of."""
@@ -115,8 +120,7 @@ class EBFTTrainer(FmtkitGRPOTrainer):
 
     def _cap(self, inputs: Sequence[dict[str, Any]]) -> int:
         longest = self.max_completion_length
-        # Answers that are made ahead would get the cap of the batch that trains meanwhile.
-        if not self.settings.adaptive_max_tokens or self.producer is not None:
+        if not self.settings.adaptive_max_tokens:
             return longest
         tokenizer = self.processing_class
         texts = list(dict.fromkeys(text for row in inputs for text in answers(row)))

@@ -22,23 +22,27 @@ def build_grpo(job: Job, parts: Parts) -> Any:
     return watched(job, FmtkitGRPOTrainer(**online_inputs(job, parts)))
 
 
-def build_rewarded(job: Job, parts: Parts) -> Any:
-    """Make TRL's own trainer with the run's rewards, for rloo and online_dpo."""
+def build_rloo(job: Job, parts: Parts) -> Any:
+    """Make TRL's own RLOO trainer with the run's rewards."""
     trainer_class = load_class(parts.runner.trainer)
     rewards = _rewards(job, parts, open_gym(job, parts.tokenizer))
     inputs = trainer_inputs(job, parts, trainer_class)
+    return watched(job, trainer_class(**inputs, reward_funcs=rewards.functions))
+
+
+def build_online_dpo(job: Job, parts: Parts) -> Any:
+    """Make TRL's online DPO trainer with the run's rewards."""
+    from fmtkit.training.rl.grpo.online_dpo import FmtkitOnlineDPOTrainer
+
+    rewards = _rewards(job, parts, open_gym(job, parts.tokenizer))
+    inputs = trainer_inputs(job, parts, load_class(parts.runner.trainer))
     # TRL 1.16's OnlineDPOTrainer calls coroutine functions without awaiting them.
-    awaits = parts.runner.method != "online_dpo"
-    functions = rewards.functions if awaits else rewards.waited_for
-    return watched(job, trainer_class(**inputs, reward_funcs=functions))
+    return watched(job, FmtkitOnlineDPOTrainer(**inputs, reward_funcs=rewards.waited_for))
 
 
 def watched(job: Job, trainer: Any) -> Any:
     """Let a trainer that logs its answers keep some of them in the run folder."""
-    if hasattr(trainer, "_logs"):
-        trainer.add_callback(
-            keeper(SampleTable(Path(job.run) / FILE, after=_resumed(job)), trainer)
-        )
+    trainer.add_callback(keeper(SampleTable(Path(job.run) / FILE, after=_resumed(job)), trainer))
     return trainer
 
 

@@ -16,6 +16,8 @@ ROWS = 16
 """Rows of a log, about: whole groups, and one at least."""
 MOST = 4096
 """Rows of a run; where there would be more, every second log is dropped, and again."""
+_ANSWERED = frozenset({"reward", "objective/scores"})
+"""Metrics that TRL's trainers log for answers: GRPO and RLOO the one, online DPO the other."""
 _PAUSE = 10.0
 _SMALL = 256
 
@@ -76,10 +78,10 @@ def rows_of(logs: Mapping[str, Any], group: int) -> Iterator[dict[str, Any]]:
             **{
                 f"reward/{name}": _number(values[index]) for name, values in logs["rewards"].items()
             },
-            "advantage": _number(logs["advantages"][index]),
+            **({"advantage": _number(logs["advantages"][index])} if "advantages" in logs else {}),
             **{
                 f"extra/{name}": _text(values[index])
-                for name, values in logs["extra"].items()
+                for name, values in logs.get("extra", {}).items()
                 if index < len(values)
             },
         }
@@ -98,11 +100,15 @@ def keeper(table: SampleTable, trainer: Any) -> Any:
     from transformers import TrainerCallback
 
     class KeepSamples(TrainerCallback):
-        """Watches a trainer that keeps `_logs`, as TRL's GRPO and RLOO trainers do."""
+        """Watches a trainer that keeps `_logs`, as TRL's GRPO and RLOO trainers do, and ours."""
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
             del args, control
-            if state.is_world_process_zero and "loss" in (logs or {}) and "reward" in logs:
+            if (
+                state.is_world_process_zero
+                and "loss" in (logs or {})
+                and not _ANSWERED.isdisjoint(logs)
+            ):
                 rows = list(rows_of(trainer._logs, trainer.num_generations))
                 table.add(state.global_step, rows)
 

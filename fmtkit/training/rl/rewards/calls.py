@@ -3,7 +3,7 @@
 import inspect
 import traceback
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,6 +21,14 @@ _SILENT: dict[str, Callable[..., None]] = {
 }
 
 
+class _RaisedError(Exception):
+    """Hold what a user's function raised, whatever it is."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 @dataclass(frozen=True)
 class Called:
     """A reward function, the name that the configuration gave it, and the seconds it may take."""
@@ -33,14 +41,22 @@ class Called:
     def __call__(self, batch: Batch) -> list[Value]:
         """Return the rewards of a batch; raise RewardError for whatever is wrong."""
         try:
-            returned = within(self.seconds, lambda: self._called(batch))
+            returned = self._returned(batch)
         except OverdueError as error:
             raise self.overdue(len(batch), error.where) from error
-        except RewardError:
+        except _RaisedError as found:
+            row = self._row(batch, type(found.error))
+            raise self.raised(found.error, batch, row) from found.error
+        return checked(returned, len(batch), self.label, batch.first)
+
+    def _returned(self, batch: Batch) -> Any:
+        """Return what the function does; raise _RaisedError for what it raises itself."""
+        try:
+            return within(self.seconds, lambda: self._called(batch))
+        except (OverdueError, RewardError):
             raise
         except Exception as error:
-            raise self.raised(error, batch, self._row(batch)) from error
-        return checked(returned, len(batch), self.label, batch.first)
+            raise _RaisedError(error) from error
 
     def _called(self, batch: Batch) -> Any:
         returned = self.function(**self.arguments(batch))
@@ -76,30 +92,29 @@ class Called:
             _trace(error, self._file()),
         )
 
-    def _row(self, batch: Batch) -> int | None:
-        """Find the row that a call raises for, by halves; None where no smaller part raises."""
+    def _row(self, batch: Batch, kind: type[Exception]) -> int | None:
+        """Find the row that a call raises for, by halves; None where no smaller part raises so."""
         quiet = {name: _SILENT.get(name, value) for name, value in batch.context.items()}
         low, high = 0, len(batch)
         while high - low > 1:
             middle = (low + high) // 2
             for start, stop in ((low, middle), (middle, high)):
                 part = batch.part(start, stop)
-                if self._raises(
-                    Batch(part.prompts, part.completions, part.completion_ids, part.columns, quiet)
-                ):
+                if self._raises(replace(part, context=quiet), kind):
                     low, high = start, stop
                     break
             else:
                 return None
         return low
 
-    def _raises(self, batch: Batch) -> bool:
+    def _raises(self, batch: Batch, kind: type[Exception]) -> bool:
+        """Tell whether a part raises what the whole did; few rows may also be wrong in another way."""
         try:
-            within(self.seconds, lambda: self._called(batch))
+            self._returned(batch)
         except OverdueError:
             return False
-        except Exception:  # noqa: BLE001 - the error that is told is the first one
-            return True
+        except _RaisedError as found:
+            return isinstance(found.error, kind)
         return False
 
     def _file(self) -> str | None:

@@ -44,7 +44,8 @@ class ServerGeneration:
             return None
         group = trainer.num_generations
         if trainer.accelerator.num_processes == 1:
-            return partial(_alone, trainer, prompt_ids, group)
+            # As it is now: a limit on the answers may be another by the time the thread asks.
+            return partial(_alone, copy.copy(trainer.vllm_generation), prompt_ids, group)
         return _together(trainer, prompt_ids, group)
 
     def finish(self, trainer: Any, made: Callable[[], Any]) -> dict[str, Any]:
@@ -72,9 +73,9 @@ def agreed(accelerator: Any, here: bool) -> bool:
     return all(gather_object([here]))
 
 
-def _alone(trainer: Any, prompt_ids: list[list[int]], group: int) -> dict[str, Any]:
+def _alone(vllm: Any, prompt_ids: list[list[int]], group: int) -> dict[str, Any]:
     """Ask TRL's own generation: with one process its gathering does nothing."""
-    _, completion_ids, logprobs, _ = trainer.vllm_generation.generate(
+    _, completion_ids, logprobs, _ = vllm.generate(
         prompts=prompt_ids, images=None, num_generations=group
     )
     return _flat(prompt_ids, completion_ids, logprobs)

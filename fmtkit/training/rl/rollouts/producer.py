@@ -103,7 +103,8 @@ class Producer:
         if "image" in rows[0] or "images" in rows[0]:
             return
         prompts = [row["prompt"] for row in rows]
-        job = self.generation.prepare(self.trainer, prompts, rows)
+        with self.trainer.limited(rows):
+            job = self.generation.prepare(self.trainer, prompts, rows)
         if job is not None:
             made = self.worker.submit(job).result
             self.pending[index] = Pending(rows, prompts, self.trainer.state.global_step, made)

@@ -1,7 +1,7 @@
 """TRL's GRPO trainer with fmtkit's ways to make answers; without any of them it computes what TRL's does."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from trl.trainer.grpo_trainer import GRPOTrainer
@@ -89,6 +89,11 @@ class RolloutTrainer(GRPOTrainer):
     def rows_ahead(self, rows: Rows) -> Rows:
         """Return the rows that take the place of a batch; a subclass may bring others."""
         return rows
+
+    def limited(self, rows: Rows) -> AbstractContextManager[None]:
+        """Limit the answers to these rows while they are asked for; a subclass may."""
+        del rows
+        return nullcontext()
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: Any

@@ -1,0 +1,1 @@
+"""Commands: each parses, calls one function of the library and prints; nothing heavy is imported before."""

@@ -1,0 +1,46 @@
+"""What can be looked up: types, schemas, templates, and the machine that runs us."""
+
+from typing import Annotated
+
+import typer
+
+from fmtkit.commands.flags import Json, Plugin
+
+
+def types(
+    name: Annotated[str | None, typer.Argument(help="A type; all of them without.")] = None,
+    plugin: Plugin = None,
+    json: Json = False,
+) -> None:
+    """List the types: columns, table, options."""
+    from fmtkit import catalogue, listings
+
+    listings.print_types(catalogue.types(name, plugins=plugin or ()), name, as_json=json)
+
+
+def schema(
+    name: Annotated[
+        str, typer.Argument(help="A type, a table, report, quarantine, manifest, survey, config.")
+    ],
+) -> None:
+    """Print a JSON Schema."""
+    from fmtkit import catalogue, terminal
+
+    terminal.print_json(catalogue.schema(name))
+
+
+def templates(
+    name: Annotated[str | None, typer.Argument(help="A template; all of them without.")] = None,
+    json: Json = False,
+) -> None:
+    """List the templates, or print one."""
+    from fmtkit import catalogue, listings
+
+    listings.print_templates(catalogue.templates(name), name, as_json=json)
+
+
+def env(json: Json = False) -> None:
+    """Print versions and devices, to paste in a bug report."""
+    from fmtkit import environment, listings
+
+    listings.print_environment(environment.describe(), as_json=json)

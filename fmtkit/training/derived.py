@@ -1,0 +1,141 @@
+"""Arguments that follow from several keys together, or from none: batches, schedules, precision."""
+
+from fmtkit.training import ebft_plan, launch, vllm_plan
+from fmtkit.training.arguments import fields_of
+from fmtkit.training.config import Config
+from fmtkit.training.resolve import Argument, Resolution
+from fmtkit.training.rl.grpo import plan as online_plan
+from fmtkit.training.rl.nemo_gym import plan as gym_plan
+from fmtkit.training.runner import Runner
+
+_TRL_LENGTH = 1024
+
+
+def derive(config: Config, chosen: Runner, out: Resolution, launching: launch.Launch) -> None:
+    """Set the arguments that follow from several keys, or from none."""
+    for name, value in launching.trainer.items():
+        out.put("trainer", Argument(name, value, "how it is launched"))
+    _batch(config, out)
+    _schedule(config, out)
+    _precision(config, out)
+    _adapter(config, out)
+    _mask(config, chosen, out)
+    _length(chosen, out)
+    ebft_plan.derive(config, chosen, out)
+    online_plan.derive(config, chosen, out, launching)
+    vllm_plan.derive(config, chosen, out, launching)
+    gym_plan.derive(config, chosen, out)
+    _variables(config, chosen, out)
+    out.default("activation_checkpointing", False, "default of fmtkit")
+    out.default(
+        "report_to",
+        _reports(config),
+        "key report_to" if _reports(config) != "none" else "default of fmtkit",
+    )
+    out.model.setdefault("dtype", Argument("dtype", "float32", "default of fmtkit"))
+
+
+def _batch(config: Config, out: Resolution) -> None:
+    whole, micro = config.get("batch_size"), config.get("micro_batch_size")
+    if isinstance(whole, int) and isinstance(micro, int):
+        processes = config.get("num_processes")
+        steps = whole // (micro * (processes if isinstance(processes, int) else 1))
+        out.put("trainer", Argument("gradient_accumulation_steps", steps, "key batch_size"))
+
+
+def _schedule(config: Config, out: Resolution) -> None:
+    epochs = config.get("num_epochs")
+    for name in ("eval", "save"):
+        each = config.get(f"{name}s_per_epoch")
+        if isinstance(each, (int, float)) and each > 0:
+            share = 1.0 / (float(each) * float(epochs if isinstance(epochs, (int, float)) else 3))
+            out.put("trainer", Argument(f"{name}_steps", share, f"key {name}s_per_epoch"))
+            out.default(f"{name}_strategy", "steps", f"key {name}s_per_epoch")
+    if config.get("eval_steps"):
+        out.default("eval_strategy", "steps", "key eval_steps")
+    if config.get("save_steps"):
+        out.default("save_strategy", "steps", "key save_steps")
+    if config.get("val_set_size") or config.test_datasets:
+        out.default("eval_strategy", "epoch", "data to evaluate on")
+    floor = config.get("cosine_min_lr_ratio")
+    if floor is not None:
+        out.put(
+            "trainer",
+            Argument("lr_scheduler_type", "cosine_with_min_lr", "key cosine_min_lr_ratio"),
+        )
+        out.put(
+            "trainer",
+            Argument("lr_scheduler_kwargs", {"min_lr_rate": floor}, "key cosine_min_lr_ratio"),
+        )
+
+
+def _precision(config: Config, out: Resolution) -> None:
+    wish = config.get("bf16")
+    if isinstance(wish, bool):
+        out.put("trainer", Argument("bf16", wish, config.settings["bf16"].origin))
+    elif config.is_true("fp16"):
+        out.put("trainer", Argument("bf16", False, "key fp16"))
+    else:
+        out.put("trainer", Argument("bf16", "auto", "default of fmtkit"))
+
+
+def _adapter(config: Config, out: Resolution) -> None:
+    adapter = config.get("adapter")
+    if adapter == "dora":
+        out.put("peft", Argument("use_dora", True, "key adapter"))
+    if adapter == "qlora":
+        out.put("quantization", Argument("load_in_4bit", True, "key adapter"))
+    if any(
+        out.quantization[name].value is True
+        for name in ("load_in_4bit",)
+        if name in out.quantization
+    ):
+        for name, value in (
+            ("bnb_4bit_quant_type", "nf4"),
+            ("bnb_4bit_use_double_quant", True),
+            ("bnb_4bit_compute_dtype", "bfloat16"),
+        ):
+            out.quantization.setdefault(name, Argument(name, value, "default of qlora"))
+
+
+def _mask(config: Config, chosen: Runner, out: Resolution) -> None:
+    if chosen.method != "sft" or config.get("assistant_only_loss") is not None:
+        return
+    out.default(
+        "completion_only_loss", not config.is_true("train_on_inputs"), "key train_on_inputs"
+    )
+
+
+def _length(chosen: Runner, out: Resolution) -> None:
+    """Make TRL's own default explicit, since the conversion drops what is longer."""
+    if "max_length" in fields_of(chosen.config).annotations and "max_length" not in out.trainer:
+        out.default("max_length", _TRL_LENGTH, "default of TRL")
+        out.notes.append(f"rows longer than {_TRL_LENGTH} tokens are dropped; set sequence_len")
+
+
+def _variables(config: Config, chosen: Runner, out: Resolution) -> None:
+    """Give the template's variables to the trainer; others read them from the rows."""
+    name = "chat_template_kwargs"
+    if config.get(name) and name in fields_of(chosen.config).annotations:
+        out.put("trainer", Argument(name, config.get(name), config.settings[name].origin))
+
+
+def _reports(config: Config) -> object:
+    wish = config.get("report_to")
+    named = [str(w) for w in wish] if isinstance(wish, list) else [str(wish)] if wish else []
+    for key, service in (
+        ("use_tensorboard", "tensorboard"),
+        ("use_wandb", "wandb"),
+        ("use_mlflow", "mlflow"),
+        ("use_comet", "comet_ml"),
+        ("use_trackio", "trackio"),
+    ):
+        if config.is_true(key) and service not in named:
+            named.append(service)
+    if (
+        config.get("wandb_project")
+        and config.get("use_wandb") is not False
+        and "wandb" not in named
+    ):
+        named.append("wandb")
+    return named or "none"

@@ -1,0 +1,80 @@
+"""Refusals about the model: its head, its precision and what of it trains."""
+
+from collections.abc import Callable
+
+from fmtkit.training.config import Config
+from fmtkit.training.runner import Runner
+
+_HEADS = {
+    "causal": "AutoModelForCausalLM",
+    "reward": "AutoModelForSequenceClassification",
+    "steps": "AutoModelForTokenClassification",
+}
+_LABELS = {"reward": 1, "steps": 2}
+
+
+def _quantized(config: Config, _: Runner) -> str | None:
+    bits = next((k for k in ("load_in_4bit", "load_in_8bit") if config.is_true(k)), None)
+    if bits and config.get("adapter") is None:
+        return f"{bits}: quantized weights cannot train; add adapter: qlora"
+    if config.get("adapter") == "qlora" and config.is_true("load_in_8bit"):
+        return (
+            "adapter: qlora is 4 bits, load_in_8bit asks for 8; write adapter: lora with "
+            "load_in_8bit"
+        )
+    return None
+
+
+def _precision(config: Config, _: Runner) -> str | None:
+    if config.is_true("bf16") and config.is_true("fp16"):
+        return "bf16 and fp16 are both true; keep one"
+    return None
+
+
+def _targets(config: Config, _: Runner) -> str | None:
+    modules = config.get("lora_target_modules")
+    if isinstance(modules, list) and "lm_head" in modules:
+        return (
+            "lora_target_modules: lm_head cannot have an adapter with TRL's fused head; put "
+            "it in lora_modules_to_save"
+        )
+    return None
+
+
+def _head(config: Config, runner: Runner) -> str | None:
+    wish = config.text("model_type")
+    right = _HEADS[runner.head]
+    if wish is not None and wish.startswith("Auto") and wish != right:
+        return f"model_type: {runner.method} trains an {right}, not {wish}; leave it out"
+    labels = config.get("num_labels")
+    if labels is not None and labels != _LABELS.get(runner.head):
+        right_labels = _LABELS.get(runner.head)
+        count = f"{right_labels} outputs" if right_labels else "no head with labels"
+        return f"num_labels: {runner.method} trains {count}, not {labels}; leave it out"
+    return None
+
+
+def _unfrozen(config: Config, _: Runner) -> str | None:
+    if config.get("unfrozen_parameters") and config.get("adapter"):
+        return "unfrozen_parameters chooses among all weights, adapter freezes them; keep one"
+    return None
+
+
+def _tokens(config: Config, _: Runner) -> str | None:
+    if config.get("tokens") and config.get("adapter") and not config.get("lora_modules_to_save"):
+        return (
+            "tokens: new rows of the embedding cannot be learnt by an adapter; add "
+            "lora_modules_to_save: [embed_tokens, lm_head]"
+        )
+    return None
+
+
+REFUSALS: dict[str, Callable[[Config, Runner], str | None]] = {
+    "quantized_weights": _quantized,
+    "precision": _precision,
+    "head_target": _targets,
+    "model_head": _head,
+    "frozen": _unfrozen,
+    "new_tokens": _tokens,
+}
+"""Name -> why a configuration cannot be honoured, or None."""

@@ -1,0 +1,62 @@
+"""Refusals about the run: batches, schedules, evaluation and plugins."""
+
+from collections.abc import Callable
+
+from fmtkit.training.config import Config
+from fmtkit.training.runner import Runner
+
+
+def _batch(config: Config, _: Runner) -> str | None:
+    whole, micro = config.get("batch_size"), config.get("micro_batch_size")
+    if not isinstance(whole, int):
+        return None
+    if config.get("gradient_accumulation_steps") is not None:
+        return "batch_size sets gradient_accumulation_steps; keep one"
+    if not isinstance(micro, int):
+        return "batch_size needs micro_batch_size beside it"
+    processes = config.get("num_processes")
+    step = micro * (processes if isinstance(processes, int) else 1)
+    if whole % step:
+        return f"batch_size: {whole} is no multiple of {step} rows that all processes take at once"
+    return None
+
+
+def _evaluation(config: Config, _: Runner) -> str | None:
+    if config.get("val_set_size") or config.test_datasets:
+        return None
+    for name in (
+        "load_best_model_at_end",
+        "early_stopping_patience",
+        "evals_per_epoch",
+        "eval_steps",
+    ):
+        if config.get(name):
+            return f"{name}: there is nothing to evaluate on; set val_set_size or test_datasets"
+    return None
+
+
+def _missing_plugin(config: Config, _: Runner) -> str | None:
+    plugins = config.get("plugins")
+    known = ("NemoGymPlugin", "LigerPlugin", "CutCrossEntropyPlugin", "KernelsPlugin")
+    for plugin in plugins if isinstance(plugins, list) else ():
+        if str(plugin).rpartition(".")[2] not in known:
+            return f"plugins: {plugin} is the peer's own and has no counterpart here; leave it out"
+    return None
+
+
+def _steps(config: Config, _: Runner) -> str | None:
+    for name in ("eval", "save"):
+        if config.get(f"{name}s_per_epoch") and config.get(f"{name}_steps"):
+            return f"{name}s_per_epoch sets {name}_steps; keep one"
+    if config.get("warmup_ratio") and config.get("warmup_steps"):
+        return "warmup_ratio and warmup_steps both set the warm-up; keep one"
+    return None
+
+
+REFUSALS: dict[str, Callable[[Config, Runner], str | None]] = {
+    "batch_size": _batch,
+    "nothing_to_evaluate": _evaluation,
+    "plugin": _missing_plugin,
+    "two_schedules": _steps,
+}
+"""Name -> why a configuration cannot be honoured, or None."""
