@@ -6,23 +6,20 @@ floats where they are exact; anything else is kept as canonical JSON text.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
 from typing import Any, ClassVar
 
 import polars as pl
 import pyarrow as pa
 
-from fmtkit.converting import reading
+from fmtkit.converting.column_kinds import kinds_of_columns
 from fmtkit.converting.type_options import TypeOptions
 from fmtkit.errors import OptionError, near_match
 from fmtkit.kinds import FlagKind, Kind, NumberKind, OpenKind, TextKind
 from fmtkit.registry import Converter
 from fmtkit.sources.blocks import Readable
-from fmtkit.sources.strict import NonFinite, Overflow, WrittenFloat, is_unicode
 
 JSON_FIELD = {b"fmtkit:json": b"1"}
 """Metadata of a field whose text is canonical JSON."""
-_EXACT_INTEGERS = 2**53
 
 
 @dataclass(frozen=True)
@@ -84,7 +81,7 @@ def find_kept(
     wanted = keep or (("all",) if any(c.keeps for c in converters) else ())
     if not wanted:
         return Kept()
-    seen = _survey(sources)
+    seen = kinds_of_columns(sources)
     made = {name for c in converters for name in (*c.table_columns(), "text")}
     used = {
         # What stands beside a value inside a column is kept, unless the whole row is.
@@ -96,7 +93,7 @@ def find_kept(
         names = [name for name in seen if name not in made and name not in used]
     else:
         names = _named(wanted, seen, made)
-    kinds = {name: _kind(seen[name]) for name in names}
+    kinds = {name: kind_for(seen[name]) for name in names}
     return Kept(kinds, tuple(_field(name, kind) for name, kind in kinds.items()))
 
 
@@ -113,46 +110,8 @@ def _named(wanted: Sequence[str], seen: Mapping[str, set[str]], made: set[str]) 
     return list(dict.fromkeys(wanted))
 
 
-def _survey(sources: Sequence[Readable]) -> dict[str, set[str]]:
-    """Return every column of the sources with the kinds of JSON value that it was seen to hold."""
-    seen: dict[str, set[str]] = {}
-    for source in sources:
-        source.keep()
-        for block in source.blocks():
-            for row, fault in reading.records_of(block).values(written=True):
-                # A row with half a surrogate pair in a key is refused: it adds no column.
-                if fault is None and all(map(is_unicode, row)):
-                    for name, value in row.items():
-                        seen.setdefault(name, set()).add(_json_kind(value))
-    return seen
-
-
-def _json_kind(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, str):
-        return "text"
-    if isinstance(value, int):
-        return "integer" if abs(value) <= _EXACT_INTEGERS else "long integer"
-    if isinstance(value, float):
-        return "float" if _is_exact(value) else "json"
-    # A row with NaN or 1e400 is refused, so that it has no say in how the others are kept.
-    return "refused" if isinstance(value, NonFinite | Overflow) else "json"
-
-
-def _is_exact(value: float) -> bool:
-    """Tell whether a float is the number that was written."""
-    token = value.token if isinstance(value, WrittenFloat) else repr(value)
-    try:
-        return Decimal(token) == Decimal(repr(float(value)))
-    except InvalidOperation:
-        # An exponent beyond even a Decimal's, such as that of 1e-9999999999999999999.
-        return False
-
-
-def _kind(seen: set[str]) -> Kind:
+def kind_for(seen: set[str]) -> Kind:
+    """Return the kind that holds values of all these kinds."""
     kinds = seen - {"null", "refused"}
     if kinds == {"text"} or not kinds:
         return TextKind()

@@ -151,7 +151,7 @@ class _FastRows:
         ]
 
 
-def _units(records: Records, unit_bytes: int) -> list[tuple[int, int]]:
+def units(records: Records, unit_bytes: int = UNIT_BYTES) -> list[tuple[int, int]]:
     """Cut the records into runs of about so many bytes."""
     count = len(records)
     units = []
@@ -170,17 +170,10 @@ def _parse_fast(records: Records, start: int, stop: int, plan: ReadPlan) -> pa.T
     schema, mixed = plan.schema(), plan.mixed
     if schema is None:
         return None
-    found = records.found
-    first, end = int(found.starts[start]), int(found.ends[stop - 1])
-    data = records.array[first:end]
-    lines = guards.Lines(
-        found.starts[start:stop] - first, found.ends[start:stop] - first, found.numbers, 0
-    )
-    if not guards.look_like_objects(data, lines):
+    unit = plain_unit(records, start, stop)
+    if unit is None:
         return None
-    buffer = records.buffer.slice(first, end - first)
-    if not (records.is_utf8 or guards.is_utf8(buffer)):
-        return None
+    buffer, lines = unit
     if mixed:
         rest = skipping.without(buffer.to_pybytes(), lines.starts, lines.ends, mixed)
         if rest is None:
@@ -188,7 +181,7 @@ def _parse_fast(records: Records, start: int, stop: int, plan: ReadPlan) -> pa.T
         buffer = pa.py_buffer(rest)
     table = read_json(buffer, schema, "error") if plan.is_closed else None
     # An unexpected field or shape ends the parse at once; a field that is skipped may nest deep.
-    if table is None and plan.mode == "ignore" and guards.is_shallow(data, lines):
+    if table is None and plan.mode == "ignore" and is_shallow(buffer, lines):
         table = read_json(buffer, schema, "ignore")
         plan.is_closed = plan.is_closed and table is None
     if table is None or table.num_rows != stop - start or is_doubtful(table, plan.binding):
@@ -196,8 +189,26 @@ def _parse_fast(records: Records, start: int, stop: int, plan: ReadPlan) -> pa.T
     return table
 
 
-def read_json(buffer: pa.Buffer, schema: pa.Schema, mode: str) -> pa.Table | None:
-    """Read JSON lines with an explicit schema; None if pyarrow refuses them."""
+def plain_unit(records: Records, start: int, stop: int) -> tuple[pa.Buffer, guards.Lines] | None:
+    """Return the bytes of some records if the fast parser may see them, where none nests too deep."""
+    found = records.found
+    first, end = int(found.starts[start]), int(found.ends[stop - 1])
+    lines = guards.Lines(
+        found.starts[start:stop] - first, found.ends[start:stop] - first, found.numbers, 0
+    )
+    if not guards.look_like_objects(records.array[first:end], lines):
+        return None
+    buffer = records.buffer.slice(first, end - first)
+    return (buffer, lines) if records.is_utf8 or guards.is_utf8(buffer) else None
+
+
+def is_shallow(buffer: pa.Buffer, lines: guards.Lines) -> bool:
+    """Tell whether no record of a unit nests deeper than the limit."""
+    return guards.is_shallow(np.frombuffer(buffer, np.uint8), lines)
+
+
+def read_json(buffer: pa.Buffer, schema: pa.Schema | None, mode: str) -> pa.Table | None:
+    """Read JSON lines, with an explicit schema if there is one; None if pyarrow refuses them."""
     try:
         return pajson.read_json(
             pa.BufferReader(buffer),

@@ -5,13 +5,13 @@
 """
 
 import os
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice, pairwise
-from typing import Any, TypeVar
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -27,11 +27,10 @@ from fmtkit.converting import (
 )
 from fmtkit.converting.binding import Binding, ReadPlan
 from fmtkit.converting.conversion import convert_frame
+from fmtkit.converting.in_order import in_order
 from fmtkit.converting.preparation import Job
 from fmtkit.sources.blocks import BLOCK_BYTES, ArrowBlock, Block, MadeBlock
 from fmtkit.tables import DIALOG_COLUMNS
-
-T = TypeVar("T")
 
 
 @dataclass
@@ -119,7 +118,7 @@ def stream(
     tasks = _tasks(job, begun.next_block, sum(places.values()))
     with ThreadPoolExecutor(max_workers=count) as pool:
         work = partial(_process, job, step=step, encode=encode)
-        for piece in _in_order(pool, tasks, lambda task: work(*task), count + 2):
+        for piece in in_order(pool, tasks, lambda task: work(*task), count + 2):
             first = places.get(piece.source, 0)
             places[piece.source] = first + piece.rows_read
             yield replace(
@@ -145,21 +144,6 @@ def _tasks(job: Job, start: tuple[int, int], done: int) -> Iterator[tuple[int, i
             yield index, number, kept
             if left <= 0:
                 return
-
-
-def _in_order(
-    pool: ThreadPoolExecutor, tasks: Iterator[Any], work: Callable[[Any], T], ahead: int
-) -> Iterator[T]:
-    """Run tasks on a pool with at most `ahead` in flight; yield their results in order."""
-    waiting: deque[Future[T]] = deque(pool.submit(work, task) for task in islice(tasks, ahead))
-    try:
-        while waiting:
-            result = waiting.popleft().result()
-            waiting.extend(pool.submit(work, task) for task in islice(tasks, 1))
-            yield result
-    finally:
-        for future in waiting:
-            future.cancel()
 
 
 def process(job: Job, source: int, number: int, block: Block) -> Piece:
