@@ -128,7 +128,7 @@ def test_rows_do_not_depend_on_where_units_are_cut(
     found = []
     for size in (unit, 1 << 20):
         fresh = replace(plan, extra=dict(plan.extra))
-        parsed = parse_records(Records(text, 1, None), fresh, size)
+        parsed = parse_records(Records(JsonBlock(text, 1)), fresh, size)
         # A null is found by the strict parser, or once the fast one's rows are converted.
         made = convert_frame(parsed.frame, plan.binding)
         bad = sorted([reject.row for reject in parsed.rejects] + [row for row, _ in made.bad])

@@ -281,6 +281,8 @@ class ReadPlan:
     """The columns of the first block."""
     is_closed: bool = True
     """No unknown key was met: nothing nests deeper than the schema, or pyarrow stops at once."""
+    last_was_clean: bool = True
+    """The block that was parsed last, by whichever worker, had no suspicious unit."""
 
     @classmethod
     def of(cls, binding: Binding, sample: Iterable[Row]) -> "ReadPlan":

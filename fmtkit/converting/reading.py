@@ -197,7 +197,7 @@ def plain_json(value: Any) -> Any:
 def records_of(block: Block, binding: Binding | None = None) -> Rows:
     """Return the records of a block; CSV cells are read as the binding's kinds say."""
     if isinstance(block, JsonBlock):
-        return Records(block.data, block.first_line, block.lines)
+        return Records(block)
     if isinstance(block, ArrowBlock):
         return ArrowRows(block.batch)
     if isinstance(block, MadeBlock):
@@ -356,9 +356,9 @@ def head(block: Block, rows: int) -> tuple[Block, int]:
         return replace(
             block, rows=block.rows[:records], lines=block.lines[:records], rejects=kept
         ), 0
-    found = Records(block.data, block.first_line, block.lines).found
+    found = Records(block).found
     end = int(found.ends[records - 1]) if records else 0
-    return replace(block, data=block.data[:end], rejects=kept), 0
+    return replace(block, data=block.data[:end], rejects=kept, line_feeds=None), 0
 
 
 def _head_of_made(block: MadeBlock, rows: int) -> MadeBlock:

@@ -5,7 +5,7 @@ also on the columns that are read), never on workers, on the size of single read
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -43,6 +43,8 @@ class JsonBlock:
     rejects: tuple[Reject, ...] = ()
     bytes_read: int = 0
     """Bytes of the source consumed so far (compressed ones, where it is), for a progress bar."""
+    line_feeds: np.ndarray | None = field(default=None, compare=False)
+    """int64: where the line feeds of `data` are, if who cut the block has looked for them."""
 
 
 @dataclass(frozen=True, slots=True)

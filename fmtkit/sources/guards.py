@@ -15,6 +15,8 @@ from fmtkit.sources.strict import MAX_DEPTH
 from fmtkit.sources.structure import PIECE_BYTES, deepest
 
 NEWLINE, RETURN, OPEN, CLOSE = 10, 13, 123, 125
+LONG_LINE = 1024
+"""From so many bytes a line on, it is faster to look for each line feed than at each byte."""
 _SPACES = (9, 13, 32)
 _ONES, _TOP = np.uint64(0x0101010101010101), np.uint64(56)
 
@@ -32,9 +34,12 @@ class Lines:
     blank: int
 
 
-def find_lines(data: np.ndarray) -> Lines:
-    """Find the records in a block of bytes (uint8) that ends at the end of a line."""
-    ends = places_of(data, NEWLINE)
+def find_lines(data: np.ndarray, line_feeds: np.ndarray | None = None) -> Lines:
+    """Find the records in a block of bytes (uint8) that ends at the end of a line.
+
+    `line_feeds` are their places (int64), where they are known.
+    """
+    ends = places_of(data, NEWLINE) if line_feeds is None else line_feeds
     if len(data) and (len(ends) == 0 or ends[-1] != len(data) - 1):
         ends = np.append(ends, len(data))
     starts = np.empty_like(ends)
@@ -50,6 +55,21 @@ def find_lines(data: np.ndarray) -> Lines:
         kept[i] = bool(bytes(data[starts[i] : ends[i]]).strip(b" \t\r"))
     blank = int(len(kept) - kept.sum())
     return Lines(starts[kept], ends[kept], numbers[kept], blank)
+
+
+def places_of_line_feeds(data: bytes) -> np.ndarray:
+    """Return where line feeds stand (int64): one search after another where lines are long.
+
+    With lines of 4 KB that takes a quarter of the time of `places_of`, with lines of 300 bytes twice.
+    """
+    if data.count(b"\n", 0, PIECE_BYTES) * LONG_LINE > min(len(data), PIECE_BYTES):
+        return places_of(np.frombuffer(data, np.uint8), NEWLINE)
+    places, find = [], data.find
+    place = find(b"\n")
+    while place >= 0:
+        places.append(place)
+        place = find(b"\n", place + 1)
+    return np.array(places, np.int64)
 
 
 def places_of(data: np.ndarray, byte: int) -> np.ndarray:

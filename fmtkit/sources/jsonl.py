@@ -6,6 +6,7 @@ import numpy as np
 
 from fmtkit.codes import Reject
 from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, RAW_BYTES, JsonBlock
+from fmtkit.sources.guards import places_of_line_feeds
 from fmtkit.sources.raw import RawBytes, Readable, fill, read_fully
 from fmtkit.sources.structure import PIECE_BYTES
 
@@ -31,8 +32,9 @@ def blocks_of_lines(
     while True:
         if isinstance(file, RawBytes) and (block := file.lines(size, held)):
             read, held = read + len(block), 0
-            yield JsonBlock(block, line, bytes_read=read)
-            line += line_feeds(block)
+            found = places_of_line_feeds(block)
+            yield JsonBlock(block, line, bytes_read=read, line_feeds=found)
+            line += len(found)
             continue
         held += fill(file, view[held:])
         if not held:
@@ -43,8 +45,9 @@ def blocks_of_lines(
             block = bytes(view[:cut])
             view[: held - cut] = bytes(view[cut:held])
             held -= cut
-            yield JsonBlock(block, line, bytes_read=read)
-            line += line_feeds(block)
+            found = places_of_line_feeds(block)
+            yield JsonBlock(block, line, bytes_read=read, line_feeds=found)
+            line += len(found)
             continue
         kept, length, ended, tail = _finish_line(file, bytes(buffer), max_line_bytes)
         view[: len(tail)] = tail

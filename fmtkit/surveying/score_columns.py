@@ -47,7 +47,7 @@ def _is_number(value: Any) -> bool:
 def read_scores(block: Block, names: Sequence[str]) -> dict[str, Floats]:
     """Return of each name the number in each record of a block, NaN where there is none."""
     if isinstance(block, JsonBlock):
-        records = Records(block.data, block.first_line, block.lines)
+        records = Records(block)
         return {name: _scan(block.data, records.found.starts, name) for name in names}
     if isinstance(block, ArrowBlock):
         return {name: _column(block.batch, name) for name in names}
