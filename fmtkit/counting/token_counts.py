@@ -6,7 +6,6 @@ and the counts are added up. A tokenizer that must not be cut is asked for every
 """
 
 import json
-from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -14,10 +13,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fmtkit import buffers
-from fmtkit.counting import added_tokens, pieces
+from fmtkit.counting import added_tokens, pieces, text_bytes
 from fmtkit.errors import TokenizerError
 from fmtkit.tokens import Tokenizer
 
@@ -39,9 +37,6 @@ MEMO_PIECE_BYTES = 64
 
 LONG_PIECES = 40
 """Mean bytes of a piece above which (Chinese, base64) cutting costs more than it saves."""
-
-EMPTY = buffers.texts([""]).cast(pa.large_string())[0]
-"""An empty text, as an Arrow scalar."""
 
 NEAR = 256
 """Bytes on either side of a seam in which a cut is looked for."""
@@ -96,22 +91,26 @@ class TokenCounter:
         merge across the seam, the text between the nearest cuts is counted; where none is near, the
         whole.
         """
-        seams = _seams(left, right)
+        seams = text_bytes.seams(left, right)
         merging = np.flatnonzero(~self.cuttable[seams])
         if len(merging) == 0:
             return counts
         result = counts.copy()
-        left, right = (_of_rows(texts, merging) for texts in (left, right))
+        left, right = (text_bytes.of_rows(texts, merging) for texts in (left, right))
         tails, heads = self._around(left, right)
         near = np.flatnonzero((tails >= 0) & (heads >= 0))
         if len(near):
-            ends = _cut_texts(_of_rows(left, near), tails[near], from_end=True)
-            starts = _cut_texts(_of_rows(right, near), heads[near], from_end=False)
-            joined = self.count(_joined(ends, starts))
+            ends = text_bytes.ends_of(text_bytes.of_rows(left, near), tails[near], from_end=True)
+            starts = text_bytes.ends_of(
+                text_bytes.of_rows(right, near), heads[near], from_end=False
+            )
+            joined = self.count(text_bytes.joined(ends, starts))
             result[merging[near]] += joined - self.count(ends) - self.count(starts)
         far = np.flatnonzero((tails < 0) | (heads < 0))
         if len(far):
-            result[merging[far]] = self.count(_joined(_of_rows(left, far), _of_rows(right, far)))
+            result[merging[far]] = self.count(
+                text_bytes.joined(text_bytes.of_rows(left, far), text_bytes.of_rows(right, far))
+            )
         return result
 
     def _around(self, left: pa.LargeStringArray, right: pa.LargeStringArray) -> tuple[Ints, Ints]:
@@ -119,11 +118,11 @@ class TokenCounter:
 
         A cut between two such bytes lies in no added token, and nothing merges across it.
         """
-        data, borders = _flat(left)
+        data, borders = text_bytes.flat(left)
         places = np.maximum(borders[1:, None] - NEAR + np.arange(NEAR), borders[:-1, None])
         before = self._cuts_within(data, places)
         tails = np.where(before.any(axis=1), 1 + np.argmax(before[:, ::-1], axis=1), -1)
-        data, borders = _flat(right)
+        data, borders = text_bytes.flat(right)
         last = np.maximum(borders[1:, None] - 1, borders[:-1, None])
         places = np.minimum(borders[:-1, None] + np.arange(NEAR), last)
         after = self._cuts_within(data, places)
@@ -160,7 +159,7 @@ class TokenCounter:
         family = self.family
         if family is None or len(texts) == 0:
             return self._ask(texts)
-        blocks = list(_blocks(texts))
+        blocks = list(text_bytes.blocks(texts, BLOCK_BYTES))
         if len(blocks) == 1 or self.threads == 1:
             return np.concatenate([self._count_block(block, family) for block in blocks])
         with ThreadPoolExecutor(self.threads) as pool:
@@ -168,7 +167,7 @@ class TokenCounter:
             return np.concatenate(list(parts))
 
     def _count_block(self, texts: pa.LargeStringArray, family: pieces.Family) -> Ints:
-        data, borders = _flat(texts)
+        data, borders = text_bytes.flat(texts)
         starts, ends = borders[:-1], borders[1:]
         if len(data) == 0:
             return np.zeros(len(texts), dtype=np.int64)
@@ -207,7 +206,7 @@ class TokenCounter:
         known = [self.memo.get(key, -1) for key in keys]
         new = [number for number, count in enumerate(known) if count < 0]
         if new:
-            asked = self._ask(_large(keys[number].decode() for number in new))
+            asked = self._ask(text_bytes.large(keys[number].decode() for number in new))
             self._remember([keys[number] for number in new], asked)
             for number, count in zip(new, asked.tolist(), strict=True):
                 known[number] = count
@@ -223,7 +222,7 @@ class TokenCounter:
     def _ask(self, texts: pa.LargeStringArray) -> Ints:
         """Let the tokenizer count each text."""
         counts: list[int] = []
-        for block in _blocks(texts, ASK_BYTES):
+        for block in text_bytes.blocks(texts, ASK_BYTES):
             encodings = self.tokenizer.backend.encode_batch_fast(
                 block.to_pylist(), add_special_tokens=False
             )
@@ -240,72 +239,6 @@ class TokenCounter:
                 f"fmtkit counts the tokens of a text wrong with tokenizer {self.tokenizer.name!r}: "
                 f"please report it with this text: {text[:200]!r}"
             )
-
-
-def _blocks(texts: pa.LargeStringArray, size: int = BLOCK_BYTES) -> Iterator[pa.LargeStringArray]:
-    """Cut an array into slices of about so many bytes, at least one text each."""
-    borders = _borders(texts)
-    start = 0
-    while start < len(texts):
-        stop = int(np.searchsorted(borders, borders[start] + size, side="left"))
-        stop = min(max(stop, start + 1), len(texts))
-        yield texts.slice(start, stop - start)
-        start = stop
-
-
-def _borders(texts: pa.LargeStringArray) -> Ints:
-    offsets = np.frombuffer(texts.buffers()[1], dtype=np.int64)
-    return offsets[texts.offset : texts.offset + len(texts) + 1]
-
-
-def _flat(texts: pa.LargeStringArray) -> tuple[Bytes, Ints]:
-    """Return the bytes of all texts without a copy, and where each begins and the last ends."""
-    borders = _borders(texts)
-    buffer = texts.buffers()[2]
-    if buffer is None:
-        return np.zeros(0, dtype=np.uint8), borders
-    data = np.frombuffer(buffer, dtype=np.uint8)[borders[0] : borders[-1]]
-    return data, borders - borders[0]
-
-
-def _seams(left: pa.Array, right: pa.Array) -> Ints:
-    """Return `256 * last byte of left + first byte of right`; an empty side counts as byte 0."""
-    data, borders = _flat(_filled(left))
-    other, starts = _flat(_filled(right))
-    last = np.zeros(len(left), dtype=np.int64)
-    filled = borders[1:] > borders[:-1]
-    last[filled] = data[borders[1:][filled] - 1]
-    first = np.zeros(len(right), dtype=np.int64)
-    filled = starts[1:] > starts[:-1]
-    first[filled] = other[starts[:-1][filled]]
-    return 256 * last + first
-
-
-def _of_rows(texts: pa.Array, rows: Ints) -> pa.LargeStringArray:
-    return _filled(texts.take(buffers.int64s(rows)))
-
-
-def _filled(texts: pa.Array) -> pa.LargeStringArray:
-    return pc.fill_null(texts.cast(pa.large_string()), EMPTY)
-
-
-def _large(texts: Iterable[str]) -> pa.LargeStringArray:
-    return buffers.texts(texts).cast(pa.large_string())
-
-
-def _joined(left: pa.Array, right: pa.Array) -> pa.LargeStringArray:
-    return pc.binary_join_element_wise(left, right, EMPTY)
-
-
-def _cut_texts(texts: pa.LargeStringArray, sizes: Ints, *, from_end: bool) -> pa.LargeStringArray:
-    """Return the last, or the first, so many bytes of each text."""
-    values = texts.cast(pa.large_binary()).to_pylist()
-    numbers = sizes.tolist()
-    if from_end:
-        cut = [value[-size:] for value, size in zip(values, numbers, strict=True)]
-    else:
-        cut = [value[:size] for value, size in zip(values, numbers, strict=True)]
-    return _large(value.decode() for value in cut)
 
 
 def _inside(size: int, found: added_tokens.Found) -> Bools:
