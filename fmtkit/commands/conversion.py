@@ -23,6 +23,7 @@ from fmtkit.commands.flags import (
     named_columns,
     pairs,
 )
+from fmtkit.commands.importing import quick_imports
 
 
 def convert(
@@ -75,10 +76,11 @@ def convert(
 
     Each row is converted or accounted for: bad rows go to the quarantine with their line and reason.
     """
-    from fmtkit import terminal
-    from fmtkit.converting.conversions import convert_to
-    from fmtkit.converting.convert_options import ConvertOptions
-    from fmtkit.converting.progress_bar import progress
+    with quick_imports():
+        from fmtkit import terminal
+        from fmtkit.converting.conversions import convert_to
+        from fmtkit.converting.convert_options import ConvertOptions
+        from fmtkit.converting.progress_bar import progress
 
     settings = ConvertOptions(
         type=type,
@@ -138,9 +140,10 @@ def validate(
 
     Prints `file:line: code: message` for every bad row, not only the first.
     """
-    from fmtkit import terminal
-    from fmtkit.converting.convert_options import ConvertOptions
-    from fmtkit.converting.validation import validate_sources
+    with quick_imports():
+        from fmtkit import terminal
+        from fmtkit.converting.convert_options import ConvertOptions
+        from fmtkit.converting.validation import validate_sources
 
     settings = ConvertOptions(
         type=type,

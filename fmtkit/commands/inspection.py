@@ -21,6 +21,7 @@ from fmtkit.commands.flags import (
     named_columns,
     pairs,
 )
+from fmtkit.commands.importing import quick_imports
 
 
 def inspect(
@@ -70,8 +71,9 @@ def inspect(
 
     What they are, how long their rows, what a length cuts, what is trained, and what looks wrong.
     """
-    from fmtkit.reports.faces import show
-    from fmtkit.surveying.inspect_options import InspectOptions, parse_share
+    with quick_imports():
+        from fmtkit.reports.faces import show
+        from fmtkit.surveying.inspect_options import InspectOptions, parse_share
 
     settings = InspectOptions(
         type=type,
