@@ -344,6 +344,6 @@ def test_texts_of_parquet_that_are_no_utf8_are_passed_over(tmp_path):
     column = pa.StringArray.from_buffers(3, *bytes_.buffers()[1:])
     table = pa.table({"question": column, "chosen": ["a"] * 3, "rejected": ["b"] * 3})
     pq.write_table(table, tmp_path / "a.parquet")
-    for type in (None, "intel"):
-        survey = fmtkit.inspect(str(tmp_path / "a.parquet"), type)
+    for name in (None, "intel"):
+        survey = fmtkit.inspect(str(tmp_path / "a.parquet"), name)
         assert (survey.rows_read, survey.rows) == (3, 2)
