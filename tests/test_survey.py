@@ -7,6 +7,8 @@ from typing import Any
 
 import jsonschema
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import sick_rows
 
@@ -328,3 +330,20 @@ def test_the_replies_of_a_ranking_are_looked_at_one_by_one(tmp_path):
     assert survey.table == "Ranking"
     assert rows_of(survey) == {"unclosed_think": [4]}
     assert {figures.name for figures in survey.lengths} == {"prompt", "replies"}
+
+
+def test_a_file_of_junk_says_why_no_row_could_be_read(tmp_path):
+    (tmp_path / "junk.jsonl").write_bytes(b"junk\n{\n\xff\n")
+    survey = fmtkit.inspect(str(tmp_path / "junk.jsonl"))
+    (note,) = survey.notes
+    assert note.startswith("no row could be read (json_syntax 2, invalid_utf8 1)")
+
+
+def test_texts_of_parquet_that_are_no_utf8_are_passed_over(tmp_path):
+    bytes_ = pa.array([b"Why?", b"\xff", b"How?"])
+    column = pa.StringArray.from_buffers(3, *bytes_.buffers()[1:])
+    table = pa.table({"question": column, "chosen": ["a"] * 3, "rejected": ["b"] * 3})
+    pq.write_table(table, tmp_path / "a.parquet")
+    for name in (None, "intel"):
+        survey = fmtkit.inspect(str(tmp_path / "a.parquet"), name)
+        assert (survey.rows_read, survey.rows) == (3, 2)

@@ -45,6 +45,8 @@ class ColumnCounts:
     kinds: dict[str, Counter[str]] = field(default_factory=dict)
     scripts: Counter[str] = field(default_factory=Counter)
     """Script -> letters."""
+    unread: Counter[str] = field(default_factory=Counter)
+    """Code -> rows looked at that could not be read."""
 
     def add_block(self, block: Block, number: int) -> None:
         """Look at a block; `number` is its place in the source."""
@@ -55,8 +57,10 @@ class ColumnCounts:
         wanted = FIRST_ROWS if number == 0 else LATER_ROWS
         step = max(1, len(records) // wanted) if number else 1
         chosen = range(0, min(len(records), wanted * step), step)
-        sound = [value for value, fault in map(records.value, chosen) if fault is None]
-        self._add_rows(sound)
+        found = [records.value(record) for record in chosen]
+        self._add_rows(value for value, fault in found if fault is None)
+        own = (reject.code for reject in block.rejects)
+        self.unread.update([*(fault.code for _, fault in found if fault is not None), *own])
 
     def _add_rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
         for number, row in enumerate(rows):
@@ -77,13 +81,15 @@ class ColumnCounts:
             filled = batch.num_rows - column.null_count
             if filled:
                 counts[str(column.type)] += filled
-        for row in batch.slice(0, SCRIPT_ROWS).to_pylist():
-            self.scripts.update(count_scripts(texts_of(row)))
+        for row, fault in reading.ArrowRows(batch.slice(0, SCRIPT_ROWS)).values():
+            if fault is None:
+                self.scripts.update(count_scripts(texts_of(row)))
 
     def absorb(self, other: "ColumnCounts") -> None:
         """Add the counts of other rows."""
         self.rows += other.rows
         self.scripts.update(other.scripts)
+        self.unread.update(other.unread)
         for name, counts in other.kinds.items():
             self.kinds.setdefault(name, Counter()).update(counts)
 

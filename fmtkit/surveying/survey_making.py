@@ -135,6 +135,9 @@ def make_bare_survey(
         if guesses
         else "no type fits these columns: name one with --type and map its columns with --map"
     )
+    if columns.unread and not columns.rows:
+        codes = ", ".join(f"{code} {count}" for code, count in columns.unread.most_common())
+        reason = f"no row could be read ({codes}): `fmtkit validate` says where and why"
     letters = columns.scripts.total() or 1
     return Survey(
         fmtkit=version("fmtkit"),
