@@ -289,7 +289,7 @@ def test_prompt_and_reply_together_are_the_whole(name, rows):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", every_template())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(rows=st.lists(st.tuples(prompts(), answers, answers), min_size=1, max_size=6))
 def test_prompt_and_reply_together_are_the_whole_in_every_template(name, rows):
     check_cut(name, rows)

@@ -110,7 +110,7 @@ def test_kept_columns_are_judged_alike_by_both_parsers(name: str, data: st.DataO
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_both_parsers_agree_on_many_rows(case: Case, data: st.DataObject) -> None:
     check(case, data)

@@ -156,7 +156,7 @@ def test_columns_rows_and_transformers_agree_on_nasty_dialogs(name, rows, prompt
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", every_template())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(rows=st.lists(dialogs(), min_size=1, max_size=12), prompt=st.booleans())
 def test_every_template_agrees_with_transformers_on_many_nasty_dialogs(name, rows, prompt):
     check_against_transformers(name, rows, prompt)
