@@ -235,3 +235,20 @@ def test_shared_samples_are_told_apart() -> None:
             assert rows == len(json.loads(text))
         else:
             assert rows == text.count("\n") + (not text.endswith("\n"))
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.txt", "a", "a.csv.gz"])
+def test_lines_of_json_are_read_whatever_the_file_is_called(tmp_path: Path, name: str) -> None:
+    fill(tmp_path, name)
+    (source,) = open_sources(tmp_path / name)
+    (block,) = source.blocks()
+    assert (source.kind, block.data) == ("json", ROW)  # type: ignore[union-attr]
+
+
+def test_a_header_with_braces_is_still_a_header(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("{a},b\n1,2\n")
+    (source,) = open_sources(tmp_path / "a.csv")
+    assert (source.kind, source.schema.names) == ("csv", ["{a}", "b"])  # type: ignore[union-attr]
+    (tmp_path / "b.csv").write_bytes(ROW)
+    (forced,) = open_sources(tmp_path / "b.csv", ds_type="csv")
+    assert forced.kind == "csv"

@@ -8,14 +8,13 @@ temporary file, so that the function runs once however often its rows are read.
 
 import inspect
 import json
-import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -25,6 +24,7 @@ from fmtkit.errors import OptionError, near_match
 from fmtkit.kinds import RowKind
 from fmtkit.sources.blocks import Block, MadeBlock
 from fmtkit.sources.opening import Source
+from fmtkit.sources.spooling import BlockFile, kept_on_disk
 from fmtkit.sources.strict import canonical
 from fmtkit.worker import Limits, Overrun, Serve, Worker
 
@@ -113,16 +113,14 @@ class TransformedSource:
 
     def blocks(self, start: int = 0, columns: Sequence[str] | None = None) -> Iterator[Block]:  # noqa: ARG002
         """Yield the made rows, block for block of the source."""
-        spool, places = self._spooled
-        for offset, length in places[start:]:
-            spool.seek(offset)
-            yield _load(spool.read(length))
+        return self._made.blocks(start)
 
     @cached_property
-    def _spooled(self) -> tuple[IO[bytes], list[tuple[int, int]]]:
+    def _made(self) -> BlockFile:
         """Run the function over every row, once."""
-        spool = tempfile.TemporaryFile()  # noqa: SIM115
-        places = []
+        return kept_on_disk(self._run(), f"what {self.function.label} makes of {self.name}")
+
+    def _run(self) -> Iterator[Block]:
         setup = {
             "file": str(self.function.file),
             "name": self.function.name,
@@ -133,12 +131,9 @@ class TransformedSource:
         )
         try:
             for block in self.source.blocks():
-                made = _dump(_transform(block, worker, self.function))
-                places.append((spool.tell(), len(made)))
-                spool.write(made)
+                yield _transform(block, worker, self.function)
         finally:
             worker.close()
-        return spool, places
 
 
 def _transform(block: Block, worker: Worker, function: UserFunction) -> MadeBlock:
@@ -188,32 +183,6 @@ def _made(answer: bytes | Overrun, function: UserFunction) -> bytes | str | None
     if answer == _FILTERED:
         return None
     return answer[1:].decode("utf-8", "replace") if answer.startswith(b"!") else answer
-
-
-def _dump(block: MadeBlock) -> bytes:
-    head = {
-        "places": block.places,
-        "lines": block.lines,
-        "filtered": block.filtered,
-        "blank_lines": block.blank_lines,
-        "bytes_read": block.bytes_read,
-        "rejects": [
-            [r.row, r.line, r.code, r.column, r.message, r.raw.hex(), r.raw_bytes]
-            for r in block.rejects
-        ],
-        "rows": [row.decode("utf-8", "surrogatepass") for row in block.rows],
-    }
-    return json.dumps(head).encode()
-
-
-def _load(data: bytes) -> MadeBlock:
-    head = json.loads(data)
-    rejects = [
-        Reject(row, line, code, column, message, bytes.fromhex(raw), raw_bytes)
-        for row, line, code, column, message, raw, raw_bytes in head.pop("rejects")
-    ]
-    rows = [row.encode("utf-8", "surrogatepass") for row in head.pop("rows")]
-    return MadeBlock(**head, rejects=tuple(rejects), rows=rows)
 
 
 def serve(setup: Mapping[str, Any]) -> Serve:

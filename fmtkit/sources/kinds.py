@@ -112,7 +112,8 @@ def _text_layout(name: str, head: bytes, ds_type: str | None) -> Layout:
     elif name == STANDARD_INPUT:
         named = "lines"
     if named in DELIMITERS:
-        return named
+        is_json = ds_type is None and _is_object(head.partition(b"\n")[0])
+        return "lines" if is_json else named
     if named in ("parquet", "ipc"):
         what = "empty" if not head else "damaged, or another kind of file"
         raise SourceError(f"{name} is {what}: its first bytes are not those of {named} data")
@@ -123,6 +124,14 @@ def _text_layout(name: str, head: bytes, ds_type: str | None) -> Layout:
         raise SourceError(f"{name} is no kind of data that is read here: {', '.join(SUFFIXES)}")
     is_cut = len(head) >= PEEK_BYTES
     return "objects" if _is_spread(start, is_cut=is_cut) else "lines"
+
+
+def _is_object(line: bytes) -> bool:
+    """Tell whether a line is a whole JSON object, as no header of a CSV file is."""
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _is_spread(start: bytes, *, is_cut: bool) -> bool:

@@ -25,6 +25,7 @@ from fmtkit.sources.json_array import Cutting, blocks_of_elements
 from fmtkit.sources.jsonl import blocks_of_lines
 from fmtkit.sources.kinds import Layout
 from fmtkit.sources.raw import PEEK_BYTES, Location, RawBytes
+from fmtkit.sources.temporary import room_for
 
 
 class Reader(Protocol):
@@ -193,10 +194,10 @@ def native_file(location: Location, head: bytes) -> Iterator[pa.NativeFile]:
 
 def _spooled(location: Location, head: bytes) -> IO[bytes]:
     spool = tempfile.NamedTemporaryFile(prefix="fmtkit-")  # noqa: SIM115 - it lives as the location
-    with location.bytes(hashed=True) as raw:
+    with location.bytes(hashed=True) as raw, room_for(f"the text of {location.name}"):
         text = decompressed(raw, location.name, head)
         while data := text.read(PEEK_BYTES):
             spool.write(data)
         raw.drain()
-    spool.flush()
+        spool.flush()
     return spool

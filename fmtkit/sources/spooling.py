@@ -1,4 +1,4 @@
-"""Blocks of a source that can be read only once, kept in a temporary file to be read again."""
+"""Blocks kept in a temporary file, to be read again: of what can be read only once, or was costly to make."""
 
 import pickle
 import tempfile
@@ -8,9 +8,37 @@ from typing import IO
 
 import pyarrow as pa
 
-from fmtkit.errors import WriteError
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.readers import Reader
+from fmtkit.sources.temporary import room_for
+
+
+@dataclass(frozen=True)
+class BlockFile:
+    """Blocks in a file without a name, which goes when they do."""
+
+    file: IO[bytes]
+    places: tuple[int, ...]
+    """Where each block begins in the file."""
+
+    def blocks(self, start: int = 0) -> Iterator[Block]:
+        """Read the blocks back, from the one with the index `start` on."""
+        for place in self.places[start:]:
+            self.file.seek(place)
+            block: Block = pickle.load(self.file)  # noqa: S301 - written by ourselves, to a file without a name
+            yield block
+
+
+def kept_on_disk(blocks: Iterable[Block], what: str) -> BlockFile:
+    """Read all blocks into a temporary file; WriteError where it cannot hold them."""
+    file = tempfile.TemporaryFile(prefix="fmtkit-")  # noqa: SIM115 - it lives as long as the blocks
+    places = []
+    with room_for(what):
+        for block in blocks:
+            places.append(file.tell())
+            pickle.dump(block, file, protocol=pickle.HIGHEST_PROTOCOL)
+        file.flush()
+    return BlockFile(file, tuple(places))
 
 
 @dataclass(frozen=True)
@@ -18,18 +46,12 @@ class SpooledReader:
     """The blocks that another reader gave, as often as they are asked for."""
 
     reader: Reader
-    file: IO[bytes]
-    """Goes when the reader does."""
-    places: tuple[int, ...]
-    """Where each block begins in the file."""
+    kept: BlockFile
 
     def blocks(self, columns: Sequence[str] | None) -> Iterator[Block]:
         """Read the blocks back, all columns of them."""
         del columns
-        for place in self.places:
-            self.file.seek(place)
-            block: Block = pickle.load(self.file)  # noqa: S301 - written by ourselves, to a file without a name
-            yield block
+        return self.kept.blocks()
 
     def schema(self) -> pa.Schema | None:
         """Return the schema as the first reader knew it."""
@@ -41,17 +63,5 @@ class SpooledReader:
 
 
 def spooled(reader: Reader, blocks: Iterable[Block]) -> SpooledReader:
-    """Read all blocks into a temporary file; WriteError where it cannot hold them."""
-    file = tempfile.TemporaryFile(prefix="fmtkit-")  # noqa: SIM115 - it lives as long as the reader
-    places = []
-    try:
-        for block in blocks:
-            places.append(file.tell())
-            pickle.dump(block, file, protocol=pickle.HIGHEST_PROTOCOL)
-    except OSError as error:
-        folder = tempfile.gettempdir()
-        raise WriteError(
-            f"what can be read only once does not fit into {folder} ({error.strerror or error}); "
-            "set TMPDIR to a larger disk, or give a file as SOURCE"
-        ) from error
-    return SpooledReader(reader, file, tuple(places))
+    """Read what can be read only once into a temporary file."""
+    return SpooledReader(reader, kept_on_disk(blocks, "what can be read only once"))

@@ -1,0 +1,23 @@
+"""Temporary files, and what is said where their disk is full."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fmtkit.errors import FmtkitError, WriteError
+
+
+@contextmanager
+def room_for(what: str) -> Iterator[None]:
+    """Say what does not fit where temporary files are, and what to do about it."""
+    try:
+        yield
+    except FmtkitError:
+        # Of the source that is read meanwhile.
+        raise
+    except OSError as error:
+        folder = tempfile.gettempdir()
+        raise WriteError(
+            f"{what} does not fit into {folder} ({error.strerror or error}); "
+            "set TMPDIR to a larger disk"
+        ) from error
