@@ -59,16 +59,29 @@ def train(work: Job, stop: Stop | None = None) -> int:
     with stop.while_training():
         result = _trained(trainer, work)
     if stop.granted:
-        # A process that ends ends the others, and one of them may still be saving.
-        trainer.accelerator.wait_for_everyone()
         _say(trainer, f"stopped at step {trainer.state.global_step}; --resume goes on from there")
+        _leave_together(trainer)
         return INTERRUPTED
     _check_steps(trainer)
     _save(trainer, work, parts)
     if trainer.is_world_process_zero():
         seconds = time.perf_counter() - started
         _report(work, trainer, log, result, seconds)
+    _leave_together(trainer)
     return 0
+
+
+def _leave_together(trainer: Any) -> None:
+    """Wait for the other processes, and end what connects them.
+
+    A process that ends ends the others, and one of them may still be saving. Threads of a connection
+    that is not ended now abort the process at its exit, now and then.
+    """
+    from torch import distributed
+
+    trainer.accelerator.wait_for_everyone()
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def _quiet() -> None:
