@@ -135,7 +135,7 @@ def ranked(folder: Path, rows: int, rounds: int) -> list[str]:
         "fmtkit, all pairs": (
             "fmtkit_convert",
             2,
-            {"type": "zephyr.nectar", "options": {"pairs": "all"}},
+            {"type": "zephyr.nectar", "option": "pairs=all"},
         ),
     }
     return contest("Ranked answers", source, contestants, rounds)

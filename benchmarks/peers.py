@@ -168,13 +168,19 @@ def floor_write(source, out, processes=1):
 
 
 def fmtkit_convert(source, out, processes=1, type="chatml.intel", **options):
-    """fmtkit as `fmtkit convert` runs it: checks, quarantine, report and differential sample on."""
-    os.environ.setdefault("POLARS_MAX_THREADS", str(processes))
-    import fmtkit
+    """`fmtkit convert` itself: checks, quarantine, report and differential sample on."""
+    from fmtkit.cli import main
 
-    return fmtkit.convert(
-        source, type, out, workers=processes, overwrite=True, **options
-    ).rows_written
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+    sys.argv = ["fmtkit", "convert", source, "--type", type, "--out", out, "--overwrite", "--quiet"]
+    sys.argv += ["--workers", str(processes), *flags]
+    try:
+        main()
+    except SystemExit as ended:
+        if ended.code:
+            raise
+    report = json.loads(open(out.removesuffix(".parquet") + ".report.json").read())
+    return report["rows_written"]
 
 
 if __name__ == "__main__":
