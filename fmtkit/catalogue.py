@@ -6,8 +6,9 @@ from typing import Any
 
 from fmtkit import registry, resources
 from fmtkit.converting import typenames
-from fmtkit.kinds import Kind, ListKind, RecordKind, RowKind
+from fmtkit.kinds import Kind, RowKind
 from fmtkit.message_kinds import DialogKind
+from fmtkit.nested_kinds import ListKind, RecordKind
 from fmtkit.registry import Converter
 from fmtkit.rendering import template_sources
 from fmtkit.table_schemas import row_schema

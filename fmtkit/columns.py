@@ -11,18 +11,10 @@ import polars as pl
 from polars import Expr
 
 from fmtkit.codes import PRECEDENCE
-from fmtkit.kinds import (
-    FlagKind,
-    Kind,
-    LabelKind,
-    ListKind,
-    NumberKind,
-    OpenKind,
-    RecordKind,
-    RowKind,
-    TextKind,
-)
+from fmtkit.kinds import Kind, OpenKind, RowKind, TextKind
 from fmtkit.message_kinds import SHAREGPT_ROLES, DialogKind, ToolsKind
+from fmtkit.nested_kinds import ListKind, RecordKind
+from fmtkit.number_kinds import FlagKind, LabelKind, NumberKind
 from fmtkit.problems import Column, Problem
 
 _EITHER = frozenset({"text", "messages"})

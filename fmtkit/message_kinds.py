@@ -9,7 +9,9 @@ import pyarrow as pa
 from polars import Expr
 
 from fmtkit.kinds import Kind, OpenKind, absent
-from fmtkit.sources.strict import Fault, canonical, faults, kind_of, parse
+from fmtkit.sources.canonical_json import canonical
+from fmtkit.sources.marks import Fault, faults, kind_of
+from fmtkit.sources.strict import parse
 
 ROLES: dict[str, str] = {
     "system": "system",

@@ -5,7 +5,9 @@ import pytest
 from runs import INTEL
 
 from fmtkit import registry
-from fmtkit.converting.binding import ReadPlan, bind, learn
+from fmtkit.converting.binding import bind
+from fmtkit.converting.read_plan import ReadPlan
+from fmtkit.converting.seen_types import learn
 
 USER, BOT = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
 

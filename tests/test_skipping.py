@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from runs import convert
 
+from fmtkit.sources.marks import faults_anywhere
 from fmtkit.sources.skipping import without
-from fmtkit.sources.strict import faults_anywhere, parse
+from fmtkit.sources.strict import parse
 
 MIXED = [
     1,

@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmtkit.sources.strict import MAX_DEPTH, canonical, depth, faults, parse
+from fmtkit.sources.canonical_json import canonical
+from fmtkit.sources.marks import faults
+from fmtkit.sources.strict import MAX_DEPTH, depth, parse
 
 values = st.recursive(
     st.none()

@@ -6,8 +6,9 @@ import polars as pl
 
 from fmtkit.columns import ABSENT, Tools, WholeRow
 from fmtkit.dialogs import asks
-from fmtkit.kinds import RecordKind, TextKind
+from fmtkit.kinds import TextKind
 from fmtkit.message_kinds import ROLES, DialogKind
+from fmtkit.nested_kinds import RecordKind
 from fmtkit.problems import Column, literal
 from fmtkit.registry import converter
 from fmtkit.tables import Prompt

@@ -6,8 +6,9 @@ import polars as pl
 
 from fmtkit.columns import ABSENT, Flag, Labels, Messages, Number, Text, Texts, Tools, WideMessages
 from fmtkit.dialogs import asks
-from fmtkit.kinds import ListKind, NumberKind
 from fmtkit.message_kinds import DialogKind
+from fmtkit.nested_kinds import ListKind
+from fmtkit.number_kinds import NumberKind
 from fmtkit.problems import Column, Problem
 from fmtkit.registry import converter
 from fmtkit.tables import (

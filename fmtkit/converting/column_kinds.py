@@ -17,7 +17,7 @@ from fmtkit.converting import reading
 from fmtkit.converting.in_order import in_order
 from fmtkit.converting.parse import Records, is_shallow, plain_unit, read_json, units
 from fmtkit.sources.blocks import ArrowBlock, Block, Readable
-from fmtkit.sources.strict import NonFinite, NotText, Overflow, WrittenFloat, is_unicode
+from fmtkit.sources.marks import NonFinite, NotText, Overflow, WrittenFloat, is_unicode
 
 Seen = dict[str, set[str]]
 """Column -> kinds, in the order in which the columns were met."""

@@ -10,7 +10,8 @@ from functools import cache
 from typing import Any
 
 from fmtkit import registry
-from fmtkit.converting.binding import Binding, Row, bind
+from fmtkit.converting.binding import Binding, bind
+from fmtkit.converting.bound_column import Row
 from fmtkit.converting.conversion import convert_frame
 from fmtkit.errors import ColumnMismatchError, OptionError, near_match
 from fmtkit.registry import Converter

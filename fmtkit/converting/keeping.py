@@ -14,7 +14,8 @@ import pyarrow as pa
 from fmtkit.converting.column_kinds import kinds_of_columns
 from fmtkit.converting.type_options import TypeOptions
 from fmtkit.errors import OptionError, near_match
-from fmtkit.kinds import FlagKind, Kind, NumberKind, OpenKind, TextKind
+from fmtkit.kinds import Kind, OpenKind, TextKind
+from fmtkit.number_kinds import FlagKind, NumberKind
 from fmtkit.registry import Converter
 from fmtkit.sources.blocks import Readable
 

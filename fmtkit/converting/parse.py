@@ -17,11 +17,15 @@ import pyarrow as pa
 from pyarrow import json as pajson
 
 from fmtkit.codes import Reject
-from fmtkit.converting.binding import Binding, ReadPlan, Row, learn
-from fmtkit.kinds import holds_strange_numbers
+from fmtkit.converting.binding import Binding
+from fmtkit.converting.bound_column import Row
+from fmtkit.converting.read_plan import ReadPlan
+from fmtkit.converting.seen_types import learn
+from fmtkit.number_kinds import holds_strange_numbers
 from fmtkit.sources import guards, skipping
 from fmtkit.sources.blocks import JsonBlock
-from fmtkit.sources.strict import Fault, parse
+from fmtkit.sources.marks import Fault
+from fmtkit.sources.strict import parse
 
 UNIT_BYTES = 512 * 1024
 """Small units keep one bad row in 1,000 cheap: 512 KiB cost 0.5 s on 839 MB, 8 MiB 5 s."""

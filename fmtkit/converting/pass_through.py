@@ -10,8 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from fmtkit.kinds import Kind, ListKind
+from fmtkit.kinds import Kind
 from fmtkit.message_kinds import DialogKind, may_carry
+from fmtkit.nested_kinds import ListKind
 from fmtkit.registry import Converter
 from fmtkit.tables import Table
 

@@ -25,10 +25,11 @@ from fmtkit.converting import (
     reading,
     verdicts,
 )
-from fmtkit.converting.binding import Binding, ReadPlan
+from fmtkit.converting.binding import Binding
 from fmtkit.converting.conversion import convert_frame
 from fmtkit.converting.in_order import in_order
 from fmtkit.converting.preparation import Job
+from fmtkit.converting.read_plan import ReadPlan
 from fmtkit.sources.blocks import BLOCK_BYTES, ArrowBlock, Block, MadeBlock
 from fmtkit.tables import DIALOG_COLUMNS
 

@@ -19,9 +19,11 @@ from fmtkit.converting import (
     type_options,
     typenames,
 )
-from fmtkit.converting.binding import Binding, ReadPlan, Row, bind
+from fmtkit.converting.binding import Binding, bind
+from fmtkit.converting.bound_column import Row
 from fmtkit.converting.keeping import Kept, find_kept
 from fmtkit.converting.pass_through import as_they_are
+from fmtkit.converting.read_plan import ReadPlan
 from fmtkit.converting.request import Request
 from fmtkit.converting.soft_labels import has_soft_labels
 from fmtkit.converting.splitting import Split

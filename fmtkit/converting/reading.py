@@ -11,21 +11,17 @@ import polars as pl
 import pyarrow as pa
 
 from fmtkit.codes import Reject
-from fmtkit.converting.binding import MEDIA, Binding, ReadPlan, Row
+from fmtkit.converting.binding import Binding
+from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.parse import RAW_LIMIT, Parsed, Records, parse_records
-from fmtkit.kinds import TextKind, holds_strange_numbers
+from fmtkit.converting.read_plan import ReadPlan
+from fmtkit.kinds import TextKind
 from fmtkit.message_kinds import DialogKind, json_value, may_carry
+from fmtkit.number_kinds import holds_strange_numbers
 from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock, MadeBlock, RowsBlock
-from fmtkit.sources.strict import (
-    NON_FINITE,
-    NOT_TEXT,
-    OVERFLOW,
-    Fault,
-    NotText,
-    canonical,
-    number_of,
-    parse,
-)
+from fmtkit.sources.canonical_json import canonical, number_of
+from fmtkit.sources.marks import NON_FINITE, NOT_TEXT, OVERFLOW, Fault, NotText
+from fmtkit.sources.strict import parse
 
 
 class Rows(Protocol):

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fmtkit.converting.binding import configure
 from fmtkit.errors import OptionError, UnknownNameError
-from fmtkit.kinds import FlagKind, Kind
-from fmtkit.message_kinds import ROLES
+from fmtkit.kinds import Kind
+from fmtkit.message_kinds import ROLES, DialogKind
+from fmtkit.number_kinds import FlagKind
 from fmtkit.registry import Converter
 
 MESSAGE_OPTIONS = (
@@ -82,7 +82,7 @@ def resolve(
                 f"option of type {converter.name}", key, [*values, *fields, *MESSAGE_OPTIONS]
             )
     if spelling:
-        kinds |= {name: configure(kind, spelling) for name, kind in converter.takes.items()}
+        kinds |= {name: _spelled(kind, spelling) for name, kind in converter.takes.items()}
     return TypeOptions(mapping, kinds, values)
 
 
@@ -147,3 +147,13 @@ def _typed(key: str, value: Any, default: Any) -> Any:
         return type(default)(value)
     except ValueError as error:
         raise OptionError(f"option {key}={value!r}: give a {type(default).__name__}") from error
+
+
+def _spelled(kind: Kind, options: Mapping[str, Any]) -> Kind:
+    """Give a dialog kind the source's names of role and content, and of the speakers."""
+    if not isinstance(kind, DialogKind):
+        return kind
+    changes = {key: options[key] for key in ("role", "content") if key in options}
+    if "roles" in options:
+        changes["roles"] = {**kind.roles, **options["roles"]}
+    return replace(kind, **changes) if changes else kind

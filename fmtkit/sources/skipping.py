@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fmtkit.sources.strict import faults_anywhere, parse
+from fmtkit.sources.marks import faults_anywhere
+from fmtkit.sources.strict import parse
 from fmtkit.sources.structure import members_of
 
 SPACES = b" \t\r"

@@ -8,70 +8,28 @@ nobody uses may hold them and one that is used may not.
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass
-from decimal import Decimal
-from json.encoder import encode_basestring
 from typing import Any
 
-from fmtkit.codes import PRECEDENCE
+from fmtkit.sources.marks import (
+    NON_FINITE,
+    OVERFLOW,
+    OVERFLOW_REAL,
+    Duplicated,
+    Fault,
+    NonFinite,
+    Overflow,
+    WrittenFloat,
+    WrittenInt,
+    kind_of,
+)
 
 MAX_DEPTH = 100
 MAX_EXPONENT = 308
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_LONE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f]")
 _STRING_OR_NONFINITE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?(?:Inf(?:inity)?|NaN)\b', re.DOTALL)
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]', re.DOTALL)
 _INT64_DIGITS = 18
 _LONGEST_EXPONENT = 9
-
-
-class NonFinite:
-    """Mark of NaN or Infinity."""
-
-
-class Overflow:
-    """Mark of a number that 64 bits do not hold; `real` if no float comes near it either."""
-
-    def __init__(self, *, real: bool) -> None:
-        self.real = real
-
-
-class NotText:
-    """Mark of bytes, of a columnar source, that are no UTF-8."""
-
-
-class WrittenInt(int):
-    """An integer that remembers how it was written."""
-
-    token: str
-
-
-class WrittenFloat(float):
-    """A float that remembers how it was written: 1.0 stays 1.0."""
-
-    token: str
-
-
-class Duplicated(dict[str, Any]):
-    """An object in which some keys stood more than once; the last of each counts."""
-
-    twice: tuple[str, ...]
-
-
-NON_FINITE = NonFinite()
-OVERFLOW = Overflow(real=False)
-OVERFLOW_REAL = Overflow(real=True)
-NOT_TEXT = NotText()
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Why a line, or a value in it, cannot be used; `column` is a path such as `chosen[1].content`."""
-
-    code: str
-    column: str | None
-    message: str
 
 
 def _integer(text: str) -> int | Overflow:
@@ -118,14 +76,6 @@ def _written_real(text: str) -> float | Overflow:
         return value
     out = WrittenFloat(value)
     out.token = text
-    return out
-
-
-def number_of(decimal: Decimal) -> int | float:
-    """Return the number that a decimal stands for, which remembers all of its digits."""
-    token = f"{decimal:f}"
-    out = WrittenFloat(token) if "." in token else WrittenInt(token)
-    out.token = token
     return out
 
 
@@ -214,102 +164,3 @@ def depth(line: bytes) -> int:
         elif first in b"]}":
             level -= 1
     return deepest
-
-
-def faults(value: Any, path: str) -> Fault | None:
-    """Return the first mark inside a value that makes it unusable, by precedence of its code."""
-    found = marks(value, path)
-    return min(found, key=lambda fault: PRECEDENCE[fault.code]) if found else None
-
-
-def faults_anywhere(value: Any, path: str) -> list[Fault]:
-    """Return the marks inside a value that make its row unusable even where nobody uses the value."""
-    found = [fault for fault in marks(value, path) if fault.code == "invalid_unicode"]
-    if _holds_giant(value):
-        found.append(Fault("number_overflow", path, f"{path} holds a number beyond 64 bits"))
-    return found
-
-
-def _holds_giant(value: Any) -> bool:
-    if isinstance(value, Overflow):
-        return value.real
-    if isinstance(value, list | dict):
-        items = value.values() if isinstance(value, dict) else value
-        return any(_holds_giant(item) for item in items)
-    return False
-
-
-def is_unicode(text: str) -> bool:
-    """Tell whether a text holds no half of a surrogate pair."""
-    return _LONE.search(text) is None
-
-
-def duplicate(key: str, path: str) -> Fault:
-    """Make the fault of a key that an object has more than once."""
-    return Fault("duplicate_key", path, f"key {key!r} stands twice")
-
-
-def marks(value: Any, path: str) -> list[Fault]:
-    """Return every mark inside a value."""
-    if isinstance(value, str):
-        return [] if is_unicode(value) else [_lone(path)]
-    if isinstance(value, NonFinite):
-        return [Fault("json_nonfinite", path, "NaN or Infinity is not JSON")]
-    if isinstance(value, Overflow):
-        return [Fault("number_overflow", path, "a number beyond 64 bits")]
-    if isinstance(value, NotText):
-        return [Fault("invalid_utf8", path, f"{path} holds bytes that are not UTF-8")]
-    if isinstance(value, list):
-        return [mark for i, item in enumerate(value) for mark in marks(item, f"{path}[{i}]")]
-    if isinstance(value, dict):
-        found = [mark for key, item in value.items() for mark in marks(item, f"{path}.{key}")]
-        found += [_lone(path) for key in value if not is_unicode(key)]
-        if isinstance(value, Duplicated):
-            found += [duplicate(key, f"{path}.{key}") for key in value.twice]
-        return found
-    return []
-
-
-def _lone(path: str) -> Fault:
-    return Fault("invalid_unicode", path, "half a surrogate pair")
-
-
-def suspects_surrogates(line: bytes) -> bool:
-    """Tell whether a line escapes a surrogate at all, whole pairs included."""
-    return _SURROGATE.search(line) is not None
-
-
-def kind_of(value: Any) -> str:
-    """Name the kind of a JSON value as a person would."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true or false"
-    if isinstance(value, str):
-        return "text"
-    if isinstance(value, int | float | NonFinite | Overflow):
-        return "a number"
-    if isinstance(value, NotText):
-        return "bytes"
-    return "a list" if isinstance(value, list) else "an object"
-
-
-def canonical(value: Any) -> str:
-    """Return canonical JSON text: no spaces, source key order, minimal escapes, numbers as written."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return encode_basestring(value)
-    if isinstance(value, WrittenInt | WrittenFloat):
-        return value.token
-    if isinstance(value, int | float):
-        return json.dumps(value)
-    if isinstance(value, list):
-        return "[" + ",".join(canonical(item) for item in value) + "]"
-    if isinstance(value, dict):
-        return (
-            "{" + ",".join(f"{encode_basestring(k)}:{canonical(v)}" for k, v in value.items()) + "}"
-        )
-    raise TypeError(f"not a JSON value: {type(value).__name__}")

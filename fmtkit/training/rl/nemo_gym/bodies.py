@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fmtkit.errors import OptionError
-from fmtkit.sources.strict import canonical, parse
+from fmtkit.sources.canonical_json import canonical
+from fmtkit.sources.strict import parse
 
 PARAMS = "responses_create_params"
 

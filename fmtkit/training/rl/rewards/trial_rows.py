@@ -18,8 +18,8 @@ from fmtkit.errors import NothingWrittenError, OptionError, SourceError
 from fmtkit.rewards.answers import text_of
 from fmtkit.rewards.correctness import REFERENCES
 from fmtkit.sources.blocks import ArrowBlock, JsonBlock
+from fmtkit.sources.canonical_json import canonical
 from fmtkit.sources.opening import open_sources
-from fmtkit.sources.strict import canonical
 from fmtkit.training import datasets
 from fmtkit.training.planning import DatasetPlan, Plan
 

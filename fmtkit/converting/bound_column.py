@@ -1,0 +1,86 @@
+"""A bound column: a parameter of a converter, and where in the rows of a source its values lie."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+from polars import Expr
+
+from fmtkit.kinds import Kind, absent
+from fmtkit.sources.marks import Duplicated, Fault, duplicate, marks
+
+Row = Mapping[str, Any]
+MEDIA = frozenset({"image", "images", "audio", "audios", "video", "videos"})
+"""Columns of what is not converted: a row that has anything there is refused."""
+
+
+@dataclass(frozen=True)
+class BoundColumn:
+    """A parameter, where its column lies, and the shape in which the fast parser reads it."""
+
+    name: str
+    path: tuple[str, ...]
+    """Empty for the whole row."""
+    kind: Kind
+    required: bool
+    shape: str | None
+    """None where the file's first block has no such column, or only rows of mixed shapes."""
+
+    @property
+    def label(self) -> str:
+        """Return the column's name as the user knows it."""
+        return ".".join(self.path)
+
+    @property
+    def top(self) -> str | None:
+        """Return the column of the source that it lies in; None for the whole row."""
+        return self.path[0] if self.path else None
+
+    def lookup(self, row: Row) -> Any:
+        """Return the value in a row; None if it is null or not there."""
+        value: Any = row
+        for key in self.path:
+            if not isinstance(value, Mapping):
+                return None
+            value = value.get(key)
+        return value
+
+    def parsed(self) -> Expr:
+        """Return the expression over what the fast parser read."""
+        expression = pl.col(self.path[0])
+        for key in self.path[1:]:
+            expression = expression.struct.field(key)
+        return expression
+
+
+def column_faults(column: BoundColumn, row: Row) -> list[Fault]:
+    """Return what is wrong with the value of a column, or with its absence."""
+    holder: Any = row
+    found: list[Fault] = []
+    for i, key in enumerate(column.path):
+        label = ".".join(column.path[: i + 1])
+        if not isinstance(holder, Mapping):
+            return [*found, Fault("type_error", label, f"{'.'.join(column.path[:i])} is no object")]
+        if isinstance(holder, Duplicated) and key in holder.twice:
+            found.append(duplicate(key, label))
+        if holder.get(key) is None:
+            return [*found, absent(label, key, holder)] if column.required else found
+        holder = holder[key]
+    return found + column.kind.faults(holder, column.label)
+
+
+def kept_faults(column: BoundColumn, row: Row) -> list[Fault]:
+    """Return what is wrong with a kept value.
+
+    Its kind was chosen to hold all of them, so that only a source that changes meanwhile can have
+    others; NaN and what is like it had no say in the choice.
+    """
+    name = column.path[0]
+    value = row.get(name)
+    found = marks(value, name)
+    if isinstance(row, Duplicated) and name in row.twice:
+        found.append(duplicate(name, name))
+    if not found and value is not None:
+        return column.kind.faults(value, name)
+    return found

@@ -1,0 +1,122 @@
+"""The plan by which the fast parser reads a source: its mode, and the explicit schema."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+
+from fmtkit.converting.binding import Binding
+from fmtkit.converting.bound_column import MEDIA, BoundColumn, Row
+from fmtkit.converting.seen_types import learn
+
+
+@dataclass
+class ReadPlan:
+    """How the fast parser reads a source; `extra` grows as ignored columns are met.
+
+    mode `ignore`: flat columns only, unknown keys are skipped. `error`: an unknown key is a suspicion,
+    since a duplicate key or a number may hide in it. `strict`: only the strict parser can read it.
+    """
+
+    binding: Binding
+    mode: str
+    extra: dict[str, pa.DataType | None]
+    seen: tuple[str, ...] = ()
+    """The columns of the first block."""
+    is_closed: bool = True
+    """No unknown key was met: nothing nests deeper than the schema, or pyarrow stops at once."""
+    last_was_clean: bool = True
+    """The block that was parsed last, by whichever worker, had no suspicious unit."""
+
+    @classmethod
+    def of(cls, binding: Binding, sample: Iterable[Row]) -> "ReadPlan":
+        """Plan the reading of a source from the rows of its first block."""
+        extra: dict[str, pa.DataType | None] = {}
+        for row in sample:
+            learn(extra, row)
+        plan = cls(binding, "error", extra, tuple(extra))
+        columns = binding.every
+        if any(
+            column.kind.open and (not column.path or column.path[0] in extra) for column in columns
+        ):
+            plan.mode = "strict"
+        elif all(
+            len(column.path) == 1
+            and not column.kind.nested
+            and not column.kind.open
+            and column.shape
+            for column in columns
+        ):
+            plan.mode = "ignore"
+            plan.is_closed = set(extra) <= {column.path[0] for column in columns}
+        return plan
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """Return the columns of the first block that the type does not use."""
+        if self.binding.converter.takes_rows:
+            return ()
+        used = {column.top for column in self.binding.every}
+        return tuple(name for name in self.seen if name not in used)
+
+    @property
+    def mixed(self) -> list[str]:
+        """Return the columns that nobody uses and no type holds: they are cut out of the rows."""
+        if self.mode != "error":
+            return []
+        others = MEDIA | {column.top for column in self.binding.every}
+        return [
+            name for name, dtype in dict(self.extra).items() if dtype is None and name not in others
+        ]
+
+    def schema(self) -> pa.Schema | None:
+        """Return the explicit schema of the fast parser; None where it cannot read this source."""
+        if self.mode == "strict":
+            return None
+        types: dict[str, pa.DataType] = {}
+        if self.mode == "error":
+            # A copy: other workers learn meanwhile.
+            mixed = self.mixed
+            for name, dtype in dict(self.extra).items():
+                if name not in mixed:
+                    types[name] = pa.null() if dtype is None else dtype
+        for name in MEDIA:
+            # Read as null, so that a value under such a name stops the fast parser: [] is no value.
+            seen = types.get(name, self.extra.get(name))
+            is_list = seen is not None and pa.types.is_list(seen)
+            types[name] = pa.list_(pa.null()) if is_list else pa.null()
+        for column in self.binding.every:
+            if column.shape is None:
+                types.pop(column.path[0], None)
+                continue
+            types[column.path[0]] = _nest(column, types.get(column.path[0]))
+        return pa.schema(list(types.items()))
+
+    def select(self, parsed: pl.DataFrame, numbers: pl.Series) -> pl.DataFrame:
+        """Turn what the fast parser read into the frame that the converter sees."""
+        expressions = []
+        for column in self.binding.every:
+            if column.shape is None:
+                expressions.append(pl.lit(None, dtype=column.kind.output()).alias(column.name))
+            else:
+                read = column.kind.read(column.parsed(), column.shape)
+                expressions.append(read.alias(column.name))
+        frame = parsed.select(expressions) if expressions else pl.DataFrame()
+        if frame.height != len(numbers):
+            frame = parsed.with_columns(expressions).select(c.name for c in self.binding.every)
+        return frame.with_columns(numbers.alias("__row"))
+
+
+def _nest(column: BoundColumn, known: pa.DataType | None) -> pa.DataType:
+    def within(path: tuple[str, ...], dtype: pa.DataType | None) -> pa.DataType:
+        if not path:
+            assert column.shape is not None
+            return column.kind.read_type(column.shape, dtype)
+        fields = {}
+        if dtype is not None and pa.types.is_struct(dtype):
+            fields = {dtype.field(i).name: dtype.field(i).type for i in range(dtype.num_fields)}
+        fields[path[0]] = within(path[1:], fields.get(path[0]))
+        return pa.struct(list(fields.items()))
+
+    return within(column.path[1:], known)
