@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import tempfile
+from pathlib import Path
 
 CHATML_USER = "<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
 CHATML_SYSTEM = "<|im_start|>system\n{system}<|im_end|>\n" + CHATML_USER
@@ -179,7 +180,7 @@ def fmtkit_convert(source, out, processes=1, type="chatml.intel", **options):
     except SystemExit as ended:
         if ended.code:
             raise
-    report = json.loads(open(out.removesuffix(".parquet") + ".report.json").read())
+    report = json.loads(Path(out).with_suffix(".report.json").read_text())
     return report["rows_written"]
 
 
