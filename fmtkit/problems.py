@@ -57,3 +57,10 @@ class Column:
 def literal(value: str | bool | float | None, dtype: pl.DataType | None = None) -> Column:
     """Make a column of one value, which can have no problem."""
     return Column(pl.lit(value, dtype=dtype))
+
+
+def uneven(one: Column, other: Column, names: tuple[str, str]) -> Problem:
+    """Find the rows in which two lists that belong together differ in length; the second is named."""
+    when = one.value.list.len() != other.value.list.len()
+    first, second = names
+    return Problem("length_mismatch", second, when, f"{first} and {second} differ in length")

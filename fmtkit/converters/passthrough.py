@@ -9,7 +9,7 @@ from fmtkit.dialogs import asks
 from fmtkit.message_kinds import DialogKind
 from fmtkit.nested_kinds import ListKind
 from fmtkit.number_kinds import NumberKind
-from fmtkit.problems import Column, Problem
+from fmtkit.problems import Column, Problem, uneven
 from fmtkit.registry import converter
 from fmtkit.tables import (
     Completion,
@@ -124,13 +124,8 @@ def ranking(
     pairs: str = "none",  # noqa: ARG001
 ) -> Ranking:
     """A ranking that fmtkit wrote; scores are higher for better replies."""
-    uneven = Problem(
-        "length_mismatch",
-        "scores",
-        replies.value.list.len() != scores.value.list.len(),
-        "replies and scores differ in length",
-    )
-    return Ranking(prompt, replies, scores.but(scores.value, uneven))
+    ragged = uneven(replies, scores, ("replies", "scores"))
+    return Ranking(prompt, replies, scores.but(scores.value, ragged))
 
 
 @converter(keeps=True)
@@ -138,14 +133,9 @@ def stepwise(
     prompt: Text, completions: Texts, labels: Labels, *, soft: bool | None = None
 ) -> Stepwise:
     """https://huggingface.co/docs/trl/dataset_formats#stepwise-supervision."""
-    uneven = Problem(
-        "length_mismatch",
-        "labels",
-        completions.value.list.len() != labels.value.list.len(),
-        "completions and labels differ in length",
-    )
+    ragged = uneven(completions, labels, ("completions", "labels"))
     hard = labels.value.list.eval(pl.element() == 1)
-    return Stepwise(prompt, completions, labels.but(labels.value if soft else hard, uneven))
+    return Stepwise(prompt, completions, labels.but(labels.value if soft else hard, ragged))
 
 
 @converter(keeps=True, wide=True)

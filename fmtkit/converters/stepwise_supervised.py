@@ -3,7 +3,7 @@
 import polars as pl
 
 from fmtkit.columns import Labels, Text, Texts
-from fmtkit.problems import Problem
+from fmtkit.problems import uneven
 from fmtkit.registry import converter
 from fmtkit.tables import Stepwise
 
@@ -23,11 +23,6 @@ def steps(
 
     `soft` is found in the file; the other options go to the trainer, which joins the steps.
     """
-    uneven = Problem(
-        "length_mismatch",
-        "labels",
-        completions.value.list.len() != labels.value.list.len(),
-        "completions and labels differ in length",
-    )
+    ragged = uneven(completions, labels, ("completions", "labels"))
     hard = labels.value.list.eval(pl.element() == 1)
-    return Stepwise(prompt, completions, labels.but(labels.value if soft else hard, uneven))
+    return Stepwise(prompt, completions, labels.but(labels.value if soft else hard, ragged))
