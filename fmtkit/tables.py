@@ -17,12 +17,16 @@ message is narrow ({role, content}) or wide is fixed by the converter, never by 
 through has the width of its schema, if it has one.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from fmtkit.problems import Column
+if TYPE_CHECKING:
+    # Training processes read this module, and have no use for polars (0.2 s).
+    from fmtkit.problems import Column
 
 MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
 WIDE_MESSAGE = pa.struct(

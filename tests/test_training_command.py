@@ -105,3 +105,15 @@ def test_a_dry_run_loads_no_torch(config):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "[]\n"
     assert "trl:DPOTrainer" in done.stdout
+
+
+def test_a_training_process_loads_no_polars():
+    modules = ["process", "build", "rows", "exact", "curves", "card", "run_page"]
+    code = (
+        "import sys\n"
+        f"for name in {modules!r}:\n"
+        "    __import__('fmtkit.training.' + name)\n"
+        "print(sorted({'polars', 'torch', 'datasets', 'rich', 'matplotlib'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fmtkit.converting.keeping import JSON_FIELD
 from fmtkit.errors import OptionError
 from fmtkit.tables import GYM_COLUMNS
 
@@ -48,6 +47,8 @@ def _json_columns(schemas: Sequence[Any]) -> list[str]:
 
 
 def _is_json(field: Any) -> bool:
+    from fmtkit.converting.keeping import JSON_FIELD
+
     (key, value), *_ = JSON_FIELD.items()
     return bool(field.metadata) and field.metadata.get(key) == value
 

@@ -4,15 +4,15 @@ A message with `train: false` (or `weight: 0`) is read by the model and not lear
 marks no replies leaves TRL without a mask: the replies are found by writing turn after turn.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fmtkit.rendering import template_sources
-from fmtkit.rendering.chat import ChatTemplate
-from fmtkit.rendering.reply_spans import reply_spans
-from fmtkit.rendering.row_templates import RowTemplate
-from fmtkit.surveying.dialog_masks import learnt_replies
+if TYPE_CHECKING:
+    # Other methods than sft render nothing here: their processes start without polars.
+    from fmtkit.rendering.chat import ChatTemplate
 
 COLUMN = "trained_messages"
 """For each message of a row whether it is learnt."""
@@ -53,6 +53,8 @@ def needs_marks(rows: Any, tokenizer: Any, *, everything: bool) -> bool:
 
 def is_marked(tokenizer: Any) -> bool:
     """Tell whether the chat template of a tokenizer, or TRL's variant of it, marks replies."""
+    from fmtkit.rendering.row_templates import RowTemplate
+
     return RowTemplate(_template(tokenizer)).has_generation
 
 
@@ -62,6 +64,10 @@ def tokenized(rows: Any, tokenizer: Any, *, everything: bool) -> Any:
     `everything` learns the prompts as well (`train_on_inputs`). Raises TemplateError where the
     replies cannot be found in what the template writes.
     """
+    from fmtkit.rendering.reply_spans import reply_spans
+    from fmtkit.rendering.row_templates import RowTemplate
+    from fmtkit.surveying.dialog_masks import learnt_replies
+
     variables = rows[0].get("chat_template_kwargs") or {}
     template = RowTemplate(_template(tokenizer).with_kwargs(variables))
 
@@ -86,5 +92,7 @@ def tokenized(rows: Any, tokenizer: Any, *, everything: bool) -> Any:
 
 
 def _template(tokenizer: Any) -> ChatTemplate:
+    from fmtkit.rendering import template_sources
+
     special = {name: str(text) for name, text in tokenizer.special_tokens_map.items()}
     return template_sources.recognised("template", tokenizer.chat_template, special)
