@@ -8,7 +8,7 @@ RUNNER = Runner(
     trainer="trl.experimental.nash_md:NashMDTrainer",
     config="trl.experimental.nash_md:NashMDConfig",
     about="beat a mixture of the model and its reference",
-    trl=">=1.8,<=1.13.0",
+    trl=">=1.9.2,<=1.13.0",
     needs=frozenset({"reward_model"}),
     own=frozenset({"max_length"}),
     build="fmtkit.training.legacy:build_online",
