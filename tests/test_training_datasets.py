@@ -126,6 +126,43 @@ def test_rows_over_the_length_are_dropped_before_the_trainer(tmp_path, source, m
     assert report["overlong_dropped"] == 1
 
 
+PROMPTS = """
+def dialogs(cfg):
+    return lambda row, tokenizer=None: {"prompt": [{"role": "user", "content": row["question"]}]}
+
+def texts(cfg):
+    return lambda row, tokenizer=None: {"prompt": row["question"]}
+"""
+ASKED = [{"role": "user", "content": "Q0 red"}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "prompt"),
+    [
+        ("rewards.dialogs", ROWS, ASKED),
+        ("rewards.texts", ROWS, "Q0 red"),
+        ("passthrough", [{"prompt": ASKED}], ASKED),
+        (None, [{"prompt": ASKED}], ASKED),
+        (None, [{"prompt": "Q0 red"}], "Q0 red"),
+        ("gsm8k", [{"question": "Q0 red", "answer": "2 #### 2"}], ASKED),
+    ],
+)
+def test_prompts_to_sample_from_stay_as_they_are_where_their_length_is_limited(
+    kind, rows, prompt, tmp_path, source, model, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rewards.py").write_text(PROMPTS, encoding="utf-8")
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    keys = {"rl": "grpo", "trl": {"reward_funcs": ["rewards.score"]}, "sequence_len": 128}
+    entry = {"type": kind, "chat_template": "chatml"}
+    plan = planned(tmp_path, source, model, entry=entry, **keys)
+    (train,), _ = datasets.prepare(plan, tiny.TEMPLATE)
+    made = pq.read_table(train.files[0]).to_pylist()[0]["prompt"]
+    if isinstance(made, list):
+        made = [{key: m[key] for key in ("role", "content")} for m in made]
+    assert made == prompt
+
+
 def test_rows_that_are_all_too_long_are_said_to_be(tmp_path, source, model):
     with pytest.raises(
         OptionError, match="all 20 rows are longer than 8 tokens; raise sequence_len"

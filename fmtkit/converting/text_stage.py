@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fmtkit import buffers
+from fmtkit.converting import kept_aside
 from fmtkit.converting.typenames import TypeName
 from fmtkit.errors import OptionError
 from fmtkit.registry import Converter
@@ -74,6 +75,8 @@ class TextStage:
     limit: "LengthLimit | None" = None
     tokenizer_name: str | None = None
     """The tokenizer of `--as tokens`."""
+    table: type[Table] = Conversation
+    """What the rows are; a kept column that is called like another table's dialog stays as it is."""
 
     @classmethod
     def of(
@@ -89,7 +92,8 @@ class TextStage:
             if request.form == "messages" and converter.text:
                 raise OptionError(f"--as messages: type {name.type} makes text; use --as text")
             form = "text" if converter.text else "messages"
-            return cls(form, None, converter.wide, converter.text or table is Stepwise, limit)
+            text_source = converter.text or table is Stepwise
+            return cls(form, None, converter.wide, text_source, limit, table=table)
         form = request.form or ("text" if template is not None else "messages")
         # What makes text was dealt with above; a template only measures the rest.
         form = "messages" if form == AS_MADE else form
@@ -116,7 +120,13 @@ class TextStage:
             raise OptionError(f"--on-overlong {limit.action} cuts text; it goes with --as text")
         tokenizer = request.tokenizer if form == "tokens" else None
         return cls(
-            form, template, converter.wide, text_source=False, limit=limit, tokenizer_name=tokenizer
+            form,
+            template,
+            converter.wide,
+            text_source=False,
+            limit=limit,
+            tokenizer_name=tokenizer,
+            table=table,
         )
 
     @property
@@ -131,12 +141,20 @@ class TextStage:
             return pa.schema([*Tokens.schema(frozenset(), wide=False, text=False), *kept])
         if self.text_source or not self.is_text:
             return schema
-        return pa.schema(_text_schema(schema, dict.fromkeys(DIALOG_COLUMNS)))
+        made = _text_schema(kept_aside.put(schema, self.table), dict.fromkeys(DIALOG_COLUMNS))
+        return kept_aside.back(pa.schema(made))
 
     def apply(self, table: pa.Table) -> Done:
         """Render a table of messages and mind its length; rows are named by their place in it."""
         if not table.num_rows:
             return Done(self.schema(table.schema).empty_table(), np.arange(0))
+        aside = kept_aside.put(table.schema, self.table)
+        done = self._made(table.rename_columns(aside.names))
+        return replace(
+            done, table=done.table.rename_columns(kept_aside.back(done.table.schema).names)
+        )
+
+    def _made(self, table: pa.Table) -> Done:
         done = Done(table, np.arange(table.num_rows))
         if (
             self.template is not None
