@@ -35,6 +35,15 @@ def test_a_dry_run_prints_the_plan_and_starts_nothing(config, capsys, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+def test_each_passed_through_argument_names_the_set_that_it_came_from(config, capsys):
+    text = WHOLE + "trainer_args: {ld_alpha: 0.5}\n"
+    more = ("--dry-run", "--json", "--set", "trainer_args.beta=0.3")
+    done = runs.fmtkit(capsys, "train", config(text), *more)
+    found = json.loads(done.out)["arguments"]["trainer"]
+    assert found["beta"]["origin"] == "--set trainer_args.beta"
+    assert found["ld_alpha"]["origin"] == "key trainer_args.ld_alpha"
+
+
 def test_a_dry_run_prints_the_plan_as_json(config, capsys):
     done = runs.fmtkit(
         capsys, "train", config(WHOLE), "--dry-run", "--json", "--num-processes", "2"
@@ -73,6 +82,12 @@ def test_the_method_of_a_whole_configuration_is_never_guessed(config, capsys):
     [
         ("rl_bta: 0.2\n", "did you mean 'rl_beta'"),
         ("rl_beta: high\n", "rl_beta: 'high' is not a number"),
+        ("learning_rate: -0.1\n", "learning_rate: -0.1 is not a number from 0"),
+        ("max_steps: 0\n", "max_steps: 0 is not a whole number from 1, or -1 for none"),
+        (
+            "datasets: [a/b]\n",
+            "datasets.0: 'a/b' is not an entry, such as {path: FILE, type: TYPE}",
+        ),
         ("rl: dpo\nrl: kto\n", "the key 'rl' stands twice"),
         ("rl: gdpo\ncontext_parallel_size: 2\n", "[context_parallel]"),
         ("rl: [\n", "c.yaml:2"),

@@ -221,7 +221,9 @@ def test_a_slice_says_its_rows(text, bounds):
     assert parse_slice(text).bounds(200) == bounds
 
 
-@pytest.mark.parametrize("text", ["train[:x]", "train[", "train[10%:20]"])
+@pytest.mark.parametrize(
+    "text", ["train[5:2]", "train[50%:50%]", "train[:x]", "train[", "train[10%:20]"]
+)
 def test_a_broken_slice_is_refused(text):
     with pytest.raises(OptionError, match="split"):
         parse_slice(text)

@@ -233,6 +233,8 @@ def _expected(path: Sequence[str]) -> str:
     entry_keys = {key.name: key for key in DATASET_KEYS}
     if path[0] in _WHOLE_NAMES and len(path) > 2:
         return schema.words(entry_keys[path[2]].kind) if path[2] in entry_keys else "what it takes"
+    if path[0] in _WHOLE_NAMES and len(path) == 2:
+        return "an entry, such as {path: FILE, type: TYPE}"
     for depth in (2, 1):
         name = ".".join(path[:depth])
         if name in table():

@@ -74,6 +74,8 @@ def parse_slice(text: str) -> Slice:
     is_share = True in shares
     scale = 100.0 if is_share else 1.0
     start, stop = (float(b.rstrip("%")) / scale if b else None for b in bounds)
+    if stop is not None and stop <= (start or 0.0):
+        raise OptionError(f"split: {text!r}: ends where it begins, or before: no row is in it")
     return Slice(match["name"], start or 0.0, stop, is_share)
 
 

@@ -131,13 +131,21 @@ def _set_keys(config: Config) -> Iterator[tuple[Key, object, str]]:
         yield table()[name], setting.value, setting.origin
 
 
+def _inner_origin(key: Key, name: str, origin: str) -> str:
+    """Say where one entry of a mapping came from; `--set` may have set another one of it."""
+    given = origin.removeprefix("--set ")
+    if given in {origin, key.name}:
+        return f"{origin}.{name}"
+    return origin if given == f"{key.name}.{name}" else f"key {key.name}.{name}"
+
+
 def _arguments(key: Key, value: object, origin: str) -> Iterator[Argument]:
     """Yield what a key sets: one argument, those of a pass-through mapping, or none."""
     if key.target == "*":
         if not isinstance(value, Mapping):
             raise OptionError(f"{origin}: takes a mapping, not {value!r}")
         for name, inner in value.items():
-            yield Argument(str(name), inner, f"{origin}.{name}")
+            yield Argument(str(name), inner, _inner_origin(key, str(name), origin))
         return
     # A switch that spells one value of an argument (flash_attention: true) says nothing when false.
     if value is False and key.values and False not in key.values:
