@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -60,10 +61,16 @@ def metrics(folder: Path) -> dict[int, float]:
 
 
 def test_a_run_leaves_everything_in_its_folder_and_resumes_with_the_same_data(config, tmp_path):
-    outcome = train(config)
+    outcome = train(config, overrides=["merge_lora=true"])
     run = tmp_path / "run"
     assert outcome.exit_code == 0
     assert outcome.report is not None
+    source = tmp_path / "pairs.jsonl"
+    told = f"| ↳ {source} | 16 | `{sha256(source.read_bytes()).hexdigest()}` |"
+    for folder, library in (("model", "peft"), ("merged", "transformers")):
+        card = (run / folder / "README.md").read_text(encoding="utf-8")
+        assert f"library_name: {library}" in card
+        assert told in card
     assert outcome.report["steps"] == 4
     for name in ("config.yaml", "data", "checkpoints", "metrics.jsonl", "report.json", "model"):
         assert (run / name).exists(), name
@@ -71,7 +78,7 @@ def test_a_run_leaves_everything_in_its_folder_and_resumes_with_the_same_data(co
     # The same run, cut after two steps and resumed, has the same losses.
     shutil_tree(run / "checkpoints" / "checkpoint-4")
     (run / "metrics.jsonl").unlink()
-    assert train(config, resume=True).exit_code == 0
+    assert train(config, resume=True, overrides=["merge_lora=true"]).exit_code == 0
     resumed = metrics(run)
     assert set(resumed) == {3, 4}
     assert resumed == pytest.approx({step: whole[step] for step in (3, 4)}, abs=1e-6)

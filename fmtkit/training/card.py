@@ -8,18 +8,18 @@ import yaml
 from fmtkit.training.job import Job
 
 
-def write(folder: Path, job: Job, report: Mapping[str, object]) -> Path:
-    """Write README.md beside the model."""
+def write(folder: Path, job: Job, report: Mapping[str, object], *, merged: bool = False) -> Path:
+    """Write README.md beside the model; a merged one needs no peft."""
     path = folder / "README.md"
-    path.write_text(text(job, report), encoding="utf-8")
+    path.write_text(text(job, report, merged=merged), encoding="utf-8")
     return path
 
 
-def text(job: Job, report: Mapping[str, object]) -> str:
+def text(job: Job, report: Mapping[str, object], *, merged: bool = False) -> str:
     """Return the card: front matter for the hub, then the facts."""
     head = {
         "base_model": job.model,
-        "library_name": "peft" if job.peft is not None else "transformers",
+        "library_name": "peft" if job.peft is not None and not merged else "transformers",
         "tags": ["fmtkit", "trl", job.method],
     }
     name = Path(job.run).name
@@ -43,8 +43,15 @@ def _config(job: Job) -> str:
 def _data(data: object) -> str:
     lines = ["| files | rows | sha256 |", "|---|---|---|"]
     entries = data if isinstance(data, list) else []
-    lines += [f"| {e['file']} | {e['rows']} | `{e['sha256']}` |" for e in entries]
+    for entry in entries:
+        lines.append(f"| {entry['file']} | {entry['rows']} | `{entry['sha256']}` |")
+        lines += [f"| ↳ {s['path']} | {s['rows']} | {_hash(s)} |" for s in entry["sources"]]
     return "\n".join(lines)
+
+
+def _hash(source: Mapping[str, object]) -> str:
+    """Return the hash of a source; a dataset of the hub has none."""
+    return f"`{source['sha256']}`" if source.get("sha256") else ""
 
 
 def _table(values: object) -> str:

@@ -8,13 +8,12 @@ import os
 import sys
 import time
 import warnings
-from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from fmtkit.errors import FmtkitError, OptionError
-from fmtkit.training import card, curves, interrupts, job, memory, run_page
+from fmtkit.training import card, curves, data_facts, interrupts, job, memory, run_page
 from fmtkit.training.interrupts import INTERRUPTED, Stop
 from fmtkit.training.job import Job
 from fmtkit.training.life import RunLog, TokenCounter, TrainingError, out_of_memory
@@ -184,7 +183,7 @@ def _report(work: Job, trainer: Any, log: RunLog, result: Any, seconds: float) -
         "metrics": {"train_loss": result.training_loss, **log.last},
         "first_metrics": log.first,
         "findings": log.findings,
-        "data": list(_data(work)),
+        "data": list(data_facts.of(work)),
         "versions": {
             n: version(n) for n in ("fmtkit", "trl", "transformers", "torch", "peft", "accelerate")
         },
@@ -192,7 +191,9 @@ def _report(work: Job, trainer: Any, log: RunLog, result: Any, seconds: float) -
     (run / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     curves.draw(run)
     run_page.write(run, report)
-    card.write(run / "model", work, report)
+    for folder in ("model", "merged"):
+        if (run / folder).is_dir():
+            card.write(run / folder, work, report, merged=folder == "merged")
     _say(trainer, f"{work.method}: {trainer.state.global_step} steps{_moved(log)}")
 
 
@@ -200,16 +201,6 @@ def _moved(log: RunLog) -> str:
     """Say from where to where the metrics went that tell whether anything was learnt."""
     told = [name for name in _TOLD if name in log.first and name in log.last]
     return "".join(f", {name} {log.first[name]:.4g} -> {log.last[name]:.4g}" for name in told)
-
-
-def _data(work: Job) -> Any:
-    import pyarrow.parquet as pq
-
-    for source in (*work.train, *work.evaluation):
-        for name in source.files:
-            path = Path(name)
-            digest = sha256(path.read_bytes()).hexdigest()
-            yield {"file": path.name, "rows": pq.read_metadata(path).num_rows, "sha256": digest}
 
 
 def _say(trainer: Any, line: str) -> None:
