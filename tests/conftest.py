@@ -1,12 +1,15 @@
 """What all tests share: no verdict depends on how fast a machine is."""
 
 import gc
+import signal
 
 import pytest
 from hypothesis import settings
 
 settings.register_profile("fmtkit", deadline=None)
 settings.load_profile("fmtkit")
+# As on a terminal: under nohup a lost one is ignored, and so would tests of signals be.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_finish() -> None:
