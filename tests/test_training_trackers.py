@@ -39,8 +39,10 @@ def trackio(folder: Path) -> list[float]:
 
     (file,) = (folder / "trackio").glob("*.db")
     with sqlite3.connect(file) as connection:
-        rows = connection.execute("select metrics from metrics order by step").fetchall()
-    logs = [json.loads(text) for (text,) in rows]
+        rows = connection.execute("select run_name, metrics from metrics order by step").fetchall()
+    # Without a name of its own a run has that of its folder.
+    assert {name for name, _ in rows} == {"run"}
+    logs = [json.loads(text) for _, text in rows]
     return [log["train/loss"] for log in logs if "train/loss" in log]
 
 

@@ -176,6 +176,8 @@ def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
     if "teacher_model_name_or_path" in names and job.teacher:
         values["teacher_model_name_or_path"] = job.teacher
     values["output_dir"] = str(Path(job.run) / "checkpoints")
+    # Trackers would invent a name; the folder's is the one that is looked for.
+    values.setdefault("run_name", Path(job.run).name)
     # The progress bar and the metrics are fmtkit's; the filter would hide a NaN loss, and
     # look at the loss on the device at every step.
     values |= {"disable_tqdm": True, "logging_nan_inf_filter": False}

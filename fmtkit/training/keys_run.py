@@ -196,7 +196,7 @@ KEYS: tuple[Key, ...] = (
         "run_name",
         "text",
         "trainer",
-        "name of the run where it is reported",
+        "name of the run where it is reported; that of the run folder unless set",
         aliases=("wandb_name",),
     ),
     Key("use_tensorboard", "bool", "fmtkit", "short for report_to: tensorboard"),
