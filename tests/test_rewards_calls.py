@@ -149,6 +149,9 @@ def test_coroutines_are_awaited_checked_and_limited(loaded):
     started = time.monotonic()
     assert "had not returned after 0.3 seconds" in complaint(loaded("blocking", seconds=0.3))
     assert time.monotonic() - started < 5
+    # It still blocks its loop; the next one has another.
+    (again,) = loaded("later", seconds=30).score(**modules.batch())
+    assert again == right
 
 
 def test_an_argument_that_no_column_gives_is_told_before_training(loaded):

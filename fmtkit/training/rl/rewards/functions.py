@@ -91,10 +91,12 @@ class AsyncReward(_Standing):
     async def _part(self, batch: Batch) -> list[Value]:
         context, logged = recording(batch.context)
         arguments = self.called.arguments(replace(batch, context=context))
-        running = asyncio.run_coroutine_threadsafe(self.called.function(**arguments), _loop())
+        loop = _loop()
+        running = asyncio.run_coroutine_threadsafe(self.called.function(**arguments), loop)
         try:
             returned = await asyncio.wait_for(asyncio.wrap_future(running), self.called.seconds)
         except TimeoutError as error:
+            _retire(loop)
             raise self.called.overdue(len(batch)) from error
         except Exception as error:
             raise self.called.raised(error, batch, None) from error
@@ -124,3 +126,9 @@ def _loop() -> asyncio.AbstractEventLoop:
         _LOOPS.append(asyncio.new_event_loop())
         threading.Thread(target=_LOOPS[0].run_forever, daemon=True).start()
     return _LOOPS[0]
+
+
+def _retire(loop: asyncio.AbstractEventLoop) -> None:
+    """Start the next coroutine on a loop of its own: what did not return in time may block this one."""
+    if loop in _LOOPS:
+        _LOOPS.remove(loop)
