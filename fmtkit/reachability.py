@@ -3,7 +3,9 @@
 import socket
 from collections.abc import Callable
 from threading import Thread
-from typing import Any, TypeVar
+from typing import TypeVar
+
+from fmtkit.abandoning import AbandonedError, within_or_abandoned
 
 T = TypeVar("T")
 
@@ -33,21 +35,7 @@ def trouble_with(host: str, port: int) -> str | None:
 
 def answer_of(call: Callable[[], T]) -> T:
     """Return what a call returns; raise TimeoutError, and leave it to itself, if it takes too long."""
-    outcome: list[Any] = []
-
-    def run() -> None:
-        try:
-            outcome.append((call(), None))
-        except BaseException as error:  # noqa: BLE001 - raised again by who waits
-            outcome.append((None, error))
-
-    thread = Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(ANSWERING)
-    if not outcome:
-        raise TimeoutError(f"no answer within {ANSWERING:g} seconds")
-    value, error = outcome[0]
-    if error is not None:
-        raise error
-    result: T = value
-    return result
+    try:
+        return within_or_abandoned(ANSWERING, call)
+    except AbandonedError:
+        raise TimeoutError(f"no answer within {ANSWERING:g} seconds") from None

@@ -13,6 +13,7 @@ import tiny_training as tiny
 from fmtkit.training import build, process, rows
 from fmtkit.training.job import Job
 from fmtkit.training.life import TrainingError
+from fmtkit.training.refusals_method import DPO_LOSSES
 from fmtkit.training.runner import find
 
 RUNS = {
@@ -31,23 +32,6 @@ RUNS = {
 }
 LORA = {"adapter": "lora", "lora_r": 4, "lora_alpha": 8, "lora_target_linear": True}
 FAST_WITH_LORA = {"dpo", "orpo", "reward", "prm"}
-DPO_LOSSES = [
-    "sigmoid",
-    "hinge",
-    "ipo",
-    "exo_pair",
-    "nca_pair",
-    "robust",
-    "bco_pair",
-    "sppo_hard",
-    "aot",
-    "aot_unpaired",
-    "apo_zero",
-    "apo_down",
-    "discopop",
-    "sft",
-    "sigmoid_norm",
-]
 
 
 @pytest.fixture(scope="session")
@@ -125,7 +109,7 @@ def test_sft_learns_completions(model, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loss", DPO_LOSSES)
+@pytest.mark.parametrize("loss", sorted(DPO_LOSSES))
 def test_dpo_computes_every_loss(loss, model, tmp_path):
     more = {"loss_type": loss} | ({"label_smoothing": 0.1} if loss == "exo_pair" else {})
     values = losses(tiny.make_job(tmp_path, model, "dpo", "Preference", more))

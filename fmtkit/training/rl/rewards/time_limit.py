@@ -15,7 +15,9 @@ import threading
 import time
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
+
+from fmtkit.abandoning import AbandonedError, within_or_abandoned
 
 T = TypeVar("T")
 
@@ -95,22 +97,8 @@ def _interrupted(seconds: float, call: Callable[[], T]) -> T:
 
 
 def _abandoned(seconds: float, call: Callable[[], T]) -> T:
-    outcome: list[Any] = []
-
-    def run() -> None:
-        try:
-            outcome.append((True, call()))
-        except BaseException as error:  # noqa: BLE001 - raised again by who waits
-            outcome.append((False, error))
-
-    thread = threading.Thread(target=run, daemon=True)
     started = time.monotonic()
-    thread.start()
-    thread.join(seconds)
-    if not outcome:
-        raise OverdueError(time.monotonic() - started)
-    succeeded, value = outcome[0]
-    if not succeeded:
-        raise value
-    result: T = value
-    return result
+    try:
+        return within_or_abandoned(seconds, call)
+    except AbandonedError:
+        raise OverdueError(time.monotonic() - started) from None
