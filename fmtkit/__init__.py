@@ -4,6 +4,7 @@ Names are imported when they are first used, so that `import fmtkit` stays light
 """
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,6 +12,20 @@ if TYPE_CHECKING:
     from fmtkit.errors import FmtkitError
     from fmtkit.library import convert, inspect, read, render, table, train, types, validate
     from fmtkit.registry import converter
+
+_SHIPPED = ("runners", "schemas", "templates")
+"""Subpackages that an installation holds inside `fmtkit/`, and a clone beside it."""
+
+
+def _add_clone(package: Path, path: list[str]) -> None:
+    """Let a clone's top level be searched for the subpackages that only an installation has inside."""
+    if all((package.parent / name / "__init__.py").is_file() for name in _SHIPPED) and not any(
+        (package / name).exists() for name in _SHIPPED
+    ):
+        path.append(str(package.parent))
+
+
+_add_clone(Path(__file__).parent, __path__)
 
 _HOMES = {
     "FmtkitError": "fmtkit.errors",

@@ -1,7 +1,11 @@
 """What is packaged is what is in the tree, and a wheel of it works."""
 
+import json
+import os
+import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -92,3 +96,91 @@ def test_a_wheel_holds_everything_and_converts(tmp_path):
         text=True,
     )
     assert done.stdout == "1\n", done.stderr
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory) -> Path:
+    """Return a copy of the tree as `git clone` makes it: nothing that was built or installed."""
+    target = tmp_path_factory.mktemp("clone")
+    for name in ("fmtkit", "runners", "schemas", "templates"):
+        ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+        shutil.copytree(ROOT / name, target / name, ignore=ignored)
+    return target
+
+
+def in_clone(clone: Path, *arguments: str, **environment: str) -> str:
+    """Run Python in a clone's root, where an editable installation of another tree is no help."""
+    # -S leaves out site-packages with the editable finder; what fmtkit needs comes by its path.
+    paths = os.pathsep.join(path for path in sys.path if "site-packages" in path)
+    done = subprocess.run(
+        [sys.executable, "-S", *arguments],
+        check=False,
+        cwd=clone,
+        env={"PYTHONPATH": paths, "PATH": os.environ["PATH"], **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_clone_imports_beside_an_installation(clone):
+    script = (
+        "import fmtkit; print(fmtkit.__file__); "
+        "print(fmtkit.render([{'role': 'user', 'content': 'hi'}], 'chatml'))"
+    )
+    where, *text = in_clone(clone, "-c", script).splitlines()
+    assert Path(where).parent.parent.resolve() == clone.resolve()
+    assert text == ["<|im_start|>user", "hi<|im_end|>"]
+
+
+def test_a_clone_runs_as_a_module(clone):
+    schema = json.loads(in_clone(clone, "-m", "fmtkit", "schema", "quarantine"))
+    assert schema == json.loads((ROOT / "schemas" / "quarantine.schema.json").read_text())
+    assert "Preference" in in_clone(clone, "-m", "fmtkit", "types", "intel")
+
+
+def test_an_installation_finds_no_folder_beside_itself(tmp_path, clone):
+    """What is installed holds its templates: a `templates` beside it in site-packages is a stranger's."""
+    site = tmp_path / "site"
+    shutil.copytree(clone / "fmtkit", site / "fmtkit")
+    for name in ("runners", "schemas", "templates"):
+        shutil.copytree(clone / name, site / "fmtkit" / name)
+        (site / name).mkdir()
+        (site / name / "__init__.py").write_text("raise SystemExit('a stranger')")
+    script = "import fmtkit.templates; print(len(fmtkit.__path__), fmtkit.templates.__file__)"
+    count, file = in_clone(site, "-c", script).split()
+    assert (count, Path(file)) == ("1", site / "fmtkit" / "templates" / "__init__.py")
+
+
+@pytest.mark.slow
+def test_the_source_archive_holds_the_clone_and_runs_its_tests(tmp_path):
+    if not (ROOT / ".git").exists():
+        pytest.skip("needs a git checkout to compare with")
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        check=True,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    tracked = {name for name in listed.stdout.splitlines() if (ROOT / name).exists()}
+    tree = tmp_path / "tree"
+    for name in tracked:
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tree / name)
+    build = f"from setuptools import build_meta as b; b.build_sdist({str(tmp_path)!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", build], check=False, cwd=tree, capture_output=True, text=True
+    )
+    if "No module named 'setuptools'" in done.stderr:
+        pytest.skip("setuptools is not installed")
+    assert done.returncode == 0, done.stderr
+    [archive] = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as tar:
+        tar.extractall(tmp_path / "out", filter="data")
+    [root] = (tmp_path / "out").iterdir()
+    held = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    assert tracked <= held
+    tests = ["-m", "pytest", "tests/test_converters.py", "tests/test_add_a_format.py"]
+    assert " passed" in in_clone(root, *tests, HOME=str(tmp_path))
