@@ -15,6 +15,7 @@ from importlib.metadata import entry_points
 from inspect import Parameter, getdoc, signature
 from typing import Any, TypeVar, get_type_hints
 
+from fmtkit import user_modules
 from fmtkit.errors import OptionError, UnknownNameError
 from fmtkit.kinds import Kind, RowKind
 from fmtkit.problems import Column
@@ -178,7 +179,10 @@ def load_plugin(path: str) -> None:
     import sys
 
     module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(file.stem, module)
+    # A plugin called polars.py is not what others import by that name.
+    if user_modules.installed(file.stem) is None:
+        sys.modules.setdefault(file.stem, module)
+    user_modules.serve([file.parent], module.__name__)
     spec.loader.exec_module(module)
     converters.cache_clear()
 

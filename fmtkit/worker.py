@@ -8,7 +8,6 @@ us.
 """
 
 import json
-import os
 import resource
 import signal
 import socket
@@ -23,13 +22,17 @@ from threading import Lock
 from typing import Any
 
 from fmtkit.errors import FmtkitError
+from fmtkit.user_modules import child_path
 
 Serve = Callable[[bytes], bytes]
 
 STDERR = 2
 """What user code prints is no result: it goes where messages go."""
 
-BOOT = "import sys; from fmtkit.worker import serve; serve(int(sys.argv[1]))"
+BOOT = (
+    "import sys; sys.path[:] = sys.argv[2:]; from fmtkit.worker import serve; "
+    "serve(int(sys.argv[1]))"
+)
 
 
 class WorkerError(FmtkitError, RuntimeError):
@@ -105,10 +108,10 @@ class Worker:
             return self._connection
         ours, theirs = socket.socketpair()
         # -P: a module in the working directory is not one of ours.
+        boot = [sys.executable, "-P", "-c", BOOT, str(theirs.fileno()), *child_path()]
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
-            [sys.executable, "-P", "-c", BOOT, str(theirs.fileno())],
+            boot,
             pass_fds=[theirs.fileno()],
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdin=subprocess.DEVNULL,
             stdout=STDERR,
         )

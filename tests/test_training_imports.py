@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fmtkit import user_modules
 from fmtkit.errors import OptionError
 from fmtkit.training.rl import imports
 
@@ -15,8 +16,11 @@ KEY = "trl.reward_funcs"
 
 @pytest.fixture(autouse=True)
 def _own_modules(monkeypatch: pytest.MonkeyPatch):
-    """Leave sys.path and sys.modules as they were."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    """Leave sys.modules and the finder as they were."""
+    monkeypatch.setattr(
+        sys, "meta_path", [f for f in sys.meta_path if f is not user_modules.FINDER]
+    )
+    monkeypatch.setattr(user_modules, "FINDER", user_modules.Finder())
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
@@ -93,12 +97,6 @@ def test_a_module_that_fails_is_told_with_its_line(tmp_path):
         imports.check(KEY, "typo.f", [tmp_path])
 
 
-def test_a_file_with_the_name_of_an_installed_module_is_refused(tmp_path):
-    written(tmp_path, "json.py", "def score(): pass\n")
-    with pytest.raises(OptionError, match="has the name of the installed module json; rename it"):
-        imports.load(KEY, "json.score", [tmp_path])
-
-
 def test_an_installed_package_is_found_from_any_folder(tmp_path):
     """An editable install is on no path of its own; the current folder is not its either."""
     code = (
@@ -114,12 +112,59 @@ def test_what_cannot_be_called_is_no_function(tmp_path):
         imports.load_function(KEY, "scores.score", [tmp_path])
 
 
-def test_a_loaded_function_is_unpickled_in_a_process_that_is_given_the_path(tmp_path):
-    written(tmp_path, "scores.py", "def score(): return 'there'\n")
+def test_a_function_is_unpickled_where_its_folder_is_served(tmp_path):
+    written(tmp_path, "scores.py", "from near import one\ndef score(): return one\n")
+    written(tmp_path, "near.py", "one = 'there'\n")
     function = imports.load_function(KEY, "scores.score", [tmp_path])
-    code = f"import sys, pickle; sys.path[:] = {sys.path!r}; print(pickle.loads({pickle.dumps(function)!r})())"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = (
+        "from fmtkit import user_modules;"
+        f"print(user_modules.unpickle({pickle.dumps(function)!r}, [{str(tmp_path)!r}])())"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    )
     assert shown.stdout == "there\n"
+
+
+def test_a_spawned_process_of_a_training_process_finds_the_users_functions(tmp_path):
+    """TRL's asynchronous rollouts are scored in a process that multiprocessing spawns."""
+    written(tmp_path, "user/scores.py", "def score(x): return x + 1\n")
+    main = """
+import multiprocessing, sys
+from fmtkit import user_modules
+if __name__ == "__mp_main__":
+    user_modules.serve(sys.argv[1:])
+if __name__ == "__main__":
+    from pathlib import Path
+    from fmtkit.training.rl import imports
+    function = imports.load("k", "scores.score", [Path(sys.argv[1])])
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.map(function, [1]))
+"""
+    file = written(tmp_path, "main.py", main)
+    command = [sys.executable, "-P", str(file), str(tmp_path / "user")]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert shown.stdout == "[2]\n"
+
+
+def test_a_folder_serves_its_own_code_and_no_package(tmp_path):
+    """Packages look for optional dependencies: a file of that name beside the config is none."""
+    written(tmp_path, "scores.py", "def lazy():\n    import wandb\n    return wandb.mark\n")
+    written(tmp_path, "wandb.py", "mark = 'mine'\n")
+    lazy = imports.load_function(KEY, "scores.lazy", [tmp_path])
+    assert str(tmp_path) not in sys.path
+    with pytest.raises(ModuleNotFoundError):
+        exec("import wandb", {"__name__": "transformers.integrations"})
+    assert lazy() == "mine"
+
+
+@pytest.mark.parametrize("ask", [imports.check, imports.load])
+@pytest.mark.parametrize("name", ["polars", "json"])
+def test_a_file_with_the_name_of_an_installed_module_is_refused(tmp_path, ask, name):
+    written(tmp_path, f"{name}.py", "def score(): pass\n")
+    words = f"has the name of the installed module {name}; rename it"
+    with pytest.raises(OptionError, match=words):
+        ask(KEY, f"{name}.score", [tmp_path])
 
 
 def test_folders_and_hub_ids_are_no_dotted_names():

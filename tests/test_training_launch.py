@@ -24,7 +24,7 @@ def inner(made, name):
 
 def test_one_process_is_plain_python():
     made = launch()
-    assert made.command[1:] == ("-m", "fmtkit.training.process", "runs/x")
+    assert made.command[1:] == ("-P", "-m", "fmtkit.training.process", "runs/x")
     assert not made.needs_cuda
 
 

@@ -136,7 +136,7 @@ def test_a_prepared_run_trains_by_the_command_that_is_printed(config, tmp_path, 
     assert done.code == 0
     assert (tmp_path / "run" / "job.json").is_file()
     assert not (tmp_path / "run" / "checkpoints").exists()
-    assert done.out == f"{sys.executable} -m fmtkit.training.process {tmp_path / 'run'}\n"
+    assert done.out == f"{sys.executable} -P -m fmtkit.training.process {tmp_path / 'run'}\n"
     subprocess.run(done.out.split(), check=True, capture_output=True)
     assert json.loads((tmp_path / "run" / "report.json").read_text())["steps"] == 1
 

@@ -8,6 +8,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
+from fmtkit import user_modules
 from fmtkit.errors import OptionError, near_match
 from fmtkit.worker import Serve
 
@@ -38,13 +39,11 @@ def load(
 
     Raises OptionError if there is no such function, or it does not return what it should.
     """
-    import sys
-
     spec = spec_from_file_location(Path(file).stem, file)
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
-    sys.path.insert(0, str(Path(file).parent))
+    user_modules.serve([Path(file).parent], module.__name__)
     try:
         spec.loader.exec_module(module)
     except Exception as error:

@@ -90,15 +90,21 @@ def make(config: Config, run: Path) -> Launch:
 
 def _plain(run: Path, count: int) -> Launch:
     if count == 1:
-        return Launch((sys.executable, "-m", MODULE, str(run)), "one process")
+        return Launch(_training(run), "one process")
     # accelerate starts one process for `--cpu --num_processes 2`, in silence; torchrun starts two.
-    command = ("torchrun", "--standalone", f"--nproc_per_node={count}", "-m", MODULE, str(run))
-    return Launch(_python(command), f"torchrun, {count} processes")
+    several = ("torchrun", "--standalone", f"--nproc_per_node={count}", "--no-python")
+    return Launch(_python((*several, *_training(run))), f"torchrun, {count} processes")
+
+
+def _training(run: Path) -> tuple[str, ...]:
+    """Return the command of one training process."""
+    # -P: a module in the working directory (trl.py) is none of ours, and none of TRL's.
+    return (sys.executable, "-P", "-m", MODULE, str(run))
 
 
 def _python(command: tuple[str, ...]) -> tuple[str, ...]:
     """Return the command through this interpreter and our own launcher of launchers."""
-    return (sys.executable, "-m", "fmtkit.training.several", *command)
+    return (sys.executable, "-P", "-m", "fmtkit.training.several", *command)
 
 
 def _named(name: str, run: Path, count: int | None) -> Launch:
@@ -110,7 +116,8 @@ def _named(name: str, run: Path, count: int | None) -> Launch:
     if not path.is_file():
         raise OptionError(f"accelerate_config: {name}: no such file")
     counted = (f"--num_processes={count}",) if count else ()
-    command = ("accelerate", "launch", "--config_file", str(path), *counted, "-m", MODULE, str(run))
+    launcher = ("accelerate", "launch", "--config_file", str(path), *counted, "--no_python")
+    command = (*launcher, *_training(run))
     return Launch(_python(command), str(path))
 
 
@@ -118,7 +125,7 @@ def _accelerate(name: str, profile: Mapping[str, object], run: Path, count: int 
     single = profile.get("distributed_type") == "NO"
     filled = {**profile, "num_processes": 1 if single else count or "all devices"}
     file = run / "accelerate.yaml"
-    command = ("accelerate", "launch", "--config_file", str(file), "-m", MODULE, str(run))
+    command = ("accelerate", "launch", "--config_file", str(file), "--no_python", *_training(run))
     return Launch(_python(command), f"accelerate, {name}", filled, needs_cuda=not single)
 
 
@@ -198,9 +205,8 @@ def _deepspeed(config: Config, run: Path, count: int | None) -> Launch:
             "torchrun",
             "--standalone",
             f"--nproc_per_node={count or 'gpu'}",
-            "-m",
-            MODULE,
-            str(run),
+            "--no-python",
+            *_training(run),
         )
         return Launch(
             _python(command), "torchrun, DeepSpeed", needs_cuda=True, trainer={"deepspeed": wish}

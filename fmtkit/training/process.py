@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from fmtkit import user_modules
 from fmtkit.errors import FmtkitError, OptionError
 from fmtkit.training import card, curves, data_facts, interrupts, job, memory, run_page
 from fmtkit.training.interrupts import INTERRUPTED, Stop
@@ -208,5 +209,11 @@ def _say(trainer: Any, line: str) -> None:
         print(line, file=sys.stderr)  # noqa: T201
 
 
+if __name__ == "__mp_main__":
+    # A process that was spawned beside this one (TRL's asynchronous rollouts) unpickles the user's functions.
+    user_modules.serve(job.read(Path(sys.argv[1])).places)
+
 if __name__ == "__main__":
+    # Whoever started it without -P (a launcher of the user's) has put the working directory first.
+    sys.path[:] = user_modules.child_path()
     sys.exit(main(sys.argv[1:]))

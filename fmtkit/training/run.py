@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from fmtkit import hub_access
+from fmtkit import hub_access, user_modules
 from fmtkit.errors import OptionError, ResumeError
 from fmtkit.training import (
     checks,
@@ -176,8 +176,9 @@ def launched(planned: Plan) -> int:
     environment = {**os.environ, **hub_access.environment(named)}
     for argument in planned.resolution.of("environment").values():
         environment[argument.name] = str(argument.value)
-    # A process of its own finds the user's modules (rewards.py) as this one does.
-    environment["PYTHONPATH"] = os.pathsep.join([str(Path.cwd()), *_path(environment)])
+    home = user_modules.home_of_a_clone()
+    if home is not None:
+        environment["PYTHONPATH"] = os.pathsep.join([home, *_path(environment)])
     # The command is ours: this interpreter, a module, and the run folder.
     # Its stdout goes to stderr: a reward of the user's may print, and ours is for the result.
     child = subprocess.Popen(planned.launch.command, env=environment, stdout=2)  # noqa: S603

@@ -35,7 +35,8 @@ def serve(
     for note in made.notes:
         say(f"note: {note}")
     say(made.shell)
-    run = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", *made.arguments]
+    # -P: a module in the working directory is none of vLLM's.
+    run = [sys.executable, "-P", "-m", "vllm.entrypoints.cli.main", "serve", *made.arguments]
     sys.stdout.flush()
     os.execve(sys.executable, run, {**os.environ, **made.environment})  # noqa: S606 - our own command
 

@@ -8,8 +8,8 @@ Whatever takes such a name loads it here, so that a name means one thing everywh
     load_function("trl.rollout_func", "game.play", places) # the same, and it can be called
     is_dotted("rewards.accuracy")   # True; a folder or a hub id of a reward model: False
 
-The folders of `places` come before the installed packages, and stay on `sys.path`: the user's module
-imports its neighbours, and spawned reward workers, which are given `sys.path`, unpickle its functions.
+A named module is looked for in the folders of `places` before the installed packages. The folders are
+not on `sys.path`: the user's module imports its neighbours, and nothing else does (`user_modules`).
 """
 
 import ast
@@ -18,10 +18,10 @@ import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from fmtkit import user_modules
 from fmtkit.errors import OptionError, near_match
 
 
@@ -56,9 +56,8 @@ def load(key: str, name: str, places: Sequence[Path]) -> Any:
     """Import the module and return the attribute; raise OptionError where either cannot be had."""
     spec = _spec(key, name, places)
     module_name, _, attribute = name.rpartition(".")
-    _make_room(key, module_name, places)
-    ahead = [str(place) for place in places]
-    sys.path[:] = [*ahead, *(path for path in sys.path if path not in ahead)]
+    _make_room(module_name, places)
+    user_modules.serve(places, module_name)
     origin = spec.origin or module_name
     try:
         module = import_module(module_name)
@@ -82,17 +81,13 @@ def _spec(key: str, name: str, places: Sequence[Path]) -> ModuleSpec:
     if not is_dotted(name):
         raise OptionError(f"{key}: {name!r} is not of the form module.function")
     module_name = name.rpartition(".")[0]
-    path: Sequence[str] = [*map(str, places), *sys.path]
-    spec: ModuleSpec | None = None
     parts = module_name.split(".")
-    for depth in range(len(parts)):
-        spec = PathFinder.find_spec(".".join(parts[: depth + 1]), path)
-        if spec is None and depth == 0:
-            # An editable install is on no path: a finder of its own knows where it is.
-            spec = _installed(parts[0])
+    spec = _top(key, parts[0], places)
+    for depth in range(1, len(parts)):
         if spec is None:
             break
         path = list(spec.submodule_search_locations or ())
+        spec = PathFinder.find_spec(".".join(parts[: depth + 1]), path)
     if spec is None:
         file = Path(*parts).with_suffix(".py")
         looked = ", ".join(dict.fromkeys(map(str, places)))
@@ -100,14 +95,20 @@ def _spec(key: str, name: str, places: Sequence[Path]) -> ModuleSpec:
     return spec
 
 
-def _installed(name: str) -> ModuleSpec | None:
-    try:
-        return find_spec(name)
-    except ValueError:
-        return None
+def _top(key: str, name: str, places: Sequence[Path]) -> ModuleSpec | None:
+    """Find a top-level module in the places, else among what is installed; raise if it is in both."""
+    mine = PathFinder.find_spec(name, [str(place) for place in places])
+    other = user_modules.installed(name)
+    if mine is None or mine.origin is None or other is None or other.origin is None:
+        return mine or other
+    if Path(mine.origin).resolve() != Path(other.origin).resolve():
+        raise OptionError(
+            f"{key}: {mine.origin} has the name of the installed module {name}; rename it"
+        )
+    return mine
 
 
-def _make_room(key: str, module_name: str, places: Sequence[Path]) -> None:
+def _make_room(module_name: str, places: Sequence[Path]) -> None:
     """Forget a module of the same name that was loaded from elsewhere."""
     top = module_name.partition(".")[0]
     loaded = sys.modules.get(top)
@@ -117,10 +118,6 @@ def _make_room(key: str, module_name: str, places: Sequence[Path]) -> None:
     origin = getattr(loaded, "__file__", None)
     if origin is not None and Path(origin).resolve() == Path(wanted.origin).resolve():
         return
-    if origin is None or Path(origin).is_relative_to(sys.prefix) or top in sys.stdlib_module_names:
-        raise OptionError(
-            f"{key}: {wanted.origin} has the name of the installed module {top}; rename it"
-        )
     for other in [name for name in sys.modules if name == top or name.startswith(f"{top}.")]:
         del sys.modules[other]
 

@@ -5,10 +5,12 @@ there. Each has a main thread of its own, so that functions may use `signal.alar
 """
 
 import pickle
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +24,7 @@ from fmtkit.training.rl.rewards.verdicts import RewardError, Value
 from fmtkit.worker import Limits, Overrun, Worker
 
 Spec = bytes
-"""A pickled Entry, or a pickled function."""
+"""A pickled pair: the folders that the module of a function lies in, and a pickled Entry or function."""
 
 TARGET = "fmtkit.training.rl.rewards.serving:serve"
 GREETING = b""
@@ -39,13 +41,24 @@ def spec_of(item: Entry | Callable[..., Any], called: Called) -> Spec | None:
     A named function is loaded by its name. The main module's are not there in a worker.
     """
     if isinstance(item, Entry):
-        return pickle.dumps(item)
-    if getattr(item, "__module__", None) == "__main__":
+        return pickle.dumps(((), pickle.dumps(item)))
+    module = getattr(item, "__module__", None) or type(item).__module__
+    if module == "__main__":
         return None
     try:
-        return pickle.dumps(called.function)
+        return pickle.dumps((_folders_of(module), pickle.dumps(called.function)))
     except _UNPICKLABLE:
         return None
+
+
+def _folders_of(module: str) -> tuple[str, ...]:
+    """Return the folder that a module was loaded from, if any; a worker does not look everywhere."""
+    top = sys.modules.get(module.partition(".")[0])
+    file = getattr(top, "__file__", None)
+    if file is None:
+        return ()
+    path = Path(file).resolve()
+    return (str(path.parents[1] if path.name == "__init__.py" else path.parent),)
 
 
 class Pool:

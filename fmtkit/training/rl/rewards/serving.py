@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from fmtkit import user_modules
 from fmtkit.training.rl.rewards.batch import Batch
 from fmtkit.training.rl.rewards.calls import Called
 from fmtkit.training.rl.rewards.entries import Entry
@@ -40,7 +41,8 @@ def serve(setup: Mapping[str, Any]) -> Serve:
 
 
 def _called(label: str, spec: bytes, seconds: float) -> Called:
-    item = pickle.loads(spec)  # noqa: S301
+    folders, pickled = pickle.loads(spec)  # noqa: S301
+    item = user_modules.unpickle(pickled, folders)
     function, options = made(item) if isinstance(item, Entry) else (item, {})
     return Called(label, function, options, seconds)
 
