@@ -1,6 +1,5 @@
 """The catalogue: every type, schema and template, as data for the command line and the docs."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -84,8 +83,7 @@ def schema(name: str) -> dict[str, Any]:
     if name.lower() in tables:
         return row_schema(tables[name.lower()])
     if name in resources.schema_names():
-        found: dict[str, Any] = json.loads(resources.schema_text(name))
-        return found
+        return resources.schema(name)
     read = typenames.read(name)
     made = {c.makes.name(): c.makes for c in registry.named(read.source, read.method)}
     schemas = [row_schema(table) for table in made.values()]

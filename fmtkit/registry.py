@@ -15,11 +15,11 @@ from importlib.metadata import entry_points
 from inspect import Parameter, getdoc, signature
 from typing import Any, TypeVar, get_type_hints
 
-from fmtkit import user_modules
+from fmtkit import runner, user_modules
 from fmtkit.errors import OptionError, UnknownNameError
 from fmtkit.kinds import Kind, RowKind
 from fmtkit.problems import Column
-from fmtkit.tables import METHODS, Table
+from fmtkit.tables import Table
 
 F = TypeVar("F", bound=Callable[..., Table])
 
@@ -213,9 +213,7 @@ def named(name: str, method: str | None = None) -> tuple[Converter, ...]:
 
 def tables_of(method: str) -> tuple[str, ...]:
     """Return the tables that a training method takes."""
-    if method not in METHODS:
-        raise UnknownNameError("method", method, METHODS)
-    return METHODS[method]
+    return runner.find(method).tables
 
 
 def names() -> list[str]:

@@ -1,7 +1,10 @@
 """What fmtkit ships beside its code, by name."""
 
+import json
 from importlib.resources import files
+from typing import Any
 
+from fmtkit import runner
 from fmtkit.errors import UnknownNameError
 
 _SUFFIX = ".schema.json"
@@ -11,6 +14,18 @@ def schema_names() -> list[str]:
     """Return the names of the shipped JSON Schemas."""
     entries = (entry.name for entry in files("fmtkit.schemas").iterdir())
     return sorted(name.removesuffix(_SUFFIX) for name in entries if name.endswith(_SUFFIX))
+
+
+def schema(name: str) -> dict[str, Any]:
+    """Return a JSON Schema as it holds here: that of a configuration knows what methods are installed.
+
+    Raises UnknownNameError.
+    """
+    found: dict[str, Any] = json.loads(schema_text(name))
+    if name == "config":
+        for key in ("rl", "method"):
+            found["properties"][key]["enum"] = [*runner.names(), None]
+    return found
 
 
 def schema_text(name: str) -> str:

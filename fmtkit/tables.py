@@ -225,28 +225,3 @@ TABLES: dict[str, type[Table]] = {
         Tokens,
     )
 }
-
-METHODS: dict[str, tuple[str, ...]] = {
-    "sft": ("Conversation", "Completion"),
-    "dpo": ("Preference",),
-    "ipo": ("Preference",),
-    "orpo": ("Preference",),
-    "cpo": ("Preference",),
-    "simpo": ("Preference",),
-    "alphapo": ("Preference",),
-    "reward": ("Preference",),
-    "kto": ("Unpaired",),
-    "bco": ("Unpaired",),
-    "prm": ("Stepwise",),
-    "grpo": ("Prompt",),
-    "gdpo": ("Prompt",),
-    "rloo": ("Prompt",),
-    "online_dpo": ("Prompt",),
-    "ppo": ("Prompt",),
-    "nash_md": ("Prompt",),
-    "xpo": ("Prompt",),
-    "distillation": ("Prompt",),
-    "gkd": ("Conversation", "Completion"),
-    "ebft": ("Reference", "Tokens"),
-}
-"""Training method -> the tables that it takes."""

@@ -1,6 +1,6 @@
 """AlphaPO: SimPO with a shaped reward, https://arxiv.org/abs/2501.03884."""
 
-from fmtkit.training.runner import Runner
+from fmtkit.runner import Runner
 
 RUNNER = Runner(
     method="alphapo",
@@ -11,4 +11,7 @@ RUNNER = Runner(
     arguments={"loss_type": "alphapo"},
     defaults={"alpha": 0.25},
     build="fmtkit.training.exact:build_trainer",
+    mask="each_reply",
+    row_variables=True,
+    losses=frozenset({"alphapo"}),
 )

@@ -1,6 +1,6 @@
 """Binary classifier optimisation, from single liked or disliked replies: https://arxiv.org/abs/2404.04656."""
 
-from fmtkit.training.runner import Runner
+from fmtkit.runner import Runner
 
 RUNNER = Runner(
     method="bco",
@@ -10,6 +10,8 @@ RUNNER = Runner(
     about="like or dislike single replies by a classifier",
     trl=">=1.8,<=1.13.0",
     needs=frozenset({"reference"}),
+    mask="unpaired",
+    both_labels=True,
     build="fmtkit.training.legacy:build_bco",
     instead="for pairs write rl: dpo with loss_type: bco_pair, for single replies rl: kto",
 )

@@ -1,6 +1,6 @@
 """Contrastive preference optimisation, without a reference: https://arxiv.org/abs/2401.08417."""
 
-from fmtkit.training.runner import Runner
+from fmtkit.runner import Runner
 
 RUNNER = Runner(
     method="cpo",
@@ -9,4 +9,7 @@ RUNNER = Runner(
     config="trl.experimental.cpo:CPOConfig",
     about="prefer the chosen reply and keep it likely, without a reference model",
     build="fmtkit.training.exact:build_trainer",
+    mask="each_reply",
+    row_variables=True,
+    losses=frozenset({"sigmoid", "hinge", "ipo", "simpo", "alphapo"}),
 )

@@ -1,6 +1,6 @@
 """On-policy distillation: learn from a teacher's probabilities on the model's own answers."""
 
-from fmtkit.training.runner import Runner
+from fmtkit.runner import Runner
 
 RUNNER = Runner(
     method="distillation",
@@ -11,5 +11,6 @@ RUNNER = Runner(
     trl=">=1.10,<2",
     needs=frozenset({"teacher"}),
     sections=frozenset({"vllm"}),
+    words_prompts=True,
     own=frozenset({"max_length"}),
 )

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fmtkit.training.runner import Runner
+from fmtkit.runner import OUR_FEATURES, HealthLimits, Runner
 
 _STRUCTURED = Runner(
     method="ebft",
@@ -15,6 +15,12 @@ _STRUCTURED = Runner(
     defaults={"loss_type": "grpo"},
     sections=frozenset({"rl", "vllm", "ebft"}),
     own=frozenset({"max_length"}),
+    features=OUR_FEATURES,
+    makes_reference=True,
+    group=8,
+    whole_groups=True,
+    health=HealthLimits(own_scale=frozenset({"ebft"})),
+    guessed_from=frozenset({"ebft", "Reference", "Tokens"}),
     build="fmtkit.training.rl.ebft.ebft_build:build_structured",
     variant_key="ebft.mode",
 )

@@ -1,6 +1,6 @@
 """Group reward-decoupled policy optimisation: GRPO that scales each reward by itself."""
 
-from fmtkit.training.runner import Runner
+from fmtkit.runner import OUR_FEATURES, HealthLimits, Runner
 
 RUNNER = Runner(
     method="gdpo",
@@ -13,5 +13,9 @@ RUNNER = Runner(
     needs=frozenset({"rewards"}),
     sections=frozenset({"rl", "vllm", "nemo_gym"}),
     own=frozenset({"max_length"}),
+    features=OUR_FEATURES,
+    makes_reference=True,
+    group=8,
+    health=HealthLimits(),
     build="fmtkit.training.rl.grpo.build:build_grpo",
 )

@@ -1,6 +1,6 @@
 """Generalised knowledge distillation: https://arxiv.org/abs/2306.13649."""
 
-from fmtkit.training.runner import Runner
+from fmtkit.runner import Runner
 
 RUNNER = Runner(
     method="gkd",
@@ -9,4 +9,6 @@ RUNNER = Runner(
     config="trl.experimental.gkd:GKDConfig",
     about="follow a teacher on the data and on the model's own answers",
     needs=frozenset({"teacher"}),
+    mask="teacher",
+    whole_dialogs=True,
 )

@@ -5,7 +5,7 @@
 
 from dataclasses import replace
 
-from fmtkit.training.runner import Runner
+from fmtkit.runner import OUR_FEATURES, HealthLimits, Runner
 
 _SYNC = Runner(
     method="grpo",
@@ -17,6 +17,11 @@ _SYNC = Runner(
     needs=frozenset({"rewards"}),
     sections=frozenset({"rl", "vllm", "nemo_gym"}),
     own=frozenset({"max_length"}),
+    features=OUR_FEATURES,
+    makes_reference=True,
+    group=8,
+    health=HealthLimits(),
+    guessed_from=frozenset({"trl", "vllm", "nemo_gym_enabled"}),
     build="fmtkit.training.rl.grpo.build:build_grpo",
     variant_key="trl.backend",
 )

@@ -1,6 +1,6 @@
 """Identity preference optimisation: DPO with a squared loss, https://arxiv.org/abs/2310.12036."""
 
-from fmtkit.training.runner import Runner
+from fmtkit.runner import Runner
 
 RUNNER = Runner(
     method="ipo",
@@ -10,4 +10,7 @@ RUNNER = Runner(
     about="prefer the chosen reply by a fixed margin",
     arguments={"loss_type": ["ipo"]},
     needs=frozenset({"reference"}),
+    mask="preference",
+    row_variables=True,
+    losses=frozenset({"ipo"}),
 )

@@ -1,6 +1,24 @@
 """Kahneman-Tversky optimisation, from single liked or disliked replies: https://arxiv.org/abs/2402.01306."""
 
-from fmtkit.training.runner import Runner
+from fmtkit.runner import Runner, Settings
+
+
+def _pairs_in_a_batch(config: Settings) -> str | None:
+    if config.get("micro_batch_size") == 1:
+        return (
+            "micro_batch_size: kto needs at least 2: its KL term takes a reply from another "
+            "row of the batch"
+        )
+    return None
+
+
+def _order(config: Settings) -> str | None:
+    if config.is_true("group_by_length"):
+        return (
+            "group_by_length: kto reads its rows in order, which fmtkit has shuffled; leave it out"
+        )
+    return None
+
 
 RUNNER = Runner(
     method="kto",
@@ -9,4 +27,11 @@ RUNNER = Runner(
     config="trl:KTOConfig",
     about="like or dislike single replies, measured against a reference model",
     needs=frozenset({"reference"}),
+    mask="unpaired",
+    row_variables=True,
+    both_labels=True,
+    whole_batch=True,
+    losses=frozenset({"kto", "apo_zero_unpaired"}),
+    guessed_from=frozenset({"Unpaired"}),
+    refusals={"kto_batch": _pairs_in_a_batch, "kto_order": _order},
 )

@@ -1,6 +1,6 @@
 """Nash learning by mirror descent, judged by a reward model: https://arxiv.org/abs/2312.00886."""
 
-from fmtkit.training.runner import Runner
+from fmtkit.runner import Runner
 
 RUNNER = Runner(
     method="nash_md",

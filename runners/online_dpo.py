@@ -1,11 +1,11 @@
 """Online DPO: pairs of the model's own answers, ranked by a reward: https://arxiv.org/abs/2402.04792."""
 
-from fmtkit.training.runner import Runner
+from fmtkit.runner import Runner
 
 RUNNER = Runner(
     method="online_dpo",
     tables=("Prompt",),
-    trainer="trl.experimental.online_dpo:OnlineDPOTrainer",
+    trainer="fmtkit.training.rl.grpo.online_dpo:FmtkitOnlineDPOTrainer",
     config="trl.experimental.online_dpo:OnlineDPOConfig",
     about="prefer the better of the model's own answers",
     needs=frozenset({"rewards", "reference"}),

@@ -1,6 +1,6 @@
 """Odds ratio preference optimisation, without a reference: https://arxiv.org/abs/2403.07691."""
 
-from fmtkit.training.runner import Runner
+from fmtkit.runner import Runner
 
 RUNNER = Runner(
     method="orpo",
@@ -9,4 +9,6 @@ RUNNER = Runner(
     config="trl.experimental.orpo:ORPOConfig",
     about="learn the chosen reply and prefer it, without a reference model",
     build="fmtkit.training.exact:build_trainer",
+    mask="each_reply",
+    row_variables=True,
 )

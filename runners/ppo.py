@@ -1,6 +1,6 @@
 """Proximal policy optimisation with a reward model and a value model."""
 
-from fmtkit.training.runner import Runner
+from fmtkit.runner import Runner
 
 RUNNER = Runner(
     method="ppo",

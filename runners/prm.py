@@ -1,6 +1,6 @@
 """Process reward models: label the separator after each step, by plain token classification."""
 
-from fmtkit.training.runner import Runner
+from fmtkit.runner import Runner
 
 RUNNER = Runner(
     method="prm",
@@ -9,6 +9,8 @@ RUNNER = Runner(
     config="transformers:TrainingArguments",
     about="tell right steps from wrong ones",
     head="steps",
+    key="process_reward_model",
+    guessed_from=frozenset({"Stepwise"}),
     build="fmtkit.training.stepwise:build_trainer",
     own=frozenset({"max_length"}),
 )

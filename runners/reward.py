@@ -1,6 +1,6 @@
 """Outcome reward models, after Bradley and Terry."""
 
-from fmtkit.training.runner import Runner
+from fmtkit.runner import Runner
 
 RUNNER = Runner(
     method="reward",
@@ -9,4 +9,7 @@ RUNNER = Runner(
     config="trl:RewardConfig",
     about="score the chosen reply above the rejected one",
     head="reward",
+    mask="reward",
+    row_variables=True,
+    key="reward_model",
 )

@@ -1,6 +1,6 @@
 """REINFORCE with a leave-one-out baseline: https://arxiv.org/abs/2402.14740."""
 
-from fmtkit.training.runner import Runner
+from fmtkit.runner import HealthLimits, Runner
 
 RUNNER = Runner(
     method="rloo",
@@ -11,5 +11,7 @@ RUNNER = Runner(
     needs=frozenset({"rewards"}),
     sections=frozenset({"rl", "vllm", "nemo_gym"}),
     own=frozenset({"max_length"}),
-    build="fmtkit.training.rl.grpo.build:build_rloo",
+    makes_reference=True,
+    group=2,
+    health=HealthLimits(),
 )

@@ -1,6 +1,6 @@
 """Supervised fine-tuning: learn the replies of conversations."""
 
-from fmtkit.training.runner import Runner
+from fmtkit.runner import Runner
 
 RUNNER = Runner(
     method="sft",
@@ -8,4 +8,8 @@ RUNNER = Runner(
     trainer="trl:SFTTrainer",
     config="trl:SFTConfig",
     about="learn the replies as they are",
+    mask="sft",
+    row_variables=True,
+    splits_sequences=True,
+    losses=frozenset({"nll", "dft"}),
 )

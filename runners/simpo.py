@@ -3,7 +3,7 @@
 The paper's loss is `cpo_alpha: 0`; above it the likelihood of the chosen reply is added.
 """
 
-from fmtkit.training.runner import Runner
+from fmtkit.runner import Runner
 
 RUNNER = Runner(
     method="simpo",
@@ -13,4 +13,7 @@ RUNNER = Runner(
     about="prefer the chosen reply by its mean log-probability",
     arguments={"loss_type": "simpo"},
     build="fmtkit.training.exact:build_trainer",
+    mask="each_reply",
+    row_variables=True,
+    losses=frozenset({"simpo"}),
 )

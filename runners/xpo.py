@@ -1,6 +1,6 @@
 """Exploratory preference optimisation, judged by a reward model: https://arxiv.org/abs/2405.21046."""
 
-from fmtkit.training.runner import Runner
+from fmtkit.runner import Runner
 
 RUNNER = Runner(
     method="xpo",

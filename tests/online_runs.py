@@ -80,7 +80,7 @@ def steps(work: Job) -> list[dict]:
 
 def trainer_of(work: Job):
     """Return the trainer that a job makes, before it trains."""
-    from fmtkit.training.build import load_class, parts_of
+    from fmtkit.training.build import make_trainer, parts_of
 
     parts = parts_of(work, [])
-    return load_class(parts.runner.build)(work, parts)
+    return make_trainer(work, parts)

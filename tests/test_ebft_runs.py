@@ -15,7 +15,7 @@ import tiny_training as tiny
 import yaml
 
 from fmtkit.training import process
-from fmtkit.training.build import load_class, parts_of
+from fmtkit.training.build import make_trainer, parts_of
 
 LORA = {"adapter": "lora", "lora_r": 4, "lora_alpha": 8, "lora_target_linear": True}
 STRUCTURED = {
@@ -98,7 +98,7 @@ def test_strided_lora_trains_under_checkpointing(
         },
     )
     parts = parts_of(work, [])
-    trainer = load_class(parts.runner.build)(work, parts)
+    trainer = make_trainer(work, parts)
     before = {n: p.detach().clone() for n, p in trainer.model.named_parameters()}
     trainer.train()
     changed = [n for n, p in trainer.model.named_parameters() if not (p == before[n]).all()]
@@ -110,7 +110,7 @@ def test_flex_attention_becomes_a_dense_mask_on_the_cpu(tmp_path: Path, model: s
     work = job_of(tmp_path / "run", model, "strided", {"flex_attention": True})
     parts = parts_of(work, [])
     with pytest.warns(UserWarning, match="no backward pass on the CPU"):
-        trainer = load_class(parts.runner.build)(work, parts)
+        trainer = make_trainer(work, parts)
     assert trainer.model.config._attn_implementation == "sdpa"
 
 
@@ -125,7 +125,7 @@ def test_flex_attention_becomes_a_dense_mask_on_the_cpu(tmp_path: Path, model: s
 def test_an_estimator_sets_how_trl_scales_rewards(tmp_path, model, keys, scaling) -> None:
     work = job_of(tmp_path / "run", model, "structured", {"ebft": keys})
     parts = parts_of(work, [])
-    assert load_class(parts.runner.build)(work, parts).scale_rewards == scaling
+    assert make_trainer(work, parts).scale_rewards == scaling
 
 
 REWARDS = """

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fmtkit.runner import HealthLimits, find
 from fmtkit.training.interrupts import Stop
 from fmtkit.training.life import RunLog, TokenCounter, findings
 from fmtkit.training.rl.grpo.health import OnlineHealth
@@ -20,7 +21,7 @@ SOUND = {
 
 
 def said(steps: int, **changed: float) -> list[str]:
-    health = OnlineHealth()
+    health = OnlineHealth(HealthLimits())
     first = list(health.see(SOUND, 1))
     return first + [
         text for step in range(2, steps + 1) for text in health.see({**SOUND, **changed}, step)
@@ -58,13 +59,13 @@ def test_a_metric_out_of_its_range_is_one_warning(case) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_one_bad_log_is_no_warning(case) -> None:
     changed, _, _ = CASES[case]
-    health = OnlineHealth()
+    health = OnlineHealth(HealthLimits())
     logs = [SOUND] * 10 + [{**SOUND, **changed}] + [SOUND] * 10
     assert [text for step, log in enumerate(logs) for text in health.see(log, step)] == []
 
 
 def test_a_reward_that_stays_low_for_twenty_steps_is_named() -> None:
-    health = OnlineHealth()
+    health = OnlineHealth(HealthLimits())
     log = {**SOUND, "rewards/right/mean": 0.04, "rewards/format/mean": 0.9}
     found = [(step, text) for step in range(1, 40) for text in health.see(log, step)]
     ((step, text),) = found
@@ -74,13 +75,15 @@ def test_a_reward_that_stays_low_for_twenty_steps_is_named() -> None:
 
 
 def test_the_scale_of_ebfts_reward_is_its_own() -> None:
-    health = OnlineHealth()
+    limits = find("ebft").health
+    assert limits is not None
+    health = OnlineHealth(limits)
     log = {"loss": 0.0, "rewards/ebft/mean": -0.5, "entropy": 0.3}
     assert [text for step in range(40) for text in health.see(log, step)] == []
 
 
 def test_steps_that_use_answers_again_count_for_no_rule_of_rewards() -> None:
-    health = OnlineHealth()
+    health = OnlineHealth(HealthLimits())
     silent = {**SOUND, "frac_reward_zero_std": 1.0}
     again = {"loss": 0.0, "entropy": 0.3, "grad_norm": 0.2}
     logs = [silent, again] * 8
@@ -88,14 +91,14 @@ def test_steps_that_use_answers_again_count_for_no_rule_of_rewards() -> None:
 
 
 def test_a_loss_of_zero_says_nothing_of_an_online_run() -> None:
-    assert list(findings([{"loss": 0.0, "grad_norm": 0.3}] * 5, "grpo")) == []
-    assert len(list(findings([{"loss": 0.0, "grad_norm": 0.3}] * 5, "dpo"))) == 1
+    assert list(findings([{"loss": 0.0, "grad_norm": 0.3}] * 5, find("grpo"))) == []
+    assert len(list(findings([{"loss": 0.0, "grad_norm": 0.3}] * 5, find("dpo")))) == 1
 
 
 def test_a_warning_is_printed_when_it_is_found_and_once(tmp_path, capsys) -> None:
     from types import SimpleNamespace
 
-    log = RunLog(tmp_path, Stop(), TokenCounter(), "grpo")
+    log = RunLog(tmp_path, Stop(), TokenCounter(), find("grpo"))
     state = SimpleNamespace(is_world_process_zero=True, global_step=0)
     args = SimpleNamespace(world_size=1, device="cpu")
     for step in range(12):

@@ -7,6 +7,7 @@ pytest.importorskip("trl")
 import tiny_training as tiny
 
 from fmtkit.errors import OptionError
+from fmtkit.runner import find
 from fmtkit.training import checks, planning, trainer_package
 from fmtkit.training.config import parse
 from fmtkit.training.job import Source
@@ -95,7 +96,7 @@ def test_the_defaults_of_trl_are_those_that_the_rule_reckons_with(method) -> Non
 
     config = {"grpo": trl.GRPOConfig, "rloo": trl.RLOOConfig}[method]
     fields = config.__dataclass_fields__
-    assert fields["num_generations"].default == group_rule.GROUP[method]
+    assert fields["num_generations"].default == find(method).group
     assert fields["per_device_train_batch_size"].default == group_rule._BATCH
     assert fields["gradient_accumulation_steps"].default == group_rule._ACCUMULATION
 

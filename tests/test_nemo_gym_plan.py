@@ -95,11 +95,11 @@ def test_keys_that_are_unset_have_the_defaults_of_the_documents():
 
 
 def test_a_gym_that_is_not_enabled_says_that_its_keys_change_nothing():
-    made = planning.plan(
-        {"base_model": "m", "rl": "dpo", "nemo_gym_head_port": 1, "datasets": [{"path": "x"}]},
-        partial=True,
-    )
+    keys = {"base_model": "m", "nemo_gym_head_port": 1, "datasets": [{"path": "x"}]}
+    made = planning.plan({**keys, "rl": "grpo"}, partial=True)
     assert "nemo_gym_enabled is not true: nemo_gym_head_port change nothing" in made.notes
+    made = planning.plan({**keys, "rl": "dpo"}, partial=True)
+    assert "dpo does not use nemo_gym_head_port" in made.notes
 
 
 def test_what_a_gym_still_needs_is_missing():
@@ -120,9 +120,9 @@ REFUSED = [
     ({"datasets": [{"path": "other.jsonl", "type": "nemo_gym"}]}, "datasets: other.jsonl: with a"),
     (
         {"rl": "dpo", "trl": {"num_generations": None}},
-        "nemo_gym_enabled: dpo takes no rewards; a Gym is for grpo, gdpo and rloo",
+        "nemo_gym_enabled: dpo takes no rewards; a Gym is for gdpo, grpo and rloo",
     ),
-    ({"rl": "rloo", "nemo_gym_multi_turn": True}, "dialogs are for grpo and gdpo"),
+    ({"rl": "rloo", "nemo_gym_multi_turn": True}, "dialogs are for gdpo and grpo"),
     ({"trl": {"rollout_func": "a.b"}, "nemo_gym_multi_turn": True}, "leave out trl.rollout_func"),
     (
         {"trl": {"use_vllm": True, "vllm_mode": "colocate"}, "nemo_gym_multi_turn": True},

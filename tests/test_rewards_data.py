@@ -10,9 +10,9 @@ pytest.importorskip("datasets")
 import tiny_training as tiny
 
 from fmtkit.errors import OptionError
+from fmtkit.runner import find
 from fmtkit.training import checks, config, datasets, handover, planning, rows
 from fmtkit.training.data_remarks import data_remarks
-from fmtkit.training.runner import find
 
 TRANSFORMS = """
 def oai_gsm8k_transform(cfg, *args, **kwargs):

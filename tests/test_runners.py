@@ -10,11 +10,10 @@ pytest.importorskip("trl")
 
 import tiny_training as tiny
 
+from fmtkit.runner import find
 from fmtkit.training import build, process, rows
 from fmtkit.training.job import Job
 from fmtkit.training.life import TrainingError
-from fmtkit.training.refusals_method import DPO_LOSSES
-from fmtkit.training.runner import find
 
 RUNS = {
     "sft": "Conversation",
@@ -109,7 +108,7 @@ def test_sft_learns_completions(model, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loss", sorted(DPO_LOSSES))
+@pytest.mark.parametrize("loss", sorted(find("dpo").losses))
 def test_dpo_computes_every_loss(loss, model, tmp_path):
     more = {"loss_type": loss} | ({"label_smoothing": 0.1} if loss == "exo_pair" else {})
     values = losses(tiny.make_job(tmp_path, model, "dpo", "Preference", more))
@@ -140,7 +139,7 @@ def test_an_adapter_may_have_a_reference_model_of_its_own(model, tmp_path):
 
 def batch_of(work: Job) -> dict:
     parts = build.parts_of(work, [])
-    trainer = build.load_class(parts.runner.build)(work, parts)
+    trainer = build.make_trainer(work, parts)
     trainer.args.train_sampling_strategy = "sequential"
     return {"trainer": trainer, "batch": next(iter(trainer.get_train_dataloader())), "parts": parts}
 

@@ -8,16 +8,14 @@ from dataclasses import fields
 import pytest
 
 from fmtkit.errors import DependencyError, OptionError
+from fmtkit.runner import shipped
 from fmtkit.training.arguments import fields_of, has_class
 from fmtkit.training.keys import table
-from fmtkit.training.keys_method import METHOD_NAMES
-from fmtkit.training.runner import find
 
 pytest.importorskip("trl")
 
 CONFIGS = sorted(
-    {find(method).config for method in METHOD_NAMES if has_class(find(method).config)}
-    | {"peft:LoraConfig"}
+    {runner.config for runner in shipped() if has_class(runner.config)} | {"peft:LoraConfig"}
 )
 
 
@@ -38,7 +36,7 @@ def test_no_import_is_made_to_read_them():
 
 def test_every_trainer_key_is_an_argument_of_some_method():
     known = {name for config in CONFIGS for name in fields_of(config).annotations}
-    known |= {name for method in METHOD_NAMES if method != "ebft" for name in find(method).own}
+    known |= {name for runner in shipped() if not runner.variants for name in runner.own}
     for key in table().values():
         if key.to == "trainer" and key.target != "*":
             assert key.target.partition(".")[0] in known, key.name

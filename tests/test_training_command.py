@@ -91,7 +91,7 @@ def test_the_method_of_a_whole_configuration_is_never_guessed(config, capsys):
         ("rl: dpo\nrl: kto\n", "the key 'rl' stands twice"),
         ("rl: gdpo\ncontext_parallel_size: 2\n", "[context_parallel]"),
         ("rl: [\n", "c.yaml:2"),
-        ("rl: dpoo\n", "rl: 'dpoo' is not one of sft, dpo"),
+        ("rl: dpoo\n", "rl: no method named 'dpoo'; did you mean 'dpo'?; installed: "),
     ],
 )
 def test_a_wrong_configuration_is_one_line_and_exit_code_2(config, capsys, text, words):

@@ -83,7 +83,7 @@ def test_an_unknown_key_is_refused_with_the_near_one(raw, message):
         ({"micro_batch_size": 0}, "micro_batch_size: 0 is not a whole number from 1"),
         ({"learning_rate": "a"}, "learning_rate: 'a' is not a number"),
         ({"bf16": "yes"}, "bf16: 'yes' is not true, false or auto"),
-        ({"rl": "dop"}, "rl: 'dop' is not one of sft, dpo"),
+        ({"rl": 3}, "rl: 3 is not one of alphapo, bco"),
         ({"trl": {"epsilon": "x"}}, "trl.epsilon: 'x' is not a number"),
         ({"trl": 3}, "trl is a section of keys, not 3"),
         ({"datasets": {"path": "x"}}, "datasets: {'path': 'x'} is not a list of entries"),
@@ -168,3 +168,11 @@ def test_the_written_configuration_is_read_back_as_the_same():
     again = load(yaml.safe_load(dumps(config)))
     assert again.nested() == config.nested()
     assert again.datasets == config.datasets
+
+
+def test_a_misspelt_method_is_refused_with_the_near_one_and_all_that_are_installed():
+    wanted = (
+        r"<mapping>: rl: no method named 'dop'; did you mean 'dpo'\?; installed: alphapo, bco, "
+    )
+    with pytest.raises(UnknownNameError, match=wanted):
+        load({"rl": "dop"})

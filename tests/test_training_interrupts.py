@@ -13,6 +13,7 @@ import psutil
 import pytest
 import yaml
 
+from fmtkit.runner import find
 from fmtkit.training import interrupts
 from fmtkit.training.interrupts import Stop
 from fmtkit.training.life import RunLog, TokenCounter
@@ -31,7 +32,7 @@ def press(number: int = signal.SIGINT) -> None:
 @pytest.mark.parametrize("number", interrupts.SIGNALS)
 def test_a_signal_asks_the_trainer_to_save_and_stop(number, tmp_path):
     stop, control = Stop(), wishes()
-    log = RunLog(tmp_path, stop, TokenCounter(), "dpo")
+    log = RunLog(tmp_path, stop, TokenCounter(), find("dpo"))
     with interrupts.handling(stop.take), stop.while_training():
         press(number)
         log.on_step_end(ARGS, SimpleNamespace(global_step=1), control)
@@ -43,7 +44,7 @@ def test_a_signal_asks_the_trainer_to_save_and_stop(number, tmp_path):
 
 def test_the_end_of_the_epoch_saves_nothing_again(tmp_path):
     stop, control = Stop(), wishes()
-    log = RunLog(tmp_path, stop, TokenCounter(), "dpo")
+    log = RunLog(tmp_path, stop, TokenCounter(), find("dpo"))
     stop.granted = control.should_save = True
     log.on_epoch_end(ARGS, SimpleNamespace(), control)
     assert not control.should_save

@@ -17,8 +17,8 @@ pytest.importorskip("trl")
 
 import tiny_training as tiny
 
+from fmtkit.runner import find
 from fmtkit.training.arguments import has_class, installed
-from fmtkit.training.runner import find
 
 pytestmark = pytest.mark.slow
 

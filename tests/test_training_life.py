@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from fmtkit.runner import find
 from fmtkit.training import curves
 from fmtkit.training.interrupts import Stop
 from fmtkit.training.life import (
@@ -19,7 +20,7 @@ from fmtkit.training.progress import described
 
 
 def log_of(folder, method="dpo"):
-    log = RunLog(folder, Stop(), TokenCounter(), method)
+    log = RunLog(folder, Stop(), TokenCounter(), find(method))
     state = SimpleNamespace(is_world_process_zero=True, global_step=0, max_steps=9)
     control = SimpleNamespace(should_save=False, should_training_stop=False)
     args = SimpleNamespace(world_size=1, device="cpu")
@@ -57,29 +58,29 @@ def test_a_number_that_is_none_stops_the_run_with_what_to_try(tmp_path, name, va
 
 
 def test_a_zero_gradient_is_found():
-    (finding,) = findings([{"loss": 0.0, "grad_norm": 0.0}] * 5, "grpo")
+    (finding,) = findings([{"loss": 0.0, "grad_norm": 0.0}] * 5, find("grpo"))
     assert "no learning signal: the gradient is zero" in finding
 
 
 def test_a_loss_that_does_not_move_is_found():
-    (finding,) = findings([{"loss": 0.5, "grad_norm": 0.1}] * 5, "kto")
+    (finding,) = findings([{"loss": 0.5, "grad_norm": 0.1}] * 5, find("kto"))
     assert "the loss does not move" in finding
 
 
 def test_a_model_that_has_not_moved_has_no_swapped_columns():
     still = {"grad_norm": 1.0, "rewards/accuracies": 0.0, "rewards/margins": 0.0}
-    assert list(findings([{"loss": 1.0 + i, **still} for i in range(5)], "dpo")) == []
+    assert list(findings([{"loss": 1.0 + i, **still} for i in range(5)], find("dpo"))) == []
 
 
 def test_swapped_columns_are_found():
     logs = [{"loss": 1.0 + i, "grad_norm": 1.0, "rewards/accuracies": 0.0} for i in range(5)]
-    (finding,) = findings(logs, "dpo")
+    (finding,) = findings(logs, find("dpo"))
     assert "are the two columns swapped?" in finding
 
 
 def test_a_run_that_learns_has_no_finding():
     logs = [{"loss": 1.0 / (i + 1), "grad_norm": 1.0, "rewards/accuracies": 0.5} for i in range(5)]
-    assert not list(findings(logs, "dpo"))
+    assert not list(findings(logs, find("dpo")))
 
 
 def test_a_finding_is_made_once(tmp_path):

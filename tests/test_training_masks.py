@@ -54,7 +54,7 @@ def model(request, tmp_path_factory):
 def batch_of(work: Job) -> dict:
     """Return all rows of a run as one batch of its trainer."""
     parts = build.parts_of(work, [])
-    trainer = build.load_class(parts.runner.build)(work, parts)
+    trainer = build.make_trainer(work, parts)
     return next(iter(trainer.get_train_dataloader()))
 
 
@@ -170,7 +170,7 @@ def test_a_student_is_prompted_as_inspect_shows(model, tmp_path):
     keys |= {"trainer_args": {"max_completion_length": 2}}
     work = tiny.make_job(tmp_path, model, "distillation", "Prompt", keys)
     parts = build.parts_of(work, [])
-    trainer = build.load_class(parts.runner.build)(work, parts)
+    trainer = build.make_trainer(work, parts)
     batch = trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))
     pairs = zip(batch["prompt_ids"].tolist(), batch["prompt_mask"].tolist(), strict=True)
     prompted = [tuple(i for i, k in zip(row, keep, strict=True) if k) for row, keep in pairs]

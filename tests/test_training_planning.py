@@ -220,8 +220,8 @@ def test_what_cannot_be_honoured_ends_in_its_named_refusal(text):
 
 @pytest.mark.parametrize("method", ["bco", "ppo", "nash_md", "xpo"])
 def test_a_method_that_trl_has_removed_names_the_version_to_install(method):
+    from fmtkit.runner import find
     from fmtkit.training.arguments import has_class
-    from fmtkit.training.runner import find
 
     if has_class(find(method).trainer):
         pytest.skip("this TRL still has it")

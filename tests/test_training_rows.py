@@ -31,7 +31,7 @@ def test_a_narrow_table_is_left_as_it_is(work):
 
 
 def rows_runner(method):
-    from fmtkit.training.runner import find
+    from fmtkit.runner import find
 
     return find(method)
 

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import fmtkit
-from fmtkit import catalogue, registry
+from fmtkit import catalogue, registry, runner
 from fmtkit.converting import typenames
 from fmtkit.converting.pairing import POLICIES
 from fmtkit.converting.type_options import LABEL_OPTION, MESSAGE_OPTIONS
 from fmtkit.registry import Converter
 from fmtkit.rendering import template_sources
-from fmtkit.tables import METHODS, TABLES, Table
+from fmtkit.tables import TABLES, Table
 from pages.markdown import NOTICE, code, sentence, table
 from pages.prose import FORMATS_HEAD, KINDS, OPTIONS, TEMPLATES, USER_FUNCTIONS, WHERE_WE_DIFFER
 
@@ -55,7 +55,7 @@ def _tables() -> str:
 def _table(made: type[Table]) -> list[str]:
     marks = {name: "?" if name in made.optional else "" for name in made.column_names()}
     columns = ", ".join(f"`{name}`{mark}" for name, mark in marks.items())
-    methods = ", ".join(m for m, takes in METHODS.items() if made.name() in takes)
+    methods = ", ".join(one.method for one in runner.shipped() if made.name() in one.tables)
     said = (made.__doc__ or "").strip().splitlines()[0]
     return [made.name(), columns, said, methods or "`--option pairs=…` makes Preference of it"]
 

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fmtkit import runner
 from fmtkit.anchors import AnchorRule
 from fmtkit.errors import OptionError
 from fmtkit.rendering.row_templates import Message, RowTemplate
+from fmtkit.runner import MaskRule
 from fmtkit.surveying.dialog_masks import (
     mask_answer,
     mask_context,
@@ -23,20 +25,8 @@ from fmtkit.surveying.step_masks import mask_steps
 from fmtkit.surveying.token_masks import mask_tokens
 from fmtkit.tokens import Tokenizer
 
-RULES = {
-    "sft": "sft",
-    **dict.fromkeys(("dpo", "ipo", "cpo", "orpo", "simpo", "alphapo"), "preference"),
-    **dict.fromkeys(("kto", "bco"), "unpaired"),
-    "reward": "reward",
-    "gkd": "teacher",
-}
-"""Training method -> how its trainer makes ids and masks of dialogs."""
-
 DEFAULT_RULES = {"Preference": "preference", "Unpaired": "unpaired", "Completion": "sft"}
-"""Table -> the rule of the method that takes it first."""
-
-EACH_FOR_ITSELF = frozenset({"cpo", "orpo", "simpo", "alphapo"})
-"""Methods that find the end of the prompt in each reply of a pair, not in both alike."""
+"""Table -> the rule where no method is named, or its runner names none."""
 
 ANSWERLESS = ("Prompt", "Reference", "Ranking")
 """Tables whose rows are context alone."""
@@ -54,6 +44,16 @@ class Masking:
     step_separator: str = "\n"
     train_on_last_step_only: bool = False
     anchors: AnchorRule = field(default_factory=AnchorRule)
+
+    @property
+    def rule(self) -> MaskRule:
+        """Return the rule of the method; empty where it names none."""
+        return runner.find(self.method).mask if self.method else ""
+
+    @property
+    def words_prompts(self) -> bool:
+        """Tell whether the method makes a message of the text of a prompt."""
+        return self.method is not None and runner.find(self.method).words_prompts
 
 
 USUAL = Masking()
@@ -94,7 +94,7 @@ def _conversation(
     row: Mapping[str, Any], tokenizer: Tokenizer, template: RowTemplate, masking: Masking
 ) -> Masked:
     messages, tools = row["messages"], row.get("tools")
-    if masking.method == "gkd":
+    if masking.rule == "teacher":
         return mask_answer(messages, tools, tokenizer, template)
     everything = masking.train_on_inputs
     return mask_conversation(messages, tools, tokenizer, template, everything=everything)
@@ -110,18 +110,19 @@ def _replies(
     prompt, tools = row["prompt"], row.get("tools")
     sides = ("chosen", "rejected") if table == "Preference" else ("completion",)
     replies: list[list[Message]] = [row[side] for side in sides]
-    rule = RULES.get(masking.method or "", DEFAULT_RULES[table])
+    rule: str = masking.rule or DEFAULT_RULES[table]
     if rule == "reward":
         made = [mask_score(prompt + reply, tools, tokenizer, template) for reply in replies]
     elif rule == "teacher":
         made = [mask_answer(prompt + reply, tools, tokenizer, template) for reply in replies]
     else:
-        mask = mask_each_reply if masking.method in EACH_FOR_ITSELF else mask_replies
+        mask = mask_each_reply if rule == "each_reply" else mask_replies
         made = mask(prompt, replies, tools, tokenizer, template)
     if rule == "sft" and masking.assistant_only:
         whole = prompt + replies[0]
         marked = mask_conversation(whole, tools, tokenizer, template, everything=False)
         length, both = made[0].prompt_length, made[0].trained & marked.trained
         made, rule = [replace(marked, trained=both, prompt_length=length)], "assistant"
+    rule = "preference" if rule == "each_reply" else rule
     names = sides if len(sides) > 1 else ("",)
     return tuple(replace(one, side=s, rule=rule) for one, s in zip(made, names, strict=True))

@@ -102,8 +102,7 @@ class RowViewer:
             return ()
         template = self.template
         if is_finished_text(row, self.table):
-            # Distillation alone makes a message of the text of a prompt.
-            if self.table in ANSWERLESS and self.masking.method != "distillation":
+            if self.table in ANSWERLESS and not self.masking.words_prompts:
                 return (mask_plain_prompt(row["prompt"], self.tokenizer),)
             row, template = worded(row), identity()
         return mask_row(row, self.table, self.tokenizer, template, self.masking)

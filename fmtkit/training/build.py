@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from inspect import signature
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
 from fmtkit.errors import DependencyError, OptionError, TokenizerError
+from fmtkit.runner import Runner, find
 from fmtkit.training import trained_messages
 from fmtkit.training.job import Job
-from fmtkit.training.runner import Runner, find
 
 _TASKS = {"causal": "CAUSAL_LM", "reward": "SEQ_CLS", "steps": "TOKEN_CLS"}
 _AUTO = {
@@ -58,7 +58,7 @@ def build_trainer(job: Job, parts: Parts) -> Any:
 
 def trainer_inputs(job: Job, parts: Parts, trainer_class: Any) -> dict[str, Any]:
     """Return the keyword arguments of a trainer's class for these parts."""
-    takes = signature(trainer_class.__init__).parameters
+    takes = _parameters(trainer_class)
     inputs: dict[str, Any] = {
         "model": parts.model,
         "args": parts.arguments,
@@ -87,6 +87,33 @@ def trainer_inputs(job: Job, parts: Parts, trainer_class: Any) -> dict[str, Any]
     return inputs
 
 
+def _parameters(made: type) -> set[str]:
+    """Return the names of a constructor's parameters; one that takes ** takes its bases' too."""
+    names: set[str] = set()
+    for one in made.__mro__:
+        if "__init__" not in vars(one):
+            continue
+        parameters = signature(vars(one)["__init__"]).parameters
+        names |= parameters.keys()
+        if all(found.kind is not Parameter.VAR_KEYWORD for found in parameters.values()):
+            break
+    return names
+
+
+def make_trainer(job: Job, parts: Parts) -> Any:
+    """Make the trainer that the runner names.
+
+    Raises OptionError where the function that makes it makes another.
+    """
+    trainer = load_class(parts.runner.builder)(job, parts)
+    if not isinstance(trainer, load_class(parts.runner.trainer)):
+        raise OptionError(
+            f"{parts.runner.method}: {parts.runner.builder} made a {type(trainer).__name__}, which is "
+            f"no {parts.runner.trainer}; a runner names the class that trains"
+        )
+    return trainer
+
+
 def parts_of(job: Job, callbacks: list[Any]) -> Parts:
     """Load and make everything that the job's trainer needs."""
     from fmtkit.training.rows import load_rows
@@ -112,7 +139,7 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
 def _masked(job: Job, rows: Any, tokenizer: Any) -> Any:
     """Tokenize conversations that TRL cannot mask; other rows are left to the trainer."""
     everything = job.setting("train_on_inputs") is True
-    if rows is None or job.method != "sft":
+    if rows is None or runner_of(job).mask != "sft":
         return rows
     if not trained_messages.needs_marks(rows, tokenizer, everything=everything):
         return rows
@@ -161,7 +188,7 @@ def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
         values.setdefault("use_cpu", True)
     # Pinned memory is of use to a device alone; torch warns where there is none.
     values.setdefault("dataloader_pin_memory", torch.cuda.is_available())
-    if runner.method == "sft" and "messages" in columns:
+    if runner.mask == "sft" and "messages" in columns:
         # A conversation is learnt where its template says that the assistant speaks.
         values.setdefault("assistant_only_loss", job.setting("train_on_inputs") is not True)
     config_class = load_class(runner.config)
@@ -190,7 +217,7 @@ def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
 def loading_arguments(job: Job, runner: Runner) -> dict[str, Any]:
     """Return the arguments of from_pretrained; weights stay where the trainer puts them."""
     values = dict(job.model_arguments)
-    if "experimental" in runner.trainer:
+    if ".experimental." in runner.config:
         # These trainers would ask for device_map="auto", which breaks data parallel training.
         values.setdefault("device_map", None)
     return values

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from fmtkit import hub_access
 from fmtkit.errors import OptionError, TokenizerError
+from fmtkit.runner import Runner
 from fmtkit.training import gpus
 from fmtkit.training.job import Source
 from fmtkit.training.planning import Plan
 from fmtkit.training.rl.grpo import checks as online
-from fmtkit.training.runner import Runner
 
 _LOOK = 1000
 """Rows of a file that are looked at where a few tell enough."""
@@ -71,7 +71,7 @@ def check_rows(plan: Plan, train: Sequence[Source], evaluation: Sequence[Source]
         raise OptionError(f"no row is left to train on; {plan.run / 'data'}/*/report.json says why")
     if online.answers_prompts(plan):
         online.check_prompts([file for source in (*train, *evaluation) for file in source.files])
-    if plan.method in {"kto", "bco"}:
+    if plan.runner.both_labels:
         _check_labels(plan, files)
 
 
@@ -91,7 +91,7 @@ def remarks(plan: Plan, train: Sequence[Source]) -> list[str]:
 def mask_remarks(plan: Plan, template: str | None) -> list[str]:
     """Return what should be known of the masks; `template` is the run's, None the tokenizer's."""
     makes = {dataset.table for dataset in plan.datasets}
-    if plan.method != "sft" or plan.config.is_true("train_on_inputs") or "Completion" in makes:
+    if plan.runner.mask != "sft" or plan.config.is_true("train_on_inputs") or "Completion" in makes:
         return []
     folder = Path(plan.config.text("tokenizer_config") or plan.model or "").expanduser()
     if template is None and folder.is_dir():
@@ -243,9 +243,11 @@ def _check_labels(plan: Plan, files: Sequence[str]) -> None:
         )
     batch = plan.resolution.trainer.get("per_device_train_batch_size")
     if (
-        plan.method == "kto"
+        plan.runner.whole_batch
         and batch is not None
         and isinstance(batch.value, int)
         and liked + disliked < batch.value
     ):
-        raise OptionError(f"kto: {liked + disliked} rows are fewer than a batch of {batch.value}")
+        raise OptionError(
+            f"{plan.method}: {liked + disliked} rows are fewer than a batch of {batch.value}"
+        )

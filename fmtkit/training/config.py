@@ -8,6 +8,7 @@ from typing import cast
 
 import yaml
 
+from fmtkit import resources, runner
 from fmtkit.errors import OptionError, UnknownNameError
 from fmtkit.training import schema
 from fmtkit.training.keys import aliases, check_known, refuse, section_names, table
@@ -51,20 +52,15 @@ class Config:
 
     def method(self) -> str:
         """Return the training method that the configuration asks for."""
-        asked = {
-            method
-            for method, named in (
-                (self.text("rl"), True),
-                ("reward", self.is_true("reward_model")),
-                ("prm", self.is_true("process_reward_model")),
-            )
-            if method and named
-        }
+        asked = {one.method for one in runner.shipped() if one.key and self.is_true(one.key)}
+        named = self.text("rl")
+        if named is not None:
+            asked.add(named)
         if len(asked) > 1:
             raise OptionError(
                 f"{self.source}: asks for several methods: {', '.join(sorted(asked))}"
             )
-        return next(iter(asked), "sft")
+        return next(iter(asked), runner.DEFAULT)
 
     def nested(self) -> dict[str, object]:
         """Return the configuration as a mapping that `load` would read back."""
@@ -223,7 +219,12 @@ def _check(nested: Mapping[str, object], source: str) -> None:
     from jsonschema import Draft202012Validator
 
     _check_entries(nested)
-    for error in Draft202012Validator(schema.shipped()).iter_errors(nested):
+    method = nested.get("rl")
+    if isinstance(method, str) and method not in runner.names():
+        error = runner.unknown(method)
+        error.args = (f"{source}: rl: {error}",)
+        raise error
+    for error in Draft202012Validator(resources.schema("config")).iter_errors(nested):
         path = [str(part) for part in error.absolute_path]
         name = ".".join(path)
         raise OptionError(f"{source}: {name}: {error.instance!r} is not {_expected(path)}")

@@ -1,12 +1,15 @@
 """docs/config.md: every key, where it goes and what it takes, made from the table of keys.
 
-`python -m fmtkit.training.config_page FILE` writes it; a test compares it with the table.
+`python -m fmtkit.training.config_page FILE` writes it, with the methods that installed packages add;
+a test compares the page of fmtkit alone with the table.
 """
 
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from fmtkit import runner
+from fmtkit.runner import Runner
 from fmtkit.training import keys_data, keys_method, keys_model, keys_online, keys_run
 from fmtkit.training.keys import DESTINATIONS, Key
 from fmtkit.training.schema import words
@@ -30,6 +33,15 @@ config class, `model_init_kwargs` of `from_pretrained`, `peft_args` of `LoraConf
 |---|---|
 """
 
+METHODS_HEAD = """
+## Methods
+
+A method is chosen by `rl` (`reward_model: true` and `process_reward_model: true` choose theirs).
+
+| method | takes | is trained by | needs | what it does |
+|---|---|---|---|---|
+"""
+
 GROUPS: dict[str, tuple[Key, ...]] = {
     "Model, tokenizer and adapter": keys_model.KEYS,
     "Data": keys_data.KEYS,
@@ -40,10 +52,16 @@ GROUPS: dict[str, tuple[Key, ...]] = {
 }
 
 
-def text() -> str:
-    """Return the whole page."""
+def text(runners: Iterable[Runner] | None = None) -> str:
+    """Return the whole page, with these methods; those of fmtkit itself unless given."""
     places = "".join(f"| {name} | {about} |\n" for name, about in DESTINATIONS.items())
-    return HEAD + places + "".join(f"\n{part}" for part in _groups())
+    methods = "".join(map(_method, runner.shipped() if runners is None else runners))
+    return HEAD + places + METHODS_HEAD + methods + "".join(f"\n{part}" for part in _groups())
+
+
+def _method(one: Runner) -> str:
+    takes, needs = ", ".join(one.tables), ", ".join(sorted(one.needs)).replace("_", " ")
+    return f"| `{one.method}` | {takes} | `{one.trainer}` | {needs} | {one.about} |\n"
 
 
 def _groups() -> Iterator[str]:
@@ -55,8 +73,12 @@ def _groups() -> Iterator[str]:
 
 def _rows(keys: Iterable[Key]) -> str:
     return "".join(
-        f"| {_names(key)} | {words(key.kind)} | {_place(key)} | {key.about} |\n" for key in keys
+        f"| {_names(key)} | {_takes(key)} | {_place(key)} | {key.about} |\n" for key in keys
     ).replace("{", "\\{")
+
+
+def _takes(key: Key) -> str:
+    return "a [method](#methods)" if key.kind == "method" else words(key.kind)
 
 
 def _names(key: Key) -> str:
@@ -70,4 +92,4 @@ def _place(key: Key) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(text(), encoding="utf-8")
+    Path(sys.argv[1]).write_text(text(map(runner.find, runner.names())), encoding="utf-8")

@@ -9,20 +9,12 @@ from dataclasses import dataclass, field
 from fmtkit import registry
 from fmtkit.converting import typenames
 from fmtkit.errors import OptionError
+from fmtkit.runner import Runner
 from fmtkit.training.config import Config, Entry
-from fmtkit.training.runner import Runner
 
 TEXT_TYPES = frozenset({"text", "user_defined.default"})
 """Types whose dialogs are finished text: they reach the trainer through the identity template."""
 
-_METHOD_OF = {
-    "Preference": "dpo",
-    "Ranking": "dpo",
-    "Unpaired": "kto",
-    "Stepwise": "prm",
-    "Reference": "ebft",
-    "Tokens": "ebft",
-}
 _OPTION_KEYS = [
     "field",
     "field_messages",
@@ -92,14 +84,13 @@ def notes(config: Config, readings: tuple[Reading, ...]) -> list[str]:
     return []
 
 
-def method_of(entry: Entry) -> str | None:
-    """Return the method that a dataset of this type is most often for; None where sft is."""
+def tables_of(entry: Entry) -> tuple[str, ...]:
+    """Return the tables that a dataset's type makes, where the type tells."""
     wish = entry.get("type")
     name = "user_defined.default" if isinstance(wish, Mapping) else str(wish)
     if wish is None or name == "chat_template" or typenames.read(name, functions=True).function:
-        return None
-    made = [c.makes.name() for c in registry.named(typenames.read(name).source)]
-    return next((_METHOD_OF[table] for table in made if table in _METHOD_OF), None)
+        return ()
+    return tuple(c.makes.name() for c in registry.named(typenames.read(name).source))
 
 
 def _own_name(name: str, config: Config, runner: Runner) -> str:

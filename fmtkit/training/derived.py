@@ -1,12 +1,10 @@
 """Arguments that follow from several keys together, or from none: batches, schedules, precision."""
 
-from fmtkit.training import ebft_plan, launch, vllm_plan
+from fmtkit.runner import Runner
+from fmtkit.training import launch
 from fmtkit.training.arguments import fields_of
 from fmtkit.training.config import Config
 from fmtkit.training.resolve import Argument, Resolution
-from fmtkit.training.rl.grpo import plan as online_plan
-from fmtkit.training.rl.nemo_gym import plan as gym_plan
-from fmtkit.training.runner import Runner
 
 _TRL_LENGTH = 1024
 
@@ -21,10 +19,8 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: launch.La
     _adapter(config, out)
     _mask(config, chosen, out)
     _length(chosen, out)
-    ebft_plan.derive(config, chosen, out)
-    online_plan.derive(config, chosen, out, launching)
-    vllm_plan.derive(config, chosen, out, launching)
-    gym_plan.derive(config, chosen, out)
+    for derive_section in chosen.hooks("derive"):
+        derive_section(config, chosen, out, launching)
     _variables(config, chosen, out)
     out.default("activation_checkpointing", False, "default of fmtkit")
     out.default(
@@ -99,7 +95,7 @@ def _adapter(config: Config, out: Resolution) -> None:
 
 
 def _mask(config: Config, chosen: Runner, out: Resolution) -> None:
-    if chosen.method != "sft" or config.get("assistant_only_loss") is not None:
+    if chosen.mask != "sft" or config.get("assistant_only_loss") is not None:
         return
     out.default(
         "completion_only_loss", not config.is_true("train_on_inputs"), "key train_on_inputs"

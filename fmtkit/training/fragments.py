@@ -2,29 +2,24 @@
 
 from dataclasses import replace
 
+from fmtkit import runner
+from fmtkit.runner import Runner
 from fmtkit.training import datatypes
 from fmtkit.training.config import Config, Setting
-from fmtkit.training.rl.nemo_gym import plan as gym_plan
-from fmtkit.training.runner import Runner
-
-_METHOD_OF_SECTION = {"ebft": "ebft", "trl": "grpo", "vllm": "grpo", "nemo_gym_enabled": "grpo"}
 
 
 def completed(config: Config) -> Config:
     """Return a fragment with the method that its keys belong to, where it names none."""
-    if config.method() != "sft" or config.get("rl") is not None:
+    if config.method() != runner.DEFAULT or config.get("rl") is not None:
         return config
-    if config.datasets and (found := datatypes.method_of(config.datasets[0])):
-        guess = Setting(found, "guess for a fragment")
-        return replace(config, settings={**config.settings, "rl": guess})
-    sections = {name.partition(".")[0] for name in config.settings}
-    method = next((m for section, m in _METHOD_OF_SECTION.items() if section in sections), None)
-    if method is None and sections & {"rl_adapter_ref_model", "ref_model"}:
-        method = "dpo"
+    tables = datatypes.tables_of(config.datasets[0]) if config.datasets else ()
+    method = next(filter(None, (runner.guess({table}) for table in tables)), None)
+    if method is None:
+        method = runner.guess({name.partition(".")[0] for name in config.settings})
     if method is None:
         return config
-    origin = "guess for a fragment"
-    return replace(config, settings={**config.settings, "rl": Setting(method, origin)})
+    guess = Setting(method, "guess for a fragment")
+    return replace(config, settings={**config.settings, "rl": guess})
 
 
 def missing(config: Config, chosen: Runner) -> list[str]:
@@ -32,7 +27,7 @@ def missing(config: Config, chosen: Runner) -> list[str]:
     needed = ["base_model"] if config.text("base_model") is None else []
     if not config.datasets and not config.is_true("nemo_gym_enabled"):
         needed.append("datasets")
-    needed += gym_plan.missing(config)
+    needed += [key for part in chosen.hooks("missing") for key in part(config)]
     if "teacher" in chosen.needs and config.get("teacher_model") is None:
         needed.append("teacher_model")
     rewards = ("trl.reward_funcs", "trl.environment_factory", "nemo_gym_enabled")

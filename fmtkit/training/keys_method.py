@@ -1,37 +1,14 @@
 """Keys about the method: which one, and the terms of its loss."""
 
+from fmtkit.runner import DEFAULT
 from fmtkit.training.keys import Key
-
-METHOD_NAMES = (
-    "sft",
-    "dpo",
-    "ipo",
-    "kto",
-    "orpo",
-    "cpo",
-    "simpo",
-    "alphapo",
-    "bco",
-    "reward",
-    "prm",
-    "distillation",
-    "gkd",
-    "grpo",
-    "gdpo",
-    "rloo",
-    "online_dpo",
-    "ebft",
-    "ppo",
-    "nash_md",
-    "xpo",
-)
 
 KEYS: tuple[Key, ...] = (
     Key(
         "rl",
-        "enum:" + "|".join(METHOD_NAMES),
+        "method",
         "fmtkit",
-        "the method; sft unless set",
+        f"the method; {DEFAULT} unless set",
         aliases=("method",),
     ),
     Key("reward_model", "bool", "fmtkit", "train a reward model (the method `reward`)"),

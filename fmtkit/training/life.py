@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fmtkit.errors import FmtkitError
+from fmtkit.runner import Runner
 from fmtkit.training.interrupts import Stop
-from fmtkit.training.rl.grpo import health
+from fmtkit.training.rl.grpo.health import OnlineHealth
 
 METRICS = "metrics.jsonl"
 _PATIENCE = 5
@@ -32,17 +33,17 @@ class RunLog:
     methods are that class's. It reads what the trainer logs and nothing else: no step waits for it.
     """
 
-    def __init__(self, run: Path, stop: Stop, counter: "TokenCounter", method: str) -> None:
+    def __init__(self, run: Path, stop: Stop, counter: "TokenCounter", runner: Runner) -> None:
         """Open the metrics of a run for appending."""
         self.stop = stop
         self.counter = counter
-        self.method = method
+        self.runner = runner
         self.file: TextIO | None = None
         self.path = run / METRICS
         self.started = time.perf_counter()
         self.mark = (self.started, 0)
         self.recent: deque[Mapping[str, float]] = deque(maxlen=_PATIENCE)
-        self.health = health.OnlineHealth() if method in health.METHODS else None
+        self.health = OnlineHealth(runner.health) if runner.health else None
         self.findings: list[str] = []
         self.first: dict[str, float] = {}
         self.last: dict[str, float] = {}
@@ -123,7 +124,7 @@ class RunLog:
         self.recent.append(values)
         found = list(self.health.see(values, state.global_step)) if self.health else []
         if len(self.recent) == _PATIENCE:
-            found += findings(list(self.recent), self.method)
+            found += findings(list(self.recent), self.runner)
         for finding in found:
             if finding not in self.findings:
                 self.findings.append(finding)
@@ -131,7 +132,7 @@ class RunLog:
                     print(f"warning: step {state.global_step}: {finding}", file=sys.stderr)  # noqa: T201
 
 
-def findings(logs: list[Mapping[str, float]], method: str) -> Iterator[str]:
+def findings(logs: list[Mapping[str, float]], runner: Runner) -> Iterator[str]:
     """Yield what a row of logs says against the run, each with the next step to try."""
     norms = [log["grad_norm"] for log in logs if "grad_norm" in log]
     losses = [log["loss"] for log in logs]
@@ -141,14 +142,14 @@ def findings(logs: list[Mapping[str, float]], method: str) -> Iterator[str]:
             "(is any "
             "token learnt?), and for online methods at the spread of the rewards"
         )
-    elif method not in health.METHODS and len(losses) > 1 and max(losses) == min(losses):
+    elif runner.health is None and len(losses) > 1 and max(losses) == min(losses):
         # The value of an online loss says nothing: with one step a generation it is zero.
         yield "no learning signal: the loss does not move; raise learning_rate, or look at the data"
     accuracies = [log["rewards/accuracies"] for log in logs if "rewards/accuracies" in log]
     # Before the model has moved both sides are rewarded alike, and nothing is won or lost.
     margins = [log.get("rewards/margins", -1.0) for log in logs]
     if (
-        method in {"dpo", "ipo", "orpo", "cpo", "simpo", "reward"}
+        "Preference" in runner.tables
         and accuracies
         and max(accuracies) == 0.0
         and min(margins) < 0.0

@@ -5,21 +5,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fmtkit import runner
 from fmtkit.errors import OptionError
+from fmtkit.runner import Runner
 from fmtkit.training import (
     datatypes,
     derived,
     fragments,
     launch,
     refusals,
-    runner,
     trainer_package,
 )
 from fmtkit.training.config import Config, Entry, load
 from fmtkit.training.datatypes import Reading
 from fmtkit.training.resolve import Resolution, resolve
-from fmtkit.training.rl.nemo_gym import plan as gym_plan
-from fmtkit.training.runner import Runner
 
 LENGTH_POLICIES = {"truncate": "truncate-end", "raise": "fail"}
 """excess_length_strategy of the peer -> --on-overlong of convert; other values are the same."""
@@ -141,7 +140,8 @@ def plan(
     run = Path(config.text("output_dir") or Path("runs") / _stem(config))
     launching = launch.make(config, run)
     derived.derive(config, chosen, resolution, launching)
-    sources = gym_plan.datasets(config)
+    own = [found for datasets in chosen.hooks("datasets") if (found := datasets(config))]
+    sources: tuple[Entry, ...] = own[0] if own else config.datasets
     entries = (*sources, *config.test_datasets)
     readings = tuple(datatypes.read(entry, config, chosen) for entry in entries)
     missing = tuple(fragments.missing(config, chosen))

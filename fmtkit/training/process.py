@@ -42,7 +42,7 @@ def train(work: Job, stop: Stop | None = None) -> int:
     """Train, save the model and write the report; return the exit code."""
     from transformers.utils import logging
 
-    from fmtkit.training.build import load_class, parts_of
+    from fmtkit.training.build import make_trainer, parts_of, runner_of
     from fmtkit.training.rl.rollouts import readiness
 
     speak: Any = logging
@@ -51,10 +51,10 @@ def train(work: Job, stop: Stop | None = None) -> int:
     _check_device(work)
     readiness.wait_for(work)
     run, stop, counter = Path(work.run), stop or Stop(), TokenCounter()
-    log = RunLog(run, stop, counter, work.method)
+    log = RunLog(run, stop, counter, runner_of(work))
     bar = ProgressBar(lambda: log.last.get("tokens_per_second"))
     parts = parts_of(work, [_callback(log), _callback(bar), *_early_stopping(work)])
-    trainer = load_class(parts.runner.build)(work, parts)
+    trainer = make_trainer(work, parts)
     _tidy(trainer, counter)
     with stop.while_training():
         result = _trained(trainer, work)

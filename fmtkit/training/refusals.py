@@ -4,9 +4,9 @@ A refusal is named, so that a test can say which configuration ends in which one
 """
 
 from fmtkit.errors import OptionError
+from fmtkit.runner import Runner
 from fmtkit.training import refusals_data, refusals_method, refusals_model, refusals_run
 from fmtkit.training.config import Config
-from fmtkit.training.runner import Runner
 
 REFUSALS = (
     refusals_method.REFUSALS
@@ -29,5 +29,9 @@ def check(config: Config, chosen: Runner) -> None:
     """Raise RefusalError for the first combination that cannot be honoured."""
     for name, why in REFUSALS.items():
         reason = why(config, chosen)
+        if reason is not None:
+            raise RefusalError(name, reason)
+    for name, own in chosen.refusals.items():
+        reason = own(config)
         if reason is not None:
             raise RefusalError(name, reason)

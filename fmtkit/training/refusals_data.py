@@ -3,14 +3,9 @@
 from collections.abc import Callable
 
 from fmtkit.message_kinds import FLAGS
+from fmtkit.runner import Runner
 from fmtkit.training.arguments import fields_of
 from fmtkit.training.config import Config
-from fmtkit.training.runner import Runner
-
-_VARIABLES_IN_ROWS = frozenset(
-    {"sft", "dpo", "ipo", "kto", "reward", "orpo", "cpo", "simpo", "alphapo"}
-)
-"""Methods whose trainers read the template's variables from a column of the rows."""
 
 
 def _masks(config: Config, _: Runner) -> str | None:
@@ -46,10 +41,7 @@ def _templates(config: Config, _: Runner) -> str | None:
 def _variables(config: Config, runner: Runner) -> str | None:
     if not config.get("chat_template_kwargs"):
         return None
-    if (
-        runner.method in _VARIABLES_IN_ROWS
-        or "chat_template_kwargs" in fields_of(runner.config).annotations
-    ):
+    if runner.row_variables or "chat_template_kwargs" in fields_of(runner.config).annotations:
         return None
     return (
         f"chat_template_kwargs: the trainer for {runner.method} passes no variables to the "

@@ -2,62 +2,30 @@
 
 from collections.abc import Callable
 
+from fmtkit.runner import DEFAULT, Runner, guess, methods
 from fmtkit.training.config import Config
-from fmtkit.training.runner import Runner
-
-DPO_LOSSES = frozenset(
-    [
-        "sigmoid",
-        "hinge",
-        "ipo",
-        "exo_pair",
-        "nca_pair",
-        "robust",
-        "bco_pair",
-        "sppo_hard",
-        "aot",
-        "aot_unpaired",
-        "apo_zero",
-        "apo_down",
-        "discopop",
-        "sft",
-        "sigmoid_norm",
-    ]
-)
-LOSSES: dict[str, frozenset[str]] = {
-    "sft": frozenset({"nll", "dft"}),
-    "dpo": DPO_LOSSES,
-    "ipo": frozenset({"ipo"}),
-    "kto": frozenset({"kto", "apo_zero_unpaired"}),
-    "cpo": frozenset({"sigmoid", "hinge", "ipo", "simpo", "alphapo"}),
-    "simpo": frozenset({"simpo"}),
-    "alphapo": frozenset({"alphapo"}),
-}
-"""Method -> the values of loss_type that its trainer computes."""
-_NO_REFERENCE_ARGUMENT = frozenset({"grpo", "gdpo", "rloo", "ebft"})
+from fmtkit.training.keys import section_names
 
 
 def _method(config: Config, runner: Runner) -> str | None:
-    if runner.method != "sft":
+    """Refuse the sections of other methods where none was named."""
+    if runner.method != DEFAULT:
         return None
-    section = next(
-        (s for s in ("trl", "ebft") if any(n.startswith(f"{s}.") for n in config.settings)), None
-    )
-    if section is None:
-        return None
-    return (
-        f"{section}: these keys are for another method than sft; write rl: "
-        f"{'ebft' if section == 'ebft' else 'grpo'}"
-    )
+    for section in section_names():
+        other = guess({section})
+        if other is not None and any(n.startswith(f"{section}.") for n in config.settings):
+            return f"{section}: these keys are for another method than {DEFAULT}; write rl: {other}"
+    return None
 
 
 def _context_parallel(config: Config, runner: Runner) -> str | None:
     size = config.get("context_parallel_size")
     if size in {None, 1}:
         return None
-    if runner.method != "sft":
+    if not runner.splits_sequences:
+        able = methods(lambda one: one.splits_sequences)
         return (
-            f"context_parallel_size: {size} works with sft alone: TRL's trainer for "
+            f"context_parallel_size: {size} works with {able} alone: TRL's trainer for "
             f"{runner.method} does not "
             "split sequences; leave it out, and use fsdp and gradient_checkpointing for long rows"
         )
@@ -72,7 +40,7 @@ def _reference(config: Config, runner: Runner) -> str | None:
     wish = next((k for k in ("rl_adapter_ref_model", "ref_model") if config.get(k)), None)
     if wish is None:
         return None
-    if runner.method in _NO_REFERENCE_ARGUMENT:
+    if runner.makes_reference:
         return (
             f"{wish}: the trainer for {runner.method} takes no reference model; it makes its "
             "own where beta is set"
@@ -100,14 +68,15 @@ def _sync(config: Config, _: Runner) -> str | None:
 
 def _losses(config: Config, runner: Runner) -> str | None:
     wish = config.get("loss_type")
-    known = LOSSES.get(runner.method)
-    if wish is None or known is None:
+    known = runner.losses
+    if wish is None or not known:
         return None
     several = isinstance(wish, list)
     names = [str(name) for name in wish] if isinstance(wish, list) else [str(wish)]
-    if several and runner.method != "dpo":
-        return f"loss_type: {runner.method} computes one loss; several of them are for dpo"
-    unknown = sorted(set(names) - known)
+    if several and not runner.several_losses:
+        able = methods(lambda one: one.several_losses)
+        return f"loss_type: {runner.method} computes one loss; several of them are for {able}"
+    unknown = sorted({*names} - known)
     if unknown:
         return (
             f"loss_type: {unknown[0]!r} is not one of {runner.method}'s: {', '.join(sorted(known))}"
@@ -120,21 +89,11 @@ def _losses(config: Config, runner: Runner) -> str | None:
     return None
 
 
-def _pairs_in_a_batch(config: Config, runner: Runner) -> str | None:
-    if runner.method == "kto" and config.get("micro_batch_size") == 1:
-        return (
-            "micro_batch_size: kto needs at least 2: its KL term takes a reply from another "
-            "row of the batch"
-        )
-    return None
-
-
-def _order(config: Config, runner: Runner) -> str | None:
-    if runner.method == "kto" and config.is_true("group_by_length"):
-        return (
-            "group_by_length: kto reads its rows in order, which fmtkit has shuffled; leave it out"
-        )
-    return None
+def _gym(config: Config, runner: Runner) -> str | None:
+    if not config.is_true("nemo_gym_enabled") or "nemo_gym" in runner.sections:
+        return None
+    able = methods(lambda one: "nemo_gym" in one.sections)
+    return f"nemo_gym_enabled: {runner.method} takes no rewards; a Gym is for {able}"
 
 
 REFUSALS: dict[str, Callable[[Config, Runner], str | None]] = {
@@ -143,7 +102,6 @@ REFUSALS: dict[str, Callable[[Config, Runner], str | None]] = {
     "reference": _reference,
     "sync_ref_model": _sync,
     "loss_type": _losses,
-    "kto_batch": _pairs_in_a_batch,
-    "kto_order": _order,
+    "gym_method": _gym,
 }
 """Name -> why a configuration cannot be honoured, or None."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from fmtkit.runner import Runner
 from fmtkit.training.config import Config
-from fmtkit.training.runner import Runner
 
 _HEADS = {
     "causal": "AutoModelForCausalLM",

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fmtkit.errors import OptionError
+from fmtkit.runner import Runner
 from fmtkit.training.arguments import Fields, fields_of
 from fmtkit.training.config import Config
 from fmtkit.training.keys import Destination, Key, table
-from fmtkit.training.runner import Runner
 
 MODEL_ARGUMENTS = frozenset(
     [

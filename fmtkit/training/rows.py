@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from fmtkit.errors import OptionError
+from fmtkit.runner import Runner
 from fmtkit.tables import DIALOG_COLUMNS
 from fmtkit.training import kept_columns, trained_messages, whole_dialogs
 from fmtkit.training.job import Job, Source
-from fmtkit.training.runner import Runner
 
 _TEXT_ROLES = {"prompt": "user"}
 
@@ -19,7 +19,7 @@ _TEXT_ROLES = {"prompt": "user"}
 def load_rows(job: Job, runner: Runner) -> tuple[Any, Any]:
     """Return the rows to train on and those to evaluate on (None where there are none)."""
     train = _mixed(job, job.train, runner)
-    if runner.method in {"kto", "bco"}:
+    if runner.both_labels:
         train = interleaved(train, _seed(job))
     evaluation = _mixed(job, job.evaluation, runner) if job.evaluation else None
     return train, evaluation
@@ -35,7 +35,7 @@ def _with_variables(job: Job, rows: Any) -> Any:
 
 def _mixed(job: Job, sources: Sequence[Source], runner: Runner) -> Any:
     files = [file for source in sources for file in source.files]
-    flagged = job.method == "sft" and trained_messages.has_untrained(files)
+    flagged = runner.mask == "sft" and trained_messages.has_untrained(files)
     parts = [
         _weighted(
             _cut(_load(job, source, runner, flagged=flagged), source), source.weight, _seed(job)
@@ -43,7 +43,7 @@ def _mixed(job: Job, sources: Sequence[Source], runner: Runner) -> Any:
         for source in sources
     ]
     whole = kept_columns.joined(parts)
-    if runner.method in whole_dialogs.TAKEN_BY:
+    if runner.whole_dialogs:
         whole = whole_dialogs.joined(whole)
     if job.setting("dataset_exact_deduplication"):
         whole = _distinct(whole)

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +30,6 @@ from fmtkit.training import (
 from fmtkit.training.config import Config
 from fmtkit.training.data_remarks import data_remarks
 from fmtkit.training.planning import Plan
-from fmtkit.training.rl.nemo_gym import run as gym
 
 _KILLED = frozenset({-signal.SIGKILL, 128 + signal.SIGKILL})
 _KEPT = (
@@ -96,17 +96,21 @@ def train(
     checks.check_device(planned)
     trackers.check(planned)
     checks.check_model(planned)
-    gym.check(planned)
+    for check in planned.runner.hooks("check"):
+        check(planned)
     say = say or _silent
     for note in (*planned.notes, *vllm_ready.check(planned, os.environ)):
         say(note)
     for remark in _prepare(planned, resume=resume or _resumes(settings), rebuild=rebuild):
         say(remark)
-    for remark in gym.remarks(planned):
-        say(remark)
+    for remarks in planned.runner.hooks("remarks"):
+        for remark in remarks(planned):
+            say(remark)
     if prepare:
         return Outcome(planned, 0)
-    with gym.servers(planned):
+    with ExitStack() as running:
+        for servers in planned.runner.hooks("servers"):
+            running.enter_context(servers(planned))
         exit_code = launched(planned)
     report = planned.run / "report.json"
     done = exit_code == 0 and report.is_file()

@@ -8,6 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import cast
 
+from fmtkit import runner
 from fmtkit.training.keys import Key, aliases, sections, table
 from fmtkit.training.keys_data import DATASET_KEYS
 
@@ -98,6 +99,8 @@ def words(kind: str) -> str:
     """Say what a kind of key takes."""
     if kind.startswith("enum:"):
         return "one of " + ", ".join(kind.removeprefix("enum:").split("|"))
+    if kind == "method":
+        return "one of " + ", ".join(runner.names())
     return WORDS[kind]
 
 
@@ -134,12 +137,6 @@ def dumps() -> str:
     return json.dumps(build(), indent=1, ensure_ascii=False) + "\n"
 
 
-def shipped() -> Schema:
-    """Return the schema as it is shipped."""
-    text = files("fmtkit.schemas").joinpath("config.schema.json").read_text(encoding="utf-8")
-    return cast("Schema", json.loads(text))
-
-
 def _property(key: Key) -> Schema:
     if key.kind == "datasets":
         inner: Schema = {
@@ -154,6 +151,8 @@ def _property(key: Key) -> Schema:
                 "additionalProperties": False,
             },
         }
+    elif key.kind == "method":
+        inner = {"enum": [*runner.shipped_names()]}
     elif key.kind.startswith("enum:"):
         choices: list[object] = [*key.kind.removeprefix("enum:").split("|")]
         # YAML reads a bare `no` as false.

@@ -6,13 +6,13 @@ TRL's own trainer for this is gone after 1.13; the task is that of `transformers
 from typing import Any
 
 from fmtkit.errors import OptionError
-from fmtkit.training.build import Parts, trainer_inputs
+from fmtkit.training.build import Parts, load_class, trainer_inputs
 from fmtkit.training.job import Job
 
 
 def build_trainer(job: Job, parts: Parts) -> Any:
     """Make a trainer of a token classifier over tokenized steps."""
-    from transformers import DataCollatorForTokenClassification, Trainer
+    from transformers import DataCollatorForTokenClassification
 
     parts.train = tokenized(parts.train, parts.tokenizer, job)
     if parts.evaluation is not None:
@@ -22,9 +22,11 @@ def build_trainer(job: Job, parts: Parts) -> Any:
 
         parts.model = get_peft_model(parts.model, parts.peft)
     parts.model.config.pad_token_id = parts.tokenizer.pad_token_id
-    inputs = trainer_inputs(job, parts, Trainer)
+    trainer_class = load_class(parts.runner.trainer)
+    inputs = trainer_inputs(job, parts, trainer_class)
     inputs.pop("peft_config", None)
-    return Trainer(**inputs, data_collator=DataCollatorForTokenClassification(parts.tokenizer))
+    collator = DataCollatorForTokenClassification(parts.tokenizer)
+    return trainer_class(**inputs, data_collator=collator)
 
 
 def tokenized(rows: Any, tokenizer: Any, job: Job) -> Any:

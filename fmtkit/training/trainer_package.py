@@ -1,8 +1,8 @@
 """Which package the trainer of a method comes from, and whether the installed version has it."""
 
 from fmtkit.errors import DependencyError
+from fmtkit.runner import Runner
 from fmtkit.training.arguments import has_class, installed
-from fmtkit.training.runner import Runner
 
 
 def version_of(chosen: Runner) -> str:

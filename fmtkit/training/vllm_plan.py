@@ -6,12 +6,12 @@ Imports nothing heavy: a dry run reads it.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fmtkit.runner import Runner
 from fmtkit.training import vllm_command
 from fmtkit.training.config import Config
 from fmtkit.training.launch import Launch, processes_of
 from fmtkit.training.refusals import RefusalError
 from fmtkit.training.resolve import Resolution
-from fmtkit.training.runner import Runner
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,6 @@ class Wishes:
 
 def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -> None:
     """Check the keys of vLLM and of prefetch; set what they share. Raises RefusalError."""
-    if "vllm" not in chosen.sections:
-        return
     wishes = Wishes(config, chosen, processes_of(config, launching))
     for name, why in _RULES.items():
         reason = why(wishes)

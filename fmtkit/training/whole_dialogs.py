@@ -5,9 +5,6 @@ GKD's collator (TRL 1.16) reads `messages` and takes the last turn for the compl
 
 from typing import Any
 
-TAKEN_BY = frozenset({"gkd"})
-"""Methods whose trainer takes conversations alone."""
-
 
 def joined(rows: Any) -> Any:
     """Return rows with `messages` in place of prompt and completion; others as they are."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from fmtkit.training.build import Parts, load_model, trainer_inputs
+from fmtkit.training.build import Parts, load_class, load_model, trainer_inputs
 from fmtkit.training.job import Job
 from fmtkit.training.rl.ebft.attention_support import choose_attention, set_attention
 from fmtkit.training.rl.ebft.feature_network import FeatureNetwork, copied_network, frozen_network
@@ -16,14 +16,12 @@ from fmtkit.training.rl.grpo.build import online_inputs, watched
 
 def build_structured(job: Job, parts: Parts) -> Any:
     """Make the trainer of structured mode."""
-    from fmtkit.training.rl.ebft.structured import EBFTTrainer
-
     plan = plan_settings(job.sections.get("ebft"), num_generations=parts.arguments.num_generations)
     wanted = scale_rewards(job.sections.get("ebft"))
     if wanted is not None and "scale_rewards" not in job.trainer:
         parts.arguments.scale_rewards = wanted
     length = job.own.get("max_length")
-    trainer = EBFTTrainer(
+    trainer = load_class(parts.runner.trainer)(
         **online_inputs(job, parts),
         settings=plan.settings,
         network=_network(job, parts),
@@ -34,10 +32,6 @@ def build_structured(job: Job, parts: Parts) -> Any:
 
 def build_strided(job: Job, parts: Parts) -> Any:
     """Make the trainer of strided mode."""
-    from transformers import Trainer
-
-    from fmtkit.training.rl.ebft.strided import StridedTrainer
-
     plan = plan_settings(job.sections.get("ebft"))
     requested = job.model_arguments.get("attn_implementation")
     device = parts.arguments.device.type
@@ -46,9 +40,10 @@ def build_strided(job: Job, parts: Parts) -> Any:
         warnings.warn(remark, stacklevel=2)
     set_attention(parts.model, attention)
     network = _network(job, parts)
-    inputs = trainer_inputs(job, replace(parts, model=_adapted(parts)), Trainer)
+    trainer_class = load_class(parts.runner.trainer)
+    inputs = trainer_inputs(job, replace(parts, model=_adapted(parts)), trainer_class)
     inputs.pop("peft_config", None)
-    return StridedTrainer(**inputs, settings=plan.settings, network=network, attention=attention)
+    return trainer_class(**inputs, settings=plan.settings, network=network, attention=attention)
 
 
 def _network(job: Job, parts: Parts) -> FeatureNetwork | None:

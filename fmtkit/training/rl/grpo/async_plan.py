@@ -1,9 +1,9 @@
 """What a plan says of `trl.backend: async`: TRL's AsyncGRPOTrainer on GPUs, beside a vLLM server."""
 
+from fmtkit.runner import Runner
 from fmtkit.training.config import Config
 from fmtkit.training.refusals import RefusalError
 from fmtkit.training.resolve import Argument, Resolution
-from fmtkit.training.runner import Runner
 
 CONFIG = "trl.experimental.async_grpo:AsyncGRPOConfig"
 _TAKEN = frozenset(

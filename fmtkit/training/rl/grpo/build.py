@@ -16,28 +16,25 @@ from fmtkit.training.rl.rollouts.settings import read_settings as read_rollouts
 
 
 def build_grpo(job: Job, parts: Parts) -> Any:
-    """Make fmtkit's GRPO trainer, for grpo and gdpo."""
-    from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
-
-    return watched(job, FmtkitGRPOTrainer(**online_inputs(job, parts)))
+    """Make fmtkit's GRPO trainer, or one that is derived from it."""
+    return watched(job, load_class(parts.runner.trainer)(**online_inputs(job, parts)))
 
 
-def build_rloo(job: Job, parts: Parts) -> Any:
-    """Make TRL's own RLOO trainer with the run's rewards."""
+def build_online(job: Job, parts: Parts) -> Any:
+    """Make a trainer that takes `reward_funcs` as TRL's do, with the run's rewards."""
     trainer_class = load_class(parts.runner.trainer)
+    inputs = trainer_inputs(job, parts, trainer_class) | _objects(job, parts)
     rewards = _rewards(job, parts, open_gym(job, parts.tokenizer))
-    inputs = trainer_inputs(job, parts, trainer_class)
     return watched(job, trainer_class(**inputs, reward_funcs=rewards.functions))
 
 
 def build_online_dpo(job: Job, parts: Parts) -> Any:
-    """Make TRL's online DPO trainer with the run's rewards."""
-    from fmtkit.training.rl.grpo.online_dpo import FmtkitOnlineDPOTrainer
-
+    """Make an online DPO trainer with the run's rewards."""
+    trainer_class = load_class(parts.runner.trainer)
     rewards = _rewards(job, parts, open_gym(job, parts.tokenizer))
-    inputs = trainer_inputs(job, parts, load_class(parts.runner.trainer))
+    inputs = trainer_inputs(job, parts, trainer_class)
     # TRL 1.16's OnlineDPOTrainer calls coroutine functions without awaiting them.
-    return watched(job, FmtkitOnlineDPOTrainer(**inputs, reward_funcs=rewards.waited_for))
+    return watched(job, trainer_class(**inputs, reward_funcs=rewards.waited_for))
 
 
 def watched(job: Job, trainer: Any) -> Any:
@@ -54,32 +51,36 @@ def _resumed(job: Job) -> int:
 
 def online_inputs(job: Job, parts: Parts) -> dict[str, Any]:
     """Return the arguments of fmtkit's GRPO trainer: TRL's, the user's objects and our features."""
-    from trl.trainer.grpo_trainer import GRPOTrainer
-
     section = job.sections.get("rl", {})
     gym = open_gym(job, parts.tokenizer)
     out = {
-        **trainer_inputs(job, parts, GRPOTrainer),
-        **rollout_objects(section, [Path(place) for place in job.places]),
-        # EBFT and an environment have rewards of their own, which TRL weighs beside these.
-        "rewards": _rewards(
-            job, parts, gym, alone=job.method != "ebft" and not section.get("environment_factory")
-        ),
+        **trainer_inputs(job, parts, load_class(parts.runner.trainer)),
+        **_objects(job, parts),
+        "rewards": _rewards(job, parts, gym),
         "features": read_settings(section),
         "rollouts": read_rollouts(section, run=job.run),
     }
-    for name in ("tools", "environment_factory"):
-        if out.get(name):
-            tool_template.check(parts.tokenizer, f"trl.{name}")
     if gym is not None and gym.rollout is not None:
         out["rollout_func"] = gym.rollout
         out["rollouts"] = replace(out["rollouts"], lora_name=gym.policy)
     return out
 
 
-def _rewards(job: Job, parts: Parts, gym: Gym | None, *, alone: bool = True) -> Rewards:
-    """Load the rewards of a run; `alone` says that no reward of another origin stands beside them."""
+def _objects(job: Job, parts: Parts) -> dict[str, Any]:
+    """Return the user's tools, environments and rollout function."""
     section = job.sections.get("rl", {})
+    out = rollout_objects(section, [Path(place) for place in job.places])
+    for name in ("tools", "environment_factory"):
+        if out.get(name):
+            tool_template.check(parts.tokenizer, f"trl.{name}")
+    return out
+
+
+def _rewards(job: Job, parts: Parts, gym: Gym | None) -> Rewards:
+    """Load the rewards of a run."""
+    section = job.sections.get("rl", {})
+    # EBFT and an environment have rewards of their own, which TRL weighs beside these.
+    alone = "rewards" in parts.runner.needs and not section.get("environment_factory")
     if gym is not None:
         rewards = gym.rewards(job)
     elif alone:

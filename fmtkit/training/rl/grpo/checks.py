@@ -33,7 +33,7 @@ def check_users_names(plan: Plan) -> None:
     rewards = entries.read(naming.others(section.get("reward_funcs")), places)
     entries.check(rewards)
     weights = plan.resolution.trainer.get("reward_weights")
-    if plan.method != "ebft" and not plan.config.is_true("nemo_gym_enabled"):
+    if "rewards" in plan.runner.needs and not plan.config.is_true("nemo_gym_enabled"):
         entries.check_weights(weights.value if weights else None, rewards)
     options.read_options(section)
     loading.check_names(section, places)

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from math import gcd
 
 from fmtkit.errors import OptionError
+from fmtkit.runner import Runner
 from fmtkit.training.refusals import RefusalError
 from fmtkit.training.resolve import Resolution
 
 _BATCH, _ACCUMULATION = 8, 1
 """Defaults of transformers: rows of a micro-batch, and micro-batches of a step."""
-GROUP = {"grpo": 8, "gdpo": 8, "ebft": 8, "rloo": 2}
-"""Method -> TRL's default of num_generations."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Batches:
     evaluates: bool
 
 
-def batches_of(method: str, out: Resolution, processes: int | None) -> Batches:
+def batches_of(runner: Runner, out: Resolution, processes: int | None) -> Batches:
     """Read the numbers of a plan, with TRL's defaults for what is unset."""
 
     def number(name: str, default: int) -> int:
@@ -43,7 +42,7 @@ def batches_of(method: str, out: Resolution, processes: int | None) -> Batches:
     whole = number("generation_batch_size", 0)
     if whole:
         steps = max(1, whole // (batch * (processes or 1)))
-    group = number("num_generations", GROUP[method])
+    group = number("num_generations", runner.group)
     evaluates = out.trainer.get("eval_strategy")
     return Batches(
         batch=batch,

@@ -1,21 +1,15 @@
 """The health of an online run, read from its metrics; each warning names the next step to try.
 
-The ranges are those that the documents give for GRPO: rewards above 0.15 within 20 steps, a spread of
-the rewards in most steps, an entropy of 0.05 to 0.5, a gradient norm of 0.001 to 1 and never above 10.
+A method's runner has the limits; besides them the rewards should have a spread in most steps.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from fmtkit.runner import HealthLimits
+
 Log = Mapping[str, float]
 
-METHODS = frozenset({"grpo", "gdpo", "rloo", "ebft"})
-"""Methods whose trainers log these metrics."""
-
-FIRST_STEPS = 20
-LOW_REWARD = 0.15
-COLLAPSED, LOW_ENTROPY, HIGH_ENTROPY = 0.01, 0.05, 0.5
-SMALL_GRADIENT, LARGE_GRADIENT = 0.001, 10.0
 _PATIENCE = 5
 _WINDOW = 20
 
@@ -23,8 +17,9 @@ _WINDOW = 20
 class OnlineHealth:
     """Watches the logs of a run, and says each warning once."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: HealthLimits) -> None:
         """Begin without a log."""
+        self.limits = limits
         self.recent: deque[Log] = deque(maxlen=_WINDOW)
         self.best: dict[str, float] = {}
         self.first_entropy: float | None = None
@@ -33,7 +28,7 @@ class OnlineHealth:
     def see(self, log: Log, step: int) -> Iterator[str]:
         """Take a log and yield what it is the first to show."""
         self.recent.append(log)
-        for name, value in _means(log):
+        for name, value in self._means(log):
             self.best[name] = max(self.best.get(name, value), value)
         if self.first_entropy is None:
             self.first_entropy = log.get("entropy")
@@ -48,26 +43,28 @@ class OnlineHealth:
         found = [log[metric] for log in self.recent if metric in log]
         return found[-count:] if len(found) >= count else []
 
-
-def _means(log: Log) -> Iterator[tuple[str, float]]:
-    """Yield the mean of each reward function; EBFT's reward has a scale of its own."""
-    for name, value in log.items():
-        parts = name.split("/")
-        if len(parts) == 3 and parts[0] == "rewards" and parts[2] == "mean" and parts[1] != "ebft":
-            yield parts[1], value
+    def _means(self, log: Log) -> Iterator[tuple[str, float]]:
+        """Yield the mean of each reward function whose scale the limits know."""
+        for name, value in log.items():
+            parts = name.split("/")
+            if len(parts) != 3 or (parts[0], parts[2]) != ("rewards", "mean"):
+                continue
+            if parts[1] not in self.limits.own_scale:
+                yield parts[1], value
 
 
 Found = Iterable[tuple[str, str]]
 
 
 def _low_reward(health: OnlineHealth, step: int) -> Found:
-    if step < FIRST_STEPS:
+    limits = health.limits
+    if step < limits.first_steps:
         return
     for name, best in health.best.items():
-        if best <= LOW_REWARD:
+        if best <= limits.low_reward:
             yield (
                 f"low reward of {name}",
-                f"rewards/{name}/mean was never above {LOW_REWARD} in {step} steps (best "
+                f"rewards/{name}/mean was never above {limits.low_reward} in {step} steps (best "
                 f"{best:.3g}): try the function on rows with `fmtkit rewards test CONFIG`; if it is "
                 "right and its scale is 0 to 1, begin with easier prompts or a model that was "
                 "trained on such answers",
@@ -87,23 +84,24 @@ def _no_spread(health: OnlineHealth, _: int) -> Found:
 
 
 def _entropy(health: OnlineHealth, _: int) -> Found:
+    limits = health.limits
     last = health.last("entropy")
     if not last:
         return
-    if max(last) < COLLAPSED:
+    if max(last) < limits.collapsed:
         yield (
             "collapsed",
-            f"entropy is {last[-1]:.2g}, below {COLLAPSED}: the model gives one answer only; lower "
+            f"entropy is {last[-1]:.2g}, below {limits.collapsed}: the model gives one answer only; lower "
             "learning_rate, raise temperature, or hold it back with trl.beta: 0.04",
         )
-    elif max(last) < LOW_ENTROPY:
+    elif max(last) < limits.low_entropy:
         yield (
             "low entropy",
-            f"entropy is {last[-1]:.2g}, below {LOW_ENTROPY}, and answers grow alike: raise "
+            f"entropy is {last[-1]:.2g}, below {limits.low_entropy}, and answers grow alike: raise "
             "temperature or lower learning_rate before it collapses",
         )
     first = health.first_entropy
-    if first is not None and min(last) > max(HIGH_ENTROPY, 1.5 * first):
+    if first is not None and min(last) > max(limits.high_entropy, 1.5 * first):
         yield (
             "high entropy",
             f"entropy rose from {first:.2g} to {last[-1]:.2g}: answers drift towards noise; lower "
@@ -112,26 +110,28 @@ def _entropy(health: OnlineHealth, _: int) -> Found:
 
 
 def _gradient(health: OnlineHealth, _: int) -> Found:
+    limits = health.limits
     last = health.last("grad_norm")
     if not last:
         return
-    if min(last) > LARGE_GRADIENT:
+    if min(last) > limits.large_gradient:
         yield (
             "large gradient",
-            f"grad_norm is {last[-1]:.3g}, above {LARGE_GRADIENT:g} for {_PATIENCE} logs: lower "
+            f"grad_norm is {last[-1]:.3g}, above {limits.large_gradient:g} for {_PATIENCE} logs: lower "
             "learning_rate, set max_grad_norm: 1.0, or make batches larger",
         )
-    if 0 < max(last) < SMALL_GRADIENT:
+    if 0 < max(last) < limits.small_gradient:
         yield (
             "small gradient",
-            f"grad_norm is {last[-1]:.2g}, below {SMALL_GRADIENT}: little is learnt; look at the "
+            f"grad_norm is {last[-1]:.2g}, below {limits.small_gradient}: little is learnt; look at the "
             "spread of the rewards, or raise learning_rate",
         )
 
 
 def _cut(health: OnlineHealth, _: int) -> Found:
+    limits = health.limits
     last = health.last("completions/clipped_ratio", _WINDOW // 2)
-    if last and min(last) >= 0.9:
+    if last and min(last) >= limits.cut_answers:
         yield (
             "cut answers",
             f"{last[-1]:.0%} of the answers are cut at trl.max_completion_length: raise it, ask for "
@@ -140,8 +140,9 @@ def _cut(health: OnlineHealth, _: int) -> Found:
 
 
 def _clipped(health: OnlineHealth, _: int) -> Found:
+    limits = health.limits
     last = health.last("clip_ratio/region_mean")
-    if last and min(last) > 0.3:
+    if last and min(last) > limits.clipped_ratio:
         yield (
             "clipped ratio",
             f"{last[-1]:.0%} of the tokens have a clipped ratio: the policy moves too far between "
@@ -150,8 +151,9 @@ def _clipped(health: OnlineHealth, _: int) -> Found:
 
 
 def _off_policy(health: OnlineHealth, _: int) -> Found:
+    limits = health.limits
     last = health.last("sampling/importance_sampling_ratio/mean")
-    if last and max(last) < 0.5:
+    if last and max(last) < limits.off_policy:
         yield (
             "off policy",
             f"the importance ratio to the sampler is {last[-1]:.2g}: its weights are old; lower "

@@ -3,6 +3,7 @@
 Imports nothing heavy: a dry run reads it.
 """
 
+from fmtkit.runner import OUR_FEATURES, Runner, methods
 from fmtkit.training.config import Config
 from fmtkit.training.launch import Launch, processes_of
 from fmtkit.training.refusals import RefusalError
@@ -12,21 +13,15 @@ from fmtkit.training.rl.grpo.settings import GrpoSettings, read_settings
 from fmtkit.training.rl.imports import places_of
 from fmtkit.training.rl.nemo_gym import naming
 from fmtkit.training.rl.rewards import entries
-from fmtkit.training.runner import Runner
 
-FEATURES = {
-    "tools": None,
-    "rollout_func": None,
-    "environment_factory": None,
+IDLE: dict[str, object] = {
     "async_prefetch": False,
     "vllm_sync_interval": 1,
     "vllm_lora_sync": False,
     "replay_buffer_size": 0,
     "reroll_start_fraction": 1.0,
 }
-"""Keys of `trl` that fmtkit's own GRPO trainer alone acts on -> the value that asks for nothing."""
-
-_OWN_TRAINER = frozenset({"grpo", "gdpo", "ebft"})
+"""Features of fmtkit's own GRPO trainer -> the value that asks for nothing."""
 
 
 def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -> None:
@@ -34,25 +29,26 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
 
     Raises RefusalError or OptionError for what no run can do.
     """
-    if "rl" not in chosen.sections:
-        return
-    rewards = naming.others(config.get("trl.reward_funcs"))
+    named = config.get("trl.reward_funcs")
+    if "nemo_gym" not in chosen.sections:
+        naming.check(named, enabled=False, multi_turn=False)
+    rewards = naming.others(named)
     out.notes += entries.missing(rewards, places_of(config.source))
     if async_plan.is_async(chosen):
         async_plan.derive(config, out)
         return
     if config.text("trl.backend") == "async":
+        able = methods(lambda one: any(map(async_plan.is_async, one.variants.values())))
         raise RefusalError(
             "async_method",
-            f"trl.backend: async: TRL has it for grpo alone, not for {chosen.method}",
+            f"trl.backend: async: TRL has it for {able} alone, not for {chosen.method}",
         )
     given = {argument.name: argument.value for argument in out.of("rl").values()}
     settings = read_settings(given)
-    if chosen.method not in _OWN_TRAINER:
-        _check_features(chosen.method, given)
-    if chosen.method in group_rule.GROUP and not _is_open(config, out):
-        numbers = group_rule.batches_of(chosen.method, out, processes_of(config, launching))
-        group_rule.check(numbers, _whole_groups(chosen.method, settings))
+    _check_features(chosen, given)
+    if chosen.group and not _is_open(config, out):
+        numbers = group_rule.batches_of(chosen, out, processes_of(config, launching))
+        group_rule.check(numbers, _whole_groups(chosen, settings))
     _check_replay(settings, out)
     used = out.trainer.get("use_vllm")
     if used is not None and used.value is True:
@@ -65,22 +61,23 @@ def _is_open(config: Config, out: Resolution) -> bool:
     return config.text("base_model") is None and "per_device_train_batch_size" not in out.trainer
 
 
-def _whole_groups(method: str, settings: GrpoSettings) -> str | None:
-    if method == "ebft":
-        return "ebft"
+def _whole_groups(chosen: Runner, settings: GrpoSettings) -> str | None:
+    if chosen.whole_groups:
+        return chosen.method
     if settings.replays:
         return "trl.replay_buffer_size"
     return "trl.reroll_start_fraction" if settings.rerolls else None
 
 
-def _check_features(method: str, given: dict[str, object]) -> None:
-    for name, idle in FEATURES.items():
+def _check_features(chosen: Runner, given: dict[str, object]) -> None:
+    for name in sorted(OUR_FEATURES - chosen.features):
         value = given.get(name)
-        if value is not None and value != idle:
+        if value is not None and value != IDLE.get(name):
+            able = methods(lambda one: name in one.features)  # noqa: B023 - called at once
             raise RefusalError(
                 "online_feature",
-                f"trl.{name}: TRL's trainer for {method} has nothing of the kind; it is for grpo, "
-                "gdpo and ebft",
+                f"trl.{name}: TRL's trainer for {chosen.method} has nothing of the kind; it is for "
+                f"{able}",
             )
 
 

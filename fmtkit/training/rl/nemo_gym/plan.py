@@ -7,18 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fmtkit.errors import OptionError, near_match
+from fmtkit.runner import Runner, methods
 from fmtkit.training.config import Config, Entry
+from fmtkit.training.launch import Launch
 from fmtkit.training.resolve import Resolution
 from fmtkit.training.rl.nemo_gym import naming, places
 from fmtkit.training.rl.nemo_gym.settings import GymSettings, read_settings
-from fmtkit.training.runner import Runner
 
 TYPE = "nemo_gym"
 _KEYS = ("path", "server_name", "max_samples")
 _KEY = "nemo_gym_datasets"
 _NOT_SENT = ("top_k", "min_p", "repetition_penalty", "generation_kwargs")
-_PLAY = frozenset({"grpo", "gdpo"})
-"""Methods whose trainer lets a function make the answers."""
 
 
 def settings_of(config: Config) -> GymSettings:
@@ -85,18 +84,15 @@ def missing(config: Config) -> list[str]:
     return needed
 
 
-def derive(config: Config, chosen: Runner, out: Resolution) -> None:
+def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -> None:
     """Check the keys against each other and the method; add what the user should know to the notes."""
+    del launching
     settings = settings_of(config)
     rewards = config.get("trl.reward_funcs")
     naming.check(rewards, enabled=settings.enabled, multi_turn=settings.multi_turn)
     if not settings.enabled:
         _say_idle(config, out)
         return
-    if "nemo_gym" not in chosen.sections:
-        raise OptionError(
-            f"nemo_gym_enabled: {chosen.method} takes no rewards; a Gym is for grpo, gdpo and rloo"
-        )
     if config.text("trl.backend") == "async":
         raise OptionError(
             "nemo_gym_enabled: trl.backend: async scores in a process that knows no Gym; leave it out"
@@ -113,10 +109,10 @@ def _say_idle(config: Config, out: Resolution) -> None:
 
 
 def _check_dialogs(config: Config, chosen: Runner, out: Resolution) -> None:
-    if chosen.method not in _PLAY:
+    if "rollout_func" not in chosen.features:
         raise OptionError(
             f"nemo_gym_multi_turn: TRL's trainer for {chosen.method} samples by itself; dialogs are "
-            "for grpo and gdpo"
+            f"for {methods(lambda one: {'nemo_gym'} <= one.sections and 'rollout_func' in one.features)}"
         )
     unsent = [k for k in _NOT_SENT if config.get(f"trl.{k}") is not None]
     if unsent:

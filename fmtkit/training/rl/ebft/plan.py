@@ -1,26 +1,26 @@
 """What a plan says of EBFT: its keys read together, and what of a configuration it has no use for."""
 
+from fmtkit.runner import Runner
 from fmtkit.training.config import Config
+from fmtkit.training.launch import Launch
 from fmtkit.training.resolve import Argument, Resolution
 from fmtkit.training.rl.ebft.settings_plan import plan_settings
-from fmtkit.training.runner import Runner
 
 LENGTH = 1024
 """Tokens of a document where sequence_len is unset: the transforms of strided mode need one."""
 
 
-def derive(config: Config, chosen: Runner, out: Resolution) -> None:
+def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -> None:
     """Check the keys of `ebft` as the trainer will; add what the user should know to the notes.
 
     Raises OptionError or UnknownNameError for values that no run can use.
     """
-    if chosen.method != "ebft":
-        return
+    del config, launching
     values = {argument.name: argument.value for argument in out.of("ebft").values()}
     group = out.trainer.get("num_generations")
     size = group.value if group is not None and isinstance(group.value, int) else None
     out.notes += plan_settings(values, num_generations=size).remarks
-    if config.text("ebft.mode") == "strided":
+    if chosen.tables == ("Tokens",):
         _drop_flash_attention(out)
         if "max_length" not in out.own:
             out.own["max_length"] = Argument("max_length", LENGTH, "default of fmtkit")
