@@ -70,6 +70,8 @@ class PartialFile:
             # Unbuffered: what a full disk refuses is known at once, and closing never fails.
             self._file = self.partial.open("r+b" if resume_at else "xb", buffering=0)
             self._file.truncate(resume_at)
+            if hashed and resume_at:
+                self._hash = hashlib.file_digest(self._file, "sha256")
             self._file.seek(resume_at)
 
     def write(self, data: bytes | pa.Buffer) -> None:
@@ -101,7 +103,9 @@ class PartialFile:
         self._file.close()
 
     def leave(self) -> None:
-        """Force what was written to the disk, for a later run to go on with."""
+        """Force what was written to the disk and leave it under its hidden name."""
+        if self._file.closed:
+            return
         self.sync()
         self._file.close()
 
@@ -134,15 +138,25 @@ def partial_name(path: Path) -> Path:
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write an indented JSON document atomically."""
+    file = whole_json(path, value)
+    try:
+        file.publish()
+    finally:
+        file.discard()
+
+
+def whole_json(path: Path, value: Mapping[str, Any]) -> PartialFile:
+    """Write an indented JSON document to the disk, still under its hidden name."""
     file = PartialFile(path)
     try:
         # Names of columns and files may hold half a surrogate pair, which JSON writes as an escape.
         text = json.dumps(value, ensure_ascii=False, indent=2)
         file.write(text.encode(errors="backslashreplace") + b"\n")
-        file.publish()
+        file.sync()
     except BaseException:
         file.discard()
         raise
+    return file
 
 
 def sync_folder(path: Path) -> None:

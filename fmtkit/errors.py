@@ -19,6 +19,7 @@ The command line prints the message as one line and exits with the class's `exit
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 from typing import ClassVar
 
 MANY = 40
@@ -88,9 +89,13 @@ class WriteError(FmtkitError, OSError):
 
 
 class NothingWrittenError(FmtkitError):
-    """Say why no row was written and where the reasons are."""
+    """Say why no row was written and where the reasons are; `report` is the report of the run."""
 
     exit_code = 4
+
+    def __init__(self, message: str, report: Path | None = None) -> None:
+        super().__init__(message)
+        self.report = report
 
 
 def _listed(known: list[str]) -> str:

@@ -7,16 +7,21 @@
         event AGAIN of that, and resumed), compared with an undisturbed one; prints how many events
     killed_runs.py FOLDER STEP AGAIN overwrite
         the same where each run overwrites another output
+    killed_runs.py FOLDER STEP AGAIN file|reject BEFORE
+        the same for an output that is one file, or for a run that ends without rows; BEFORE says
+        what was there: nothing, rows, or rows and bad (with a quarantine)
 
 An event is what Python reports to audit hooks (open, rename, remove, mkdir, rmdir), and each write.
 """
 
 import hashlib
+import json
 import os
 import shutil
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,7 +32,7 @@ from fmtkit.errors import ResumeError
 from fmtkit.writing import quarantine
 from fmtkit.writing.encoding import encode
 from fmtkit.writing.folder_sink import FolderSink, ResumePoint, find_resume
-from fmtkit.writing.sinks import Closing, Progress
+from fmtkit.writing.sinks import Closing, FileSink, Progress
 
 FINGERPRINT = {"sources": [{"path": "a", "sha256": "0"}], "options": {}}
 BLOCKS = [(source, block) for source in range(2) for block in range(5)]
@@ -74,7 +79,8 @@ def run(out: Path, data: dict, pause: float = 0.0) -> None:
         sink.write(train)
         sink.write(validation, "validation")
         following = BLOCKS[number] if number < len(BLOCKS) else (2, 0)
-        sink.end_block(Progress(following, {"done": number}, {"k": "v"}))
+        state = {"done": number}
+        sink.end_block(Progress(following, lambda s=state: s, lambda: {"k": "v"}))
         time.sleep(pause)
     sink.finish(
         Closing(report=lambda files: {"fmtkit": "0", "files": len(files)}, metadata={"k": "v"})
@@ -90,8 +96,8 @@ def contents(folder: Path) -> dict[str, str]:
     }
 
 
-def killed_at(event: int, out: Path, data: dict) -> bool:
-    """Run in a child that is killed at its `event`-th event; say whether it was."""
+def killed_at(event: int, work: Callable[[], None]) -> bool:
+    """Work in a child that is killed at its `event`-th event; say whether it was."""
     child = os.fork()
     if child:
         _, status = os.waitpid(child, 0)
@@ -117,7 +123,7 @@ def killed_at(event: int, out: Path, data: dict) -> bool:
         whole(file, view[len(view) // 2 :])
 
     PartialFile.write = write
-    run(out, data)
+    work()
     os._exit(0)
 
 
@@ -136,20 +142,89 @@ def kill_everywhere(folder: Path, step: int, again: int, *, overwrites: bool) ->
     while True:
         if overwrites:
             write_other(out)
-        if not killed_at(event, out, data):
+        if not killed_at(event, lambda: run(out, data)):
             return event
         # What has its final name is whole at any moment.
         assert not out.exists() or (out / "report.json").exists()
         if again:
-            killed_at(again, out, data)
+            killed_at(again, lambda: run(out, data))
         run(out, data)
         assert contents(folder / "killed") == expected, event
         shutil.rmtree(folder / "killed")
         event += step
 
 
+def write_file(out: Path, size: int, *, bad: bytes, rejected: bool = False) -> None:
+    """Write an output that is one file, over whatever is there."""
+    sink = FileSink(out, "parquet", overwrite=True)
+    sink.write(encode(rows((0, 0), "train", size), "parquet", "none"))
+    sink.quarantine(bad)
+    report = {"fmtkit": "0", "size": size}
+    if rejected:
+        sink.reject(report)
+        return
+    sink.finish(Closing(report=lambda _: report))
+
+
+def check_true(folder: Path) -> None:
+    """Assert that a report that is there is of whole files that are there."""
+    for path in folder.glob("[!.]*report.json"):
+        for file in json.loads(path.read_text())["files"]:
+            data = (folder / file["path"]).read_bytes()
+            assert hashlib.sha256(data).hexdigest() == file["sha256"], (path, file)
+
+
+def prepare(folder: Path, before: str) -> Path:
+    """Write what was there before."""
+    folder.mkdir(parents=True)
+    out = folder / "out.parquet"
+    if before != "nothing":
+        write_file(out, 3, bad=b"old" if "bad" in before else b"")
+    return out
+
+
+def kill_files_everywhere(
+    folder: Path, step: int, again: int, before: str, *, rejected: bool
+) -> int:
+    """Return the number of events of a run that is killed at each of them and repeated."""
+
+    def write(out: Path, bad: bytes) -> None:
+        write_file(out, 5, bad=bad, rejected=rejected)
+
+    event = 0
+    for bad in (b"new", b""):
+        write(prepare(folder / "calm", before), bad)
+        expected = contents(folder / "calm")
+        for event in range(1, 1000, step):
+            out = prepare(folder / "killed", before)
+            whole = {out.read_bytes()} if out.exists() else set()
+            if not rejected:
+                whole.add((folder / "calm" / out.name).read_bytes())
+            was_killed = killed_at(event, lambda: write(out, bad))  # noqa: B023 - called at once
+            check_true(folder / "killed")
+            assert not out.exists() or out.read_bytes() in whole, event
+            assert out.exists() or before == "nothing", event
+            if again and was_killed:
+                killed_at(again, lambda: write(out, bad))  # noqa: B023
+                check_true(folder / "killed")
+            write(out, bad)
+            assert contents(folder / "killed") == expected, event
+            shutil.rmtree(folder / "killed")
+            if not was_killed:
+                break
+        shutil.rmtree(folder / "calm")
+    return event
+
+
 if __name__ == "__main__":
-    if len(sys.argv) == 2:
+    if len(sys.argv) == 6:
+        name, step, again, kind, before = sys.argv[1:]
+        print(
+            kill_files_everywhere(
+                Path(name), int(step), int(again), before, rejected=kind == "reject"
+            )
+        )
+    elif len(sys.argv) == 2:
         run(Path(sys.argv[1]), blocks(), pause=0.02)
     else:
         folder, step, again, *rest = sys.argv[1:]

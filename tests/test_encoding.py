@@ -1,6 +1,5 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import PurePath
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from random_tables import FEW, tables
 
 from fmtkit.errors import OptionError
-from fmtkit.writing.encoding import COMPRESSIONS, compression_of, encode, format_of
+from fmtkit.writing.encoding import COMPRESSIONS, check_format, compression_of, encode
 from fmtkit.writing.stitching import STITCHERS
 
 FORMATS = [(name, c) for name, known in COMPRESSIONS.items() for c in known]
@@ -104,13 +103,11 @@ def test_json_text_stays_text_in_json_lines():
     assert json.loads(line) == {"tools": '{"a":1.0}'}
 
 
-def test_the_suffix_names_the_format_and_the_flag_overrules_it():
-    assert format_of(PurePath("a.b.parquet")) == "parquet"
-    assert format_of(PurePath("out")) is None
-    assert format_of(PurePath("a.csv")) is None
-    assert format_of(PurePath("out.parquet"), "jsonl") == "jsonl"
+def test_a_format_that_there_is_not_is_refused():
+    check_format("jsonl")
+    check_format(None)
     with pytest.raises(OptionError, match="--format csv: choose one of parquet, jsonl, arrow"):
-        format_of(PurePath("out"), "csv")
+        check_format("csv")
 
 
 def test_a_compression_that_the_format_has_not_is_refused():

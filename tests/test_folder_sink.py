@@ -41,7 +41,8 @@ def feed(sink, start=0, end=6):
         sink.write(rows(number, number % 2), "validation")
         if number % 3 == 1:
             sink.quarantine(b"%d\n" % number)
-        sink.end_block(Progress((0, number + 1), {"blocks": number + 1}, {"type": "intel"}))
+        state = {"blocks": number + 1}
+        sink.end_block(Progress((0, number + 1), lambda s=state: s, lambda: {"type": "intel"}))
 
 
 def contents(folder):
@@ -194,14 +195,31 @@ def test_an_aborted_run_leaves_nothing(tmp_path):
 
 
 def test_a_rejected_run_keeps_quarantine_and_report_only_and_may_be_repeated(tmp_path):
-    for _ in range(2):
-        sink = open_sink(tmp_path / "out")
+    for options in ({}, {"overwrite": True}, {"retry": True}):
+        sink = open_sink(tmp_path / "out", **options)
         feed(sink, end=3)
         sink.reject({"fmtkit": "0"})
         assert [*contents(tmp_path)] == ["out/quarantine.jsonl", "out/report.json"]
         assert find_resume(tmp_path / "out", FINGERPRINT) is None
-    write_whole(tmp_path / "out")
+        with pytest.raises(OutputExistsError, match="of a run that wrote no rows; --overwrite"):
+            open_sink(tmp_path / "out")
+    write_whole(tmp_path / "out", retry=True)
     assert "out/manifest.json" in contents(tmp_path)
+
+
+def test_a_rejected_run_leaves_the_folder_of_an_earlier_one_as_it_is(tmp_path):
+    write_whole(tmp_path / "out")
+    before = contents(tmp_path)
+    for _ in range(2):
+        sink = open_sink(tmp_path / "out", overwrite=True)
+        sink.quarantine(b"{}\n")
+        sink.reject({"fmtkit": "0"})
+        reasons = {"out.failed/quarantine.jsonl", "out.failed/report.json"}
+        assert contents(tmp_path).keys() - before.keys() == reasons
+        assert contents(tmp_path).items() >= before.items()
+        assert sink.report_path == tmp_path / "out.failed" / "report.json"
+    write_whole(tmp_path / "out", overwrite=True)
+    assert contents(tmp_path) == before
 
 
 def test_a_folder_that_exists_is_refused_and_with_overwrite_replaced_as_a_whole(tmp_path):

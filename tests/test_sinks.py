@@ -1,4 +1,8 @@
+import hashlib
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -8,12 +12,26 @@ from fmtkit.errors import OptionError, OutputExistsError, WriteError
 from fmtkit.writing.encoding import COMPRESSIONS, encode
 from fmtkit.writing.sinks import Closing, FileSink, Progress
 
+SCRIPT = Path(__file__).with_name("killed_runs.py")
 TABLE = pa.table({"text": ["a", "b"]})
 ROWS = encode(TABLE, "parquet", "snappy")
 
 
 def closing(**values):
-    return Closing(report=lambda files: {"rows": sum(file.rows for file in files)}, **values)
+    return Closing(
+        report=lambda files: {"fmtkit": "0", "rows": sum(file.rows for file in files)}, **values
+    )
+
+
+def write(path, *, bad=b"{}\n", **options):
+    sink = FileSink(path, "parquet", **options)
+    sink.write(ROWS)
+    sink.quarantine(bad)
+    sink.finish(closing())
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
 
 
 def names(folder):
@@ -27,7 +45,7 @@ def test_a_file_its_quarantine_and_its_report_appear_at_the_end(tmp_path, format
     for number in range(3):
         sink.write(encode(TABLE, format, COMPRESSIONS[format][0]))
         sink.quarantine(b"{}\n")
-        sink.end_block(Progress((0, number + 1), {}, {}))
+        sink.end_block(Progress((0, number + 1), dict, dict))
     assert all(name.startswith(".") for name in names(path.parent))
     (written,) = sink.finish(closing())
     assert names(path.parent) == [
@@ -36,7 +54,14 @@ def test_a_file_its_quarantine_and_its_report_appear_at_the_end(tmp_path, format
         "out.v1.report.json",
     ]
     assert (written.path, written.rows, written.bytes) == (path, 6, path.stat().st_size)
-    assert json.loads((path.parent / "out.v1.report.json").read_text()) == {"rows": 6}
+    report = json.loads((path.parent / "out.v1.report.json").read_text())
+    assert report == sink.report
+    assert (report["rows"], report["output"]) == (6, path.name)
+    for file in report["files"]:
+        data = (path.parent / file["path"]).read_bytes()
+        assert file["bytes"] == len(data)
+        assert file["sha256"] == hashlib.sha256(data).hexdigest()
+    assert [file["path"] for file in report["files"]] == [path.name, "out.v1.quarantine.jsonl"]
 
 
 def test_metadata_comes_at_the_end(tmp_path):
@@ -65,37 +90,53 @@ def test_a_failure_while_finishing_leaves_no_output(tmp_path):
 
 
 def test_a_rejected_run_keeps_quarantine_and_report_only(tmp_path):
-    path = tmp_path / "out.parquet"
-    path.write_bytes(b"of the run before")
-    sink = FileSink(path, "parquet", overwrite=True)
+    sink = FileSink(tmp_path / "out.parquet", "parquet", overwrite=True)
     sink.write(ROWS)
     sink.quarantine(b"{}\n")
-    sink.reject({"rows": 0})
+    sink.reject({"fmtkit": "0"})
     assert names(tmp_path) == ["out.quarantine.jsonl", "out.report.json"]
+    assert sink.report_path == tmp_path / "out.report.json"
 
 
 def test_an_output_that_exists_is_refused_before_anything_is_written(tmp_path):
     path = tmp_path / "out.parquet"
-    path.write_bytes(b"old")
+    write(path, bad=b"")
     with pytest.raises(
         OutputExistsError, match=r"out.parquet exists already; --overwrite replaces"
     ):
         FileSink(path, "parquet")
-    assert names(tmp_path) == ["out.parquet"]
+    assert names(tmp_path) == ["out.parquet", "out.report.json"]
     with pytest.raises(OutputExistsError, match="is a folder"):
         FileSink(tmp_path, "parquet", overwrite=True)
 
 
 def test_an_overwritten_file_is_whole_until_the_new_one_is(tmp_path):
     path = tmp_path / "out.parquet"
-    path.write_bytes(b"old")
-    (tmp_path / "out.quarantine.jsonl").write_bytes(b"old")
+    write(path, bad=b"old")
+    before = contents(tmp_path)
     sink = FileSink(path, "parquet", overwrite=True)
     sink.write(ROWS)
-    assert path.read_bytes() == b"old"
+    sink.write(ROWS)
+    assert contents(tmp_path).items() >= before.items()
     sink.finish(closing())
-    assert pq.read_table(path).equals(TABLE)
+    assert pq.read_table(path).num_rows == 4
     assert names(tmp_path) == ["out.parquet", "out.report.json"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", ["nothing", "rows", "rows and bad"])
+@pytest.mark.parametrize(
+    ("kind", "step", "again"), [("file", 1, 0), ("file", 3, 9), ("reject", 1, 0)]
+)
+def test_killed_at_any_event_a_report_is_true_and_the_next_run_ends_well(
+    tmp_path, kind, step, again, before
+):
+    arguments = [tmp_path, str(step), str(again), kind, before]
+    run = subprocess.run(
+        [sys.executable, SCRIPT, *arguments], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout) > 12
 
 
 def test_a_file_holds_one_split(tmp_path):

@@ -1,3 +1,4 @@
+import hashlib
 import json
 
 import pytest
@@ -13,13 +14,23 @@ def fill(folder, files):
     return folder
 
 
-MANIFEST = json.dumps({"fingerprint": {}, "files": [{"path": "data/train-00000-of-00001.parquet"}]})
-OURS = {
-    "data/train-00000-of-00001.parquet": "",
+def report(**files):
+    entries = [
+        {"path": name, "bytes": len(text), "sha256": hashlib.sha256(text.encode()).hexdigest()}
+        for name, text in files.items()
+    ]
+    return json.dumps({"fmtkit": "0", "output": "out", "files": entries})
+
+
+MANIFEST = json.dumps({"fingerprint": {}, "files": []})
+WRITTEN = {
+    "data/train-00000-of-00001.parquet": "rows",
     "manifest.json": MANIFEST,
-    "quarantine.jsonl": "",
-    "report.json": '{"fmtkit": "0"}',
+    "quarantine.jsonl": "bad",
 }
+OURS = {**WRITTEN, "report.json": report(**WRITTEN)}
+REMAINS = {"quarantine.jsonl": "bad", "report.json": report(**{"quarantine.jsonl": "bad"})}
+OLD = {**WRITTEN, "report.json": '{"fmtkit": "0", "rows_read": 1}'}
 
 
 def test_where_nothing_is_a_folder_may_be_made(tmp_path):
@@ -27,17 +38,36 @@ def test_where_nothing_is_a_folder_may_be_made(tmp_path):
     refuse_existing(fill(tmp_path, {}), overwrite=False)
 
 
-def test_the_remains_of_a_run_without_output_may_be_replaced(tmp_path):
-    refuse_existing(
-        fill(tmp_path, {name: OURS[name] for name in ("report.json", "quarantine.jsonl")}),
-        overwrite=False,
-    )
+def test_the_reasons_of_a_run_without_rows_may_be_replaced_if_asked(tmp_path):
+    fill(tmp_path, REMAINS)
+    refuse_existing(tmp_path, overwrite=True)
+    refuse_existing(tmp_path, overwrite=False, retry=True)
+    with pytest.raises(OutputExistsError, match="of a run that wrote no rows; --overwrite"):
+        refuse_existing(tmp_path, overwrite=False)
 
 
 def test_a_whole_folder_of_ours_may_be_replaced_only_if_asked(tmp_path):
     refuse_existing(fill(tmp_path, OURS), overwrite=True)
-    with pytest.raises(OutputExistsError, match="--overwrite replaces it"):
-        refuse_existing(tmp_path, overwrite=False)
+    for retry in (False, True):
+        with pytest.raises(OutputExistsError, match="--overwrite replaces it"):
+            refuse_existing(tmp_path, overwrite=False, retry=retry)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_file_that_was_changed_since_is_never_replaced(tmp_path, name):
+    text = OURS[name]
+    for changed in (text + "x", text[:-1] + "x"):
+        fill(tmp_path, OURS | {name: changed})
+        with pytest.raises(OutputExistsError, match=f"{name} exists already and was changed"):
+            refuse_existing(tmp_path, overwrite=True)
+
+
+def test_a_folder_whose_report_names_nothing_is_for_the_user_to_remove(tmp_path):
+    fill(tmp_path, OLD)
+    with pytest.raises(
+        OutputExistsError, match=r"of an earlier fmtkit.*\(rm -r [^ ]*\), or choose"
+    ):
+        refuse_existing(tmp_path, overwrite=True)
 
 
 @pytest.mark.parametrize(

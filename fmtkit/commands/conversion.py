@@ -29,7 +29,12 @@ from fmtkit.commands.importing import quick_imports
 def convert(
     source: Sources = None,
     out: Annotated[
-        str, typer.Option("--out", "-o", help="FILE.parquet, .jsonl, .arrow, or a folder.")
+        str,
+        typer.Option(
+            "--out",
+            "-o",
+            help="FILE.parquet, .jsonl, .arrow, or a folder (with a dot in its name: NAME/).",
+        ),
     ] = "",
     type: Type = None,
     config: Config = None,
@@ -56,7 +61,7 @@ def convert(
     limit: Limit = None,
     workers: Workers = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an output of ours.")
+        bool, typer.Option("--overwrite", help="Replace an output that fmtkit wrote.")
     ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with an interrupted run.")

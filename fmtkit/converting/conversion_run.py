@@ -25,9 +25,11 @@ from fmtkit.converting.splitting import (
 )
 from fmtkit.converting.user_functions import TransformedSource
 from fmtkit.errors import LimitError, NothingWrittenError, OptionError
-from fmtkit.writing import quarantine, sinks
-from fmtkit.writing.encoding import Encoded, compression_of, encode, format_of
+from fmtkit.writing import journal, quarantine, sinks
+from fmtkit.writing.encoding import Encoded, compression_of, encode
+from fmtkit.writing.file_output import FileOutput
 from fmtkit.writing.folder_sink import FolderSink, find_resume
+from fmtkit.writing.outputs import Destination
 from fmtkit.writing.sinks import Closing, FileSink, Sink
 
 Watcher = Callable[[int, int | None, Ledger], None]
@@ -37,54 +39,63 @@ class ConversionRun:
     """One conversion under way."""
 
     def __init__(
-        self, jobs: Sequence[Job], out: Path, options: ConvertOptions, watch: Watcher | None
+        self, jobs: Sequence[Job], out: Destination, options: ConvertOptions, watch: Watcher | None
     ) -> None:
         self.jobs, self.options, self.watch = jobs, options, watch
         self.job = jobs[0]
         self.finished_sources: list[dict[str, Any]] = []
         self.finished_bytes = 0
-        self.final: dict[str, Any] = {}
         self.begun = time.monotonic()
         self.limit = ErrorLimit.parse(options.max_errors)
-        named = format_of(out, options.format)
-        is_file = format_of(out) is not None
-        self.is_folder, self.out = not is_file, out
-        self.is_complete = False
-        self.format = named or "parquet"
+        self.is_folder, self.out = out.format is None, out.path
+        self.complete: Report | None = None
+        self.format = options.format or out.format or "parquet"
         self.compression = compression_of(self.format, options.compression)
         self.ledger = Ledger()
         self.progress = Progress()
         self.tiers = {"fast_rows": 0, "traced_rows": 0, "plain_rows": 0}
-        self.quarantine_path = (
-            out.with_suffix(".quarantine.jsonl") if is_file else out / "quarantine.jsonl"
-        )
-        sink, state = self._open(out, is_file=is_file)
-        if sink is not None:
-            self.sink = sink
-        if state is not None:
-            self.ledger = Ledger.from_dict(state["ledger"])
-            self.progress = Progress.from_dict(state["progress"])
-            self.tiers = dict(state["tiers"])
+        self._size = _size_of(jobs)
+        if self.is_folder:
+            self._open_folder()
+        else:
+            self._open_file()
 
-    def _open(self, out: Path, *, is_file: bool) -> tuple[Sink | None, Mapping[str, Any] | None]:
-        if is_file:
-            if self.job.split is not None:
-                raise OptionError(
-                    f"{out} is one file and holds one split; give a folder as OUT with --val-size"
-                )
-            # A single file starts again: it is never seen half-written, so there is nothing to resume.
-            overwrite = self.options.overwrite or self.options.resume
-            return FileSink(out, self.format, overwrite=overwrite), None
+    def _open_file(self) -> None:
+        """Begin a file: it is never seen half-written, so that there is no part of it to go on with."""
+        if self.job.split is not None:
+            raise OptionError(
+                f"{self.out} is one file and holds one split; give a folder as OUT with --val-size"
+            )
+        if self.options.resume and self.out.exists():
+            report = FileOutput(self.out).own_report()
+            journal.check_fingerprint(self.out, report["fingerprint"], self._fingerprint())
+            self.complete = self._found(report, self.out.parent)
+            return
+        flags = {"overwrite": self.options.overwrite, "retry": self.options.resume}
+        self.sink: Sink = FileSink(self.out, self.format, **flags)
+
+    def _open_folder(self) -> None:
+        """Begin a folder, or go on with it from the state that an interrupted run left."""
         fingerprint = self._fingerprint()
-        resume = find_resume(out, fingerprint) if self.options.resume else None
+        resume = find_resume(self.out, fingerprint) if self.options.resume else None
         if resume is not None and resume.is_complete:
             # Job scripts always pass --resume: a finished run is no error.
-            self.is_complete = True
-            return None, None
-        sink = FolderSink(
-            out, self.format, fingerprint, overwrite=self.options.overwrite, resume=resume
-        )
-        return sink, resume.state if resume is not None and resume.state else None
+            report = json.loads((self.out / "report.json").read_text(encoding="utf-8"))
+            self.complete = self._found(report, self.out)
+            return
+        flags = {"overwrite": self.options.overwrite, "retry": self.options.resume}
+        self.sink = FolderSink(self.out, self.format, fingerprint, resume=resume, **flags)
+        if resume is not None and resume.state:
+            self.ledger = Ledger.from_dict(resume.state["ledger"])
+            self.progress = Progress.from_dict(resume.state["progress"])
+            self.tiers = dict(resume.state["tiers"])
+
+    def _found(self, report: Mapping[str, Any], folder: Path) -> Report:
+        """Return the report of the run that was there already."""
+        names = [
+            file["path"] for file in report.get("files", ()) if file["path"] != "manifest.json"
+        ]
+        return Report(report, tuple(str(folder / name) for name in names))
 
     def _fingerprint(self) -> dict[str, Any]:
         """Return what must be the same for a run to be resumed."""
@@ -98,21 +109,14 @@ class ConversionRun:
             "fmtkit": version("fmtkit"),
         }
 
-    def _complete(self) -> Report:
-        """Return the report of the run that was there already."""
-        report = json.loads((self.out / "report.json").read_text(encoding="utf-8"))
-        files = sorted((self.out / "data").iterdir())
-        bad = [self.quarantine_path] if self.quarantine_path.exists() else []
-        return Report(report, tuple(str(path) for path in (*files, *bad)))
-
     def _code(self) -> list[str]:
         """Return the files of the user whose code makes rows."""
         functions = {s.function.file for s in self.job.sources if isinstance(s, TransformedSource)}
         return sorted({*self.options.plugins, *(str(file) for file in functions)})
 
     def write(self) -> Report:
-        if self.is_complete:
-            return self._complete()
+        if self.complete is not None:
+            return self.complete
         for number, job in enumerate(self.jobs):
             if number:
                 self.finished_sources += sources_of(self.job, self.progress)
@@ -122,7 +126,7 @@ class ConversionRun:
         self.ledger.check()
         if not self.ledger.rows_written:
             self._reject()
-            raise NothingWrittenError(self._nothing())
+            raise NothingWrittenError(self._nothing(), self.sink.report_path)
         written = self.sink.finish(Closing(self._final, self._metadata(), self._manifest()))
         return self._finished(written)
 
@@ -141,11 +145,11 @@ class ConversionRun:
                 self.sink.write(encoded, split)
             if self.is_folder:
                 # Only here: a single file has no checkpoints, and its source's hash comes last.
-                state, metadata = self._state(), self._metadata()
-                self.sink.end_block(sinks.Progress(self.progress.next_block, state, metadata))
+                next_block = self.progress.next_block
+                self.sink.end_block(sinks.Progress(next_block, self._state, self._metadata))
             if self.watch is not None:
                 done = self.finished_bytes + self.progress.bytes_of_sources()
-                self.watch(done, self._size(), self.ledger)
+                self.watch(done, self._size, self.ledger)
 
     def _encode(self, table: pa.Table) -> list[tuple[str, Encoded]]:
         """Split and encode rows, on the worker."""
@@ -181,12 +185,10 @@ class ConversionRun:
             )
 
     def _where(self) -> str:
-        path = self.quarantine_path
-        return (
-            f", the rows are in {path}"
-            if self.options.on_error != "skip" and self.ledger.bad
-            else ""
-        )
+        """Say where the bad rows are, once the sink has put them there."""
+        if self.options.on_error == "skip" or not self.ledger.bad:
+            return ""
+        return f", the rows are in {self.sink.quarantine_path}"
 
     def _nothing(self) -> str:
         if not self.ledger.rows_read:
@@ -204,9 +206,9 @@ class ConversionRun:
         self.sink.reject(self._report(()))
 
     def _final(self, written: Sequence[Written]) -> dict[str, Any]:
-        """Make the report that is written; it is the one that is returned, clock and all."""
-        self.final = self._report(written)
-        return self.final
+        """Make the report; of a file it says what the manifest of a folder does."""
+        own = {} if self.is_folder else {"fingerprint": self._fingerprint()}
+        return self._report(written) | own
 
     def _report(self, written: Sequence[Written]) -> dict[str, Any]:
         seconds = time.monotonic() - self.begun
@@ -253,15 +255,18 @@ class ConversionRun:
             "tiers": dict(self.tiers),
         }
 
-    def _size(self) -> int | None:
-        sizes = [source.size for job in self.jobs for source in job.sources]
-        return None if None in sizes else sum(size for size in sizes if size is not None)
-
     def _finished(self, written: Sequence[Written]) -> Report:
         outputs = [str(file.path) for file in written]
         if self.ledger.quarantined:
-            outputs.append(str(self.quarantine_path))
-        return Report(self.final, tuple(outputs))
+            outputs.append(str(self.sink.quarantine_path))
+        # The one that was written is the one that is returned, clock and all.
+        return Report(self.sink.report, tuple(outputs))
+
+
+def _size_of(jobs: Sequence[Job]) -> int | None:
+    """Return the bytes of all sources; None where only reading tells."""
+    sizes = [source.size for job in jobs for source in job.sources]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 def _identity(source: AnySource) -> dict[str, Any]:

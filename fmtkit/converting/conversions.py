@@ -1,10 +1,11 @@
 """Conversion as a whole: sources in, files out, and the report that accounts for every row."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from fmtkit import registry
+from fmtkit.atomic import partial_name
 from fmtkit.converting.conversion_run import ConversionRun, Watcher
 from fmtkit.converting.convert_options import HASHED, ConvertOptions, check_options
 from fmtkit.converting.pipeline import stream
@@ -19,6 +20,9 @@ from fmtkit.converting.splitting import (
 )
 from fmtkit.errors import LimitError, NothingWrittenError, OptionError
 from fmtkit.sources.opening import Source, open_sources
+from fmtkit.writing.file_output import FileOutput, refuse_file
+from fmtkit.writing.outputs import Destination, destination, refuse_sources
+from fmtkit.writing.working_folder import failed_name, is_whole, refuse_folder
 
 
 def convert_to(
@@ -43,9 +47,11 @@ def convert_to(
         )
     for plugin in options.plugins:
         registry.load_plugin(plugin)
+    target = destination(out)
     opened = open_named(sources, options.hash)
+    refuse_output(target, (source.name for source in opened), options)
     job = with_split(prepare(opened, options.request()), options)
-    return write_jobs([job], Path(out), options, watch)
+    return write_jobs([job], target, options, watch)
 
 
 def open_named(sources: Sequence[object] | object, hash: str = "auto") -> list[Source]:
@@ -76,7 +82,7 @@ def with_split(job: Job, options: ConvertOptions) -> Job:
 
 
 def write_jobs(
-    jobs: Sequence[Job], out: Path, options: ConvertOptions, watch: Watcher | None
+    jobs: Sequence[Job], out: Destination, options: ConvertOptions, watch: Watcher | None
 ) -> Report:
     """Run jobs one after another into one sink; more than one only into a file, and of one table.
 
@@ -85,8 +91,6 @@ def write_jobs(
     if len({str(job.schema) for job in jobs}) > 1:
         made = ", ".join(f"{job.request.type} makes {job.table.name()}" for job in jobs)
         raise OptionError(f"one file holds one table, but {made}; give a folder as OUT")
-    for source in (source for job in jobs for source in job.sources):
-        _refuse_own_source(source.name, out)
     run = ConversionRun(jobs, out, options, watch)
     try:
         return run.write()
@@ -98,8 +102,21 @@ def write_jobs(
         raise
 
 
-def _refuse_own_source(name: str, out: Path) -> None:
-    """Raise OptionError if OUT is the source itself or holds it: overwriting would destroy it."""
-    path, target = Path(name).resolve(), out.resolve()
-    if path.exists() and target in (path, *path.parents):
-        raise OptionError(f"{out} is, or holds, the source {name}; choose another OUT")
+def refuse_output(out: Destination, sources: Iterable[str], options: ConvertOptions) -> None:
+    """Say before anything is read or written that OUT, or what stands beside it, may not be written.
+
+    The sinks look again before they put anything in place.
+
+    Raises:
+        OptionError: if it is, or holds, a source.
+        OutputExistsError: if something is there that is not ours, or not to be replaced.
+    """
+    if out.format is None:
+        folders = (out.path, partial_name(out.path), failed_name(out.path))
+        refuse_sources(sources, folders=folders)
+        if not (options.resume and is_whole(out.path)):
+            refuse_folder(out.path, overwrite=options.overwrite, retry=options.resume)
+        return
+    output = FileOutput(out.path)
+    refuse_sources(sources, files=[*output.names, *output.failed.names])
+    refuse_file(out.path, overwrite=options.overwrite, resume=options.resume)

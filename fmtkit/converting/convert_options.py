@@ -9,6 +9,7 @@ from fmtkit.converting.error_limit import ErrorLimit
 from fmtkit.converting.request import Request
 from fmtkit.converting.text_stage import AS_MADE, OVERLONG
 from fmtkit.errors import OptionError
+from fmtkit.writing.encoding import check_format
 
 HASHED_BYTES = 64 * 2**20
 """Sources up to this size are hashed unless --hash says otherwise: beyond it the hash costs a
@@ -80,6 +81,7 @@ def check_options(options: ConvertOptions) -> None:
         )
     if options.form not in (None, "text", "messages", "tokens", AS_MADE):
         raise OptionError(f"--as {options.form}: choose text, messages or tokens")
+    check_format(options.format)
     if options.hash not in HASHED:
         raise OptionError(f"--hash {options.hash}: choose one of {', '.join(HASHED)}")
     if options.overwrite and options.resume:

@@ -6,14 +6,20 @@ from pathlib import Path
 
 from fmtkit import registry
 from fmtkit.converting.conversion_run import Watcher
-from fmtkit.converting.conversions import convert_to, open_named, with_split, write_jobs
+from fmtkit.converting.conversions import (
+    convert_to,
+    open_named,
+    refuse_output,
+    with_split,
+    write_jobs,
+)
 from fmtkit.converting.convert_options import ConvertOptions, check_options
 from fmtkit.converting.preparation import prepare
 from fmtkit.converting.run_report import Report
 from fmtkit.errors import OptionError
 from fmtkit.training.datasets import parse_slice, specs_of
 from fmtkit.training.planning import DatasetPlan, Plan, plan
-from fmtkit.writing.encoding import format_of
+from fmtkit.writing.outputs import Destination, destination
 
 
 def convert_config(
@@ -42,18 +48,36 @@ def convert_config(
     entries = [
         (_sources(entry), _options(made, entry, options, Path(config))) for entry in made.datasets
     ]
-    target = Path(out)
-    if format_of(target) is not None:
-        jobs = [
-            with_split(prepare(open_named(specs), chosen.request()), chosen)
-            for specs, chosen in entries
-        ]
-        return [write_jobs(jobs, target, options, watch)]
-    folders = [target] if len(entries) == 1 else [target / f"{i:02}" for i in range(len(entries))]
+    target = destination(out)
+    if target.format is not None:
+        return [_one_file(entries, target, options, watch)]
+    folders = [target]
+    if len(entries) > 1:
+        folders = [Destination(target.path / f"{i:02}", None) for i in range(len(entries))]
+    opened = [open_named(specs, chosen.hash) for specs, chosen in entries]
+    # Of all before the first is written: the output of one entry may be the source of another.
+    names = [source.name for sources in opened for source in sources]
+    for folder in folders:
+        refuse_output(folder, names, options)
     return [
-        convert_to(specs, folder, chosen, watch=watch)
+        convert_to(specs, folder.path, chosen, watch=watch)
         for (specs, chosen), folder in zip(entries, folders, strict=True)
     ]
+
+
+def _one_file(
+    entries: Sequence[tuple[list[object], ConvertOptions]],
+    target: Destination,
+    options: ConvertOptions,
+    watch: Watcher | None,
+) -> Report:
+    opened = [open_named(specs, chosen.hash) for specs, chosen in entries]
+    refuse_output(target, [source.name for sources in opened for source in sources], options)
+    jobs = [
+        with_split(prepare(sources, chosen.request()), chosen)
+        for sources, (_, chosen) in zip(opened, entries, strict=True)
+    ]
+    return write_jobs(jobs, target, options, watch)
 
 
 def _sources(entry: DatasetPlan) -> list[object]:

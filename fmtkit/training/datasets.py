@@ -121,7 +121,7 @@ def _one(
         try:
             convert_to(specs, folder, ConvertOptions(**options))  # type: ignore[arg-type]
         except NothingWrittenError as error:
-            reason = empty_data.why(folder, error, options.get("max_length"))
+            reason = empty_data.why(error, options.get("max_length"))
             raise OptionError(f"datasets: {dataset.source}: {reason}") from error
         key_file.write_text(json.dumps(key, indent=1) + "\n", encoding="utf-8")
     weight = _number(dataset.entry.get("weight")) * _number(dataset.entry.get("fraction"))

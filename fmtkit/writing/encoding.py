@@ -6,7 +6,6 @@ whichever the worker. `fmtkit.writing.stitching` joins the results of many table
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -54,18 +53,10 @@ class Encoded:
         return sum(buffer.size for buffer in self.payload)
 
 
-def format_of(path: PurePath, wanted: str | None = None) -> str | None:
-    """Return the format that `wanted` or the suffix names; None where there is no suffix of ours.
-
-    Raises:
-        OptionError: if there is no format of the wanted name.
-    """
-    if wanted is None:
-        suffix = path.suffix.removeprefix(".")
-        return suffix if suffix in COMPRESSIONS else None
-    if wanted not in COMPRESSIONS:
+def check_format(wanted: str | None) -> None:
+    """Raise OptionError if there is no format of the wanted name."""
+    if wanted is not None and wanted not in COMPRESSIONS:
         raise OptionError(f"--format {wanted}: choose one of {', '.join(COMPRESSIONS)}")
-    return wanted
 
 
 def compression_of(format: str, wanted: str | None = None) -> str:

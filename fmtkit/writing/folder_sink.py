@@ -6,6 +6,7 @@ that where shards begin is a function of the input alone, and an undisturbed run
 end in the same bytes.
 """
 
+import hashlib
 import shutil
 from collections import Counter
 from collections.abc import Mapping
@@ -14,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.atomic import Written, sync_folder, write_json, writing
+from fmtkit.errors import OutputExistsError
 from fmtkit.writing import journal
 from fmtkit.writing.encoding import Encoded
 from fmtkit.writing.journal import Journal, Shard
+from fmtkit.writing.outputs import entries_of, read_json
 from fmtkit.writing.quarantine import QuarantineFile
 from fmtkit.writing.sinks import TRAIN, Closing, Progress, RowFile
 from fmtkit.writing.working_folder import (
@@ -24,8 +27,11 @@ from fmtkit.writing.working_folder import (
     QUARANTINE,
     REPORT,
     WorkingFolder,
+    failed_name,
+    is_whole,
     read_manifest,
     refuse_existing,
+    refuse_folder,
     working_name,
 )
 
@@ -81,6 +87,8 @@ def find_resume(path: Path, fingerprint: Mapping[str, Any]) -> ResumePoint | Non
 class FolderSink:
     """Shards of every split in `data/`, quarantine, manifest and report.
 
+    With `retry` the reasons that an earlier run without rows left are replaced.
+
     Raises:
         OutputExistsError: if the folder is there and is not to be overwritten, or is not ours.
         ResumeError: if the shards of the run to be resumed are not what its journal says.
@@ -93,6 +101,7 @@ class FolderSink:
         fingerprint: Mapping[str, Any],
         *,
         overwrite: bool = False,
+        retry: bool = False,
         resume: ResumePoint | None = None,
         shard_bytes: int = SHARD_BYTES,
     ) -> None:
@@ -101,11 +110,13 @@ class FolderSink:
         self._shard_bytes = shard_bytes
         self._work = WorkingFolder(path)
         self._journal = resume.journal if resume else Journal(fingerprint, overwrite=overwrite)
-        self._overwrite = overwrite or self._journal.overwrite
+        self._overwrite, self._retry = overwrite or self._journal.overwrite, retry
         self._open: dict[str, RowFile] = {}
+        self.report: Mapping[str, Any] = {}
+        self._kept = path
+        """Where the report and the quarantine end up."""
+        refuse_folder(path, overwrite=self._overwrite, retry=retry)
         with writing(path):
-            self._work.restore()
-            refuse_existing(path, overwrite=self._overwrite)
             if resume is None:
                 self._work.begin(self._journal)
             else:
@@ -113,6 +124,16 @@ class FolderSink:
         self._quarantine = QuarantineFile(
             self._work.out / QUARANTINE, resume_at=self._journal.quarantine_bytes
         )
+
+    @property
+    def quarantine_path(self) -> Path:
+        """Return where the quarantine is put."""
+        return self._kept / QUARANTINE
+
+    @property
+    def report_path(self) -> Path:
+        """Return where the report is put."""
+        return self._kept / REPORT
 
     def write(self, encoded: Encoded, split: str = TRAIN) -> None:
         """Append rows to a split."""
@@ -134,13 +155,13 @@ class FolderSink:
             self._checkpoint(progress)
 
     def _checkpoint(self, progress: Progress) -> None:
-        shards = (*self._journal.shards, *self._close_shards(progress.metadata))
+        shards = (*self._journal.shards, *self._close_shards(progress.metadata()))
         self._journal = replace(
             self._journal,
             next_block=progress.next_block,
             shards=shards,
             quarantine_bytes=self._quarantine.sync(),
-            state=progress.state,
+            state=progress.state(),
         )
         sync_folder(self._work.out)
         self._journal.save(self._work.journal)
@@ -173,26 +194,47 @@ class FolderSink:
             for shard, file in zip(shards, written, strict=True)
         ]
         fingerprint = {"fingerprint": self._journal.fingerprint}
-        write_json(self._work.out / MANIFEST, {**closing.manifest, **fingerprint, "files": files})
-        self._put_in_place(closing.report(written))
+        manifest = self._work.out / MANIFEST
+        write_json(manifest, {**closing.manifest, **fingerprint, "files": files})
+        names = [{key: file[key] for key in ("path", "bytes", "sha256")} for file in files]
+        self._put_in_place(closing.report(written), [*names, _entry_of(manifest)])
+        self._remove_failed()
         return written
 
     def reject(self, report: Mapping[str, Any]) -> None:
-        """Keep only the quarantine and the report; an overwritten folder goes too."""
+        """Keep only the quarantine and the report; beside a folder of before, in one of their own."""
         self._discard_shards()
         # Killed from here on, a resumed run starts again and comes to the same end.
         Journal(self._journal.fingerprint, overwrite=self._overwrite).save(self._work.journal)
         with writing(self.path):
             shutil.rmtree(self._work.data)
-        self._put_in_place(report)
+            if is_whole(self.path):
+                self._kept = failed_name(self.path)
+        self._put_in_place(report, [])
 
-    def _put_in_place(self, report: Mapping[str, Any]) -> None:
+    def _put_in_place(self, report: Mapping[str, Any], files: list[dict[str, Any]]) -> None:
         self._quarantine.publish()
-        write_json(self._work.out / REPORT, report)
+        quarantine = self._work.out / QUARANTINE
+        if quarantine.exists():
+            files = [*files, _entry_of(quarantine)]
+        self.report = {**report, "output": self.path.name, "files": files}
+        write_json(self._work.out / REPORT, self.report)
         sync_folder(self._work.out)
         with writing(self.path):
-            refuse_existing(self.path, overwrite=self._overwrite)
-            self._work.put_in_place()
+            refuse_existing(self._kept, overwrite=self._overwrite, retry=self._retry)
+            self._work.put_in_place(self._kept)
+
+    def _remove_failed(self) -> None:
+        """Delete the reasons of an earlier run without rows, where they are ours."""
+        failed = failed_name(self.path)
+        if entries_of(read_json(failed / REPORT)) is None:
+            return
+        with writing(failed):
+            try:
+                refuse_existing(failed, overwrite=True)
+            except OutputExistsError:
+                return
+            shutil.rmtree(failed)
 
     def suspend(self) -> None:
         """Stop so that a later run may resume."""
@@ -210,3 +252,10 @@ class FolderSink:
         self._quarantine.discard()
         with writing(self.path):
             self._work.remove()
+
+
+def _entry_of(path: Path) -> dict[str, Any]:
+    """Return a small finished file as the report beside it names it."""
+    with writing(path), path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return {"path": path.name, "bytes": path.stat().st_size, "sha256": digest}

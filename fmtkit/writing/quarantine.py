@@ -5,7 +5,7 @@ from base64 import b64encode
 from collections.abc import Iterable
 from pathlib import Path
 
-from fmtkit.atomic import PartialFile, writing
+from fmtkit.atomic import PartialFile, Written
 from fmtkit.codes import Reject
 
 RAW_BYTES = 2**20
@@ -59,14 +59,14 @@ class QuarantineFile:
 
     def __init__(self, path: Path, *, resume_at: int = 0) -> None:
         self.path = path
-        self._file = PartialFile(path, resume_at=resume_at) if resume_at else None
+        self._file = PartialFile(path, hashed=True, resume_at=resume_at) if resume_at else None
 
     def write(self, lines: bytes) -> None:
         """Append lines."""
         if not lines:
             return
         if self._file is None:
-            self._file = PartialFile(self.path)
+            self._file = PartialFile(self.path, hashed=True)
         self._file.write(lines)
 
     def sync(self) -> int:
@@ -76,16 +76,20 @@ class QuarantineFile:
         self._file.sync()
         return self._file.size
 
+    def written(self) -> Written | None:
+        """Force the lines to the disk and return what the file is; None without a line."""
+        if self._file is None:
+            return None
+        self._file.sync()
+        return self._file.written(0)
+
     def publish(self) -> None:
-        """Give the file its final name; without a line, take away that of a run before."""
+        """Give the file its final name, if there is a line."""
         if self._file is not None:
             self._file.publish()
-            return
-        with writing(self.path):
-            self.path.unlink(missing_ok=True)
 
     def leave(self) -> None:
-        """Leave what is written for a later run to go on with."""
+        """Leave what is written under its hidden name."""
         if self._file is not None:
             self._file.leave()
 

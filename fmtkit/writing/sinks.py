@@ -5,13 +5,14 @@ that is not whole.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from fmtkit.atomic import PartialFile, Written, sync_folder, write_json, writing
-from fmtkit.errors import OptionError, OutputExistsError, WriteError
+from fmtkit.atomic import PartialFile, Written, partial_name, writing
+from fmtkit.errors import OptionError, WriteError
 from fmtkit.writing.encoding import Encoded
+from fmtkit.writing.file_output import FileOutput, refuse_file
 from fmtkit.writing.quarantine import QuarantineFile
 from fmtkit.writing.stitching import STITCHERS
 
@@ -37,10 +38,10 @@ class Progress:
 
     next_block: tuple[int, int]
     """Index of the source and of the block in it that come next."""
-    state: Mapping[str, Any]
-    """What the pipeline needs to go on from there, as JSON; it comes back on resume."""
-    metadata: Mapping[str, str]
-    """Key-value metadata of files that end here."""
+    state: Callable[[], Mapping[str, Any]]
+    """Says what the pipeline needs to go on from there, as JSON; it comes back on resume."""
+    metadata: Callable[[], Mapping[str, str]]
+    """Says the key-value metadata of files that end here."""
 
 
 class Sink(Protocol):
@@ -48,6 +49,17 @@ class Sink(Protocol):
 
     Every method raises WriteError where the operating system refuses.
     """
+
+    report: Mapping[str, Any]
+    """The report as it was written, once the run has ended."""
+
+    @property
+    def quarantine_path(self) -> Path:
+        """Return where the quarantine is put."""
+
+    @property
+    def report_path(self) -> Path:
+        """Return where the report is put."""
 
     def write(self, encoded: Encoded, split: str = TRAIN) -> None:
         """Append rows to a split."""
@@ -62,7 +74,7 @@ class Sink(Protocol):
         """Give everything its final name."""
 
     def reject(self, report: Mapping[str, Any]) -> None:
-        """End without an output: keep only the quarantine and the report."""
+        """End without an output: keep only the quarantine and the report, and what was there before."""
 
     def suspend(self) -> None:
         """Stop so that a later run may resume; nothing stands under a final name."""
@@ -107,22 +119,36 @@ class RowFile:
 class FileSink:
     """One file, its quarantine (if any row was bad) and its report beside it.
 
+    With `retry` the reasons that an earlier run without rows left are replaced.
+
     Raises:
-        OutputExistsError: if the file is there and is not to be overwritten.
+        OutputExistsError: if one of them is there and is not ours, or not to be overwritten.
         WriteError: if it cannot be created.
     """
 
-    def __init__(self, path: Path, format: str, *, overwrite: bool = False) -> None:
-        if path.is_dir():
-            raise OutputExistsError(f"{path} is a folder; choose another name")
-        if path.exists() and not overwrite:
-            raise OutputExistsError(f"{path} exists already; --overwrite replaces it")
+    def __init__(
+        self, path: Path, format: str, *, overwrite: bool = False, retry: bool = False
+    ) -> None:
         self.path = path
-        self._report = path.with_suffix(".report.json")
+        self.report: Mapping[str, Any] = {}
+        self._output = FileOutput(path)
+        self._overwrite, self._retry = overwrite, retry
+        refuse_file(path, overwrite=overwrite, resume=retry)
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        self._quarantine = QuarantineFile(path.with_suffix(".quarantine.jsonl"))
-        self._rows = RowFile(path, format, hashed=False)
+        self._decision: PartialFile | None = None
+        self._quarantine = QuarantineFile(self._output.quarantine)
+        self._rows = RowFile(path, format, hashed=True)
+
+    @property
+    def quarantine_path(self) -> Path:
+        """Return where the quarantine is put."""
+        return self._output.quarantine
+
+    @property
+    def report_path(self) -> Path:
+        """Return where the report is put."""
+        return self._output.report
 
     def write(self, encoded: Encoded, split: str = TRAIN) -> None:
         """Append rows; a file holds one split."""
@@ -138,22 +164,43 @@ class FileSink:
         """Remember nothing: a single file starts again."""
 
     def finish(self, closing: Closing) -> list[Written]:
-        """Give everything its final name, the rows last: where they are, the report is too."""
+        """Give everything its final name, the report last."""
         written = self._rows.close(closing.metadata)
-        self._quarantine.publish()
-        write_json(self._report, closing.report([written]))
-        self._rows.file.publish()
-        sync_folder(self.path.parent)
+        bad = self._quarantine.written()
+        self._decide(closing.report([written]), [written, *([bad] if bad else [])])
+        self._rows.file.leave()
+        self._quarantine.leave()
+        self._put_in_place()
+        with writing(self.path):
+            self._output.failed.remove()
         return [written]
 
     def reject(self, report: Mapping[str, Any]) -> None:
-        """Keep only the quarantine and the report; an overwritten file goes too."""
+        """Keep only the quarantine and the report; beside an output of before, under other names."""
         self._rows.discard()
-        self._quarantine.publish()
-        write_json(self._report, report)
+        bad = self._quarantine.written()
+        if self.path.exists():
+            self._output = self._output.failed
+        if bad is not None and bad.path != self._output.quarantine:
+            self._quarantine.leave()
+            with writing(self.path):
+                partial_name(bad.path).replace(partial_name(self._output.quarantine))
+            bad = replace(bad, path=self._output.quarantine)
+        self._decide(report, [bad] if bad else [])
+        self._quarantine.leave()
+        self._put_in_place()
+
+    def _decide(self, report: Mapping[str, Any], files: Sequence[Written]) -> None:
+        """Look once more at what is there, and write the report that says it all."""
         with writing(self.path):
-            self.path.unlink(missing_ok=True)
-        sync_folder(self.path.parent)
+            self._output.refuse(overwrite=self._overwrite, retry=self._retry)
+        self.report, self._decision = self._output.decide(report, files)
+
+    def _put_in_place(self) -> None:
+        assert self._decision is not None
+        self._decision.leave()
+        with writing(self.path):
+            self._output.put_in_place()
 
     def suspend(self) -> None:
         """Leave nothing: a single file starts again."""
@@ -161,5 +208,7 @@ class FileSink:
 
     def abort(self) -> None:
         """Leave nothing."""
+        if self._decision is not None:
+            self._decision.discard()
         self._rows.discard()
         self._quarantine.discard()

@@ -5,18 +5,26 @@
 .OUT.partial/old/           the folder that OUT was, while the two change places
 """
 
-import json
+import os
 import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fmtkit.atomic import Written, partial_name, sync_folder
+from fmtkit.atomic import Written, partial_name, sync_folder, writing
 from fmtkit.errors import OutputExistsError, ResumeError
 from fmtkit.writing.journal import Journal, Shard
+from fmtkit.writing.outputs import (
+    entries_of,
+    is_old,
+    old_report,
+    read_json,
+    refuse_unless_as_written,
+)
 
 MANIFEST, REPORT, QUARANTINE = "manifest.json", "report.json", "quarantine.jsonl"
+_WORKING = frozenset({"journal.json", ".journal.json.partial", "out", "old"})
 
 
 class WorkingFolder:
@@ -80,12 +88,13 @@ class WorkingFolder:
         sync_folder(self.data)
         return written
 
-    def put_in_place(self) -> None:
-        """Make `out` the folder that it is to be; what was there is deleted."""
-        if self.path.exists():
-            self.path.rename(self._old)
-        self.out.rename(self.path)
-        sync_folder(self.path.parent)
+    def put_in_place(self, path: Path | None = None) -> None:
+        """Make `out` the folder that it is to be, or the one at `path`; what was there is deleted."""
+        target = path or self.path
+        if target.exists():
+            target.rename(self._old)
+        self.out.rename(target)
+        sync_folder(target.parent)
         self.remove()
 
     def remove(self) -> None:
@@ -99,29 +108,63 @@ def working_name(split: str, index: int, format: str) -> str:
     return f"{split}-{index:05}.{format}"
 
 
-def refuse_existing(path: Path, *, overwrite: bool) -> None:
+def failed_name(path: Path) -> Path:
+    """Return the folder for the reasons of a run without rows while OUT holds those of an earlier one."""
+    return path.with_name(f"{path.name}.failed")
+
+
+def refuse_folder(path: Path, *, overwrite: bool, retry: bool = False) -> None:
+    """Raise OutputExistsError unless an output may be made at `path`; restore what a kill left aside."""
+    work = WorkingFolder(path)
+    with writing(path):
+        foreign = sorted(p.name for p in work.root.glob("*") if p.name not in _WORKING)
+        if foreign or (os.path.lexists(work.root) and not work.root.is_dir()):
+            raise OutputExistsError(
+                f"{work.root} is not what a run left; choose another OUT or move it away"
+            )
+        work.restore()
+        refuse_existing(path, overwrite=overwrite, retry=retry)
+        if is_whole(path):
+            refuse_existing(failed_name(path), overwrite=True)
+
+
+def refuse_existing(path: Path, *, overwrite: bool, retry: bool = False) -> None:
     """Raise OutputExistsError unless `path` may become an output folder.
 
-    It may where nothing is, or only the quarantine and report of a run without an output; and with
-    `overwrite` where a folder holds no file but those that its manifest lists.
+    It may where nothing is but empty folders; and with `overwrite` where each file is as the report
+    in the folder names it, with `retry` if these are but the reasons of a run that wrote no rows.
     """
-    if not path.exists():
+    if not os.path.lexists(path):
         return
-    if not path.is_dir():
-        raise OutputExistsError(f"{path} is a file; choose another name for the folder")
-    manifest = read_manifest(path)
-    known = {path / file["path"] for file in manifest.get("files", ())}
-    if manifest or "fmtkit" in _read_json(path / REPORT):
-        known |= {path / name for name in (MANIFEST, REPORT, QUARANTINE)}
-    for file in files_of(path):
-        if file not in known:
-            name = file.relative_to(path)
+    if path.is_symlink() or not path.is_dir():
+        what = "a symbolic link" if path.is_symlink() else "a file"
+        raise OutputExistsError(f"{path} is {what}; choose another name for the folder")
+    found = files_of(path)
+    if not found:
+        return
+    report = read_json(path / REPORT)
+    entries = entries_of(report)
+    if entries is None and is_old(report):
+        raise old_report(path / REPORT, [path])
+    for file in found:
+        name = file.relative_to(path).as_posix()
+        if name == REPORT and entries is not None and not file.is_symlink():
+            continue
+        if entries is None or name not in entries:
             raise OutputExistsError(
                 f"{path} exists already and holds {name}, which fmtkit did not write; "
                 "choose another folder"
             )
-    if manifest and not overwrite:
-        raise OutputExistsError(f"{path} exists already; --overwrite replaces it")
+        refuse_unless_as_written(file, entries[name], path / REPORT, hashed=overwrite or retry)
+    whole = is_whole(path)
+    if not (overwrite or (retry and not whole)):
+        what = "" if whole else ", of a run that wrote no rows"
+        raise OutputExistsError(f"{path} exists already{what}; --overwrite replaces it")
+
+
+def is_whole(path: Path) -> bool:
+    """Tell whether a folder holds rows that fmtkit wrote."""
+    return bool(read_manifest(path))
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -131,16 +174,8 @@ def files_of(folder: Path) -> list[Path]:
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Return the manifest of a folder that fmtkit wrote; an empty one where there is none."""
-    manifest = _read_json(folder / MANIFEST)
+    manifest = read_json(folder / MANIFEST)
     return manifest if {"fingerprint", "files"} <= manifest.keys() else {}
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _check_size(path: Path, size: int, *, exact: bool) -> None:

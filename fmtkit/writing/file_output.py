@@ -1,0 +1,175 @@
+"""The files of an output that is one file (OUT, quarantine, report) and how they take their places.
+
+All are whole under hidden names before the first gets its own. The hidden report, complete, is the
+decision: a run that is killed from then on is finished by the next one to the same OUT. The report
+of the run before goes first and the new one comes last, so that a report that is there is true.
+
+.OUT.partial  .STEM.quarantine.jsonl.partial  .STEM.report.json.partial
+.STEM.report.json.replaced   the report of the run before, while the files change places
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fmtkit.atomic import PartialFile, Written, partial_name, sync_folder, whole_json, writing
+from fmtkit.errors import OutputExistsError
+from fmtkit.writing.outputs import (
+    entries_of,
+    entry,
+    hidden_names,
+    is_as_written,
+    is_old,
+    old_report,
+    read_json,
+    refuse_unless_as_written,
+)
+
+
+class FileOutput:
+    """The three names of an output, and whose the files under them are. Methods may raise OSError."""
+
+    def __init__(self, path: Path) -> None:
+        self.rows = path
+        self.quarantine = path.with_suffix(".quarantine.jsonl")
+        self.report = path.with_suffix(".report.json")
+        self.replaced = self.report.with_name(f".{self.report.name}.replaced")
+
+    @property
+    def failed(self) -> "FileOutput":
+        """Return where the reasons of a run without rows go while OUT holds those of an earlier one."""
+        return FileOutput(self.rows.with_suffix(f".failed{self.rows.suffix}"))
+
+    @property
+    def names(self) -> list[Path]:
+        """Return every name that is written to, hidden ones too."""
+        return [*hidden_names((self.rows, self.quarantine, self.report)), self.replaced]
+
+    def refuse(self, *, overwrite: bool, retry: bool = False) -> None:
+        """Raise OutputExistsError unless what is there is ours and may be replaced.
+
+        With `retry` the reasons that a run without rows left may be, with `overwrite` all.
+        """
+        there = [p for p in (self.rows, self.quarantine, self.report) if os.path.lexists(p)]
+        if not there:
+            return
+        for path in there:
+            if path.is_symlink() or not path.is_file():
+                what = "a symbolic link" if path.is_symlink() else "a folder or no plain file"
+                raise OutputExistsError(f"{path} is {what}; choose another name")
+        files = [path for path in there if path != self.report]
+        entries = self._entries(files)
+        for path in files:
+            hashed = overwrite or retry
+            refuse_unless_as_written(path, entries.get(path.name), self.report, hashed=hashed)
+        is_whole = self.rows in there
+        if not (overwrite or (retry and not is_whole)):
+            what = "" if is_whole else ", of a run that wrote no rows"
+            raise OutputExistsError(f"{there[0]} exists already{what}; --overwrite replaces it")
+
+    def _entries(self, files: Sequence[Path]) -> Mapping[str, Any]:
+        """Return what the report says of the files; OutputExistsError if it is not this output's."""
+        report = read_json(self.report)
+        entries = entries_of(report)
+        if entries is not None and report["output"] != self.rows.name:
+            raise OutputExistsError(
+                f"{self.report} is the report of {report['output']}, and would be that of "
+                f"{self.rows.name} too; give OUT another name"
+            )
+        if entries is None and is_old(report):
+            raise old_report(self.report, [*files, self.report])
+        if entries is None and os.path.lexists(self.report):
+            raise OutputExistsError(
+                f"{self.report} exists already, and fmtkit did not write it; choose another OUT or "
+                "move it away"
+            )
+        return entries or {}
+
+    def own_report(self) -> Mapping[str, Any]:
+        """Return the report of a finished OUT; raise OutputExistsError if it is not ours as it is."""
+        entries = self._entries([self.rows])
+        refuse_unless_as_written(self.rows, entries.get(self.rows.name), self.report)
+        return read_json(self.report)
+
+    def decide(
+        self, report: Mapping[str, Any], written: Sequence[Written]
+    ) -> tuple[dict[str, Any], PartialFile]:
+        """Write the report, which names the files, under its hidden name: return it and its file."""
+        files = [entry(file, self.rows.parent) for file in written]
+        whole = {**report, "output": self.rows.name, "files": files}
+        return whole, whole_json(self.report, whole)
+
+    def recover(self) -> None:
+        """Finish what a run was killed at, if all that it wrote is there and nothing else is in its way."""
+        decided = read_json(partial_name(self.report))
+        entries = entries_of(decided)
+        if entries is not None and decided["output"] == self.rows.name:
+            places = [self.rows.with_name(name) for name in entries]
+            if all(self._is_there(place, entries[place.name]) for place in places) and all(
+                self._is_ours(path) for path in (self.rows, self.quarantine)
+            ):
+                self.put_in_place()
+                return
+        if self.replaced.exists() and not self.report.exists():
+            self.replaced.rename(self.report)
+
+    def _is_there(self, place: Path, entry: Mapping[str, Any]) -> bool:
+        return is_as_written(partial_name(place), entry) or is_as_written(place, entry)
+
+    def _is_ours(self, path: Path) -> bool:
+        """Tell whether nothing is under a name, or what a report of ours names."""
+        if not os.path.lexists(path):
+            return True
+        reports = (self.report, self.replaced, partial_name(self.report))
+        known = (entries_of(read_json(report)) or {} for report in reports)
+        return any(is_as_written(path, e[path.name]) for e in known if path.name in e)
+
+    def put_in_place(self) -> None:
+        """Give the files their names, once the report is decided; what was there before goes."""
+        entries = entries_of(read_json(partial_name(self.report))) or {}
+        if self.report.exists():
+            self.report.replace(self.replaced)
+        for path in (self.quarantine, self.rows):
+            if path.name not in entries:
+                if os.path.lexists(path) and self._is_ours(path):
+                    path.unlink()
+            elif partial_name(path).exists():
+                partial_name(path).replace(path)
+        sync_folder(self.rows.parent)
+        partial_name(self.report).replace(self.report)
+        sync_folder(self.rows.parent)
+        self.replaced.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Delete the reasons of an earlier run without rows, where they are ours."""
+        if os.path.lexists(self.rows) or entries_of(read_json(self.report)) is None:
+            return
+        if self._is_ours(self.quarantine):
+            self.quarantine.unlink(missing_ok=True)
+            self.report.unlink()
+
+
+def refuse_file(path: Path, *, overwrite: bool, resume: bool = False) -> None:
+    """Raise OutputExistsError unless an output may be made at `path`; WriteError where nobody can look.
+
+    What a killed run had decided is put in place first; a run that is to be resumed may find it
+    there.
+    """
+    output = FileOutput(path)
+    with writing(path):
+        if not path.parent.is_dir():
+            return
+        output.recover()
+        if resume and output.rows.exists():
+            return
+        output.refuse(overwrite=overwrite, retry=resume)
+        if output.rows.exists():
+            failed = output.failed
+            failed.recover()
+            if os.path.lexists(failed.rows):
+                raise OutputExistsError(
+                    f"{failed.report} would be the report of {failed.rows} and of a failed run to "
+                    f"{path}; choose another OUT"
+                )
+            failed.refuse(overwrite=overwrite)

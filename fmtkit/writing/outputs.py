@@ -1,0 +1,197 @@
+"""The one rule for whatever fmtkit writes for users: where it may lie, and what may be replaced.
+
+Never a source; never a file that fmtkit did not write, or that was changed since; never without being
+asked to. A file is ours where the report beside it names it with its size and hash.
+"""
+
+import hashlib
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fmtkit.atomic import Written, partial_name, writing
+from fmtkit.errors import OptionError, OutputExistsError, near_match
+from fmtkit.writing.encoding import COMPRESSIONS
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(:/|::)")
+_FILE = "file://"
+_FORMATS = ", ".join(f".{name}" for name in COMPRESSIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """OUT as it was given, links followed: one file of a format, or a folder of shards."""
+
+    path: Path
+    format: str | None
+    """The file's format; None for a folder."""
+
+
+def destination(out: str | Path) -> Destination:
+    """Read OUT: a file by its suffix, else a folder.
+
+    A link is written through, as `cp` does: what it leads to is replaced, never the link.
+
+    Raises:
+        OptionError: if OUT is a URL, or its suffix is not that of a format. A folder whose name has
+            a dot in it exists already, or is given with a / at its end.
+        WriteError: if the system cannot look at the path.
+    """
+    given = local_path(out, "OUT")
+    with writing(given):
+        is_named_folder = str(out).endswith(("/", os.sep)) or not given.suffix
+        made = None if is_named_folder else _format(given)
+        path = _followed(given)
+    if made is not None and path.suffix != given.suffix:
+        raise OptionError(f"{given} is a link to {path}, which does not end in {given.suffix}")
+    return Destination(path, made)
+
+
+def local_path(address: str | Path, option: str) -> Path:
+    """Return a path of this machine; OptionError, naming the option, for the URL of another place."""
+    text = str(address)
+    if text.startswith(_FILE):
+        text = text.removeprefix(_FILE)
+    scheme = _URL.match(text)
+    if scheme is not None:
+        raise OptionError(
+            f"{option} {text}: fmtkit writes to local files and folders, not to {scheme[0]}; "
+            "write locally and copy the result"
+        )
+    return Path(text).expanduser()
+
+
+def _format(path: Path) -> str | None:
+    """Return the format of a name with a suffix; None for a folder that is there."""
+    suffix = path.suffix.removeprefix(".")
+    if suffix in COMPRESSIONS:
+        return suffix
+    if path.is_dir():
+        return None
+    near = near_match(suffix.lower(), COMPRESSIONS)
+    meant = f"; did you mean {path.with_suffix('.' + near)}?" if near else ""
+    raise OptionError(
+        f"{path}: fmtkit writes no .{suffix} files, only {_FORMATS}{meant} "
+        f"(a folder of that name: end it with /, as in {path}/)"
+    )
+
+
+def _followed(path: Path) -> Path:
+    if not path.is_symlink():
+        return path
+    try:
+        return path.resolve()
+    except RuntimeError as error:  # a loop, by Python 3.12
+        raise OptionError(f"{path} is a link that leads to itself") from error
+
+
+def refuse_sources(
+    names: Iterable[str], *, files: Sequence[Path] = (), folders: Sequence[Path] = ()
+) -> None:
+    """Raise OptionError if one of the files to be written is a source, or a folder holds one.
+
+    Sources are told by what the system takes for one file: links and other spellings do not hide
+    them. What is no local file (a URL, a table) is nobody's output.
+    """
+    targets = {found: path for path in files if (found := _identity(path)) is not None}
+    roots = [folder.resolve() for folder in folders]
+    for name in names:
+        found = _identity(name)
+        if found is None:
+            continue
+        if found in targets:
+            raise OptionError(f"{targets[found]} is the source {name}; choose another OUT")
+        real = Path(name).resolve()
+        for root, folder in zip(roots, folders, strict=True):
+            if root in (real, *real.parents):
+                raise OptionError(f"{folder} is, or holds, the source {name}; choose another OUT")
+
+
+def _identity(name: str | Path) -> tuple[int, int] | None:
+    try:
+        found = os.fstat(sys.stdin.fileno()) if name == "-" else os.stat(name)  # noqa: PTH116
+    except (OSError, ValueError, AttributeError):  # tests and services have other stdins
+        return None
+    return found.st_dev, found.st_ino
+
+
+def entry(written: Written, base: Path) -> dict[str, Any]:
+    """Return a file as the report in the folder `base` names it."""
+    assert written.sha256 is not None
+    path = written.path.relative_to(base).as_posix()
+    return {"path": path, "bytes": written.bytes, "sha256": written.sha256}
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; an empty one where there is none."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def entries_of(report: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
+    """Return path -> entry of the files that a report names; None where it is no report that does."""
+    files = report.get("files")
+    if "fmtkit" not in report or not isinstance(report.get("output"), str):
+        return None
+    if not isinstance(files, list) or not all(map(_is_entry, files)):
+        return None
+    return {file["path"]: file for file in files}
+
+
+def _is_entry(file: object) -> bool:
+    kinds = {"path": str, "bytes": int, "sha256": str}
+    return isinstance(file, dict) and all(isinstance(file.get(k), t) for k, t in kinds.items())
+
+
+def is_old(report: Mapping[str, Any]) -> bool:
+    """Tell whether a report is of a fmtkit that did not yet name what it wrote."""
+    return {"fmtkit", "rows_read"} <= report.keys() and "files" not in report
+
+
+def refuse_unless_as_written(
+    path: Path, entry: Mapping[str, Any] | None, report: Path, *, hashed: bool = True
+) -> None:
+    """Raise OutputExistsError unless a file is what the report says; without `hashed` by its size."""
+    if entry is None:
+        raise OutputExistsError(
+            f"{path} exists already, and no {report.name} beside it names it: fmtkit did not write "
+            "it; choose another OUT or move it away"
+        )
+    if not is_as_written(path, entry, hashed=hashed):
+        raise OutputExistsError(
+            f"{path} exists already and was changed since fmtkit wrote it; choose another OUT or move "
+            "it away"
+        )
+
+
+def is_as_written(path: Path, entry: Mapping[str, Any], *, hashed: bool = True) -> bool:
+    """Tell whether a file has the size and the hash of its entry; a link never has."""
+    if path.is_symlink() or not path.is_file() or path.stat().st_size != entry["bytes"]:
+        return False
+    if not hashed:
+        return True
+    with path.open("rb") as file:
+        return bool(hashlib.file_digest(file, "sha256").hexdigest() == entry["sha256"])
+
+
+def old_report(report: Path, output: Sequence[Path]) -> OutputExistsError:
+    """Return the error for an output of a fmtkit whose reports did not name what it wrote."""
+    names = " ".join(map(str, output))
+    return OutputExistsError(
+        f"{report} exists already and is of an earlier fmtkit, which did not note what it wrote: "
+        f"nothing tells whether it is still unchanged; if you need it no more, remove it yourself "
+        f"(rm -r {names}), or choose another OUT"
+    )
+
+
+def hidden_names(paths: Iterable[Path]) -> list[Path]:
+    """Return paths with the hidden names under which they are written."""
+    return [name for path in paths for name in (path, partial_name(path))]
