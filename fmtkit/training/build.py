@@ -1,5 +1,6 @@
 """From a job to a TRL trainer: tokenizer, datasets, model, arguments; in a training process."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -186,6 +187,9 @@ def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
     elif values.get("bf16") is True and not torch.cuda.is_available():
         # TRL refuses bf16 on a machine without a device unless it is told to use the CPU.
         values.setdefault("use_cpu", True)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not _has_devices():
+        # Without a device accelerate joins processes where it is told to use the CPU, and nowhere else.
+        values.setdefault("use_cpu", True)
     # Pinned memory is of use to a device alone; torch warns where there is none.
     values.setdefault("dataloader_pin_memory", torch.cuda.is_available())
     if runner.mask == "sft" and "messages" in columns:
@@ -212,6 +216,14 @@ def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
         return config_class(**values)
     except (TypeError, ValueError) as error:
         raise OptionError(f"{config_class.__name__}: {error}") from error
+
+
+def _has_devices() -> bool:
+    """Tell whether there are devices that several processes can train on together."""
+    import torch
+
+    found = torch.accelerator.current_accelerator(check_available=True)
+    return found is not None and found.type != "mps"
 
 
 def loading_arguments(job: Job, runner: Runner) -> dict[str, Any]:

@@ -62,6 +62,17 @@ def check_device(plan: Plan) -> None:
     raise OptionError(f"{what} a CUDA device, and none is visible; nothing was converted or loaded")
 
 
+def check_processes(plan: Plan) -> None:
+    """Raise OptionError where more processes are asked for than there are GPUs on this machine."""
+    count, seen = plan.config.get("num_processes"), gpus.visible(os.environ)
+    is_here = plan.launch.is_local and not plan.config.is_true("use_cpu")
+    if isinstance(count, int) and is_here and 0 < len(seen) < count:
+        raise OptionError(
+            f"num_processes: {count} processes for {len(seen)} visible GPUs; each takes one: set "
+            f"num_processes: {len(seen)}, or use_cpu: true"
+        )
+
+
 def check_rows(plan: Plan, train: Sequence[Source], evaluation: Sequence[Source]) -> None:
     """Raise OptionError for rows that the trainer would refuse, or could not learn from."""
     import pyarrow.parquet as pq

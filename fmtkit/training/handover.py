@@ -1,5 +1,6 @@
 """From a plan whose datasets are converted to the job that the training processes read."""
 
+from fmtkit.training import launch
 from fmtkit.training.job import Job, Source
 from fmtkit.training.keys import table
 from fmtkit.training.planning import Plan
@@ -43,6 +44,7 @@ def job_of(
         places=tuple(str(place) for place in places_of(config.source)),
         resume=resume,
         needs_cuda=plan.launch.needs_cuda or plan.runner.needs_cuda or bool(values["quantization"]),
+        processes=launch.processes_of(config, plan.launch),
     )
 
 

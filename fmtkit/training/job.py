@@ -9,6 +9,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import cast
 
+from fmtkit import atomic
+from fmtkit.errors import ResumeError
+
 FILE = "job.json"
 
 
@@ -52,6 +55,8 @@ class Job:
     """The folders where the user's own modules are looked for."""
     resume: str | None = None
     needs_cuda: bool = False
+    processes: int | None = None
+    """How many processes train together; None where the launcher finds out."""
 
     def dumps(self) -> str:
         """Return the job as JSON text."""
@@ -60,7 +65,7 @@ class Job:
     def write(self) -> Path:
         """Write the job into its run folder."""
         path = Path(self.run) / FILE
-        path.write_text(self.dumps(), encoding="utf-8")
+        atomic.write_bytes(path, self.dumps().encode())
         return path
 
     def setting(self, name: str) -> object:
@@ -69,7 +74,19 @@ class Job:
 
 
 def read(run: Path) -> Job:
-    """Read the job of a run folder."""
+    """Read the job of a run folder; raise ResumeError for one that no fmtkit of today wrote whole."""
+    try:
+        return _read(run)
+    except FileNotFoundError as error:
+        raise ResumeError(f"{run / FILE}: no such file; prepare the run by fmtkit train") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        first = str(error).partition("\n")[0]
+        raise ResumeError(
+            f"{run / FILE} is not whole, or of another version ({first}); begin anew in another folder"
+        ) from error
+
+
+def _read(run: Path) -> Job:
     raw = cast("dict[str, object]", json.loads((run / FILE).read_text(encoding="utf-8")))
     for name in ("train", "evaluation"):
         sources = cast("list[dict[str, object]]", raw[name])

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import yaml
+
 from fmtkit.errors import OptionError, UnknownNameError
 from fmtkit.training.config import Config
 
@@ -69,6 +71,8 @@ class Launch:
     needs_cuda: bool = False
     trainer: Mapping[str, object] = field(default_factory=dict)
     """Arguments of the trainer that follow from the way of launching."""
+    is_local: bool = True
+    """Whether all processes are on this machine; a user's accelerate file may name others."""
 
 
 def make(config: Config, run: Path) -> Launch:
@@ -118,7 +122,7 @@ def _named(name: str, run: Path, count: int | None) -> Launch:
     counted = (f"--num_processes={count}",) if count else ()
     launcher = ("accelerate", "launch", "--config_file", str(path), *counted, "--no_python")
     command = (*launcher, *_training(run))
-    return Launch(_python(command), str(path))
+    return Launch(_python(command), str(path), is_local=False)
 
 
 def _accelerate(name: str, profile: Mapping[str, object], run: Path, count: int | None) -> Launch:
@@ -222,8 +226,27 @@ def _deepspeed(config: Config, run: Path, count: int | None) -> Launch:
 def processes_of(config: Config, launching: Launch) -> int | None:
     """Return how many processes train; None where that depends on the machine."""
     count = config.get("num_processes")
+    profile = launching.accelerate or {}
+    if profile.get("distributed_type") == "NO":
+        return 1
     if isinstance(count, int):
         return count
-    profile = launching.accelerate or {}
+    file = config.text("accelerate_config")
+    if file is not None and file not in PROFILES:
+        return _processes_in(Path(file))
     known = profile.get("num_processes", None if launching.needs_cuda else 1)
     return known if isinstance(known, int) else None
+
+
+def _processes_in(file: Path) -> int | None:
+    """Return what an accelerate file says; None where it leaves the number to the machine."""
+    try:
+        # JSON is YAML.
+        said = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        first = str(error).partition("\n")[0]
+        raise OptionError(f"accelerate_config: {file} cannot be read: {first}") from error
+    if not isinstance(said, Mapping):
+        raise OptionError(f"accelerate_config: {file} holds no keys; it is no accelerate file")
+    count = said.get("num_processes")
+    return count if isinstance(count, int) else None

@@ -3,7 +3,6 @@
 Started by `fmtkit train`, by itself, by torchrun or by accelerate; exits with an error's code.
 """
 
-import json
 import os
 import sys
 import time
@@ -12,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from fmtkit import user_modules
+from fmtkit import atomic, user_modules
 from fmtkit.errors import FmtkitError, OptionError
 from fmtkit.training import card, curves, data_facts, interrupts, job, memory, run_page
 from fmtkit.training.interrupts import INTERRUPTED, Stop
@@ -54,6 +53,7 @@ def train(work: Job, stop: Stop | None = None) -> int:
     log = RunLog(run, stop, counter, runner_of(work))
     bar = ProgressBar(lambda: log.last.get("tokens_per_second"))
     parts = parts_of(work, [_callback(log), _callback(bar), *_early_stopping(work)])
+    _check_world(work, parts.arguments.world_size)
     trainer = make_trainer(work, parts)
     _tidy(trainer, counter)
     with stop.while_training():
@@ -100,6 +100,26 @@ def _check_device(work: Job) -> None:
     if work.needs_cuda and not torch.cuda.is_available():
         what = "quantized weights need" if work.quantization else "this way of launching needs"
         raise OptionError(f"{what} a CUDA device, and none is visible; nothing was loaded")
+
+
+def _check_world(work: Job, joined: int) -> None:
+    """Raise OptionError unless as many processes train together as were asked for.
+
+    Processes that do not know of each other train a copy each, on all rows, without a word.
+    """
+    started = int(os.environ.get("WORLD_SIZE", "1"))
+    # torchrun's number is that of one machine.
+    machines = int(os.environ.get("GROUP_WORLD_SIZE", "1"))
+    wanted = work.processes or started
+    if joined == started and joined in {wanted, wanted * machines}:
+        return
+    told = " (use_cpu: false: several processes without a GPU need true)"
+    advice = told if joined < started and work.trainer.get("use_cpu") is False else ""
+    raise OptionError(
+        f"{wanted} processes were to train together, {started} were started, and {joined} know of "
+        f"each other{advice}; each group would train a copy of its own: see num_processes and "
+        "accelerate_config"
+    )
 
 
 def _callback(own: Any) -> Any:
@@ -189,12 +209,13 @@ def _report(work: Job, trainer: Any, log: RunLog, result: Any, seconds: float) -
             n: version(n) for n in ("fmtkit", "trl", "transformers", "torch", "peft", "accelerate")
         },
     }
-    (run / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     curves.draw(run)
     run_page.write(run, report)
     for folder in ("model", "merged"):
         if (run / folder).is_dir():
             card.write(run / folder, work, report, merged=folder == "merged")
+    # Last, since it says that all is there.
+    atomic.write_json(run / "report.json", report)
     _say(trainer, f"{work.method}: {trainer.state.global_step} steps{_moved(log)}")
 
 
