@@ -147,11 +147,25 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 def whole_json(path: Path, value: Mapping[str, Any]) -> PartialFile:
     """Write an indented JSON document to the disk, still under its hidden name."""
+    # Names of columns and files may hold half a surrogate pair, which JSON writes as an escape.
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    return _whole(path, text.encode(errors="backslashreplace") + b"
+")
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a small file atomically, over what is there."""
+    file = _whole(path, data)
+    try:
+        file.publish()
+    finally:
+        file.discard()
+
+
+def _whole(path: Path, data: bytes) -> PartialFile:
     file = PartialFile(path)
     try:
-        # Names of columns and files may hold half a surrogate pair, which JSON writes as an escape.
-        text = json.dumps(value, ensure_ascii=False, indent=2)
-        file.write(text.encode(errors="backslashreplace") + b"\n")
+        file.write(data)
         file.sync()
     except BaseException:
         file.discard()

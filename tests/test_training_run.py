@@ -108,14 +108,29 @@ def test_an_earlier_run_is_set_aside_and_not_overwritten(config, tmp_path):
     assert (run / "earlier" / "1" / "report.json").read_text(encoding="utf-8") == "old"
 
 
-def test_a_resume_without_a_checkpoint_is_refused(config):
-    with pytest.raises(ResumeError, match="holds no checkpoint"):
+def test_a_resume_where_there_was_no_run_is_refused(config):
+    with pytest.raises(ResumeError, match="holds no checkpoint, and .*run no run"):
         prepared(config, resume=True)
+
+
+def checkpoint(folder: Path) -> None:
+    """Write what a checkpoint of step 2 holds, as far as it can be told without loading it."""
+    from zipfile import ZipFile
+
+    folder.mkdir(parents=True)
+    (folder / "trainer_state.json").write_text('{"global_step": 2}', encoding="utf-8")
+    (folder / "adapter_config.json").write_text("{}", encoding="utf-8")
+    header = b"{}"
+    weights = len(header).to_bytes(8, "little") + header
+    (folder / "adapter_model.safetensors").write_bytes(weights)
+    for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
+        with ZipFile(folder / name, "w") as archive:
+            archive.writestr("data.pkl", b"")
 
 
 def test_a_resume_of_another_run_is_refused(config, tmp_path):
     prepared(config)
-    (tmp_path / "run" / "checkpoints" / "checkpoint-2").mkdir(parents=True)
+    checkpoint(tmp_path / "run" / "checkpoints" / "checkpoint-2")
     keys = yaml.safe_load(config.read_text(encoding="utf-8"))
     with pytest.raises(ResumeError, match=r"learning_rate was 0\.001 and is 0\.5"):
         prepared({**keys, "learning_rate": 0.5}, resume=True)
@@ -123,7 +138,7 @@ def test_a_resume_of_another_run_is_refused(config, tmp_path):
 
 def test_a_resume_may_go_on_for_longer(config, tmp_path):
     prepared(config)
-    (tmp_path / "run" / "checkpoints" / "checkpoint-2").mkdir(parents=True)
+    checkpoint(tmp_path / "run" / "checkpoints" / "checkpoint-2")
     keys = yaml.safe_load(config.read_text(encoding="utf-8"))
     prepared({**keys, "max_steps": 8}, resume=True)
 

@@ -12,7 +12,7 @@ from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
-from fmtkit import hub_access
+from fmtkit import atomic, hub_access
 from fmtkit.converting.text_stage import AS_MADE
 from fmtkit.converting.user_functions import find_function
 from fmtkit.errors import NothingWrittenError, OptionError
@@ -123,7 +123,7 @@ def _one(
         except NothingWrittenError as error:
             reason = empty_data.why(error, options.get("max_length"))
             raise OptionError(f"datasets: {dataset.source}: {reason}") from error
-        key_file.write_text(json.dumps(key, indent=1) + "\n", encoding="utf-8")
+        atomic.write_json(key_file, key)
     weight = _number(dataset.entry.get("weight")) * _number(dataset.entry.get("fraction"))
     weight *= _share(dataset.entry, _files(folder, "train"))
     rows = _rows(wish, dataset.entry) if identity else None
@@ -333,5 +333,8 @@ def _key_file(folder: Path) -> Path:
 
 
 def _stored(folder: Path) -> object:
-    path = _key_file(folder)
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    """Return the key of what a folder holds; None where there is none, or none that is whole."""
+    try:
+        return json.loads(_key_file(folder).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None

@@ -164,7 +164,7 @@ KEYS: tuple[Key, ...] = (
         "save_only_model",
         "bool",
         "trainer",
-        "leave the optimizer out; such a checkpoint cannot be resumed",
+        "leave the optimizer out; a run that is resumed begins with a new one",
     ),
     Key("save_safetensors", "bool", "nothing", "transformers 5 writes nothing else"),
     Key("load_best_model_at_end", "bool", "trainer", "end with the best checkpoint"),

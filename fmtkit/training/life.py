@@ -53,6 +53,7 @@ class RunLog:
         del args, control
         self.mark = (time.perf_counter(), self.counter.tokens)
         if state.is_world_process_zero and self.file is None:
+            _drop_half_line(self.path)
             self.file = self.path.open("a", encoding="utf-8")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -130,6 +131,14 @@ class RunLog:
                 self.findings.append(finding)
                 if state.is_world_process_zero:
                     print(f"warning: step {state.global_step}: {finding}", file=sys.stderr)  # noqa: T201
+
+
+def _drop_half_line(path: Path) -> None:
+    """Cut off the line that a run was writing when it was killed: what follows would go on with it."""
+    if not path.is_file():
+        return
+    with path.open("r+b") as file:
+        file.truncate(file.read().rfind(b"\n") + 1)
 
 
 def findings(logs: list[Mapping[str, float]], runner: Runner) -> Iterator[str]:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import yaml
 
-from fmtkit import hub_access, user_modules
+from fmtkit import atomic, hub_access, user_modules
 from fmtkit.errors import OptionError, ResumeError
 from fmtkit.training import (
+    checkpoints,
     checks,
     config,
     config_words,
@@ -32,16 +33,10 @@ from fmtkit.training.data_remarks import data_remarks
 from fmtkit.training.planning import Plan
 
 _KILLED = frozenset({-signal.SIGKILL, 128 + signal.SIGKILL})
-_KEPT = (
-    "checkpoints",
-    "metrics.jsonl",
-    "model",
-    "merged",
-    "report.json",
-    "report.html",
-    "curves.png",
-    "completions.parquet",
-)
+_RESULTS = ("report.json", "model", "merged", "report.html", "curves.png")
+"""What a run ends with; the report, which says that it ended, goes first."""
+_KEPT = (*_RESULTS, "checkpoints", "metrics.jsonl", "completions.parquet")
+"""All that a run leaves; one that is resumed goes on with what is no result."""
 _FREE_TO_CHANGE = frozenset(
     {"max_steps", "num_train_epochs", "logging_steps", "save_steps", "save_strategy", "eval_steps"}
     | {"eval_strategy", "save_total_limit", "report_to", "run_name", "per_device_eval_batch_size"}
@@ -94,6 +89,8 @@ def train(
     if planned.missing:
         raise OptionError(f"{planned.source}: {', '.join(planned.missing)}: needed to train")
     checks.check_device(planned)
+    if not prepare:
+        checks.check_processes(planned)
     trackers.check(planned)
     checks.check_model(planned)
     for check in planned.runner.hooks("check"):
@@ -131,23 +128,26 @@ def _resumes(settings: Config) -> bool:
 def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> list[str]:
     """Convert the data and write the run folder; return what is to be said of the rows."""
     run = planned.run
-    run.mkdir(parents=True, exist_ok=True)
+    with atomic.writing(run):
+        run.mkdir(parents=True, exist_ok=True)
     template = template_text(planned)
     train_rows, test_rows = datasets.prepare(planned, template, rebuild=rebuild)
     checks.check_rows(planned, train_rows, test_rows)
-    work = handover.job_of(
-        planned, train_rows, test_rows, template, _checkpoint(planned, resume=resume)
-    )
-    if work.resume is not None:
+    resumed = _resumed(planned, resume=resume)
+    checkpoint = None if resumed.checkpoint is None else str(resumed.checkpoint)
+    work = handover.job_of(planned, train_rows, test_rows, template, checkpoint)
+    if checkpoint is not None:
         _check_resumable(run, work)
-    elif not resume:
-        _set_aside(run)
-    (run / "config.yaml").write_text(config.dumps(planned.config), encoding="utf-8")
-    (run / "plan.json").write_text(planned.dumps() + "\n", encoding="utf-8")
+        _move_aside(run, _there(run, _RESULTS) + [half.path for half in resumed.halves])
+    else:
+        _move_aside(run, _there(run, _KEPT))
+    atomic.write_bytes(run / "config.yaml", config.dumps(planned.config).encode())
+    atomic.write_bytes(run / "plan.json", planned.dumps().encode() + b"\n")
     if planned.launch.accelerate is not None:
-        (run / "accelerate.yaml").write_text(_accelerate(planned), encoding="utf-8")
+        atomic.write_bytes(run / "accelerate.yaml", _accelerate(planned).encode())
     work.write()
     return [
+        *resumed.remarks,
         *data_remarks(planned),
         *checks.remarks(planned, train_rows),
         *checks.mask_remarks(planned, template),
@@ -210,24 +210,52 @@ def _path(environment: Mapping[str, str]) -> list[str]:
     return [value] if value else []
 
 
-def _checkpoint(planned: Plan, *, resume: bool) -> str | None:
-    """Return the checkpoint to go on from, or None; raise ResumeError for one that is not there."""
+@dataclass(frozen=True)
+class _Resumed:
+    """Where a run goes on, None for its beginning; checkpoints that are no use; what is to be said."""
+
+    checkpoint: Path | None = None
+    halves: tuple[checkpoints.Half, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+def _resumed(planned: Plan, *, resume: bool) -> _Resumed:
+    """Find the checkpoint to go on from: the last whole one, or the one that the configuration names.
+
+    Raises ResumeError where the named one is not whole, and where there was no run.
+    """
     named = planned.config.get("resume_from_checkpoint")
+    expected = _expected(planned)
     if isinstance(named, str):
-        if not Path(named).is_dir():
-            raise ResumeError(f"resume_from_checkpoint: {named}: no such folder")
-        return named
+        path = Path(named).expanduser()
+        fault = checkpoints.fault_of(path, expected) if path.is_dir() else "no such folder"
+        if fault is not None:
+            raise ResumeError(f"resume_from_checkpoint: {named}: {fault}; name another one")
+        return _Resumed(path)
     if not resume:
-        return None
-    found = sorted(
-        (planned.run / "checkpoints").glob("checkpoint-*"),
-        key=lambda path: int(path.name.rpartition("-")[2]),
-    )
-    if found:
-        return str(found[-1])
+        return _Resumed()
+    folder = planned.run / "checkpoints"
+    found, halves = checkpoints.latest(folder, expected)
+    told = "; ".join(map(str, halves))
+    if found is not None:
+        newer = [half for half in halves if half.step > checkpoints.step_of(found)]
+        going = f"{'; '.join(map(str, newer))}; going on from {found.name}, the last whole one"
+        return _Resumed(found, halves, (going,) if newer else ())
+    if halves or (planned.run / job.FILE).is_file():
+        why = told or f"{folder} holds no checkpoint"
+        return _Resumed(None, halves, (f"{why}; the run begins again",))
     if planned.config.is_true("auto_resume_from_checkpoints"):
-        return None
-    raise ResumeError(f"--resume: {planned.run / 'checkpoints'} holds no checkpoint")
+        return _Resumed()
+    raise ResumeError(f"--resume: {folder} holds no checkpoint, and {planned.run} no run")
+
+
+def _expected(planned: Plan) -> checkpoints.Expected:
+    """Return what a checkpoint of the interrupted run holds."""
+    only_model = planned.resolution.trainer.get("save_only_model")
+    optimizer = only_model is None or only_model.value is not True
+    if not (planned.run / job.FILE).is_file():
+        return checkpoints.Expected(optimizer=optimizer)
+    return checkpoints.Expected(job.read(planned.run).processes, optimizer)
 
 
 def _check_resumable(run: Path, work: job.Job) -> None:
@@ -249,17 +277,24 @@ def _check_resumable(run: Path, work: job.Job) -> None:
             )
 
 
-def _set_aside(run: Path) -> None:
-    """Move what an earlier run left to RUN/earlier/N, so that it is not mistaken for this one's."""
-    left = [run / name for name in _KEPT if (run / name).exists()]
-    if not left:
+def _there(run: Path, names: Sequence[str]) -> list[Path]:
+    return [run / name for name in names if (run / name).exists()]
+
+
+def _move_aside(run: Path, paths: Sequence[Path]) -> None:
+    """Move what an earlier run left to RUN/earlier/N, so that it is not mistaken for this one's.
+
+    Half a checkpoint among whole ones would make transformers delete whole ones in its stead.
+    """
+    if not paths:
         return
     earlier = run / "earlier"
     number = 1 + max((int(p.name) for p in earlier.glob("*") if p.name.isdigit()), default=0)
     target = earlier / str(number)
-    target.mkdir(parents=True)
-    for path in left:
-        path.rename(target / path.name)
+    with atomic.writing(target):
+        target.mkdir(parents=True)
+        for path in paths:
+            path.rename(target / path.name)
 
 
 def _accelerate(planned: Plan) -> str:

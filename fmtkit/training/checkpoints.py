@@ -1,0 +1,190 @@
+"""Checkpoints of a run: which of them are whole, judged from their files without loading them.
+
+A checkpoint is written file by file, weights first and `trainer_state.json` last. A run that is killed
+meanwhile, or whose disk is full, leaves one that stops anywhere: files are missing, or are cut short.
+Nothing of torch is imported: a file of torch is a ZIP archive, whose directory stands at its end, and the
+header of a safetensors file says how long the file is.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import BadZipFile, ZipFile
+
+_NAME = re.compile(r"checkpoint-(\d+)")
+_STATE = "trainer_state.json"
+_WEIGHTS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "adapter_model.safetensors",
+    "adapter_model.bin",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+    "pytorch_model_fsdp*",
+    "global_step*",
+    "*/adapter_model.safetensors",
+)
+_OPTIMIZERS = ("optimizer.pt", "optimizer.bin", "optimizer_*", "global_step*")
+_SCHEDULERS = ("scheduler.pt", "global_step*")
+_LARGEST_HEADER = 100_000_000
+"""Bytes; what the safetensors library takes at most."""
+
+
+@dataclass(frozen=True)
+class Half:
+    """A checkpoint that cannot be resumed, and what is wrong with it."""
+
+    path: Path
+    fault: str
+
+    @property
+    def step(self) -> int:
+        """The step that its name says."""
+        return step_of(self.path)
+
+    def __str__(self) -> str:
+        """Return the folder's name and the fault."""
+        return f"{self.path.name} is not whole ({self.fault})"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a checkpoint must hold besides its weights: its random states, and its optimizer's."""
+
+    processes: int | None = None
+    optimizer: bool = True
+
+
+def latest(folder: Path, expected: Expected) -> tuple[Path | None, tuple[Half, ...]]:
+    """Return the last whole checkpoint of a folder, and those that are not whole, newest first."""
+    halves: list[Half] = []
+    whole: Path | None = None
+    found = [path for path in folder.glob("checkpoint-*") if _NAME.fullmatch(path.name)]
+    for path in sorted(found, key=step_of, reverse=True):
+        fault = fault_of(path, expected)
+        if fault is not None:
+            halves.append(Half(path, fault))
+        elif whole is None:
+            whole = path
+    return whole, tuple(halves)
+
+
+def fault_of(folder: Path, expected: Expected) -> str | None:
+    """Return what keeps a checkpoint from being resumed, or None for one that is whole."""
+    if not folder.is_dir():
+        return "it is no folder"
+    return next(_faults(folder, expected), None)
+
+
+def fault_of_file(file: Path) -> str | None:
+    """Return what is wrong with a file of weights or states by its own account of its length."""
+    try:
+        if file.suffix == ".safetensors":
+            return _safetensors_fault(file)
+        if file.suffix in {".pt", ".pth", ".bin"}:
+            return _archive_fault(file)
+        if file.suffix == ".json":
+            json.loads(file.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+        return f"{file.name} is cut short or is no JSON"
+    except OSError as error:
+        return f"{file.name} cannot be read: {error.strerror or error}"
+    return None
+
+
+def missing_shard(index: Path) -> str | None:
+    """Return the fault of a model in several files: one that its index names is not there."""
+    try:
+        said = json.loads(index.read_text(encoding="utf-8"))
+        names = sorted(set(said["weight_map"].values()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return f"{index.name} is cut short or names no files"
+    absent = [str(name) for name in names if not (index.parent / str(name)).is_file()]
+    return f"{absent[0]}, which {index.name} names, is missing" if absent else None
+
+
+def _faults(folder: Path, expected: Expected) -> Iterator[str]:
+    if not any(folder.iterdir()):
+        yield "it is empty"
+    for file in sorted(folder.rglob("*")):
+        fault = fault_of_file(file) if file.is_file() else None
+        if fault is not None:
+            yield fault
+    for index in sorted(folder.glob("*.index.json")):
+        fault = missing_shard(index)
+        if fault is not None:
+            yield fault
+    yield from _absences(folder, expected)
+    state = json.loads((folder / _STATE).read_text(encoding="utf-8"))
+    step = state.get("global_step") if isinstance(state, dict) else None
+    if _NAME.fullmatch(folder.name) and step != step_of(folder):
+        yield f"{_STATE} is of step {step}"
+
+
+def _absences(folder: Path, expected: Expected) -> Iterator[str]:
+    """Yield the files that are not there; `trainer_state.json` is the last that is written."""
+    if not _holds(folder, *_WEIGHTS):
+        yield "its weights are missing"
+    if _holds(folder, "adapter_model.*") and not _holds(folder, "adapter_config.json"):
+        yield "adapter_config.json is missing"
+    if expected.optimizer:
+        if not _holds(folder, *_OPTIMIZERS):
+            yield "optimizer.pt is missing"
+        if not _holds(folder, *_SCHEDULERS):
+            yield "scheduler.pt is missing"
+        yield from _missing_states(folder, expected.processes)
+    if not _holds(folder, _STATE):
+        yield f"{_STATE} is missing"
+
+
+def _missing_states(folder: Path, processes: int | None) -> Iterator[str]:
+    if processes is None:
+        if not _holds(folder, "rng_state*.pth"):
+            yield "rng_state.pth is missing"
+        return
+    numbers = [f"_{number}" for number in range(processes)] if processes > 1 else [""]
+    for number in numbers:
+        if not _holds(folder, f"rng_state{number}.pth"):
+            yield f"rng_state{number}.pth is missing"
+
+
+def _holds(folder: Path, *patterns: str) -> bool:
+    return any(True for pattern in patterns for _ in folder.glob(pattern))
+
+
+def step_of(folder: Path) -> int:
+    """Return the step that a checkpoint's name says; -1 for a folder of another name."""
+    found = _NAME.fullmatch(folder.name)
+    return int(found[1]) if found else -1
+
+
+def _safetensors_fault(file: Path) -> str | None:
+    """Compare a file's length with what its header says: 8 bytes, so many of JSON, and the tensors."""
+    size = file.stat().st_size
+    with file.open("rb") as opened:
+        length = int.from_bytes(opened.read(8), "little")
+        if size < 8 or length > min(size - 8, _LARGEST_HEADER):
+            return f"{file.name} is cut short: {size:,} bytes do not hold its header"
+        header = json.loads(opened.read(length))
+    if not isinstance(header, dict):
+        return f"{file.name} has no header"
+    ends = [
+        entry["data_offsets"][1]
+        for name, entry in header.items()
+        if name != "__metadata__" and isinstance(entry, dict) and "data_offsets" in entry
+    ]
+    needed = 8 + length + max(ends, default=0)
+    if size == needed:
+        return None
+    how = "is cut short" if size < needed else "is too long"
+    return f"{file.name} {how}: it has {size:,} of {needed:,} bytes"
+
+
+def _archive_fault(file: Path) -> str | None:
+    try:
+        with ZipFile(file) as archive:
+            return None if archive.namelist() else f"{file.name} is empty"
+    except BadZipFile:
+        return f"{file.name} is cut short"
