@@ -149,8 +149,7 @@ def whole_json(path: Path, value: Mapping[str, Any]) -> PartialFile:
     """Write an indented JSON document to the disk, still under its hidden name."""
     # Names of columns and files may hold half a surrogate pair, which JSON writes as an escape.
     text = json.dumps(value, ensure_ascii=False, indent=2)
-    return _whole(path, text.encode(errors="backslashreplace") + b"
-")
+    return _whole(path, text.encode(errors="backslashreplace") + b"\n")
 
 
 def write_bytes(path: Path, data: bytes) -> None:

@@ -109,7 +109,7 @@ def test_an_earlier_run_is_set_aside_and_not_overwritten(config, tmp_path):
 
 
 def test_a_resume_where_there_was_no_run_is_refused(config):
-    with pytest.raises(ResumeError, match="holds no checkpoint, and .*run no run"):
+    with pytest.raises(ResumeError, match=r"holds no checkpoint, and .*run no run"):
         prepared(config, resume=True)
 
 

@@ -53,8 +53,13 @@ def check_model(plan: Plan) -> None:
     _check_tokenizer(plan, config.text("tokenizer_config") or model)
 
 
-def check_device(plan: Plan) -> None:
-    """Raise OptionError for a run that needs a GPU where none can be; the process asks torch again."""
+def check_device(plan: Plan, *, here: bool = True) -> None:
+    """Raise OptionError for a run that needs a GPU where none can be; the process asks torch again.
+
+    A run that is trained `here` has a GPU for each process, or none at all.
+    """
+    if here:
+        check_processes(plan)
     quantized = bool(plan.resolution.quantization)
     if gpus.may_be_there(os.environ) or not (quantized or plan.launch.needs_cuda):
         return

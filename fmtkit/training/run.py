@@ -88,9 +88,7 @@ def train(
         return Outcome(planned, 0)
     if planned.missing:
         raise OptionError(f"{planned.source}: {', '.join(planned.missing)}: needed to train")
-    checks.check_device(planned)
-    if not prepare:
-        checks.check_processes(planned)
+    checks.check_device(planned, here=not prepare)
     trackers.check(planned)
     checks.check_model(planned)
     for check in planned.runner.hooks("check"):
