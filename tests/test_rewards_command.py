@@ -69,7 +69,7 @@ def test_the_library_is_listed(capsys):
     assert "fmtkit.rewards.length_cap     cap, buffer=0, unit='tokens'" in done.out
     listed = json.loads(fmtkit(capsys, "rewards", "--json").out)
     assert [one["name"] for one in listed] == [f"fmtkit.rewards.{name}" for name in LIBRARY]
-    assert listed[0]["options"] == {"column": ""}
+    assert listed[0]["options"] == {"column": "", "verifier": "builtin"}
 
 
 def test_each_row_is_answered_by_its_reference_by_nothing_and_by_its_question(run):
@@ -94,7 +94,7 @@ def test_totals_are_weighted_and_none_counts_nothing(run):
         ["scores.right", "scores.sometimes", "fmtkit.rewards.accuracy"],
         "--n", "1", "--json", weights=[2.0, 0.5, 1.0],
     )  # fmt: skip
-    assert [one["total"] for one in result(done)["completions"]] == [3.5, 0.0, 1.5]
+    assert [one["total"] for one in result(done)["completions"]] == [3.5, 0.0, 0.5]
     assert [one["none"] for one in result(done)["functions"]] == [0, 1, 0]
 
 
@@ -296,3 +296,18 @@ def test_a_trial_loads_no_torch(run):
     code = "import sys\nfrom fmtkit.training.rl.rewards import trial\ntrial.run('run.yaml')\nprint(*sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"torch", "transformers", "trl", "datasets"} & set(shown.stdout.split())
+
+
+def test_a_plan_shows_the_verifier_and_refuses_one_that_is_not_installed(run, capsys, monkeypatch):
+    from fmtkit.rewards import math_verifier
+
+    run(["fmtkit.rewards.accuracy"])
+    asked = ("train", "run.yaml", "--dry-run", "--json", "--set", "base_model=a/b")
+    plan = json.loads(fmtkit(capsys, *asked).out)
+    told = plan["arguments"]["rl"]["reward_funcs"]["value"]
+    assert told == [{"fmtkit.rewards.accuracy": {"verifier": "builtin"}}]
+    monkeypatch.setattr(math_verifier, "find_spec", lambda _: None)
+    named = 'trl.reward_funcs=[{"fmtkit.rewards.accuracy": {"verifier": "math_verify"}}]'
+    done = fmtkit(capsys, *asked, "--set", named)
+    assert (done.code, done.out) == (2, "")
+    assert "math-verify is not installed; pip install 'fmtkit[math]'" in done.err

@@ -1,16 +1,23 @@
-r"""What a completion says in the end: its text, the answer that it marks, and the number that this is."""
+r"""What a completion says in the end: its text, and the answer that it marks."""
 
 import re
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any
 
-_NUMBER = re.compile(
-    r"(?<![\w.])[-+−]?[$€£]?(?:\d{1,3}(?:,\d{3})+(?:\.\d{1,100})?|\d{1,100}(?:\.\d{1,100})?|\.\d{1,100})"
-    r"(?:[eE][-+]?\d{1,3})?(?:\s?/\s?\d{1,100})?(?!\d)"
-)
-_FRACTION = re.compile(r"\\d?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 _BRACE = re.compile(r"\\f?box(?:ed)?\s*\{|[{}]")
+_BARE_BOX = re.compile(r"\\f?box(?:ed)?\s+([^\s{}$\\.,]+)(?=[\s$.,]|$)")
+_PHRASE = re.compile(r"\banswer\b[^.\n\d]{0,60}?(?:\bis\b|:)[\s*:]*(?P<said>[^\n]+)", re.IGNORECASE)
+_SENTENCE_END = re.compile(
+    r"[.!?](?=\s|\*|$)|,?\s(?:because|since|so|which|where|when|after|as)\s", re.IGNORECASE
+)
+_FORMULA = re.compile(
+    r"(?P<before>\S*)\s*(?:\$\$(?P<a>[^$]+)\$\$|\$(?P<b>[^$]+)\$"
+    r"|\\\((?P<c>(?:(?!\\\().)+?)\\\)|\\\[(?P<d>(?:(?!\\\[).)+?)\\\])[\s.*]*\Z",
+    re.DOTALL,
+)
+_NEAR = 500
+"""Characters of a text's end that a formula may fill."""
+_CONTINUES = re.compile(r"(?:[-+*/^=<>,(]|and|or|not)\Z", re.IGNORECASE)
 
 
 def text_of(completion: Any, *, thinking: bool = False) -> str:
@@ -26,7 +33,11 @@ def text_of(completion: Any, *, thinking: bool = False) -> str:
 
 
 def final_answer(text: str) -> str | None:
-    r"""Return what the text marks as its answer by \boxed{}, #### or <answer>; None where nothing is."""
+    r"""Return what the text marks as its answer; None where nothing is marked.
+
+    The first of these that there is: the last \boxed{}, what follows the last ####, the last
+    <answer>, what the last "answer is" (or "Answer:") says, a formula that the text ends with.
+    """
     boxed = _last_box(text)
     if boxed is not None:
         return boxed.strip()
@@ -34,27 +45,9 @@ def final_answer(text: str) -> str | None:
         return text.rpartition("####")[2].strip().partition("\n")[0].strip()
     end = text.rfind("</answer>")
     start = text.rfind("<answer>", 0, max(end, 0))
-    return text[start + len("<answer>") : end].strip() if start >= 0 else None
-
-
-def final_number(text: str) -> Fraction | None:
-    """Return the number of the marked answer, or the last one of the text; None where there is none."""
-    marked = final_answer(text)
-    plain = _FRACTION.sub(r"\1/\2", text if marked is None else marked)
-    found = _NUMBER.findall(plain)
-    return number_of(found[-1]) if found else None
-
-
-def number_of(text: str) -> Fraction | None:
-    """Return the number that a text is, or None; 1,234.5, $3, 50%, 1/2 and -2e3 are numbers."""
-    plain = _FRACTION.sub(r"\1/\2", text).strip().rstrip(".%").strip()
-    if _NUMBER.fullmatch(plain) is None:
-        return None
-    digits = re.sub(r"[\s$€£,]", "", plain).replace("−", "-")
-    above, slash, below = digits.partition("/")
-    if slash and not int(below):
-        return None
-    return Fraction(above) / (int(below) if slash else 1)
+    if start >= 0:
+        return text[start + len("<answer>") : end].strip()
+    return _phrase(text) or _formula(text)
 
 
 def _last_box(text: str) -> str | None:
@@ -68,7 +61,30 @@ def _last_box(text: str) -> str | None:
         start, is_box = waiting.pop() if waiting else (0, False)
         if is_box and (found is None or start > found[0]):
             found = start, brace.start()
+    for bare in _BARE_BOX.finditer(text):
+        if found is None or bare.start(1) > found[0]:
+            found = bare.span(1)
     return None if found is None else text[found[0] : found[1]]
+
+
+def _phrase(text: str) -> str | None:
+    """Return what a sentence says that the answer is."""
+    said = None
+    for match in _PHRASE.finditer(text):
+        said = match["said"]
+    if said is None:
+        return None
+    end = _SENTENCE_END.search(said)
+    return (said[: end.start()] if end else said).strip(" *") or None
+
+
+def _formula(text: str) -> str | None:
+    """Return the formula that ends a text, unless it is a part of something longer."""
+    match = _FORMULA.search(text[-_NEAR:])
+    if match is None or _CONTINUES.search(match["before"]):
+        return None
+    formula: str = next(filter(None, match.group("a", "b", "c", "d")))
+    return formula.strip()
 
 
 def _content(content: Any) -> str:

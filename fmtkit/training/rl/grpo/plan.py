@@ -3,6 +3,8 @@
 Imports nothing heavy: a dry run reads it.
 """
 
+from dataclasses import replace
+
 from fmtkit.runner import OUR_FEATURES, Runner, methods
 from fmtkit.training.config import Config
 from fmtkit.training.launch import Launch, processes_of
@@ -34,6 +36,9 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
         naming.check(named, enabled=False, multi_turn=False)
     rewards = naming.others(named)
     out.notes += entries.missing(rewards, places_of(config.source))
+    functions = out.of("rl").get("reward_funcs")
+    if functions is not None:
+        out.of("rl")["reward_funcs"] = replace(functions, value=entries.resolved(functions.value))
     if async_plan.is_async(chosen):
         async_plan.derive(config, out)
         return

@@ -50,6 +50,20 @@ def check(entries: Sequence[Entry]) -> None:
             make(LIBRARY[name], entry)
 
 
+def resolved(value: object) -> object:
+    """Return `trl.reward_funcs` with the verifier of each reward that has one: a plan shows who judges."""
+    if not isinstance(value, (list, tuple)):
+        return value if value is None else resolved([value])
+    return [_resolved(item) for item in value]
+
+
+def _resolved(item: object) -> object:
+    name, options = _split(item)
+    package, _, own = name.rpartition(".")
+    default = getattr(LIBRARY.get(own), "verifier", None) if package == LIBRARY_PATH else None
+    return item if default is None else {name: {"verifier": default, **options}}
+
+
 def missing(value: object, places: Sequence[Path]) -> list[str]:
     """Return what would stop a run, for the notes of its plan: a document names files that it lacks."""
     try:

@@ -1,0 +1,88 @@
+"""The package math-verify, which compares answers as expressions, in a process of its own with limits.
+
+Expressions come from a model: what never ends to be computed is stopped there, and is not the same.
+"""
+
+import json
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+from fmtkit.errors import DependencyError
+from fmtkit.rewards.equality import expression, expressions
+from fmtkit.worker import Limits, Overrun, Serve, Worker
+
+_TARGET = "fmtkit.rewards.math_verifier:serve"
+_SECONDS = 10.0
+_LONGEST = 4000
+"""Characters of an answer that is looked at: what is longer is no answer."""
+_DIGITS = 30
+
+
+def check_installed() -> None:
+    """Raise DependencyError if math-verify is not installed."""
+    if find_spec("math_verify") is None:
+        raise DependencyError(
+            "verifier: math_verify: math-verify is not installed; pip install 'fmtkit[math]', or "
+            "leave out the verifier"
+        )
+
+
+def verifies(answer: str, reference: str) -> bool:
+    """Tell whether math-verify takes an answer for the reference; False where it comes to no end."""
+    pair = expressions(answer, reference)
+    return pair is not None and _asked("same", *pair) is True
+
+
+def value_of(text: str) -> Fraction | None:
+    """Return the real number that an expression has as its value, exact where it is rational."""
+    written = expression(text)
+    found = None if written is None else _asked("number", written)
+    return Fraction(found) if isinstance(found, str) else None
+
+
+def _asked(what: str, *texts: str) -> object:
+    if any(len(text) > _LONGEST for text in texts):
+        return None
+    (answer,) = _worker().answer([json.dumps([what, *texts]).encode()])
+    return None if isinstance(answer, Overrun) else json.loads(answer)
+
+
+@cache
+def _worker() -> Worker:
+    return Worker(_TARGET, {}, Limits(seconds=_SECONDS))
+
+
+def serve(setup: Mapping[str, Any]) -> Serve:
+    """Load math-verify; return what answers an item: ["same", answer, reference] or ["number", text]."""
+    del setup
+    import logging
+
+    from math_verify import parse, verify
+
+    logging.disable(logging.CRITICAL)
+
+    def parsed(text: str) -> list[Any]:
+        # The limits on time are ours: its own would take the alarm that ends a worker left alone.
+        found: list[Any] = parse(f"\\boxed{{{text}}}", parsing_timeout=None)
+        return found
+
+    def answer(item: bytes) -> bytes:
+        what, *texts = json.loads(item)
+        values = [parsed(text) for text in texts]
+        if not all(values):
+            return b"null"
+        if what == "number":
+            return json.dumps(_number(values[0][0])).encode()
+        return json.dumps(bool(verify(values[1], values[0], timeout_seconds=None))).encode()
+
+    return answer
+
+
+def _number(value: Any) -> str | None:
+    """Return a value of sympy as a fraction or a decimal number; None if it is no real number."""
+    if not getattr(value, "is_number", False) or not value.is_real or not value.is_finite:
+        return None
+    return str(value if value.is_Rational else value.evalf(_DIGITS))
