@@ -175,6 +175,24 @@ def memory(folder: Path, sizes: list[int]) -> list[str]:
     return ["**Peak memory**", "", *lines, ""]
 
 
+def small_files(folder: Path, counts: list[int]) -> list[str]:
+    """Folders of files of one row each: what a file costs beside its rows."""
+    lines = ["| files of one row | wall s | CPU s | ms of CPU a file |", "|---|---|---|---|"]
+    for count in counts:
+        source = folder / f"files{count}"
+        source.mkdir()
+        row = {"system": "", "chosen": "good", "rejected": "bad"}
+        for i in range(count):
+            (source / f"{i:06}.jsonl").write_text(json.dumps(row | {"question": f"q {i}"}) + "\n")
+        done = run("fmtkit_convert", source, folder / "files.parquet", 2, {})
+        lines.append(
+            f"| {count:,} | {done['wall']:.1f} | {done['cpu']:.1f} | {done['cpu'] / count * 1000:.2f} |"
+        )
+        print(lines[-1], flush=True)
+        (folder / "files.parquet").unlink()
+    return ["**Many small files**", "", *lines, ""]
+
+
 def starts() -> list[str]:
     """CPU seconds to start: --help, and a conversion of ten rows."""
     with tempfile.TemporaryDirectory() as folder:
@@ -219,9 +237,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=40_000, help="rows of the flat pairs")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--memory", type=int, nargs="*", default=[200], help="input sizes in MB")
-    parser.add_argument(
-        "--only", nargs="*", default=["flat", "messages", "ranked", "dirty", "memory", "starts"]
-    )
+    parser.add_argument("--files", type=int, nargs="*", default=[500, 5000], help="files of a row")
+    parts_of_all = ["flat", "messages", "ranked", "dirty", "memory", "files", "starts"]
+    parser.add_argument("--only", nargs="*", default=parts_of_all)
     parser.add_argument(
         "--write", action="store_true", help="put the tables into benchmarks/README.md"
     )
@@ -234,6 +252,7 @@ def main() -> None:
             "ranked": lambda: ranked(folder, given.rows, given.rounds),
             "dirty": lambda: dirty(folder, given.rows, given.rounds),
             "memory": lambda: memory(folder, given.memory),
+            "files": lambda: small_files(folder, given.files),
             "starts": starts,
         }
         lines = [line for part in given.only for line in parts[part]()]

@@ -59,6 +59,17 @@ class Binding:
         """Return what the converter makes of these arguments: expressions, the same for every block."""
         return self.converter.function(**self.arguments())
 
+    def is_like(self, other: "Binding") -> bool:
+        """Tell whether both convert alike: they may differ in the shapes that they read, no more."""
+        if self is other:
+            return True
+        return (
+            self.converter is other.converter
+            and self.options == other.options
+            and [column.read_from for column in self.every]
+            == [column.read_from for column in other.every]
+        )
+
     def judge(self, row: Row) -> list[Fault]:
         """Return everything that is wrong with the shape of a row, the most telling code first."""
         found: list[Fault] = []
@@ -161,7 +172,7 @@ def bind(
         whole = isinstance(kind, RowKind)
         path = () if whole else tuple(mapping.get(name, converter.path(name)).split("."))
         bound = BoundColumn(name, path, kinds.get(name, kind), name in converter.required, None)
-        columns.append(replace(bound, shape=_shape(bound, sample)))
+        columns.append(bound.shaped(_shape(bound, sample)))
     carried = []
     for name, kind in kept.items():
         bound = BoundColumn(name, (name,), kind, required=False, shape=None)

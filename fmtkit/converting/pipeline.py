@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
+from itertools import chain, groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -28,10 +28,16 @@ from fmtkit.converting import (
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.conversion import convert_frame
 from fmtkit.converting.in_order import in_order
+from fmtkit.converting.parse import Parsed
 from fmtkit.converting.preparation import Job
-from fmtkit.converting.read_plan import ReadPlan
-from fmtkit.sources.blocks import BLOCK_BYTES, ArrowBlock, Block, MadeBlock
+from fmtkit.sources.blocks import BLOCK_BYTES, ArrowBlock, Block, MadeBlock, size_of
 from fmtkit.tables import DIALOG_COLUMNS
+
+Task = tuple[int, int, Block]
+"""Index of a source, index of a block in it, and the block."""
+GROUP_BYTES = BLOCK_BYTES // 16
+"""Blocks of small files are taken together up to this size: one by one each costs about 8 ms."""
+GROUP_BLOCKS = 256
 
 
 @dataclass
@@ -43,16 +49,21 @@ class Progress:
     """Source -> rows read of it."""
     bytes: dict[int, int] = field(default_factory=dict)
     """Source -> bytes read of it."""
+    _all_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        self._all_bytes = sum(self.bytes.values())
 
     def add(self, piece: "Piece") -> None:
         """Count a piece."""
         self.next_block = (piece.source, piece.block + 1)
         self.rows[piece.source] = self.rows.get(piece.source, 0) + piece.rows_read
+        self._all_bytes += piece.bytes_read - self.bytes.get(piece.source, 0)
         self.bytes[piece.source] = piece.bytes_read
 
     def bytes_of_sources(self) -> int:
         """Return the bytes read of all sources."""
-        return sum(self.bytes.values())
+        return self._all_bytes
 
     def as_dict(self) -> dict[str, Any]:
         """Return the progress as it stands in a journal."""
@@ -95,7 +106,7 @@ class Piece:
     fast_rows: int
     traced_rows: int
     plain_rows: int
-    result: Any = None
+    result: Any = ()
     """What the caller's own step made of the table on the worker; of `encode`, a list."""
 
 
@@ -111,15 +122,17 @@ def stream(
 
     `step` runs on the worker over each table, whose rows are then let go; so does `encode`, but a
     table that pairs have made much larger than its block comes to it in parts. Records and lines
-    of rejects are within their source.
+    of rejects are within their source. With `encode` small blocks go the way together, so that a
+    file of one row costs little: the last of them brings what was encoded of all.
     """
     count = workers or os.cpu_count() or 1
     begun = progress or Progress()
     places = dict(begun.rows)
     tasks = _tasks(job, begun.next_block, sum(places.values()))
+    groups = ([task] for task in tasks) if encode is None else _groups(job, tasks)
     with ThreadPoolExecutor(max_workers=count) as pool:
         work = partial(_process, job, step=step, encode=encode)
-        for piece in in_order(pool, tasks, lambda task: work(*task), count + 2):
+        for piece in chain.from_iterable(in_order(pool, groups, work, count + 2)):
             first = places.get(piece.source, 0)
             places[piece.source] = first + piece.rows_read
             yield replace(
@@ -129,7 +142,27 @@ def stream(
             )
 
 
-def _tasks(job: Job, start: tuple[int, int], done: int) -> Iterator[tuple[int, int, Block]]:
+def _groups(job: Job, tasks: Iterator[Task]) -> Iterator[list[Task]]:
+    """Put small blocks together that follow each other and are converted alike."""
+    group: list[Task] = []
+    size = 0
+    for task in tasks:
+        source, _, block = task
+        own = size_of(block)
+        if group and not (
+            own + size <= GROUP_BYTES
+            and len(group) < GROUP_BLOCKS
+            and job.plans[group[0][0]].binding.is_like(job.plans[source].binding)
+        ):
+            yield group
+            group, size = [], 0
+        group.append(task)
+        size += own
+    if group:
+        yield group
+
+
+def _tasks(job: Job, start: tuple[int, int], done: int) -> Iterator[Task]:
     left = None if job.request.limit is None else job.request.limit - done
     if left is not None and left <= 0:
         return
@@ -149,40 +182,53 @@ def _tasks(job: Job, start: tuple[int, int], done: int) -> Iterator[tuple[int, i
 
 def process(job: Job, source: int, number: int, block: Block) -> Piece:
     """Take one block the whole way."""
-    return _process(job, source, number, block)
+    return _process(job, [(source, number, block)])[0]
 
 
 def _process(
     job: Job,
-    source: int,
-    number: int,
-    block: Block,
+    group: list[Task],
     *,
     step: Callable[[pa.Table, Piece], Any] | None = None,
     encode: Callable[[pa.Table], list[Any]] | None = None,
-) -> Piece:
-    plan = job.plans[source]
-    records = reading.records_of(block, plan.binding)
-    begun = _convert(job, plan, block, records)
+) -> list[Piece]:
+    """Take blocks the whole way; with a step, one block."""
+    binding = job.plans[group[0][0]].binding
+    records = [reading.records_of(b, job.plans[source].binding) for source, _, b in group]
+    together = records[0] if len(group) == 1 else reading.JoinedRows(records)
+    begun = _convert(job, binding, _parsed(job, group, records), together)
     frames = [begun.frame] if encode is None else _parts(begun.frame, job)
     begun.frame = begun.frame.clear()
     parts: list[_Part] = []
     encoded: list[Any] = []
     while frames:
-        part = _render(job, plan, frames.pop(0), records)
+        part = _render(job, binding, frames.pop(0), together)
         if encode is not None:
             # The rows themselves are not kept: what waits for its turn is what was made of them.
             encoded += encode(part.table)
             part.table = part.table.slice(0, 0)
         parts.append(part)
-    piece = _account(block, records, begun, parts)
-    piece = replace(piece, source=source, block=number, result=encoded)
+    pieces = _account(group, records, begun, parts)
     if encode is not None:
-        return replace(piece, lines=_no_line)
+        pieces = [replace(piece, lines=_no_line) for piece in pieces]
+        pieces[-1] = replace(pieces[-1], result=encoded)
     if step is None:
-        return piece
+        return pieces
+    (piece,) = pieces
     result = step(piece.table, piece)
-    return replace(piece, result=result, table=piece.table.slice(0, 0), lines=_no_line)
+    return [replace(piece, result=result, table=piece.table.slice(0, 0), lines=_no_line)]
+
+
+def _parsed(job: Job, group: Sequence[Task], records: Sequence[reading.Rows]) -> Parsed:
+    """Parse blocks, at once where their sources have one plan."""
+    parsed, at = [], 0
+    for _, run in groupby(group, lambda task: id(job.plans[task[0]])):
+        tasks = list(run)
+        blocks = [block for _, _, block in tasks]
+        own = records[at : at + len(blocks)]
+        at += len(blocks)
+        parsed += reading.parse_blocks(blocks, own, job.plans[tasks[0][0]])
+    return reading.joined(parsed)
 
 
 @dataclass
@@ -192,7 +238,8 @@ class _Converted:
     frame: pl.DataFrame
     rejects: list[Reject]
     warnings: Counter[str]
-    no_pair: int
+    without_pair: np.ndarray
+    """The records of rankings of which no pair can be made (int64)."""
     blank: int
     fast_rows: int
 
@@ -225,9 +272,9 @@ def _parts(frame: pl.DataFrame, job: Job) -> list[pl.DataFrame]:
     return [frame.slice(at, end - at) for at, end in pairwise(cuts)]
 
 
-def _render(job: Job, plan: ReadPlan, frame: pl.DataFrame, records: reading.Rows) -> _Part:
+def _render(job: Job, binding: Binding, frame: pl.DataFrame, records: reading.Rows) -> _Part:
     """Render converted rows; a row that has no text is rejected."""
-    table, rows = _canonical(frame, job, plan.binding), frame.get_column("__row").to_numpy()
+    table, rows = _canonical(frame, job, binding), frame.get_column("__row").to_numpy()
     # Nobody else holds it: what was parsed is let go before anything is rendered.
     del frame
     warnings: Counter[str] = Counter()
@@ -248,56 +295,109 @@ def _render(job: Job, plan: ReadPlan, frame: pl.DataFrame, records: reading.Rows
 
 
 def _account(
-    block: Block, records: reading.Rows, begun: _Converted, parts: Sequence[_Part]
-) -> Piece:
-    """Put the parts of a block together, every record of it in one term of the ledger."""
+    group: Sequence[Task],
+    records: Sequence[reading.Rows],
+    begun: _Converted,
+    parts: Sequence[_Part],
+) -> list[Piece]:
+    """Put the parts of blocks together, every record in one term of the ledger.
+
+    What is counted over all blocks at once stands with the last of them.
+    """
+    ends = np.cumsum([len(rows) for rows in records])
     kept = np.concatenate([part.kept for part in parts])
     found = [*begun.rejects, *(reject for part in parts for reject in part.rejects)]
     overlong = {row for part in parts for row in part.overlong}
     too_long = overlong - set(kept.tolist()) - {reject.row for reject in found}
-    own = () if isinstance(block, ArrowBlock) else block.rejects
-    places = reading.places_of(block, len(records))
-    rejects = _one_each([*(replace(r, row=int(places[r.row])) for r in found), *own])
-    filtered = block.filtered if isinstance(block, MadeBlock) else 0
-    rows_read = len(records) + len(own) + filtered
-    return Piece(
-        source=0,
-        block=0,
-        bytes_read=block.bytes_read,
-        table=parts[0].table if len(parts) == 1 else parts[0].table.slice(0, 0),
-        records=places[kept],
-        lines=_lines(records, kept),
-        rejects=tuple(rejects),
-        rows_read=rows_read,
-        converted=rows_read - len(rejects) - begun.no_pair - len(too_long) - filtered,
-        rows_written=len(kept),
-        no_pair=begun.no_pair,
-        overlong_dropped=len(too_long),
-        filtered=filtered,
+    counts = [
+        _by_block(np.fromiter(rows, np.int64), ends)
+        for rows in (kept, too_long, begun.without_pair)
+    ]
+    rejects: list[list[Reject]] = [[] for _ in group]
+    for reject in found:
+        block = int(np.searchsorted(ends, reject.row, side="right"))
+        rejects[block].append(
+            replace(reject, row=reject.row - int(ends[block]) + len(records[block]))
+        )
+    empty = parts[0].table.slice(0, 0)
+    pieces = [
+        _piece(task, rows, empty, rejects[i], *(int(count[i]) for count in counts))
+        for i, (task, rows) in enumerate(zip(group, records, strict=True))
+    ]
+    if len(group) == 1:
+        places = reading.places_of(group[0][2], len(records[0]))
+        pieces[0] = replace(pieces[0], records=places[kept], lines=_lines(records[0], kept))
+    pieces[-1] = replace(
+        pieces[-1],
+        table=parts[0].table if len(parts) == 1 else empty,
         blank_lines=begun.blank,
         warnings=+sum((part.warnings for part in parts), begun.warnings),
         fast_rows=begun.fast_rows,
         traced_rows=sum(part.traced_rows for part in parts),
         plain_rows=sum(part.plain_rows for part in parts),
     )
+    return pieces
 
 
-def _convert(job: Job, plan: ReadPlan, block: Block, records: reading.Rows) -> _Converted:
-    """Parse and convert a block, and pair its rankings."""
-    parsed = reading.parse_block(block, records, plan)
-    converted = convert_frame(parsed.frame, plan.binding)
-    bad = [verdicts.refused(records, plan.binding, *entry) for entry in converted.bad]
-    judged = verdicts.reconsidered(parsed.rejects, records, plan.binding)
-    frame, warnings, no_pair = converted.frame, Counter(converted.warnings), 0
+def _by_block(rows: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Count records by the block they are of, of which `ends` are the ends."""
+    return np.bincount(np.searchsorted(ends, rows, side="right"), minlength=len(ends))
+
+
+def _piece(
+    task: Task,
+    records: reading.Rows,
+    empty: pa.Table,
+    found: Sequence[Reject],
+    written: int,
+    too_long: int,
+    no_pair: int,
+) -> Piece:
+    """Account for the rows of one block."""
+    source, number, block = task
+    own = () if isinstance(block, ArrowBlock) else block.rejects
+    places = reading.places_of(block, len(records))
+    rejects = _one_each([*(replace(r, row=int(places[r.row])) for r in found), *own])
+    filtered = block.filtered if isinstance(block, MadeBlock) else 0
+    rows_read = len(records) + len(own) + filtered
+    return Piece(
+        source=source,
+        block=number,
+        bytes_read=block.bytes_read,
+        table=empty,
+        records=places[:0],
+        lines=_no_line,
+        rejects=tuple(rejects),
+        rows_read=rows_read,
+        converted=rows_read - len(rejects) - no_pair - too_long - filtered,
+        rows_written=written,
+        no_pair=no_pair,
+        overlong_dropped=too_long,
+        filtered=filtered,
+        blank_lines=0,
+        warnings=Counter(),
+        fast_rows=0,
+        traced_rows=0,
+        plain_rows=0,
+    )
+
+
+def _convert(job: Job, binding: Binding, parsed: Parsed, records: reading.Rows) -> _Converted:
+    """Convert what was parsed of blocks, and pair the rankings."""
+    converted = convert_frame(parsed.frame, binding)
+    bad = [verdicts.refused(records, binding, *entry) for entry in converted.bad]
+    judged = verdicts.reconsidered(parsed.rejects, records, binding)
+    frame, warnings = converted.frame, Counter(converted.warnings)
+    without_pair = np.empty(0, np.int64)
     if job.pairs is not None:
         paired = pairing.pair_up(frame, job.pairs, job.request.seed)
-        frame, no_pair = paired.frame, len(paired.without_pair)
+        frame, without_pair = paired.frame, paired.without_pair.to_numpy()
         warnings["rank_tie"] += paired.tied
     return _Converted(
         frame=frame,
         rejects=[*judged, *bad],
         warnings=+warnings,
-        no_pair=no_pair,
+        without_pair=without_pair,
         blank=parsed.blank,
         fast_rows=parsed.fast_rows,
     )

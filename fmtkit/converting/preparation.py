@@ -106,7 +106,7 @@ def prepare(opened: Sequence[Source], request: Request) -> Job:
             replace(options, values={**options.values, "soft": True}) for options in resolved
         ]
     kept = find_kept(sources, converters, resolved, request.keep)
-    plans = []
+    plans: list[ReadPlan] = []
     for converter, options, sample in zip(converters, resolved, samples, strict=True):
         binding = bind(
             converter,
@@ -116,9 +116,15 @@ def prepare(opened: Sequence[Source], request: Request) -> Job:
             kinds=options.kinds,
             kept=kept.kinds,
         )
+        earlier = plans[-1].binding if plans else None
+        if earlier is not None and earlier.is_like(binding):
+            # Of many small files, expressions made for each would be half of the time.
+            vars(binding)["made"] = earlier.made
         # What is wrong with an option is said here, before a row is read.
         _ = binding.made
-        plans.append(ReadPlan.of(binding, sample))
+        plan = ReadPlan.of(binding, sample)
+        # Files of one make share a plan, and what is learnt of one is known of the next.
+        plans.append(plans[-1] if plans and plans[-1] == plan else plan)
     first = plans[0].binding
     policy = _policy(first)
     table = Preference if policy else first.converter.makes

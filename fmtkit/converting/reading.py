@@ -74,6 +74,40 @@ class ListedRows:
         return Reject(record, self.line(record), code, column, message, raw[:RAW_LIMIT], whole)
 
 
+class JoinedRows:
+    """The records of several blocks, counted one after the other."""
+
+    def __init__(self, parts: Sequence[Rows]) -> None:
+        self.parts = parts
+        self.ends = np.cumsum([len(part) for part in parts])
+
+    def _find(self, record: int) -> tuple[Rows, int]:
+        part = int(np.searchsorted(self.ends, record, side="right"))
+        return self.parts[part], record - int(self.ends[part]) + len(self.parts[part])
+
+    def __len__(self) -> int:
+        return int(self.ends[-1])
+
+    def value(self, record: int, *, written: bool = False) -> tuple[Any, Any]:
+        """Return a record's value and the fault that it has none for."""
+        rows, own = self._find(record)
+        return rows.value(own, written=written)
+
+    def values(self, *, written: bool = False) -> Iterator[tuple[Any, Any]]:
+        """Yield the value of every record, or its fault."""
+        return (value for rows in self.parts for value in rows.values(written=written))
+
+    def line(self, record: int) -> int | None:
+        """Return the physical line on which a record begins, in its own source."""
+        rows, own = self._find(record)
+        return rows.line(own)
+
+    def reject(self, record: int, code: str, column: str | None, message: str) -> Reject:
+        """Make the reject of a record."""
+        rows, own = self._find(record)
+        return replace(rows.reject(own, code, column, message), row=record)
+
+
 class ArrowRows(ListedRows):
     """Records of a columnar batch, made Python objects one at a time."""
 
@@ -242,6 +276,37 @@ def parse_rows(records: Rows, binding: Binding) -> Parsed:
             rows.append(value)
     frame = binding.frame(rows, sound)
     return Parsed(frame, rejects, len(records), 0, 0)
+
+
+def parse_blocks(blocks: Sequence[Block], records: Sequence[Rows], plan: ReadPlan) -> list[Parsed]:
+    """Parse blocks that have one plan; JSON of several at once, since that costs by the call."""
+    lines = [rows for rows in records if isinstance(rows, Records)]
+    numbers = [rows.line(record) for rows in lines for record in range(len(rows))]
+    if len(blocks) == 1 or len(lines) < len(blocks) or None in numbers:
+        return [parse_block(b, rows, plan) for b, rows in zip(blocks, records, strict=True)]
+    data = b"".join(
+        rows.data if rows.data.endswith(b"\n") else rows.data + b"\n" for rows in lines if rows.data
+    )
+    parsed = parse_records(Records(JsonBlock(data, 1, np.array(numbers, np.int64))), plan)
+    return [replace(parsed, blank=sum(rows.found.blank for rows in lines))]
+
+
+def joined(parsed: Sequence[Parsed]) -> Parsed:
+    """Put what was parsed of several blocks together, its records counted one after the other."""
+    if len(parsed) == 1:
+        return parsed[0]
+    frames, rejects, first = [], [], 0
+    for part in parsed:
+        frames.append(part.frame.with_columns(pl.col("__row") + first))
+        rejects += [replace(reject, row=reject.row + first) for reject in part.rejects]
+        first += part.records
+    return Parsed(
+        pl.concat(frames, rechunk=True),
+        rejects,
+        first,
+        sum(part.blank for part in parsed),
+        sum(part.fast_rows for part in parsed),
+    )
 
 
 def blank_lines(records: Rows) -> int:

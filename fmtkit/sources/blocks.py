@@ -89,6 +89,22 @@ class MadeBlock:
 Block = JsonBlock | ArrowBlock | RowsBlock | MadeBlock
 
 
+_SMALL_ROWS = 256
+
+
+def size_of(block: Block) -> int:
+    """Return about how many bytes a block's rows have; of many cells of text, that they are many."""
+    if isinstance(block, JsonBlock):
+        return len(block.data)
+    if isinstance(block, ArrowBlock):
+        return int(block.batch.nbytes)
+    if len(block.rows) > _SMALL_ROWS:
+        return BLOCK_BYTES
+    if isinstance(block, MadeBlock):
+        return sum(map(len, block.rows))
+    return sum(len(cell or "") for row in block.rows for cell in row.values())
+
+
 class Readable(Protocol):
     """Whatever gives blocks, from the first one each time it is asked."""
 

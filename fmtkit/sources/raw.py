@@ -41,6 +41,11 @@ class RawBytes(AbstractContextManager["RawBytes"]):
         self.count = 0
         self.closed = False
 
+    @property
+    def size(self) -> int | None:
+        """Return the size of the source; None of a stream."""
+        return self._location.size
+
     def read(self, size: int) -> bytes:
         """Return up to `size` bytes; raise SourceError where the system cannot deliver them."""
         buffer = bytearray(size)
