@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -60,11 +60,12 @@ class Fields:
 
 
 def installed(package: str) -> str | None:
-    """Return the version of a package, or None."""
+    """Return the version of the distribution that a package is of, or None."""
     try:
         return version(package)
     except PackageNotFoundError:
-        return None
+        owners = packages_distributions().get(package)
+        return version(owners[0]) if owners else None
 
 
 @cache
@@ -110,12 +111,16 @@ def _annotations(class_name: str, module: str) -> dict[str, str]:
 def _files(module: str, class_name: str) -> Iterator[Path]:
     """Yield the files of a package in which a class of that name may stand."""
     inside = module.split(".")
-    folders = ["/".join(inside[1:])] if len(inside) > 1 else []
+    folders = ["/".join(inside[1:]), "/".join(inside[1:-1]) or "."] if len(inside) > 1 else []
     for folder in (*folders, "trainer", "tuners/lora", "."):
         yield from _defining(inside[0], folder, class_name)
     if inside[1:2] == ["experimental"]:
         # A class may inherit from one of another folder (Nash-MD from online DPO).
         yield from _defining(inside[0], "experimental/*", class_name)
+    if inside[0] not in {"trl", "transformers", "peft"}:
+        # Another package derives its classes from TRL's.
+        for folder in ("trainer", "experimental/*"):
+            yield from _defining("trl", folder, class_name)
     if inside[0] != "transformers":
         yield from _defining("transformers", ".", class_name)
 

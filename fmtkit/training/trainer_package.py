@@ -4,12 +4,15 @@ from fmtkit.errors import DependencyError
 from fmtkit.runner import Runner
 from fmtkit.training.arguments import has_class, installed
 
+_FOREIGN = frozenset({"trl", "transformers"})
+"""Packages whose trainers are taken as they are; every other one derives its own from TRL's."""
+
 
 def version_of(chosen: Runner) -> str:
     """Return the package and version that the trainer comes from, or raise DependencyError."""
     name = chosen.trainer.partition(":")[0].partition(".")[0]
-    if name == "fmtkit":
-        return _of_ours(chosen)
+    if name not in _FOREIGN:
+        return _on_trl(chosen, name)
     found = installed(name)
     if found is None:
         raise DependencyError(
@@ -24,8 +27,11 @@ def version_of(chosen: Runner) -> str:
     return f"{name} {found}"
 
 
-def _of_ours(chosen: Runner) -> str:
-    """Return the version of TRL that our own trainer stands on; it overrides what TRL may move."""
+def _on_trl(chosen: Runner, package: str) -> str:
+    """Return the version of TRL that a trainer of fmtkit or of another package stands on.
+
+    It overrides what TRL may move, so that the runner's range counts.
+    """
     from packaging.specifiers import SpecifierSet
 
     found = installed("trl")
@@ -33,7 +39,11 @@ def _of_ours(chosen: Runner) -> str:
         raise DependencyError("trl is not installed; install it with: pip install 'fmtkit[train]'")
     if found not in SpecifierSet(chosen.trl, prereleases=True):
         raise DependencyError(
-            f"{chosen.method}: fmtkit's trainer was made for trl{chosen.trl}, and trl {found} is "
+            f"{chosen.method}: {package}'s trainer was made for trl{chosen.trl}, and trl {found} is "
             f"installed; install the other with: pip install 'trl{chosen.trl}'"
         )
-    return f"trl {found}"
+    if package == "fmtkit":
+        return f"trl {found}"
+    if not has_class(chosen.trainer):
+        raise DependencyError(f"{chosen.method}: there is no {chosen.trainer}")
+    return f"{package} {installed(package)}, trl {found}"

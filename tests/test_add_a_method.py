@@ -1,0 +1,242 @@
+"""The method of docs/add-a-method.md: a package adds it, and everything that knows methods knows it."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("trl")
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "add-a-method.md"
+PROMPTS = [{"prompt": [{"role": "user", "content": text}]} for text in ("Tea?", "Sea?", "Hills?")]
+REWARDS = """
+import sys
+from pathlib import Path
+
+
+def length(completions, **kwargs):
+    frame, callers = sys._getframe(), set()
+    while frame is not None:
+        callers.add(type(frame.f_locals.get("self")).__name__)
+        frame = frame.f_back
+    Path("callers").write_text(" ".join(sorted(callers)))
+    return [len(c[-1]["content"]) / 100 for c in completions]
+"""
+QUIET = """
+import sys
+sys.argv = {}
+from fmtkit import cli
+try:
+    cli.main()
+except SystemExit as stop:
+    assert not stop.code, stop.code
+print(sorted(name for name in sys.modules if name.startswith(("acme", "fmtkit.runners."))))
+"""
+
+
+def block(language: str, number: int = 0) -> str:
+    found = re.findall(
+        rf"^```{language}\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    return found[number]
+
+
+def install(site: Path, modules: dict[str, str], points: str) -> Path:
+    """Write an installed package: its modules, and metadata with its entry points."""
+    package = site / "acme_methods"
+    package.mkdir(parents=True)
+    for name, text in {"__init__": "", **modules}.items():
+        (package / f"{name}.py").write_text(text, encoding="utf-8")
+    metadata = site / "acme_methods-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-methods\nVersion: 1.0\n")
+    lines = points.replace('[project.entry-points."fmtkit.runners"]', "[fmtkit.runners]")
+    (metadata / "entry_points.txt").write_text(lines.replace('"', ""))
+    return site
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with the package of the page in `site`, prompts, rewards and a configuration."""
+    install(tmp_path / "site", {"gmpo": block("python")}, block("toml"))
+    rows = "".join(f"{json.dumps(row)}\n" for row in PROMPTS)
+    (tmp_path / "prompts.jsonl").write_text(rows, encoding="utf-8")
+    (tmp_path / "rewards.py").write_text(REWARDS, encoding="utf-8")
+    (tmp_path / "gmpo.yaml").write_text(block("yaml"), encoding="utf-8")
+    return tmp_path
+
+
+def python(folder: Path, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(folder / "site"), str(ROOT)))}
+    command = [sys.executable, *arguments]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def fmtkit(folder: Path, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    return python(folder, "-m", "fmtkit", *arguments, code=code)
+
+
+def test_the_plan_names_its_trainer_and_judges_its_arguments(folder: Path) -> None:
+    plan = json.loads(fmtkit(folder, "train", "gmpo.yaml", "--dry-run", "--json").stdout)
+    assert plan["method"] == "gmpo"
+    assert plan["trainer"] == "trl.experimental.gmpo:GMPOTrainer"
+    assert plan["arguments"]["trainer"]["epsilon"]["value"] == 0.3
+    assert [data["table"] for data in plan["datasets"]] == ["Prompt"]
+    wrong = fmtkit(
+        folder, "train", "gmpo.yaml", "--dry-run", "--set", "trainer_args.epsilom=1", code=2
+    )
+    assert "GMPOConfig of trl" in wrong.stderr
+    assert "did you mean 'epsilon'?" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        (
+            "trl.num_generations=3",
+            "do not divide into groups of 3|does not divide into groups of 3",
+        ),
+        ("trl.replay_buffer_size=4", "it is for ebft, gdpo and grpo"),
+        ("trl.reward_funcs=", "trl.reward_funcs: needed to train"),
+        ("ref_model=./model", "the trainer for gmpo takes no reference model"),
+    ],
+)
+def test_the_rules_of_its_runner_hold_in_the_plan(folder: Path, override: str, words: str) -> None:
+    done = fmtkit(folder, "train", "gmpo.yaml", "--prepare", "--set", override, code=2)
+    assert re.search(words, done.stderr)
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_schema_and_the_page_of_keys_know_it(folder: Path) -> None:
+    schema = json.loads(fmtkit(folder, "schema", "config").stdout)
+    assert "gmpo" in schema["properties"]["rl"]["enum"]
+    assert "gmpo" in schema["properties"]["method"]["enum"]
+    python(folder, "-m", "fmtkit.training.config_page", "config.md")
+    page = (folder / "config.md").read_text(encoding="utf-8")
+    assert "| `gmpo` | Prompt | `trl.experimental.gmpo:GMPOTrainer` | rewards | GRPO with" in page
+    shipped = json.loads((ROOT / "schemas" / "config.schema.json").read_text(encoding="utf-8"))
+    assert "gmpo" not in shipped["properties"]["rl"]["enum"]
+
+
+def test_converting_and_inspecting_choose_tables_and_masks_by_it(folder: Path) -> None:
+    typed = ("prompts.jsonl", "--type", "passthrough", "--method", "gmpo")
+    fmtkit(folder, "convert", *typed, "-o", "out.jsonl")
+    assert len((folder / "out.jsonl").read_text().splitlines()) == len(PROMPTS)
+    survey = json.loads(fmtkit(folder, "inspect", *typed, "--json").stdout)
+    assert (survey["method"], survey["table"]) == ("gmpo", "Prompt")
+    pairs = {"question": "q", "chosen": "a", "rejected": "b"}
+    (folder / "pairs.jsonl").write_text(json.dumps(pairs) + "\n")
+    wrong = fmtkit(
+        folder,
+        "convert",
+        "pairs.jsonl",
+        "--type",
+        "intel",
+        "--method",
+        "gmpo",
+        "-o",
+        "x.jsonl",
+        code=2,
+    )
+    assert "--method gmpo takes Prompt, but type intel makes" in wrong.stderr
+
+
+def test_help_and_lists_import_no_runner(folder: Path) -> None:
+    for command in (["--help"], ["train", "--help"], ["schema", "config"], ["types"]):
+        done = python(folder, "-c", QUIET.format(["fmtkit", *command]))
+        assert done.stdout.splitlines()[-1] == "[]", command
+
+
+def test_converting_for_a_method_loads_its_runner_alone_and_no_framework(folder: Path) -> None:
+    arguments = ["fmtkit", "convert", "prompts.jsonl", "--type", "passthrough", "--method", "gmpo"]
+    arguments += ["-o", "out.jsonl", "-q"]
+    code = QUIET.format(arguments) + "\nassert not {'torch', 'trl', 'yaml'} & set(sys.modules)"
+    done = python(folder, "-c", code)
+    assert done.stdout.splitlines()[-1] == "['acme_methods', 'acme_methods.gmpo']"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import nothing_of_that_name\n", "ModuleNotFoundError: No module named 'nothing_of"),
+        ("raise SystemExit(3)\n", "cannot be used: SystemExit: 3"),
+        ("RUNER = 1\n", "has no RUNNER in acme_methods.gmpo"),
+        ("RUNNER = {'method': 'gmpo'}\n", "has no RUNNER in acme_methods.gmpo"),
+        (block("python").replace('"gmpo"', '"gmpa"'), "names its runner 'gmpa'"),
+        (
+            block("python").replace('"Prompt"', '"Promt"'),
+            "ValueError: gmpo: no table named 'Promt'",
+        ),
+        (block("python").replace('"vllm"', '"vlm"'), "ValueError: gmpo: no section named 'vlm'"),
+    ],
+)
+def test_a_broken_package_is_one_line_that_names_it(folder: Path, text: str, words: str) -> None:
+    (folder / "site" / "acme_methods" / "gmpo.py").write_text(text)
+    done = fmtkit(folder, "train", "gmpo.yaml", "--dry-run", code=2)
+    assert "method gmpo: the package acme-methods 1.0" in done.stderr
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+    # Other methods do not suffer.
+    fmtkit(folder, "train", "gmpo.yaml", "--dry-run", "--set", "rl=grpo", "--set", "trainer_args=")
+
+
+def test_a_name_that_fmtkit_has_is_an_error_that_names_both(folder: Path) -> None:
+    points = folder / "site" / "acme_methods-1.0.dist-info" / "entry_points.txt"
+    points.write_text("[fmtkit.runners]\ngrpo = acme_methods.gmpo\n")
+    done = fmtkit(folder, "train", "gmpo.yaml", "--dry-run", "--set", "rl=grpo", code=2)
+    assert "method grpo: fmtkit and acme-methods 1.0 both have it; uninstall one" in done.stderr
+
+
+def test_a_runner_in_the_working_directory_is_not_found(folder: Path) -> None:
+    (folder / "runners").mkdir()
+    (folder / "runners" / "mine.py").write_text(block("python").replace('"gmpo"', '"mine"'))
+    done = fmtkit(folder, "train", "gmpo.yaml", "--dry-run", "--set", "rl=mine", code=2)
+    assert "rl: no method named 'mine'" in done.stderr
+
+
+FEATURED = (
+    block("python")
+    .replace('"gmpo"', '"gmpo_featured"')
+    .replace("TRL_FEATURES", "OUR_FEATURES")
+    .replace("trl.experimental.gmpo:GMPOTrainer", "acme_methods.trainers:FeaturedGMPOTrainer")
+    .replace("    health=", '    build="fmtkit.training.rl.grpo.build:build_grpo",\n    health=')
+    .replace("HealthLimits()", "HealthLimits(first_steps=1, low_reward=50.0)")
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["gmpo", "gmpo_featured"])
+def test_a_run_trains_with_the_class_that_the_runner_names(folder: Path, method: str) -> None:
+    import tiny_training as tiny
+
+    package = folder / "site" / "acme_methods"
+    (package / "trainers.py").write_text(block("python", 1))
+    (package / "featured.py").write_text(FEATURED)
+    limits = block("python").replace(
+        "HealthLimits()", "HealthLimits(first_steps=1, low_reward=50.0)"
+    )
+    (package / "gmpo.py").write_text(limits)
+    points = folder / "site" / "acme_methods-1.0.dist-info" / "entry_points.txt"
+    points.write_text(points.read_text() + "gmpo_featured = acme_methods.featured\n")
+    tiny.make_model(folder / "model", template=tiny.TEMPLATE)
+    sets = ["max_steps=2", "logging_steps=1", "bf16=false", "use_cpu=true", f"rl={method}"]
+    sets += ["trl.replay_buffer_size=2"] if method == "gmpo_featured" else []
+    flags = [flag for one in sets for flag in ("--set", one)]
+    done = fmtkit(folder, "train", "gmpo.yaml", *flags)
+    run = folder / "runs" / "gmpo"
+    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+    assert (report["method"], report["steps"]) == (method, 2)
+    trainer = {"gmpo": "GMPOTrainer", "gmpo_featured": "FeaturedGMPOTrainer"}[method]
+    assert trainer in (folder / "callers").read_text().split()
+    assert "rewards/length/mean was never above 50.0 in 1 steps" in done.stderr
+    assert (run / "model" / "model.safetensors").is_file()
+    assert json.loads((run / "job.json").read_text(encoding="utf-8"))["method"] == method
