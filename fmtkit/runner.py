@@ -24,8 +24,8 @@ DEFAULT = "sft"
 """The method of a configuration that names none."""
 
 Need = Literal["reference", "teacher", "rewards", "reward_model"]
-Head = Literal["causal", "reward", "steps"]
-MaskRule = Literal["", "sft", "preference", "each_reply", "unpaired", "reward", "teacher"]
+Head = Literal["causal", "score", "steps"]
+MaskRule = Literal["", "completion", "preference", "each_reply", "unpaired", "score", "teacher"]
 
 Hook = Literal["derive", "datasets", "missing", "check", "remarks", "servers"]
 

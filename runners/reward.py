@@ -8,8 +8,8 @@ RUNNER = Runner(
     trainer="trl:RewardTrainer",
     config="trl:RewardConfig",
     about="score the chosen reply above the rejected one",
-    head="reward",
-    mask="reward",
+    head="score",
+    mask="score",
     row_variables=True,
     key="reward_model",
 )

@@ -110,6 +110,87 @@ def test_nothing_but_training_imports_training():
     assert {name: found for name, found in wrong.items() if found} == {}
 
 
+NAMED_OTHERWISE = {
+    "sft": {"runner": "the default method"},
+    "ebft": {
+        "runner": "a section of a configuration",
+        "training.keys": "a section of a configuration",
+        "training.keys_online": "a section of a configuration",
+        "training.rl.ebft": "the method itself",
+    },
+    "grpo": {"training.rl.ebft": "an estimator of advantages, by axolotl's name"},
+    "rloo": {"training.rl.ebft": "an estimator of advantages"},
+    "reward": {
+        "converting.typenames": "the method of axolotl's type bradley_terry",
+        "training.curves": "a metric",
+        "training.process": "a metric",
+        "training.progress": "a metric",
+        "training.rl.grpo.samples": "a metric",
+        "training.rl.nemo_gym.verify": "a key of a server's answer",
+    },
+}
+"""Words that are methods too -> the modules that mean something else by them, and what."""
+
+
+def texts(path: Path) -> set[str]:
+    """Return the string constants of a file."""
+    return {
+        node.value
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
+def test_no_module_decides_by_the_name_of_a_method():
+    from fmtkit import runner
+
+    found = {
+        (module_name(path).removeprefix("fmtkit."), name)
+        for path in sorted(ROOT.rglob("*.py"))
+        for name in texts(path) & set(runner.shipped_names())
+    }
+    means_otherwise = {
+        (module, name)
+        for module, name in found
+        for other in NAMED_OTHERWISE.get(name, ())
+        if module == other or module.startswith(f"{other}.")
+    }
+    assert found - means_otherwise == set(), "say it in the runner"
+
+
+KNOW_THE_GYM = {
+    "fmtkit.training.rl.grpo.build",
+    "fmtkit.training.rl.grpo.checks",
+    "fmtkit.training.rl.grpo.plan",
+    "fmtkit.training.rl.rewards.trial",
+}
+"""Modules of the online methods that tell the Gym's reward from the user's."""
+
+
+def test_ebft_and_the_gym_are_known_by_their_runners_alone():
+    for package, allowed in (("ebft", set()), ("nemo_gym", KNOW_THE_GYM)):
+        inside = f"fmtkit.training.rl.{package}"
+        importers = {
+            name
+            for name, path in ((module_name(p), p) for p in ROOT.rglob("*.py"))
+            if not name.startswith(inside)
+            for other in all_imports(path)
+            if other.startswith(inside)
+        }
+        assert importers == allowed
+
+
+def all_imports(path: Path) -> set[str]:
+    """Return the modules that a file imports anywhere."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found
+
+
 def loaded(code: str) -> set[str]:
     """Run code in a fresh interpreter and return the packages that it loaded."""
     script = (

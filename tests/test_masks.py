@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fmtkit import tokens
-from fmtkit.errors import OptionError
+from fmtkit.errors import OptionError, UnknownNameError
 from fmtkit.rendering.row_templates import RowTemplate, compile_template
 from fmtkit.surveying import masks
 from fmtkit.surveying.masked import Masked
@@ -222,3 +222,13 @@ def test_a_template_that_rewrites_its_prompt_is_noted(setup):
     source = "{% for m in messages %}[{{ loop.length }}]{{ m.content }}{% endfor %}"
     own = masks.mask_row(PAIRS[0], "Preference", tokenizer, compile_template(source, tokenizer))
     assert "not in the whole" in own[0].notes[0]
+
+
+def test_a_method_that_is_not_there_is_an_error_before_any_row(tmp_path):
+    from fmtkit.converting import typenames
+    from fmtkit.surveying.as_trained import masking_of
+    from fmtkit.surveying.inspect_options import InspectOptions
+
+    name = typenames.read("mine.rows", functions=True)
+    with pytest.raises(UnknownNameError, match="no method named 'grop'; did you mean 'grpo'"):
+        masking_of(name, InspectOptions(method="grop"))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from fmtkit import runner
 from fmtkit.anchors import read_rule
 from fmtkit.converting.typenames import TypeName
 from fmtkit.errors import TokenizerError
@@ -53,9 +54,15 @@ def _for_training(name: str, found: ChatTemplate) -> ChatTemplate:
 
 
 def masking_of(name: TypeName, options: InspectOptions) -> Masking:
-    """Gather what the type's options and the flags say of masks."""
+    """Gather what the type's options and the flags say of masks.
+
+    Raises UnknownNameError for a method that is not there.
+    """
+    method = options.method or name.method
+    if method is not None:
+        runner.find(method)
     return Masking(
-        options.method or name.method,
+        method,
         options.train_on_inputs,
         options.assistant_only,
         str(options.options.get("step_separator", "\n")),

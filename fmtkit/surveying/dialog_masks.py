@@ -132,7 +132,7 @@ def mask_score(
     messages: list[Message], tools: str | None, tokenizer: Tokenizer, template: RowTemplate
 ) -> Masked:
     """Mark the last token, at which a reward model scores."""
-    one = encoded(template.render(messages, tools), tokenizer, "reward")
+    one = encoded(template.render(messages, tools), tokenizer, "score")
     one.trained[-1:] = True
     return replace(one, prompt_length=max(len(one.ids) - 1, 0))
 
@@ -154,7 +154,8 @@ def _rendered(
 ) -> tuple[list[int], list[Masked]]:
     context = tokenizer.encode(template.render(prompt, tools, add_generation_prompt=True)).ids
     return context, [
-        encoded(template.render(prompt + reply, tools), tokenizer, "sft") for reply in replies
+        encoded(template.render(prompt + reply, tools), tokenizer, "completion")
+        for reply in replies
     ]
 
 

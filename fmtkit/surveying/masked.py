@@ -14,14 +14,14 @@ Span = tuple[int, int]
 """First, and the one after the last."""
 
 WHY = {
-    "sft": "the reply is trained, the prompt is context",
+    "completion": "the reply is trained, the prompt is context",
     "assistant": "what the template marks as generation is trained: replies and their end of turn",
     "replies": "replies are trained with their end of turn, prompts are context",
     "everything": "every token is trained, prompts too",
     "preference": "the log-probability of the reply is compared, the prompt is context",
     "unpaired": "the log-probability of the reply is raised or lowered, the prompt is context",
-    "reward": "the score is read at the last token; no token is predicted",
-    "prm": "the token after each step carries the step's label",
+    "score": "the score is read at the last token; no token is predicted",
+    "steps": "the token after each step carries the step's label",
     "blocks": "each window is generated anew from its anchor and rewarded; tokens with a label are "
     "learnt as far as ce_coef weighs them",
     "teacher": "the teacher's probabilities of the reply are learnt, the prompt is context",

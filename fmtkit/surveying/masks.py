@@ -25,7 +25,7 @@ from fmtkit.surveying.step_masks import mask_steps
 from fmtkit.surveying.token_masks import mask_tokens
 from fmtkit.tokens import Tokenizer
 
-DEFAULT_RULES = {"Preference": "preference", "Unpaired": "unpaired", "Completion": "sft"}
+DEFAULT_RULES = {"Preference": "preference", "Unpaired": "unpaired", "Completion": "completion"}
 """Table -> the rule where no method is named, or its runner names none."""
 
 ANSWERLESS = ("Prompt", "Reference", "Ranking")
@@ -111,14 +111,14 @@ def _replies(
     sides = ("chosen", "rejected") if table == "Preference" else ("completion",)
     replies: list[list[Message]] = [row[side] for side in sides]
     rule: str = masking.rule or DEFAULT_RULES[table]
-    if rule == "reward":
+    if rule == "score":
         made = [mask_score(prompt + reply, tools, tokenizer, template) for reply in replies]
     elif rule == "teacher":
         made = [mask_answer(prompt + reply, tools, tokenizer, template) for reply in replies]
     else:
         mask = mask_each_reply if rule == "each_reply" else mask_replies
         made = mask(prompt, replies, tools, tokenizer, template)
-    if rule == "sft" and masking.assistant_only:
+    if rule == "completion" and masking.assistant_only:
         whole = prompt + replies[0]
         marked = mask_conversation(whole, tools, tokenizer, template, everything=False)
         length, both = made[0].prompt_length, made[0].trained & marked.trained

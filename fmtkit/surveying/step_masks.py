@@ -43,7 +43,7 @@ def mask_steps(
         trained,
         tuple(offsets),
         len(bos) + len(prompt.ids),
-        "prm",
+        "steps",
         labels=labels,
         notes=_notes(labels),
     )

@@ -13,10 +13,10 @@ from fmtkit.runner import Runner, find
 from fmtkit.training import trained_messages
 from fmtkit.training.job import Job
 
-_TASKS = {"causal": "CAUSAL_LM", "reward": "SEQ_CLS", "steps": "TOKEN_CLS"}
+_TASKS = {"causal": "CAUSAL_LM", "score": "SEQ_CLS", "steps": "TOKEN_CLS"}
 _AUTO = {
     "causal": "AutoModelForCausalLM",
-    "reward": "AutoModelForSequenceClassification",
+    "score": "AutoModelForSequenceClassification",
     "steps": "AutoModelForTokenClassification",
 }
 
@@ -140,7 +140,7 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
 def _masked(job: Job, rows: Any, tokenizer: Any) -> Any:
     """Tokenize conversations that TRL cannot mask; other rows are left to the trainer."""
     everything = job.setting("train_on_inputs") is True
-    if rows is None or runner_of(job).mask != "sft":
+    if rows is None or runner_of(job).mask != "completion":
         return rows
     if not trained_messages.needs_marks(rows, tokenizer, everything=everything):
         return rows
@@ -192,7 +192,7 @@ def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
         values.setdefault("use_cpu", True)
     # Pinned memory is of use to a device alone; torch warns where there is none.
     values.setdefault("dataloader_pin_memory", torch.cuda.is_available())
-    if runner.mask == "sft" and "messages" in columns:
+    if runner.mask == "completion" and "messages" in columns:
         # A conversation is learnt where its template says that the assistant speaks.
         values.setdefault("assistant_only_loss", job.setting("train_on_inputs") is not True)
     config_class = load_class(runner.config)
@@ -264,7 +264,7 @@ def load_model(job: Job, runner: Runner) -> Any:
     quantization = make_quantization(job)
     if quantization is not None:
         values["quantization_config"] = quantization
-    labels = {"reward": {"num_labels": 1}, "steps": {"num_labels": 2}}.get(runner.head, {})
+    labels = {"score": {"num_labels": 1}, "steps": {"num_labels": 2}}.get(runner.head, {})
     if runner.head != "causal":
         # A head that is new is expected here; the report on it would read like an error.
         speak: Any = transformers.utils.logging

@@ -20,7 +20,7 @@ _LOOK = 1000
 """Rows of a file that are looked at where a few tell enough."""
 _PADS = ("<|pad|>", "<pad>", "[PAD]", "<|finetune_right_pad_id|>", "<|endoftext|>", "<unk>")
 _HEADS = {
-    "reward": "ForSequenceClassification",
+    "score": "ForSequenceClassification",
     "steps": "ForTokenClassification",
     "causal": "ForCausalLM",
 }
@@ -107,7 +107,11 @@ def remarks(plan: Plan, train: Sequence[Source]) -> list[str]:
 def mask_remarks(plan: Plan, template: str | None) -> list[str]:
     """Return what should be known of the masks; `template` is the run's, None the tokenizer's."""
     makes = {dataset.table for dataset in plan.datasets}
-    if plan.runner.mask != "sft" or plan.config.is_true("train_on_inputs") or "Completion" in makes:
+    if (
+        plan.runner.mask != "completion"
+        or plan.config.is_true("train_on_inputs")
+        or "Completion" in makes
+    ):
         return []
     folder = Path(plan.config.text("tokenizer_config") or plan.model or "").expanduser()
     if template is None and folder.is_dir():
@@ -194,7 +198,7 @@ def _check_head(model: str, file: Path, runner: Runner) -> None:
                 f"base_model: {model} is a {architecture}; {runner.method} needs a {right} or "
                 "a language model"
             )
-        if runner.head == "reward" and ending == right and len(facts.get("id2label", {0: 0})) != 1:
+        if runner.head == "score" and ending == right and len(facts.get("id2label", {0: 0})) != 1:
             labels = len(facts["id2label"])
             raise OptionError(
                 f"base_model: {model} has a head of {labels} outputs; a reward model has 1"

@@ -36,7 +36,8 @@ config class, `model_init_kwargs` of `from_pretrained`, `peft_args` of `LoraConf
 METHODS_HEAD = """
 ## Methods
 
-A method is chosen by `rl` (`reward_model: true` and `process_reward_model: true` choose theirs).
+A method is chosen by `rl` (`reward_model: true` and `process_reward_model: true` choose theirs). An
+installed package may [add more](add-a-method.md).
 
 | method | takes | is trained by | needs | what it does |
 |---|---|---|---|---|

@@ -95,7 +95,7 @@ def _adapter(config: Config, out: Resolution) -> None:
 
 
 def _mask(config: Config, chosen: Runner, out: Resolution) -> None:
-    if chosen.mask != "sft" or config.get("assistant_only_loss") is not None:
+    if chosen.mask != "completion" or config.get("assistant_only_loss") is not None:
         return
     out.default(
         "completion_only_loss", not config.is_true("train_on_inputs"), "key train_on_inputs"

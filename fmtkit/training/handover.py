@@ -1,5 +1,6 @@
 """From a plan whose datasets are converted to the job that the training processes read."""
 
+from fmtkit.runner import SECTIONS
 from fmtkit.training import launch
 from fmtkit.training.job import Job, Source
 from fmtkit.training.keys import table
@@ -40,7 +41,7 @@ def job_of(
         train=train,
         evaluation=evaluation,
         settings=fmtkit_keys,
-        sections={s: values[s] for s in ("rl", "vllm", "ebft", "nemo_gym") if values[s]},
+        sections={s: values[s] for s in SECTIONS if values[s]},
         places=tuple(str(place) for place in places_of(config.source)),
         resume=resume,
         needs_cuda=plan.launch.needs_cuda or plan.runner.needs_cuda or bool(values["quantization"]),
@@ -48,7 +49,7 @@ def job_of(
     )
 
 
-_GROUPS = ("trainer", "model", "peft", "quantization", "teacher", "rl", "vllm", "ebft", "nemo_gym")
+_GROUPS = ("trainer", "model", "peft", "quantization", "teacher", *SECTIONS)
 
 
 def _is_ours(name: str) -> bool:

@@ -7,10 +7,10 @@ from fmtkit.training.config import Config
 
 _HEADS = {
     "causal": "AutoModelForCausalLM",
-    "reward": "AutoModelForSequenceClassification",
+    "score": "AutoModelForSequenceClassification",
     "steps": "AutoModelForTokenClassification",
 }
-_LABELS = {"reward": 1, "steps": 2}
+_LABELS = {"score": 1, "steps": 2}
 
 
 def _quantized(config: Config, _: Runner) -> str | None:

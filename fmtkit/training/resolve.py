@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fmtkit.errors import OptionError
-from fmtkit.runner import Runner
+from fmtkit.runner import SECTIONS, Runner
 from fmtkit.training.arguments import Fields, fields_of
 from fmtkit.training.config import Config
-from fmtkit.training.keys import Destination, Key, table
+from fmtkit.training.keys import Key, table
 
 MODEL_ARGUMENTS = frozenset(
     [
@@ -51,7 +51,7 @@ MODEL_ARGUMENTS = frozenset(
 )
 """Arguments of from_pretrained, and the attributes of a model's config that training changes."""
 
-_SECTIONS: tuple[Destination, ...] = ("rl", "vllm", "ebft", "nemo_gym", "environment", "launch")
+_SECTIONS = frozenset({*SECTIONS, "environment", "launch"})
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def _notes(config: Config, runner: Runner, out: Resolution) -> None:
             f"{runner.trainer.partition(':')[2]} takes no keys of {' or '.join(sorted(runner.idle))}: "
             f"{', '.join(dead)} change nothing"
         )
-    for section in ("rl", "vllm", "ebft", "nemo_gym"):
+    for section in SECTIONS:
         if section not in runner.sections and out.sections.get(section):
             keys = ", ".join(
                 sorted(a.origin.removeprefix("key ") for a in out.sections[section].values())

@@ -35,7 +35,7 @@ def _with_variables(job: Job, rows: Any) -> Any:
 
 def _mixed(job: Job, sources: Sequence[Source], runner: Runner) -> Any:
     files = [file for source in sources for file in source.files]
-    flagged = runner.mask == "sft" and trained_messages.has_untrained(files)
+    flagged = runner.mask == "completion" and trained_messages.has_untrained(files)
     parts = [
         _weighted(
             _cut(_load(job, source, runner, flagged=flagged), source), source.weight, _seed(job)
