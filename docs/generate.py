@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from pages import commands, errors, formats, modules
+from pages import commands, errors, formats, modules, stub
 
 from fmtkit import table_schemas
 from fmtkit.training import config_page, schema
@@ -23,6 +23,7 @@ def files() -> dict[str, str]:
         "docs/commands.md": commands.text(),
         "docs/errors.md": errors.text(),
         "docs/modules.md": modules.text(),
+        "fmtkit/__init__.pyi": stub.text(),
         "docs/config.md": config_page.text(),
         "schemas/config.schema.json": schema.dumps(),
         **schemas,

@@ -68,7 +68,7 @@ def test_a_source_that_stands_where_a_file_of_the_output_goes_is_refused(tmp_pat
     path = source(tmp_path / name, GOOD, BAD)
     if name.endswith("parquet"):
         path.unlink()
-        run(source(tmp_path / "s.jsonl", GOOD), path, form="messages")
+        run(source(tmp_path / "s.jsonl", GOOD), path, as_="messages")
     refused(
         tmp_path, path, tmp_path / "u.parquet", OptionError, "is the source", type="passthrough"
     )

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from fmtkit import buffers
 from fmtkit.converting import kept_aside
+from fmtkit.converting.convert_options import AS_MADE, RowOptions
 from fmtkit.converting.typenames import TypeName
 from fmtkit.errors import OptionError
 from fmtkit.registry import Converter
@@ -28,11 +29,9 @@ from fmtkit.tables import (
 )
 
 if TYPE_CHECKING:
-    from fmtkit.converting.request import Request
     from fmtkit.counting.length_limit import LengthLimit
 
 REPLIES = ("chosen", "rejected", "completion")
-OVERLONG = ("keep", "drop", "truncate-start", "truncate-end", "fail")
 
 
 @dataclass(frozen=True)
@@ -59,10 +58,6 @@ class Done:
     plain_rows: int = 0
 
 
-AS_MADE = "as_made"
-"""The form of a run's prompts: a converter's text stays text, its messages stay messages."""
-
-
 @dataclass(frozen=True)
 class TextStage:
     """How rows are written out: as messages, as text through a template, or as tokens."""
@@ -80,21 +75,21 @@ class TextStage:
 
     @classmethod
     def of(
-        cls, name: TypeName, converter: Converter, table: type[Table], request: "Request"
+        cls, name: TypeName, converter: Converter, table: type[Table], options: RowOptions
     ) -> "TextStage":
         """Decide on form, template and limit from the type's name and the flags.
 
         Raises OptionError where they contradict each other, TemplateError where there is no template.
         """
-        template = _template(name, request)
-        limit = _limit(request)
+        template = _template(name, options)
+        limit = _limit(options)
         if converter.text or table in (Stepwise, Tokens):
-            if request.form == "messages" and converter.text:
+            if options.form == "messages" and converter.text:
                 raise OptionError(f"--as messages: type {name.type} makes text; use --as text")
             form = "text" if converter.text else "messages"
             text_source = converter.text or table is Stepwise
             return cls(form, None, converter.wide, text_source, limit, table=table)
-        form = request.form or ("text" if template is not None else "messages")
+        form = options.form or ("text" if template is not None else "messages")
         # What makes text was dealt with above; a template only measures the rest.
         form = "messages" if form == AS_MADE else form
         if template is None and (form != "messages" or limit is not None):
@@ -104,10 +99,10 @@ class TextStage:
                 "or by --chat-template"
             )
         if form == "tokens" and (
-            table not in (Conversation, Completion) or request.tokenizer is None
+            table not in (Conversation, Completion) or options.tokenizer is None
         ):
             wanted = (
-                "--tokenizer" if request.tokenizer is None else "a Conversation or a Completion"
+                "--tokenizer" if options.tokenizer is None else "a Conversation or a Completion"
             )
             raise OptionError(
                 f"--as tokens needs {wanted}; other trainers tokenise text themselves"
@@ -118,7 +113,7 @@ class TextStage:
             )
         if form == "messages" and limit is not None and limit.action.startswith("truncate"):
             raise OptionError(f"--on-overlong {limit.action} cuts text; it goes with --as text")
-        tokenizer = request.tokenizer if form == "tokens" else None
+        tokenizer = options.tokenizer if form == "tokens" else None
         return cls(
             form,
             template,
@@ -176,41 +171,41 @@ class TextStage:
         )
 
 
-def _template(name: TypeName, request: "Request") -> ChatTemplate | None:
-    if request.chat_template is not None:
+def _template(name: TypeName, options: RowOptions) -> ChatTemplate | None:
+    if options.chat_template is not None:
         return template_sources.find_model_template(
-            request.chat_template, tokenizer=request.tokenizer
+            options.chat_template, tokenizer=options.tokenizer
         )
     if name.template is not None:
         return template_sources.find_family(name.template)
-    if name.model_template and request.form not in ("messages", AS_MADE):
-        if request.tokenizer is None:
-            if request.form is None:
+    if name.model_template and options.form not in ("messages", AS_MADE):
+        if options.tokenizer is None:
+            if options.form is None:
                 return None
             raise OptionError(
                 f"type {name.type} renders with the model's template: give --chat-template or --tokenizer"
             )
         return template_sources.find_model_template(
-            "tokenizer_default", tokenizer=request.tokenizer
+            "tokenizer_default", tokenizer=options.tokenizer
         )
-    if request.form in ("text", "tokens") and request.tokenizer is not None:
+    if options.form in ("text", "tokens") and options.tokenizer is not None:
         return template_sources.find_model_template(
-            "tokenizer_default", tokenizer=request.tokenizer
+            "tokenizer_default", tokenizer=options.tokenizer
         )
     return None
 
 
-def _limit(request: "Request") -> "LengthLimit | None":
-    if request.max_length is None:
-        if request.on_overlong != "keep":
-            raise OptionError(f"--on-overlong {request.on_overlong} needs --max-length")
+def _limit(options: RowOptions) -> "LengthLimit | None":
+    if options.max_length is None:
+        if options.on_overlong != "keep":
+            raise OptionError(f"--on-overlong {options.on_overlong} needs --max-length")
         return None
-    if request.tokenizer is None:
+    if options.tokenizer is None:
         raise OptionError("--max-length counts tokens: give --tokenizer")
     # Loaded where it is wanted: what counts tokens makes pyarrow import pandas (0.9 s).
     from fmtkit.counting.length_limit import LengthLimit
 
-    limit = LengthLimit(request.max_length, request.on_overlong, request.tokenizer)
+    limit = LengthLimit(options.max_length, options.on_overlong, options.tokenizer)
     _ = limit.tokenizer
     return limit
 

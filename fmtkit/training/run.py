@@ -13,6 +13,7 @@ import yaml
 
 from fmtkit import atomic, hub_access, user_modules
 from fmtkit.errors import OptionError, ResumeError
+from fmtkit.options import keywords
 from fmtkit.training import (
     checkpoints,
     checks,
@@ -30,7 +31,9 @@ from fmtkit.training import (
 )
 from fmtkit.training.config import Config
 from fmtkit.training.data_remarks import data_remarks
+from fmtkit.training.datatypes import template_source
 from fmtkit.training.planning import Plan
+from fmtkit.training.train_options import TrainOptions
 
 _KILLED = frozenset({-signal.SIGKILL, 128 + signal.SIGKILL})
 _RESULTS = ("report.json", "model", "merged", "report.html", "curves.png")
@@ -53,42 +56,46 @@ class Outcome:
 
 
 @config_words.advice()
+@keywords(TrainOptions)
 def train(
     source: str | Path | Mapping[str, object],
     *,
-    overrides: Sequence[str] = (),
-    dry_run: bool = False,
-    prepare: bool = False,
-    partial: bool = False,
-    num_processes: int | None = None,
-    accelerate_config: str | None = None,
-    resume: bool = False,
-    rebuild: bool = False,
     say: Callable[[str], None] | None = None,
+    options: TrainOptions,
 ) -> Outcome:
     """Train a model as a configuration says; with `dry_run` only plan it, with `prepare` only convert.
 
     A dry run also plans what lacks something to train, and lists that as `missing`. With `partial`
-    the method of a fragment is guessed from its keys, even if nothing is missing. `say` is given
-    each note: those of the plan before anything is converted, those on the rows after.
-    Raises UnknownNameError, OptionError, DependencyError, TokenizerError, SourceError and what a
-    conversion raises before a process is started. What goes wrong in the training processes is on
-    stderr and in the exit code: 0 done, 1 training failed, 2 configuration, 130 interrupted.
+    the method of a fragment is guessed from its keys, even if nothing is missing.
     A prepared run folder holds everything that the training processes read: they may be started
     elsewhere, on several machines, by the command of the plan.
+
+    Args:
+        source: A YAML file, or its keys as a mapping.
+        say: Given each note: those of the plan before anything is converted, those on the rows after.
+
+    Returns:
+        The plan, the exit code (0 done, 1 training failed, 2 configuration, 130 interrupted) and the
+        report of a run that came to its end.
+
+    Raises:
+        UnknownNameError, OptionError, DependencyError, TokenizerError, SourceError: and what a
+            conversion raises, before a process is started. What goes wrong in the training processes
+            is on stderr and in the exit code.
     """
-    more = [f"num_processes={num_processes}"] if num_processes else []
-    more += [f"accelerate_config={accelerate_config}"] if accelerate_config else []
-    settings = config.load(source, [*overrides, *more])
+    more = [f"num_processes={options.num_processes}"] if options.num_processes else []
+    more += [f"accelerate_config={options.accelerate_config}"] if options.accelerate_config else []
+    dry_run = options.dry_run
+    settings = config.load(source, [*options.overrides, *more])
     planned = planning.plan(
-        settings, partial=partial or (dry_run and planning.is_fragment(settings))
+        settings, partial=options.partial or (dry_run and planning.is_fragment(settings))
     )
     planned = finished_text.settled(planned, with_hub=not (dry_run or planned.missing))
     if dry_run:
         return Outcome(planned, 0)
     if planned.missing:
         raise OptionError(f"{planned.source}: {', '.join(planned.missing)}: needed to train")
-    checks.check_device(planned, here=not prepare)
+    checks.check_device(planned, here=not options.prepare)
     trackers.check(planned)
     checks.check_model(planned)
     for check in planned.runner.hooks("check"):
@@ -96,12 +103,14 @@ def train(
     say = say or _silent
     for note in (*planned.notes, *vllm_ready.check(planned, os.environ)):
         say(note)
-    for remark in _prepare(planned, resume=resume or _resumes(settings), rebuild=rebuild):
+    for remark in _prepare(
+        planned, resume=options.resume or _resumes(settings), rebuild=options.rebuild
+    ):
         say(remark)
     for remarks in planned.runner.hooks("remarks"):
         for remark in remarks(planned):
             say(remark)
-    if prepare:
+    if options.prepare:
         return Outcome(planned, 0)
     with ExitStack() as running:
         for servers in planned.runner.hooks("servers"):
@@ -155,15 +164,13 @@ def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> list[str]:
 def template_text(planned: Plan) -> str | None:
     """Return the text of the run's chat template; None for the tokenizer's own."""
     name = planned.template[0]
-    if name == "jinja":
-        return planned.config.text("chat_template_jinja")
     if name == "tokenizer_default":
         return None
     from fmtkit.rendering import template_sources
 
     named_by_type = planned.template[1].startswith(("type ", "finished text"))
     find = template_sources.find_family if named_by_type else template_sources.find_model_template
-    found = find(name)
+    found = find(template_source(planned.config, planned.template))
     # The training variant marks the replies, and keeps earlier turns as they were.
     return found.training or found.source
 
