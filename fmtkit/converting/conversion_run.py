@@ -26,9 +26,10 @@ from fmtkit.converting.splitting import (
 from fmtkit.converting.user_functions import TransformedSource
 from fmtkit.errors import LimitError, NothingWrittenError, OptionError
 from fmtkit.writing import journal, quarantine, sinks
-from fmtkit.writing.encoding import Encoded, compression_of, encode
+from fmtkit.writing.encoding import Encoded
 from fmtkit.writing.file_output import FileOutput
 from fmtkit.writing.folder_sink import FolderSink, find_resume
+from fmtkit.writing.formats import compression_of, encode
 from fmtkit.writing.outputs import Destination
 from fmtkit.writing.sinks import Closing, FileSink, Sink
 

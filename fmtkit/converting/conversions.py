@@ -22,7 +22,7 @@ from fmtkit.converting.splitting import (
 )
 from fmtkit.errors import LimitError, NothingWrittenError, OptionError
 from fmtkit.sources.opening import Source, open_sources
-from fmtkit.writing.encoding import check_format
+from fmtkit.writing import formats
 from fmtkit.writing.file_output import FileOutput, refuse_file
 from fmtkit.writing.outputs import Destination, destination, refuse_sources
 from fmtkit.writing.working_folder import failed_name, is_whole, refuse_folder
@@ -146,7 +146,8 @@ def refuse_output(out: Destination, sources: Iterable[str], options: ConvertOpti
         OptionError: if it is, or holds, a source, or --format is none that can be written.
         OutputExistsError: if something is there that is not ours, or not to be replaced.
     """
-    check_format(options.format)
+    if options.format is not None:
+        formats.find(options.format)
     if out.format is None:
         folders = (out.path, partial_name(out.path), failed_name(out.path))
         refuse_sources(sources, folders=folders)

@@ -125,7 +125,9 @@ class ConvertOptions(RowOptions):
     val_size: float | None = option(SIZE, "Fraction or rows for validation.")
     overwrite: bool = option(SWITCH, "Replace an output that fmtkit wrote.", default=False)
     resume: bool = option(SWITCH, "Go on with an interrupted run.", default=False)
-    format: str | None = option(TEXT, "parquet, jsonl or arrow.")
+    format: str | None = option(
+        TEXT, "parquet, jsonl, arrow, or a format that an installed package adds."
+    )
     compression: str | None = option(TEXT, "snappy, zstd, lz4 or none.")
     hash: str = option(
         CHOICE,

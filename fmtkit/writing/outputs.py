@@ -16,11 +16,10 @@ from typing import Any
 
 from fmtkit.atomic import Written, partial_name, writing
 from fmtkit.errors import OptionError, OutputExistsError, near_match
-from fmtkit.writing.encoding import COMPRESSIONS
+from fmtkit.writing import formats
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(:/|::)")
 _FILE = "file://"
-_FORMATS = ", ".join(f".{name}" for name in COMPRESSIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +68,15 @@ def local_path(address: str | Path, option: str) -> Path:
 def _format(path: Path) -> str | None:
     """Return the format of a name with a suffix; None for a folder that is there."""
     suffix = path.suffix.removeprefix(".")
-    if suffix in COMPRESSIONS:
+    if suffix in formats.names():
         return suffix
     if path.is_dir():
         return None
-    near = near_match(suffix.lower(), COMPRESSIONS)
+    near = near_match(suffix.lower(), formats.names())
+    known = ", ".join(f".{name}" for name in formats.names())
     meant = f"; did you mean {path.with_suffix('.' + near)}?" if near else ""
     raise OptionError(
-        f"{path}: fmtkit writes no .{suffix} files, only {_FORMATS}{meant} "
+        f"{path}: fmtkit writes no .{suffix} files, only {known}{meant} "
         f"(a folder of that name: end it with /, as in {path}/)"
     )
 
