@@ -134,6 +134,8 @@ class Runner:
     """Arguments that the config class lacks and fmtkit acts on (`max_length`)."""
     features: frozenset[str] = frozenset()
     """Keys of `trl` that its trainer acts on beyond rewards (`TRL_FEATURES`, `OUR_FEATURES`)."""
+    cuts: frozenset[str] = frozenset()
+    """Ends of a row that is too long which its trainer cuts: `truncate-end`, `truncate-start`."""
     mask: MaskRule = ""
     """How its trainer makes ids and masks of dialogs; by the table where empty."""
     row_variables: bool = False

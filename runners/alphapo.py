@@ -14,4 +14,5 @@ RUNNER = Runner(
     mask="each_reply",
     row_variables=True,
     losses=frozenset({"alphapo"}),
+    cuts=frozenset({"truncate-end"}),
 )

@@ -12,4 +12,5 @@ RUNNER = Runner(
     mask="each_reply",
     row_variables=True,
     losses=frozenset({"sigmoid", "hinge", "ipo", "simpo", "alphapo"}),
+    cuts=frozenset({"truncate-end"}),
 )

@@ -34,4 +34,5 @@ RUNNER = Runner(
     losses=_LOSSES,
     several_losses=True,
     guessed_from=frozenset({"Preference", "Ranking", "rl_adapter_ref_model", "ref_model"}),
+    cuts=frozenset({"truncate-end", "truncate-start"}),
 )

@@ -13,4 +13,5 @@ RUNNER = Runner(
     mask="preference",
     row_variables=True,
     losses=frozenset({"ipo"}),
+    cuts=frozenset({"truncate-end", "truncate-start"}),
 )

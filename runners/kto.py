@@ -34,4 +34,5 @@ RUNNER = Runner(
     losses=frozenset({"kto", "apo_zero_unpaired"}),
     guessed_from=frozenset({"Unpaired"}),
     refusals={"kto_batch": _pairs_in_a_batch, "kto_order": _order},
+    cuts=frozenset({"truncate-end"}),
 )

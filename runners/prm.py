@@ -13,4 +13,5 @@ RUNNER = Runner(
     guessed_from=frozenset({"Stepwise"}),
     build="fmtkit.training.stepwise:build_trainer",
     own=frozenset({"max_length"}),
+    cuts=frozenset({"truncate-end"}),
 )

@@ -12,4 +12,5 @@ RUNNER = Runner(
     row_variables=True,
     splits_sequences=True,
     losses=frozenset({"nll", "dft"}),
+    cuts=frozenset({"truncate-end", "truncate-start"}),
 )

@@ -16,4 +16,5 @@ RUNNER = Runner(
     mask="each_reply",
     row_variables=True,
     losses=frozenset({"simpo"}),
+    cuts=frozenset({"truncate-end"}),
 )

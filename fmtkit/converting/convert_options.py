@@ -92,6 +92,9 @@ class RowOptions(SourceOptions):
 
     as_made: bool = False
     """Whether prompts stay what the converter makes, text or messages (`fmtkit train`)."""
+    cut_in_training: bool = False
+    """Whether the trainer cuts the rows (`fmtkit train`): they stay whole, but for those of which a cut
+    leaves nothing to learn from, which are bad rows."""
     folders: tuple[Path, ...] = ()
     """Folders of the configs that name types; user functions lie there."""
     function_config: Mapping[str, Any] = field(default_factory=dict)

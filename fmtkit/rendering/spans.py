@@ -39,13 +39,16 @@ class TokenRow:
     prompt_length: int
     anchor_mask: list[int] = field(default_factory=list)
 
-    def cut(self, longest: int) -> "TokenRow":
-        """Return the row without its tokens beyond a length."""
+    def cut(self, longest: int, *, at_start: bool = False) -> "TokenRow":
+        """Return the row without its tokens beyond a length, or before the last so many."""
+        kept = slice(-longest, None) if at_start else slice(longest)
+        gone = max(len(self.input_ids) - longest, 0) if at_start else 0
         return replace(
             self,
-            input_ids=self.input_ids[:longest],
-            labels=self.labels[:longest],
-            anchor_mask=self.anchor_mask[:longest],
+            input_ids=self.input_ids[kept],
+            labels=self.labels[kept],
+            anchor_mask=self.anchor_mask[kept],
+            prompt_length=min(max(self.prompt_length - gone, 0), longest),
         )
 
 

@@ -108,7 +108,8 @@ def _entry(
 def _text(made: Plan, entry: DatasetPlan, own: ConvertOptions) -> dict[str, Any]:
     """Return the options that make text where the config or the type names a template."""
     if entry.table == "Tokens" or entry.reading.is_text:
-        return {}
+        # Text of a file is cut where it is written: who knows what trains on it?
+        return {"cut_in_training": False}
     if made.template[1] == "default":
         return {"as_": "messages", "as_made": False}
     name = template_source(made.config, made.template)
@@ -116,6 +117,7 @@ def _text(made: Plan, entry: DatasetPlan, own: ConvertOptions) -> dict[str, Any]
     return {
         "as_": "text",
         "as_made": False,
+        "cut_in_training": False,
         "tokenizer": own.tokenizer or _tokenizer(made),
         **chosen,
     }

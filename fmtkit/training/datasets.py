@@ -20,7 +20,8 @@ from fmtkit.errors import NothingWrittenError, OptionError
 from fmtkit.training import empty_data
 from fmtkit.training.datatypes import template_source
 from fmtkit.training.job import Source
-from fmtkit.training.planning import LENGTH_POLICIES, DatasetPlan, Plan
+from fmtkit.training.planning import DatasetPlan, Plan
+from fmtkit.training.refusals_data import length_policy
 from fmtkit.training.rl.imports import places_of
 
 KEY_SUFFIX = ".key.json"
@@ -122,7 +123,7 @@ def _one(
         try:
             convert_to(specs, folder, replace(options, overwrite=True))
         except NothingWrittenError as error:
-            reason = empty_data.why(error, options.max_length)
+            reason = empty_data.why(error, options.max_length, plan.runner.cuts)
             raise OptionError(f"datasets: {dataset.source}: {reason}") from error
         atomic.write_json(key_file, key)
     weight = _number(dataset.entry.get("weight")) * _number(dataset.entry.get("fraction"))
@@ -237,7 +238,10 @@ def options_of(
     columns = dataset.entry.get("columns")
     limit = plan.resolution.trainer.get("max_length") or plan.resolution.own.get("max_length")
     seed = config.get("seed")
-    policy = str(config.get("excess_length_strategy") or "drop")
+    policy = length_policy(config)
+    if policy.startswith("truncate") and config.is_true("train_on_inputs"):
+        # Prompts are learnt as well: something is left of every row that is cut.
+        policy = "keep"
     out: dict[str, Any] = {
         "type": dataset.reading.type,
         "method": plan.method,
@@ -261,7 +265,8 @@ def options_of(
             "chat_template": template_source(config, plan.template),
         }
     if plan.model and measures and limit is not None:
-        out |= {"max_length": limit.value, "on_overlong": LENGTH_POLICIES.get(policy, policy)}
+        out |= {"max_length": limit.value, "on_overlong": policy}
+        out["cut_in_training"] = policy.startswith("truncate")
     return ConvertOptions(**out)
 
 

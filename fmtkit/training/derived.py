@@ -4,6 +4,7 @@ from fmtkit.runner import Runner
 from fmtkit.training import launch
 from fmtkit.training.arguments import fields_of
 from fmtkit.training.config import Config
+from fmtkit.training.refusals_data import length_policy
 from fmtkit.training.resolve import Argument, Resolution
 
 _TRL_LENGTH = 1024
@@ -18,7 +19,7 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: launch.La
     _precision(config, out)
     _adapter(config, out)
     _mask(config, chosen, out)
-    _length(chosen, out)
+    _length(config, chosen, out)
     for derive_section in chosen.hooks("derive"):
         derive_section(config, chosen, out, launching)
     _variables(config, chosen, out)
@@ -102,11 +103,19 @@ def _mask(config: Config, chosen: Runner, out: Resolution) -> None:
     )
 
 
-def _length(chosen: Runner, out: Resolution) -> None:
+def _length(config: Config, chosen: Runner, out: Resolution) -> None:
     """Make TRL's own default explicit, since the conversion drops what is longer."""
-    if "max_length" in fields_of(chosen.config).annotations and "max_length" not in out.trainer:
+    known = fields_of(chosen.config).annotations
+    policy = length_policy(config)
+    if "max_length" in known and "max_length" not in out.trainer:
         out.default("max_length", _TRL_LENGTH, "default of TRL")
-        out.notes.append(f"rows longer than {_TRL_LENGTH} tokens are dropped; set sequence_len")
+        fate = _FATES.get(policy, "cut by the trainer")
+        out.notes.append(f"rows longer than {_TRL_LENGTH} tokens are {fate}; set sequence_len")
+    if policy == "truncate-start" and "truncation_mode" in known:
+        out.put("trainer", Argument("truncation_mode", "keep_end", "key excess_length_strategy"))
+
+
+_FATES = {"drop": "dropped", "fail": "rejected", "keep": "cut or dropped as TRL does"}
 
 
 def _variables(config: Config, chosen: Runner, out: Resolution) -> None:

@@ -20,9 +20,6 @@ from fmtkit.training.config import Config, Entry, load
 from fmtkit.training.datatypes import Reading
 from fmtkit.training.resolve import Resolution, resolve
 
-LENGTH_POLICIES = {"truncate": "truncate-end", "raise": "fail"}
-"""excess_length_strategy of the peer -> --on-overlong of convert; other values are the same."""
-
 
 @dataclass(frozen=True)
 class DatasetPlan:

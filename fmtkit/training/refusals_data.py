@@ -7,6 +7,9 @@ from fmtkit.runner import Runner
 from fmtkit.training.arguments import fields_of
 from fmtkit.training.config import Config
 
+LENGTH_POLICIES = {"truncate": "truncate-end", "raise": "fail"}
+"""excess_length_strategy of axolotl -> --on-overlong of convert; other values are the same."""
+
 
 def _masks(config: Config, _: Runner) -> str | None:
     entries = (*config.datasets, *config.test_datasets)
@@ -71,11 +74,35 @@ def _weights(config: Config, _: Runner) -> str | None:
     return None
 
 
+def length_policy(config: Config) -> str:
+    """Return what becomes of longer rows, by the words of --on-overlong; they are dropped unless set."""
+    wish = config.text("excess_length_strategy") or "drop"
+    return LENGTH_POLICIES.get(wish, wish)
+
+
+def _cuts(config: Config, runner: Runner) -> str | None:
+    wish, way = config.text("excess_length_strategy"), length_policy(config)
+    if not way.startswith("truncate"):
+        return None
+    if way in runner.cuts and not (way == "truncate-start" and config.is_true("sample_packing")):
+        return None
+    other = sorted(runner.cuts - {way})
+    if way in runner.cuts:
+        why = "packing cuts a row at its end"
+    elif other:
+        why = f"{runner.method} cuts a row at its {other[0].rpartition('-')[2]}"
+    else:
+        why = f"{runner.method} cuts no row"
+    advice = f"write {other[0]}, or drop" if other else "write drop, or raise sequence_len"
+    return f"excess_length_strategy: {wish}: {why}; {advice}"
+
+
 REFUSALS: dict[str, Callable[[Config, Runner], str | None]] = {
     "mask": _masks,
     "two_templates": _templates,
     "template_variables": _variables,
     "message_field_training": _marks,
     "mix_weight": _weights,
+    "overlong": _cuts,
 }
 """Name -> why a configuration cannot be honoured, or None."""
