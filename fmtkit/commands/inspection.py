@@ -18,6 +18,9 @@ def inspect(
     plot: Annotated[
         str | None, typer.Option(help="Write the histograms: FILE.png or FILE.svg.")
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a page or picture that fmtkit wrote.")
+    ] = False,
     fail_on: Annotated[
         list[str] | None, typer.Option(help="Exit 1 if this code was found.")
     ] = None,
@@ -36,6 +39,7 @@ def inspect(
         options,
         html=html,
         plot=plot,
+        overwrite=overwrite,
         fail_on=tuple(fail_on or ()),
         as_json=json,
         quiet=quiet,

@@ -19,6 +19,7 @@ from fmtkit.training import (
 from fmtkit.training.config import Config, Entry, load
 from fmtkit.training.datatypes import Reading
 from fmtkit.training.resolve import Resolution, resolve
+from fmtkit.writing.outputs import local_path
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def plan(
     package = trainer_package.version_of(chosen)
     refusals.check(config, chosen)
     resolution = resolve(config, chosen)
-    run = Path(config.text("output_dir") or Path("runs") / _stem(config))
+    run = local_path(config.text("output_dir") or Path("runs") / _stem(config), "output_dir")
     launching = launch.make(config, run)
     derived.derive(config, chosen, resolution, launching)
     own = [found for datasets in chosen.hooks("datasets") if (found := datasets(config))]

@@ -26,6 +26,7 @@ from fmtkit.training import (
     interrupts,
     job,
     planning,
+    run_folder,
     trackers,
     vllm_ready,
 )
@@ -36,10 +37,6 @@ from fmtkit.training.planning import Plan
 from fmtkit.training.train_options import TrainOptions
 
 _KILLED = frozenset({-signal.SIGKILL, 128 + signal.SIGKILL})
-_RESULTS = ("report.json", "model", "merged", "report.html", "curves.png")
-"""What a run ends with; the report, which says that it ended, goes first."""
-_KEPT = (*_RESULTS, "checkpoints", "metrics.jsonl", "completions.parquet")
-"""All that a run leaves; one that is resumed goes on with what is no result."""
 _FREE_TO_CHANGE = frozenset(
     {"max_steps", "num_train_epochs", "logging_steps", "save_steps", "save_strategy", "eval_steps"}
     | {"eval_strategy", "save_total_limit", "report_to", "run_name", "per_device_eval_batch_size"}
@@ -91,6 +88,8 @@ def train(
         settings, partial=options.partial or (dry_run and planning.is_fragment(settings))
     )
     planned = finished_text.settled(planned, with_hub=not (dry_run or planned.missing))
+    resume = options.resume or _resumes(settings)
+    run_folder.check(planned, resume=resume)
     if dry_run:
         return Outcome(planned, 0)
     if planned.missing:
@@ -103,9 +102,7 @@ def train(
     say = say or _silent
     for note in (*planned.notes, *vllm_ready.check(planned, os.environ)):
         say(note)
-    for remark in _prepare(
-        planned, resume=options.resume or _resumes(settings), rebuild=options.rebuild
-    ):
+    for remark in _prepare(planned, resume=resume, rebuild=options.rebuild):
         say(remark)
     for remarks in planned.runner.hooks("remarks"):
         for remark in remarks(planned):
@@ -137,6 +134,9 @@ def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> list[str]:
     run = planned.run
     with atomic.writing(run):
         run.mkdir(parents=True, exist_ok=True)
+    if not (run / run_folder.PLAN).exists():
+        # First of all: by its plan a run that is killed here knows the folder for its own.
+        atomic.write_bytes(run / run_folder.PLAN, planned.dumps().encode() + b"\n")
     template = template_text(planned)
     train_rows, test_rows = datasets.prepare(planned, template, rebuild=rebuild)
     checks.check_rows(planned, train_rows, test_rows)
@@ -145,11 +145,11 @@ def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> list[str]:
     work = handover.job_of(planned, train_rows, test_rows, template, checkpoint)
     if checkpoint is not None:
         _check_resumable(run, work)
-        _move_aside(run, _there(run, _RESULTS) + [half.path for half in resumed.halves])
+        _move_aside(run, _there(run, run_folder.RESULTS) + [half.path for half in resumed.halves])
     else:
-        _move_aside(run, _there(run, _KEPT))
+        _move_aside(run, _there(run, run_folder.KEPT))
     atomic.write_bytes(run / "config.yaml", config.dumps(planned.config).encode())
-    atomic.write_bytes(run / "plan.json", planned.dumps().encode() + b"\n")
+    atomic.write_bytes(run / run_folder.PLAN, planned.dumps().encode() + b"\n")
     if planned.launch.accelerate is not None:
         atomic.write_bytes(run / "accelerate.yaml", _accelerate(planned).encode())
     work.write()

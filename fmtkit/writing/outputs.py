@@ -91,7 +91,11 @@ def _followed(path: Path) -> Path:
 
 
 def refuse_sources(
-    names: Iterable[str], *, files: Sequence[Path] = (), folders: Sequence[Path] = ()
+    names: Iterable[str],
+    *,
+    files: Sequence[Path] = (),
+    folders: Sequence[Path] = (),
+    option: str = "OUT",
 ) -> None:
     """Raise OptionError if one of the files to be written is a source, or a folder holds one.
 
@@ -105,11 +109,13 @@ def refuse_sources(
         if found is None:
             continue
         if found in targets:
-            raise OptionError(f"{targets[found]} is the source {name}; choose another OUT")
+            raise OptionError(f"{targets[found]} is the source {name}; choose another {option}")
         real = Path(name).resolve()
         for root, folder in zip(roots, folders, strict=True):
             if root in (real, *real.parents):
-                raise OptionError(f"{folder} is, or holds, the source {name}; choose another OUT")
+                raise OptionError(
+                    f"{folder} is, or holds, the source {name}; choose another {option}"
+                )
 
 
 def _identity(name: str | Path) -> tuple[int, int] | None:
@@ -118,6 +124,37 @@ def _identity(name: str | Path) -> tuple[int, int] | None:
     except (OSError, ValueError, AttributeError):  # tests and services have other stdins
         return None
     return found.st_dev, found.st_ino
+
+
+def page_path(
+    address: str, option: str, *, suffixes: Sequence[str], mark: bytes, overwrite: bool
+) -> Path:
+    """Return where a page or a picture may be written; by its `mark`, early in it, one is ours.
+
+    Raises:
+        OptionError: if it is a URL or has another suffix.
+        OutputExistsError: if something is there that is not ours, or not to be overwritten.
+        WriteError: if the system cannot look at the path.
+    """
+    path = local_path(address, option)
+    if path.suffix.lower() not in suffixes:
+        raise OptionError(f"{option} {address}: give {' or '.join('FILE' + s for s in suffixes)}")
+    with writing(path):
+        path = _followed(path)
+        if not os.path.lexists(path):
+            return path
+        if not path.is_file() or mark not in _head(path):
+            raise OutputExistsError(
+                f"{option} {address} exists already, and fmtkit did not write it; choose another name"
+            )
+    if not overwrite:
+        raise OutputExistsError(f"{option} {address} exists already; --overwrite replaces it")
+    return path
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(4096)
 
 
 def entry(written: Written, base: Path) -> dict[str, Any]:
