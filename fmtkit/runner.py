@@ -150,10 +150,8 @@ class Runner:
     """Whether its trainer needs as many rows as a batch has."""
     splits_sequences: bool = False
     """Whether its trainer splits long sequences over devices (`context_parallel_size`)."""
-    losses: frozenset[str] = frozenset()
-    """Values of `loss_type` that its trainer computes; unchecked where empty."""
-    several_losses: bool = False
-    """Whether it takes several of them, weighed."""
+    sees_lengths: bool = False
+    """Whether its rows are single sequences of `input_ids`, by which batches can be grouped."""
     group: int = 0
     """Answers to a prompt unless `trl.num_generations` says otherwise; 0 where there are no groups."""
     whole_groups: bool = False

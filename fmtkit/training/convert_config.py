@@ -18,10 +18,11 @@ from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.preparation import prepare
 from fmtkit.converting.run_report import Report
 from fmtkit.errors import OptionError
-from fmtkit.training.datasets import options_of, parse_slice, specs_of
+from fmtkit.training.datasets import options_of, specs_of
 from fmtkit.training.datatypes import template_source
 from fmtkit.training.finished_text import settled
 from fmtkit.training.planning import DatasetPlan, Plan, plan
+from fmtkit.training.slices import parse_slice
 from fmtkit.writing.outputs import Destination, destination
 
 _IN_THE_TRAINER = ("fraction", "weight", "max_samples", "shards")

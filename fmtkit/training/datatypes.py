@@ -45,6 +45,8 @@ class Reading:
     options: Mapping[str, object] = field(default_factory=dict)
     function: bool = False
     """Whether the type is a function of the user's."""
+    source: str = ""
+    """Name of the type's converters; the type itself where it is empty."""
 
 
 def read(entry: Entry, config: Config, runner: Runner) -> Reading:
@@ -70,6 +72,7 @@ def read(entry: Entry, config: Config, runner: Runner) -> Reading:
         template=read_name.template,
         is_text=read_name.source in TEXT_TYPES,
         options=options,
+        source=read_name.source,
     )
 
 

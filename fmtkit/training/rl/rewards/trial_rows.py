@@ -21,6 +21,7 @@ from fmtkit.sources.canonical_json import canonical
 from fmtkit.sources.opening import open_sources
 from fmtkit.training import datasets
 from fmtkit.training.planning import DatasetPlan, Plan
+from fmtkit.training.slices import parse_slice
 
 _UNMEASURED: dict[str, Any] = {
     "tokenizer": None,
@@ -115,7 +116,7 @@ def _is_completion(value: Any) -> bool:
 def _converted(
     plan: Plan, dataset: DatasetPlan, count: int, folder: Path
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    wish = datasets.parse_slice(str(dataset.entry.get("split", "train")))
+    wish = parse_slice(str(dataset.entry.get("split", "train")))
     specs, _ = datasets.specs_of(dataset, wish)
     options = replace(
         datasets.options_of(plan, dataset, wish, local=False, split=False),
