@@ -93,7 +93,11 @@ def load(source: str | Path | Mapping[str, object], overrides: Sequence[str] = (
     lines = dict(read.lines)
     settings = dict(_settings(read.values, lines, problems, notes))
     for override in overrides:
-        settings |= _override(override, settings)
+        changed = _override(override, settings)
+        settings |= changed
+        for key in changed:
+            # What is wrong with it now stands in no line.
+            lines.pop(key, None)
     _check_values(settings, problems)
     config = Config(
         name,
