@@ -120,7 +120,7 @@ NAMED_OTHERWISE = {
     "sft": {"runner": "the default method"},
     "ebft": {
         "runner": "a section of a configuration",
-        "training.keys": "a section of a configuration",
+        "training.key": "a section of a configuration",
         "training.keys_online": "a section of a configuration",
         "training.rl.ebft": "the method itself",
     },
