@@ -11,7 +11,7 @@ import pkgutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from fmtkit import plugins
 from fmtkit.errors import UnknownNameError, near_match
@@ -174,10 +174,14 @@ class Runner:
     """Value of `variant_key` -> the runner for it."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a table or section that fmtkit does not have."""
+        """Raise ValueError for a table, section, need or rule that fmtkit does not have."""
         for what, given, known in (
             ("table", self.tables, TABLES),
             ("section", self.sections | self.idle, {*SECTIONS, "trl"}),
+            ("need", self.needs, get_args(Need)),
+            ("feature", self.features, OUR_FEATURES),
+            ("head", {self.head}, get_args(Head)),
+            ("mask rule", {self.mask}, get_args(MaskRule)),
         ):
             for name in sorted(set(given) - set(known)):
                 raise ValueError(f"{self.method}: no {what} named {name!r}")
