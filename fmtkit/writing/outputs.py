@@ -42,7 +42,14 @@ def destination(out: str | Path) -> Destination:
         WriteError: if the system cannot look at the path.
     """
     given = local_path(out, "OUT")
+    if given.name.removeprefix(".") in formats.names() and not given.suffix:
+        raise OptionError(f"{given}: the name has only a suffix; give FILE{given.name}")
     with writing(given):
+        here = Path.cwd()
+        if _resolved(given) in (here, *here.parents):
+            raise OptionError(
+                f"{given} is the current folder or holds it; give the name of a new one"
+            )
         is_named_folder = str(out).endswith(("/", os.sep)) or not given.suffix
         made = None if is_named_folder else _format(given)
         path = _followed(given)
@@ -82,8 +89,10 @@ def _format(path: Path) -> str | None:
 
 
 def _followed(path: Path) -> Path:
-    if not path.is_symlink():
-        return path
+    return _resolved(path) if path.is_symlink() else path
+
+
+def _resolved(path: Path) -> Path:
     try:
         return path.resolve()
     except RuntimeError as error:  # a loop, by Python 3.12

@@ -158,6 +158,9 @@ class FileSink:
 
     def quarantine(self, lines: bytes) -> None:
         """Append lines made by `fmtkit.writing.quarantine.encode`."""
+        if lines and not self._quarantine.has_begun:
+            # A run that another has overtaken takes nothing from it: one of them comes to its end.
+            self._rows.file.check()
         self._quarantine.write(lines)
 
     def end_block(self, progress: Progress) -> None:
