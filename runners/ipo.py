@@ -12,5 +12,5 @@ RUNNER = Runner(
     needs=frozenset({"reference"}),
     mask="preference",
     row_variables=True,
-    cuts=frozenset({"truncate-end", "truncate-start"}),
+    losses=frozenset({"ipo"}),
 )

@@ -11,6 +11,5 @@ RUNNER = Runner(
     mask="completion",
     row_variables=True,
     splits_sequences=True,
-    sees_lengths=True,
-    cuts=frozenset({"truncate-end", "truncate-start"}),
+    losses=frozenset({"nll", "dft"}),
 )

@@ -20,11 +20,7 @@ def types(
 
 def schema(
     name: Annotated[
-        str,
-        typer.Argument(
-            help="A type, a table, report, quarantine, manifest, survey, config; convert, inspect or "
-            "train for their options."
-        ),
+        str, typer.Argument(help="A type, a table, report, quarantine, manifest, survey, config.")
     ],
 ) -> None:
     """Print a JSON Schema."""

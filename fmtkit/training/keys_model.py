@@ -1,6 +1,6 @@
 """Keys about the model, its tokenizer and its adapter."""
 
-from fmtkit.training.key import Key
+from fmtkit.training.keys import Key
 
 _ATTENTION = "another spelling of attn_implementation"
 

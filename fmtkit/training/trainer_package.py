@@ -2,8 +2,7 @@
 
 from fmtkit.errors import DependencyError
 from fmtkit.runner import Runner
-from fmtkit.training.arguments import has_class
-from fmtkit.training.trainer_source import installed
+from fmtkit.training.arguments import has_class, installed
 
 _FOREIGN = frozenset({"trl", "transformers"})
 """Packages whose trainers are taken as they are; every other one derives its own from TRL's."""

@@ -3,7 +3,7 @@
 import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from fmtkit.converting import reading
 from fmtkit.converting.conversions import convert_to
+from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.keeping import JSON_FIELD
 from fmtkit.errors import NothingWrittenError, OptionError, SourceError
 from fmtkit.rewards.answers import text_of
@@ -21,15 +22,8 @@ from fmtkit.sources.canonical_json import canonical
 from fmtkit.sources.opening import open_sources
 from fmtkit.training import datasets
 from fmtkit.training.planning import DatasetPlan, Plan
-from fmtkit.training.slices import parse_slice
 
-_UNMEASURED: dict[str, Any] = {
-    "tokenizer": None,
-    "chat_template": None,
-    "max_length": None,
-    "on_overlong": "keep",
-}
-"""Options of rows whose lengths nobody asks for."""
+_MEASURES = ("tokenizer", "chat_template", "max_length", "on_overlong")
 
 
 @dataclass(frozen=True)
@@ -116,20 +110,17 @@ def _is_completion(value: Any) -> bool:
 def _converted(
     plan: Plan, dataset: DatasetPlan, count: int, folder: Path
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    wish = parse_slice(str(dataset.entry.get("split", "train")))
+    wish = datasets.parse_slice(str(dataset.entry.get("split", "train")))
     specs, _ = datasets.specs_of(dataset, wish)
-    options = replace(
-        datasets.options_of(plan, dataset, wish, local=False, split=False),
-        limit=count,
-        hash="never",
-        **_UNMEASURED,
-    )
+    options = datasets.options_of(plan, dataset, wish, local=False, split=False)
+    kept = {name: value for name, value in options.items() if name not in _MEASURES}
+    kept |= {"limit": count, "hash": "never"}
     out = folder / "rows.parquet"
     try:
         report = convert_to(
             _head(specs, count, folder) or specs,
             out,
-            options,
+            ConvertOptions(**kept),  # type: ignore[arg-type]
         )
     except NothingWrittenError as error:
         raise NothingWrittenError(f"datasets: {dataset.source}: {error}") from error
