@@ -135,7 +135,7 @@ def test_answers_that_a_server_cannot_judge_are_left_out_and_counted():
         rows = [ROW, fault("500"), fault("slow"), '{"responses_create_params":{"input":"q"}}']
         found = judge(rows, ["4"] * 4, logged.__setitem__)
     assert found == [1.0, None, None, None]
-    assert logged == {"nemo_gym/verify_errors": 3.0}
+    assert logged == {"nemo_gym/verify_errors": 3.0, "nemo_gym/masked": 0.0}
 
 
 def test_a_batch_without_one_reward_ends_the_run():
@@ -210,3 +210,13 @@ def test_an_answer_without_a_reward_is_no_reward():
         gym.judge = lambda request: None
         with pytest.raises(TrainingError, match="the answer has no reward, but"):
             judge([ROW], ["4"])
+
+
+def test_a_masked_sample_has_no_reward_and_is_no_failure():
+    logged = {}
+    masked = json.dumps(json.loads(ROW) | {"mask_sample": True})
+    with verifying() as (_, judge):
+        found = judge([ROW, masked], ["4", "4"], logged.__setitem__)
+        assert judge([masked], ["4"]) == [None]
+    assert found == [1.0, None]
+    assert logged == {"nemo_gym/verify_errors": 0.0, "nemo_gym/masked": 1.0}

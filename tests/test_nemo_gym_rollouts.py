@@ -215,9 +215,20 @@ def test_the_reward_passes_on_what_the_agent_told_and_counts(tokenizer):
         "nemo_gym/rollout_errors": 1.0,
         "nemo_gym/prefix_mismatch": 0.0,
         "nemo_gym/cut": 1.0,
+        "nemo_gym/masked": 0.0,
         "nemo_gym/num_turns": 1.0,
         "nemo_gym/over_max_turns": 1.0,
     }
+
+
+def test_a_dialog_that_the_gym_masks_has_no_reward_and_no_token_that_is_learnt(tokenizer):
+    logged = {}
+    with playing(tokenizer) as (_, played):
+        output = played(ROW, ROW | {"mask_sample": True}, ROW | {"mask_sample": False})
+    assert scored(output, PlayedReward(3), logged.__setitem__) == [1.0, None, 1.0]
+    assert output["completion_ids"] == [[4, 5, 9, 9, 6]] * 3
+    assert output["env_mask"] == [[1, 1, 0, 0, 1], [0] * 5, [1, 1, 0, 0, 1]]
+    assert (logged["nemo_gym/masked"], logged["nemo_gym/rollout_errors"]) == (1.0, 0.0)
 
 
 def test_dialogs_that_all_fail_end_the_run(tokenizer):

@@ -5,7 +5,7 @@ from typing import Any
 
 from fmtkit.training.rl.nemo_gym.failures import stop_if_none_answered
 from fmtkit.training.rl.nemo_gym.naming import PLAYED
-from fmtkit.training.rl.nemo_gym.reconstruction import CUT, MISMATCH
+from fmtkit.training.rl.nemo_gym.reconstruction import CUT, MASKED, MISMATCH
 from fmtkit.training.rl.nemo_gym.rollout import FAILED, NO_TOKENS
 
 
@@ -42,6 +42,7 @@ class PlayedReward:
             log_metric("nemo_gym/rollout_errors", float(failed))
             log_metric("nemo_gym/prefix_mismatch", float(found.count(MISMATCH)))
             log_metric("nemo_gym/cut", float(found.count(CUT)))
+            log_metric("nemo_gym/masked", float(found.count(MASKED)))
             log_metric("nemo_gym/num_turns", sum(num_turns) / max(len(num_turns), 1))
             over = sum(turns > self.max_turns for turns in num_turns)
             log_metric("nemo_gym/over_max_turns", float(over))

@@ -15,6 +15,7 @@ from fmtkit.training.rl.nemo_gym.calls import CallError
 PLAYED = "played"
 CUT = "cut"
 MISMATCH = "prefix_mismatch"
+MASKED = "masked"
 
 
 @dataclass
@@ -53,7 +54,13 @@ class Dialog:
             return
         for name in ("completion_ids", "env_mask", "logprobs"):
             del getattr(self, name)[length:]
-        self.outcome = CUT
+        if self.outcome != MASKED:
+            self.outcome = CUT
+
+    def mask(self) -> None:
+        """Let no token of the model be learnt: the environment wants the sample left out."""
+        self.env_mask = [0] * len(self.env_mask)
+        self.outcome = MASKED
 
     @property
     def is_empty(self) -> bool:

@@ -9,7 +9,7 @@ from fmtkit.training.rl.nemo_gym import calls
 from fmtkit.training.rl.nemo_gym.bodies import row_of, run_body
 from fmtkit.training.rl.nemo_gym.reconstruction import Dialog, reconstruct
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
-from fmtkit.training.rl.nemo_gym.verify import reward_of
+from fmtkit.training.rl.nemo_gym.verify import is_masked, reward_of
 
 PER_HOST = 64
 """Dialogs at a time."""
@@ -86,6 +86,8 @@ class Rollout:
             return None, None, str(error)
         if dialog is None or dialog.is_empty:
             return None, None, NO_TOKENS if dialog is None else NOTHING
+        if is_masked(answer):
+            dialog.mask()
         return dialog, reward, ""
 
     def _unplayed(self, row: Mapping[str, Any], variables: Mapping[str, Any] | None) -> Dialog:

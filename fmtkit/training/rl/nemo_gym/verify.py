@@ -48,6 +48,8 @@ class Verify:
         failed = stop_if_none_answered([reason for _, reason in found], "calls of /verify")
         if log_metric is not None:
             log_metric("nemo_gym/verify_errors", float(failed))
+            masked = sum(reward is None for reward, _ in found) - failed
+            log_metric("nemo_gym/masked", float(masked))
         return [reward for reward, _ in found]
 
     def _judged(
@@ -81,8 +83,15 @@ def text_of(completion: Completion) -> str:
     return "".join(str(message.get("content") or "") for message in completion)
 
 
-def reward_of(answer: Any) -> float:
-    """Return the reward of an answer; raise CallError if it has none."""
+def is_masked(answer: Any) -> bool:
+    """Tell whether a server says that a sample is not to be learnt from (`mask_sample`, Gym 0.7)."""
+    return isinstance(answer, dict) and answer.get("mask_sample") is True
+
+
+def reward_of(answer: Any) -> float | None:
+    """Return the reward of an answer, None for a masked one; raise CallError if it has none."""
+    if is_masked(answer):
+        return None
     reward = answer.get("reward") if isinstance(answer, dict) else None
     if isinstance(reward, bool) or not isinstance(reward, (int, float)):
         raise calls.CallError(f"the answer has no reward, but {str(answer)[:200]}")
