@@ -299,16 +299,6 @@ def test_each_row_is_compared_with_its_own_turns(tmp_path: Path) -> None:
     [
         ({"ground_truth": None}, ColumnMismatchError, "no column 'ground_truth'"),
         (
-            {"ground_truth": ["w1"] * 2 + [" "] + ["w1"]},
-            ColumnMismatchError,
-            "row 2: ground_truth is empty",
-        ),
-        (
-            {"ground_truth": ["w1"] * 3 + [None]},
-            ColumnMismatchError,
-            "row 3: ground_truth is empty",
-        ),
-        (
             {"prompts": [QUESTION] * 3 + [[turn("user", "w7")]]},
             FmtkitError,
             "row 3: its prompt is not that of row 0",
@@ -477,6 +467,46 @@ def test_conversations_train_on_what_was_generated(tmp_path: Path, which: str) -
         assert own.sum() == len(ids)
 
 
+def test_rows_without_a_reference_have_no_reward_and_the_others_theirs(tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path)
+    trainer.model.train()
+    other = [turn("user", "w9")]
+    ids = [[10, 11], [12], [13, 14], [15]]
+    logged: dict[str, float] = {}
+
+    def rewarded(truths: list[str | None]) -> list[float | None]:
+        return trainer.reward_funcs[0](
+            prompts=[QUESTION] * 4 + [other] * 4,
+            completions=None,
+            completion_ids=ids * 2,
+            ground_truth=truths,
+            log_metric=lambda name, value: logged.update({name: value}),
+        )
+
+    whole = rewarded(["w3"] * 8)
+    assert logged["ebft/no_reference"] == 0
+    for missing in (None, " "):
+        found = rewarded(["w3"] * 4 + [missing] * 4)
+        assert found[4:] == [None] * 4
+        assert found[:4] == pytest.approx(whole[:4])
+        assert logged["ebft/no_reference"] == 1
+        assert logged["ebft/reward"] == pytest.approx(sum(whole[:4]) / 4)
+    assert rewarded([None] * 8) == [None] * 8
+
+
+@pytest.mark.parametrize("settings", [{}, {"ce_coef": 0.5}])
+def test_a_batch_without_any_reference_is_passed_and_counted(tmp_path: Path, settings) -> None:
+    data = [{"prompt": QUESTION, "ground_truth": None}] * 4
+    trainer = make_trainer(tmp_path, data=data, ebft=settings)
+    before = {name: value.clone() for name, value in trainer.model.named_parameters()}
+    trainer.train()
+    assert trainer.state.global_step == 2
+    logs = [log for log in trainer.state.log_history if "loss" in log]
+    assert all(log["ebft/no_reference"] >= 1 and log["loss"] == 0 for log in logs)
+    for name, value in trainer.model.named_parameters():
+        assert torch.equal(value, before[name]), name
+
+
 # --- cross-entropy ------------------------------------------------------------------------------
 
 
@@ -495,6 +525,12 @@ def test_the_reference_loss_is_that_of_the_answer_and_its_end() -> None:
         tokens += len(answer)
     torch.testing.assert_close(total, expected, atol=1e-4, rtol=1e-5)
     assert count == tokens
+
+
+def test_a_group_without_a_reference_owns_none() -> None:
+    data = [row for row in [rows(2)[0], rows(2)[1] | {"ground_truth": None}] for _ in range(3)]
+    batch = reference_batch(data, RENDERER, 3)
+    assert batch["gt_own"].tolist() == [True] + [False] * 5
 
 
 def test_without_an_own_row_the_reference_loss_is_a_zero_with_a_gradient() -> None:

@@ -42,8 +42,8 @@ class EBFTReward:
         ground_truth: Sequence[str] | None = None,
         remaining_turns: Sequence[Sequence[Mapping[str, Any]] | None] | None = None,
         **others: Any,
-    ) -> list[float]:
-        """Return one reward per completion; prompts come in groups of equal ones."""
+    ) -> list[float | None]:
+        """Return one reward per completion, None without a reference; prompts come in groups."""
         group = self.trainer.group_size
         truths = check_group_rows(prompts, ground_truth, group)
         renderer = self.trainer.renderer
@@ -60,17 +60,23 @@ class EBFTReward:
         rewarded = energy(
             samples.view(len(owners), group, -1), truth, reward_weights(self.settings)
         )
+        # Rows without a reference are computed as well: every process makes the same forward passes.
+        known = torch.tensor([bool(truths[i].strip()) for i in owners], device=truth.device)
         log_metric = others.get("log_metric")
         if log_metric is not None:
             cut = [s.truncated for s in (*generated, *references)]
-            log_metric("ebft/alignment", float(2 * rewarded.alignment.mean()))
-            log_metric("ebft/diversity", float(2 * rewarded.diversity.mean()))
-            log_metric("ebft/cfm_loss", float(rewarded.distance.mean()))
-            log_metric("ebft/reward", float(rewarded.reward.mean()))
+            log_metric("ebft/no_reference", float((~known).sum()))
             log_metric("ebft/truncated_frac", sum(cut) / len(cut))
             log_metric("ebft/whitening_failed", float(rewarded.whitening_failed))
+        if log_metric is not None and known.any():
+            log_metric("ebft/alignment", float(2 * rewarded.alignment[known].mean()))
+            log_metric("ebft/diversity", float(2 * rewarded.diversity[known].mean()))
+            log_metric("ebft/cfm_loss", float(rewarded.distance[known].mean()))
+            log_metric("ebft/reward", float(rewarded.reward[known].mean()))
         rewards: list[float] = rewarded.reward.flatten().tolist()
-        return rewards
+        return [
+            reward if truth.strip() else None for reward, truth in zip(rewards, truths, strict=True)
+        ]
 
     def _embed(self, sequences: Sequence[TokenSequence], what: str) -> Tensor:
         size = self.trainer.args.per_device_train_batch_size
@@ -117,7 +123,7 @@ def padded(sequences: Sequence[TokenSequence], device: torch.device) -> PaddedSe
 def check_group_rows(
     prompts: Sequence[Prompt], ground_truth: Sequence[str | None] | None, group: int
 ) -> Sequence[str]:
-    """Return the references; raise if one is missing or a group is not `group` equal prompts."""
+    """Return the references, "" for a row without; raise if a group is not `group` equal prompts."""
     if ground_truth is None:
         raise ColumnMismatchError(
             "the dataset has no column 'ground_truth', which EBFT compares completions with; "
@@ -131,6 +137,4 @@ def check_group_rows(
                 f"row {row}: its prompt is not that of row {row - row % group}, though they are "
                 f"one group of {group} generations; a sampler must keep groups together"
             )
-        if not (ground_truth[row] or "").strip():
-            raise ColumnMismatchError(f"row {row}: ground_truth is empty: nothing can match it")
     return [truth or "" for truth in ground_truth]

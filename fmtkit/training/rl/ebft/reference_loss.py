@@ -18,12 +18,15 @@ def reference_batch(
     """Return gt_ids, gt_mask and gt_labels (N, T), right-padded, and gt_own (N,) bool.
 
     The first row of a group owns its reference; the other rows only keep the batch's shape while
-    TRL shuffles and splits it. Learnt are the reference and the end-of-text after it.
+    TRL shuffles and splits it. A group without a reference has no owner. Learnt are the reference
+    and the end-of-text after it.
     """
-    sequences, prompts = [], []
+    sequences, prompts, known = [], [], []
     for start in range(0, len(rows), group):
         row = rows[start]
-        sequence = renderer.reference(row["prompt"], row["ground_truth"])
+        truth = row["ground_truth"] or ""
+        known.append(bool(truth.strip()))
+        sequence = renderer.reference(row["prompt"], truth)
         sequences.append(torch.tensor([*sequence.ids, renderer.tokenizer.eos_token_id]))
         prompts.append(sequence.prompt)
     ids = pad_sequence(sequences, batch_first=True)
@@ -32,7 +35,7 @@ def reference_batch(
     mask = position < lengths[:, None]
     learnt = mask & (position >= torch.tensor(prompts)[:, None])
     batch = {"gt_ids": ids, "gt_mask": mask.long(), "gt_labels": ids.where(learnt, -100)}
-    own = torch.arange(len(rows)) % group == 0
+    own = (torch.arange(len(rows)) % group == 0) & torch.tensor(known).repeat_interleave(group)
     return {**{k: v.repeat_interleave(group, dim=0) for k, v in batch.items()}, "gt_own": own}
 
 

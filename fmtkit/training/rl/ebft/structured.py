@@ -115,7 +115,7 @@ class EBFTTrainer(FmtkitGRPOTrainer):
         device = self.accelerator.device
         output |= {name: tensor.to(device) for name, tensor in extra.items()}
         tokens = (extra["gt_labels"][extra["gt_own"]][:, 1:] != -100).sum()
-        output["gt_tokens"] = self.accelerator.gather(tokens.view(1).to(device)).sum()
+        output["gt_tokens"] = self.accelerator.gather(tokens.view(1).to(device)).sum().clamp(min=1)
         return output
 
     def _cap(self, inputs: Sequence[dict[str, Any]]) -> int:
@@ -124,8 +124,10 @@ class EBFTTrainer(FmtkitGRPOTrainer):
             return longest
         tokenizer = self.processing_class
         texts = list(dict.fromkeys(text for row in inputs for text in answers(row)))
-        own = max(map(len, tokenizer(texts, add_special_tokens=False)["input_ids"]))
-        most = self.most_of_all_ranks(own)
+        ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+        most = self.most_of_all_ranks(max(map(len, ids), default=0))
+        if not most:
+            return longest
         return generation_cap([most], self.settings.gt_length_multiplier, longest)
 
     def _compute_loss(self, model: LanguageModel, inputs: dict[str, Any]) -> Tensor:
@@ -152,9 +154,10 @@ def has_turns(dataset: Any) -> bool:
 
 
 def answers(row: dict[str, Any]) -> list[str]:
-    """Return the reference's answers of every turn."""
+    """Return the reference's answers of every turn; none for a row without a reference."""
     later = row.get("remaining_turns") or ()
-    return [row["ground_truth"], *(m["content"] for m in later if m["role"] == "assistant")]
+    found = [row["ground_truth"], *(m["content"] for m in later if m["role"] == "assistant")]
+    return [text for text in found if text and text.strip()]
 
 
 def check_columns(dataset: Any) -> None:
