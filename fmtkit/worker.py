@@ -11,6 +11,7 @@ import json
 import resource
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,6 +38,10 @@ BOOT = (
 
 class WorkerError(FmtkitError, RuntimeError):
     """Say that a worker could not begin to serve, and why."""
+
+
+_STALLED = 5.0
+"""Seconds beyond an item's own that a worker may take none of what it is sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +87,14 @@ class Worker:
     def _serve(self, items: Sequence[bytes]) -> Iterator[bytes | Overrun]:
         """Answer items up to the first that breaks a limit."""
         connection = self._started()
-        connection.send_bytes(len(items).to_bytes(8, "little"))
-        for item in items:
-            connection.send_bytes(item)
+        try:
+            connection.send_bytes(len(items).to_bytes(8, "little"))
+            for item in items:
+                connection.send_bytes(item)
+        except OSError:
+            self.close()
+            yield Overrun("the process that ran it died or took nothing any more")
+            return
         for _ in items:
             answer = self._received(connection, self._limits.seconds)
             yield answer
@@ -110,6 +120,7 @@ class Worker:
         if self._connection is not None:
             return self._connection
         ours, theirs = socket.socketpair()
+        _limit_waits(ours, self._limits.seconds + _STALLED)
         # -P: a module in the working directory is not one of ours.
         boot = [sys.executable, "-P", "-c", BOOT, str(theirs.fileno()), *child_path()]
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
@@ -148,6 +159,13 @@ class Worker:
 
     def __del__(self) -> None:
         self.close()
+
+
+def _limit_waits(ours: socket.socket, seconds: float) -> None:
+    """Let no read or write of a frozen worker's socket wait for longer: it fails with an OSError."""
+    limit = struct.pack("ll", int(seconds) + 1, 0)
+    for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+        ours.setsockopt(socket.SOL_SOCKET, option, limit)
 
 
 def serve(descriptor: int) -> None:

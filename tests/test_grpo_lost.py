@@ -76,3 +76,35 @@ def test_a_run_that_is_lost_before_its_first_step_saves_nothing(model, tmp_path)
     with pytest.raises(TrainingError, match="no step was finished, so nothing was saved"):
         trainer.train()
     assert not list((tmp_path / "checkpoints").glob("checkpoint-*"))
+
+
+SOMETIMES = """
+
+batches = []
+
+
+def sometimes(completions, **kwargs):
+    batches.append(1)
+    return [None if len(batches) % 2 else len(text(c)) / 100 for c in completions]
+"""
+
+
+def test_a_batch_without_a_reward_is_skipped_counted_and_passed(model, tmp_path, capsys) -> None:
+    work = online.make_job(tmp_path, model, reward_funcs=["rewards.sometimes"])
+    with (tmp_path / "rewards.py").open("a", encoding="utf-8") as file:
+        file.write(SOMETIMES)
+    with pytest.warns(UserWarning, match="every reward of a batch is None"):
+        logs = online.steps(work)
+    assert [log["rewards/skipped_batches"] for log in logs] == [1.0, 1.0, 2.0]
+    assert "warning: 2 of 3 batches had no reward and were skipped" in capsys.readouterr().err
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert "2 of 3 batches had no reward and were skipped" in report["findings"]
+
+
+def test_a_run_without_any_reward_ends_with_an_error(model, tmp_path) -> None:
+    work = online.make_job(tmp_path, model, reward_funcs=["rewards.nothing"])
+    with (
+        pytest.warns(UserWarning, match="every reward of a batch is None"),
+        pytest.raises(TrainingError, match=r"no batch of this run had a reward: .* for all 3"),
+    ):
+        process.train(work)

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+import warnings
 from types import SimpleNamespace
 
 import pytest
@@ -60,11 +61,36 @@ def test_a_function_that_names_its_arguments_gets_no_others(loaded):
         ("one_number", r"returned 1.0 (float); it must return a list"),
         ("texts", "returned 'good' (str) for completion 0; return a number, or None"),
         ("not_a_number", "returned nan for completion 11; return a finite number, or None"),
-        ("never", "every reward of this batch is None (scores.never, 12 completions)"),
     ],
 )
 def test_what_is_no_list_of_numbers_is_named(loaded, name, words):
     assert words in complaint(loaded(name))
+
+
+def test_a_batch_without_a_reward_is_counted_and_said_once(loaded):
+    rewards, logged = loaded("never"), []
+    with pytest.warns(UserWarning, match=r"every reward of a batch is None \(scores.never, 12"):
+        (found,) = rewards.score(**modules.batch(), log_metric=lambda *pair: logged.append(pair))
+    assert found == [None] * 12
+    with warnings.catch_warnings(action="error"):
+        rewards.score(**modules.batch())
+    assert logged == [("rewards/skipped_batches", 1.0)]
+    assert (rewards.judge.skipped, rewards.judge.seen) == (2, 2)
+
+
+def test_a_batch_with_a_reward_is_not_skipped(loaded):
+    rewards, logged = loaded("never", "sometimes"), []
+    found = rewards.score(**modules.batch(), log_metric=lambda *pair: logged.append(pair))
+    assert found[1][:2] == [1.0, None]
+    assert logged == []
+    assert (rewards.judge.skipped, rewards.judge.seen) == (0, 1)
+
+
+def test_a_trainer_that_cannot_skip_ends_with_an_error(loaded):
+    rewards = loaded("never")
+    rewards.judge.is_fatal = True
+    words = "every reward of this batch is None (scores.never, 12 completions)"
+    assert words in complaint(rewards)
 
 
 def test_numbers_of_numpy_and_of_torch_are_numbers(places):
@@ -101,13 +127,6 @@ def test_a_row_is_looked_for_by_the_error_that_the_whole_batch_raised(loaded):
         rewards.score(**{**modules.batch(), "answer": list("1245132456x8")})
     # One row alone ends in a ZeroDivisionError, which no batch of the run does.
     assert "for one of 12 completions" in str(found.value)
-
-
-def test_a_batch_without_any_reward_is_an_error_and_one_with_some_is_not(loaded):
-    said = complaint(loaded("never", "never"))
-    assert "scores.never, scores.never" in said
-    found = loaded("never", "sometimes").score(**modules.batch())
-    assert found[1][:2] == [1.0, None]
 
 
 @pytest.mark.parametrize("name", ["sleeping", "backtracking"])

@@ -108,7 +108,6 @@ def test_what_a_worker_logs_reaches_the_trainer_in_order(load):
         ("sleeping", "had not returned after 0.5 seconds"),
         ("backtracking", "had not returned after 0.5 seconds"),
         ("dying", "the process that ran it died"),
-        ("never", "every reward of this batch is None"),
     ],
 )
 def test_what_goes_wrong_in_a_worker_is_told_as_in_one_process(load, name, words):

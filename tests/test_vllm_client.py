@@ -42,7 +42,8 @@ def packages(tmp_path) -> Path:
     return folder
 
 
-def run(folder: Path, packages: Path, port: int, **trl) -> subprocess.CompletedProcess[str]:
+def configured(folder: Path, port: int, **trl) -> Path:
+    """Write a run of three steps whose answers are a server's; return its configuration."""
     model = tiny.make_model(folder / "model", template=tiny.TEMPLATE)
     (folder / "rewards.py").write_text(online.REWARDS)
     rows = [{"question": f"{n} red apple?", "answer": f"so #### {n}"} for n in range(32)]
@@ -74,9 +75,14 @@ def run(folder: Path, packages: Path, port: int, **trl) -> subprocess.CompletedP
         },
     }
     (folder / "run.yaml").write_text(json.dumps(keys))
+    return folder / "run.yaml"
+
+
+def run(folder: Path, packages: Path, port: int, **trl) -> subprocess.CompletedProcess[str]:
+    config = configured(folder, port, **trl)
     path = os.pathsep.join([str(packages), os.environ.get("PYTHONPATH", "")])
     return subprocess.run(
-        [sys.executable, "-m", "fmtkit", "train", str(folder / "run.yaml")],
+        [sys.executable, "-m", "fmtkit", "train", str(config)],
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,

@@ -62,6 +62,15 @@ def test_a_process_that_dies_costs_one_item(worker):
     assert isinstance(second, Overrun)
 
 
+@pytest.mark.slow
+def test_a_frozen_process_that_takes_nothing_is_not_waited_for(worker):
+    pid = int(worker.answer([b"pid"])[0])
+    os.kill(pid, signal.SIGSTOP)
+    first, second = worker.answer([b"a" * (1 << 22), b"b"])
+    assert isinstance(first, Overrun)
+    assert second == b"B"
+
+
 def test_an_answer_that_is_too_long_is_refused(worker):
     first, second = worker.answer([b"big", b"b"])
     assert isinstance(first, Overrun)

@@ -93,6 +93,12 @@ _TRL: tuple[Key, ...] = (
     Key("vllm_server_host", "text", "trainer", "its host"),
     Key("vllm_server_port", "count", "trainer", "its port"),
     Key("vllm_server_timeout", "number", "trainer", "seconds to wait for it"),
+    Key(
+        "vllm_request_timeout",
+        "number",
+        "rl",
+        "seconds that one request to it may take (1800); a frozen one is found earlier",
+    ),
     Key("vllm_group_port", "count", "trainer", "port of the weight transfer"),
     Key(
         "vllm_guided_decoding_regex",

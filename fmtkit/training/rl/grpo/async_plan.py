@@ -16,6 +16,7 @@ _TAKEN = frozenset(
         "async_prefetch",
         "vllm_sync_interval",
         "vllm_lora_sync",
+        "vllm_request_timeout",
         "skip_zero_advantage_batches",
     }
 )
@@ -50,6 +51,9 @@ def derive(config: Config, out: Resolution) -> None:
     interval = out.of("rl").get("vllm_sync_interval")
     if interval is not None:
         out.default("weight_sync_steps", interval.value, interval.origin)
+    limit = out.of("rl").get("vllm_request_timeout")
+    if limit is not None:
+        out.default("request_timeout", limit.value, limit.origin)
     host, port = out.own.pop("vllm_server_host", None), out.own.pop("vllm_server_port", None)
     if host is not None or port is not None:
         url = f"http://{_named(host.value if host else None)}:{port.value if port else 8000}"

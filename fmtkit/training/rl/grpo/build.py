@@ -1,6 +1,8 @@
 """From a job to the trainer of an online method: its rewards, rollouts and features."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ from fmtkit.training.rl.grpo.samples import FILE, SampleTable, keeper
 from fmtkit.training.rl.grpo.settings import read_settings
 from fmtkit.training.rl.nemo_gym.session import Gym, open_gym
 from fmtkit.training.rl.rewards import Rewards, entries, read_options, rewards_of
+from fmtkit.training.rl.rollouts.guarding import guard, limited_requests
 from fmtkit.training.rl.rollouts.loading import rollout_objects
+from fmtkit.training.rl.rollouts.server import TIMEOUT, asks_server
 from fmtkit.training.rl.rollouts.settings import read_settings as read_rollouts
 
 
@@ -25,7 +29,8 @@ def build_online(job: Job, parts: Parts) -> Any:
     trainer_class = load_class(parts.runner.trainer)
     inputs = trainer_inputs(job, parts, trainer_class) | _objects(job, parts)
     rewards = _rewards(job, parts, open_gym(job, parts.tokenizer))
-    return watched(job, trainer_class(**inputs, reward_funcs=rewards.functions))
+    make = partial(trainer_class, **inputs, reward_funcs=rewards.functions)
+    return watched(job, _guarded(job, make))
 
 
 def build_online_dpo(job: Job, parts: Parts) -> Any:
@@ -33,8 +38,24 @@ def build_online_dpo(job: Job, parts: Parts) -> Any:
     trainer_class = load_class(parts.runner.trainer)
     rewards = _rewards(job, parts, open_gym(job, parts.tokenizer))
     inputs = trainer_inputs(job, parts, trainer_class)
+    if rewards.judge is not None:
+        # Two answers without a reward are a pair for it, the first of which is the better one.
+        rewards.judge.is_fatal = True
     # TRL 1.16's OnlineDPOTrainer calls coroutine functions without awaiting them.
-    return watched(job, trainer_class(**inputs, reward_funcs=rewards.waited_for))
+    make = partial(trainer_class, **inputs, reward_funcs=rewards.waited_for)
+    return watched(job, _guarded(job, make))
+
+
+def _guarded(job: Job, make: Callable[[], Any]) -> Any:
+    """Make a trainer; where it asks a vLLM server, each request gets a time limit."""
+    if not asks_server(job.trainer):
+        return make()
+    seconds = job.trainer.get("vllm_server_timeout")
+    with limited_requests(float(seconds) if isinstance(seconds, (int, float)) else TIMEOUT):
+        trainer = make()
+    settings = read_rollouts(job.sections.get("rl"), run=job.run)
+    guard(trainer, getattr(trainer, "vllm_generation", trainer), settings.vllm_request_timeout)
+    return trainer
 
 
 def watched(job: Job, trainer: Any) -> Any:

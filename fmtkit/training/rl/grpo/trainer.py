@@ -5,14 +5,14 @@ the answers to a generation batch, `_calculate_rewards` returns the rewards of a
 `_compute_loss` is the loss of a micro-batch. How answers are made is RolloutTrainer's.
 """
 
+import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fmtkit.training.life import TrainingError
+from fmtkit.training.life import RunLog
 from fmtkit.training.rl.grpo import zero_advantage
 from fmtkit.training.rl.grpo.group_rule import check_whole_groups
 from fmtkit.training.rl.grpo.replay import Replay
@@ -20,7 +20,7 @@ from fmtkit.training.rl.grpo.rerolls import Rerolls
 from fmtkit.training.rl.grpo.settings import GrpoSettings
 from fmtkit.training.rl.rewards import RewardError, Rewards
 from fmtkit.training.rl.rollouts.contract import RolloutError
-from fmtkit.training.rl.rollouts.lifeline import ServerLostError, save_progress
+from fmtkit.training.rl.rollouts.lifeline import ServerLostError, lost
 from fmtkit.training.rl.rollouts.trainer import RolloutTrainer
 
 Row = dict[str, Any]
@@ -130,19 +130,33 @@ class FmtkitGRPOTrainer(RolloutTrainer):
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """Train, and end the reward workers; save what was learnt where others end it."""
         try:
-            return super().train(*args, **kwargs)
+            result = super().train(*args, **kwargs)
+            self._tell_skipped()
         except (ServerLostError, RewardError, RolloutError) as error:
             # A user's function may fail on one process alone: there is no saving together then.
             if isinstance(error, ServerLostError) or self.accelerator.num_processes == 1:
-                saved = save_progress(self)
-                raise TrainingError(f"{error}; {_said(saved)}") from error
+                raise lost(self, error) from error
             raise
         finally:
             if self.rewards is not None:
                 self.rewards.close()
+        return result
 
-
-def _said(saved: Path | None) -> str:
-    if saved is None:
-        return "no step was finished, so nothing was saved"
-    return f"the steps so far are saved in {saved}, and --resume goes on from there"
+    def _tell_skipped(self) -> None:
+        """Say how many batches had no reward; raise RewardError if none had one at all."""
+        judge = None if self.rewards is None else self.rewards.judge
+        if judge is None:
+            return
+        own = torch.tensor([[judge.skipped, judge.seen]], device=self.accelerator.device)
+        skipped, seen = self.accelerator.gather(own).sum(0).tolist()
+        if skipped and skipped == seen:
+            raise RewardError(
+                f"no batch of this run had a reward: the functions said None for all {seen}; have the "
+                "rows a reference? `fmtkit rewards test` shows what each function returns"
+            )
+        found = f"{skipped} of {seen} batches had no reward and were skipped"
+        for callback in self.callback_handler.callbacks if skipped else ():
+            if isinstance(callback, RunLog):
+                callback.findings.append(found)
+        if skipped and self.is_world_process_zero():
+            print(f"warning: {found}", file=sys.stderr)  # noqa: T201

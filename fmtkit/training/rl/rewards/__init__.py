@@ -12,8 +12,9 @@ id for each reward model, in the order of the configuration; TRL calls, names, w
 it does with any other. Nothing of TRL has to be overridden. (OnlineDPOTrainer awaits nothing: it gets
 `rewards.waited_for`.) What is inside of each callable:
 
-- checks (`verdicts`): wrong length, wrong type, NaN and infinity, an exception with its line and row,
-  and a batch for which every function says None are a RewardError, which ends a run with exit code 1.
+- checks (`verdicts`): wrong length, wrong type, NaN and infinity, and an exception with its line and row
+  are a RewardError, which ends a run with exit code 1.
+- a batch for which every function says None is skipped, as TRL does, and counted (`one_batch`).
 - a time limit for each call (`time_limit`, `trl.reward_timeout`), which interrupts it.
 - streaming (`streaming_partial_batch`): the function is called for `streaming_min_groups` whole groups
   at a time. Functions with `needs_full_batch = True` get the whole batch.

@@ -45,10 +45,11 @@ class _Standing:
         self.cutting = cutting
         self.judged = judged
 
-    def told(self, completions: Sequence[Any], values: list[Value]) -> list[Value]:
+    def told(self, batch: Batch, values: list[Value]) -> list[Value]:
         """Return the rewards after the judge has seen them."""
         if self.judged is not None:
-            self.judged.add(self.index, completions, values)
+            log_metric = batch.context.get("log_metric")
+            self.judged.add(self.index, batch.completions, values, log_metric)
         return values
 
 
@@ -69,7 +70,7 @@ class Reward(_Standing):
         pool = self.pool if self.pool is not None and self.pool.takes(batch) else None
         cut = self.cutting.cut(batch, self.called, pool.workers if pool else 1)
         values = pool.run(self.index, cut) if pool else [v for p in cut for v in self.called(p)]
-        return self.told(completions, values)
+        return self.told(batch, values)
 
 
 class AsyncReward(_Standing):
@@ -86,7 +87,7 @@ class AsyncReward(_Standing):
         batch = batch_of(prompts, completions, completion_ids, others)
         cut = self.cutting.cut(batch, self.called, 1)
         found = await asyncio.gather(*(self._part(part) for part in cut))
-        return self.told(completions, [value for part in found for value in part])
+        return self.told(batch, [value for part in found for value in part])
 
     async def _part(self, batch: Batch) -> list[Value]:
         context, logged = recording(batch.context)

@@ -29,7 +29,7 @@ class Rewards:
         *,
         judged: bool = True,
     ) -> None:
-        """Load every function; `judged`: a batch for which all of them say None is an error.
+        """Load every function; `judged`: batches for which all of them say None are counted.
 
         Raises OptionError for what cannot be loaded.
         """
@@ -40,7 +40,7 @@ class Rewards:
             item.label if isinstance(item, Entry) else _name(item) for item in named
         ]
         models = any(isinstance(item, Entry) and item.model for item in named)
-        judge = OneBatch(labels) if judged and not models else None
+        self.judge = judge = OneBatch(labels) if judged and not models else None
         self._members = [
             self._member(index, item, label, judge)
             for index, (item, label) in enumerate(zip(named, labels, strict=True))

@@ -1,24 +1,59 @@
 """A vLLM server that may be gone: calls are tried again for a while, then the run ends and loses nothing.
 
-TRL's client repeats a request for a minute by itself. When it gives up, the server is waited for as
-long as at the start of the run (`trl.vllm_server_timeout`). One that was started anew has the base
-model's weights: an adapter is sent again; whole weights cannot be, since the NCCL group died with it.
+TRL's client has no time limit of its own. Here each request has one (`trl.vllm_request_timeout`), and
+while it waits the server is asked whether it is well: one that is frozen takes requests and answers
+none. A server that is gone or frozen is waited for as long as at the start of the run
+(`trl.vllm_server_timeout`). A signal that asks the run to stop ends the waiting at once. A server that
+was started anew has the base model's weights: an adapter is sent again; whole weights cannot be, since
+the NCCL group died with it.
 """
 
+import os
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from fmtkit.training.life import TrainingError
-from fmtkit.training.rl.rollouts.server import Server, ServerError
+from fmtkit.training.interrupts import INTERRUPTED
+from fmtkit.training.life import RunLog, TrainingError
+from fmtkit.training.rl.rollouts.server import REQUEST_SECONDS, Server, ServerError
 
 _TRIES = 2
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+_LOOK = 0.2
+"""Seconds between two looks at whether an answer has come, or a signal."""
+_PROBE = 10.0
+"""Seconds between two questions to a server that answers a request whether it is well."""
+_PROBE_ANSWER = 5.0
+_STOP_GRACE = 30.0
+"""Seconds that a transfer of weights has to end after a signal: it cannot be interrupted."""
 
 
 class ServerLostError(TrainingError):
     """Say that a run's server is gone or makes no more answers, and how to go on."""
+
+
+class StoppedError(ServerLostError):
+    """Say that a signal ended the waiting for a server."""
+
+
+class InterruptedRunError(TrainingError):
+    """Say that a signal ended a run between two steps, and what was saved."""
+
+    exit_code = INTERRUPTED
+
+
+def asked_to_stop(trainer: Any) -> bool:
+    """Tell whether a signal has asked a trainer's run to stop."""
+    callbacks = trainer.callback_handler.callbacks
+    return any(isinstance(one, RunLog) and one.stop.asked for one in callbacks)
+
+
+def _never() -> bool:
+    return False
 
 
 class Lifeline:
@@ -32,12 +67,18 @@ class Lifeline:
         server: Server,
         seconds: float,
         restore: Callable[[], None] | None = None,
-        pause: Callable[[float], None] = time.sleep,
+        pause: Callable[[float], None] | None = None,
+        *,
+        request_seconds: float = REQUEST_SECONDS,
+        is_stopped: Callable[[], bool] = _never,
     ) -> None:
+        """Take the seconds to wait for a server, and those that one request may take."""
         self.server = server
         self.seconds = seconds
         self.restore = restore
-        self.pause = pause
+        self.pause = pause or self._pause
+        self.request_seconds = request_seconds
+        self.is_stopped = is_stopped
         self.instance = server.instance()
 
     def run(self, call: Callable[[], Any]) -> Any:
@@ -48,9 +89,9 @@ class Lifeline:
         """
         for _ in range(_TRIES):
             try:
-                return call()
+                return self._limited(call)
             except Exception as error:
-                reason = self._silence(error)
+                reason = self.silence(error)
                 if reason is None:
                     raise
                 self._recover(reason)
@@ -59,16 +100,83 @@ class Lifeline:
     def run_once(self, call: Callable[[], Any]) -> Any:
         """Return what the call returns, without a second try; raises as `run` does."""
         try:
-            return call()
+            return self._limited(call)
         except Exception as error:
-            reason = self._silence(error)
+            reason = self.silence(error)
             if reason is None:
                 raise
-            raise ServerLostError(self._lost(f"did not answer ({reason})")) from error
+            raise ServerLostError(self.lost(f"did not answer ({reason})")) from error
 
-    def _silence(self, error: Exception) -> str | None:
+    def _limited(self, call: Callable[[], Any]) -> Any:
+        """Return what a request returns, or raise what it raises.
+
+        Raises ServerLostError for one that takes too long, and for a server that is frozen meanwhile;
+        StoppedError after a signal. The request is left to itself then: no socket is ours to close.
+        """
+        waiting = Call(call)
+        begun = well = asked = time.monotonic()
+        while not waiting.is_done(_LOOK):
+            self._check_stopped()
+            now = time.monotonic()
+            if now - begun >= self.request_seconds:
+                raise ServerLostError(
+                    f"the vLLM server at {self.server.url} took more than {self.request_seconds:g} s "
+                    "for a request; if answers take so long, raise trl.vllm_request_timeout"
+                )
+            if now - asked < _PROBE:
+                continue
+            if self.server.is_up(_PROBE_ANSWER):
+                well = time.monotonic()
+            elif time.monotonic() - well >= self.seconds:
+                raise ServerLostError(self.lost(f"is frozen for {now - well:.0f} s"))
+            asked = time.monotonic()
+        return waiting.result()
+
+    def _pause(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while not self.is_stopped() and time.monotonic() < end:
+            time.sleep(_LOOK)
+
+    def _check_stopped(self) -> None:
+        if self.is_stopped():
+            raise StoppedError(f"stopped while the vLLM server at {self.server.url} was waited for")
+
+    @contextmanager
+    def watching(self, what: str) -> Iterator[None]:
+        """End the process where what is done inside takes too long: a transfer by NCCL never returns.
+
+        It has the seconds of a request, and some after a signal. No checkpoint can be written then.
+        """
+        done = threading.Event()
+        watch = threading.Thread(target=self._watch, args=(done, what), daemon=True)
+        watch.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watch.join()
+
+    def _watch(self, done: threading.Event, what: str) -> None:
+        end = time.monotonic() + self.request_seconds
+        is_stopped = False
+        while not done.wait(_LOOK):
+            if self.is_stopped() and not is_stopped:
+                is_stopped, end = True, min(end, time.monotonic() + _STOP_GRACE)
+            if time.monotonic() >= end:
+                took = "a signal came" if is_stopped else f"{self.request_seconds:g} s"
+                line = (
+                    f"error: {self.lost(f'did not end {what} after {took}')}; --resume goes on from "
+                    "the last checkpoint\n"
+                )
+                sys.stderr.write(line)
+                sys.stderr.flush()
+                os._exit(INTERRUPTED if is_stopped else 1)
+
+    def silence(self, error: Exception) -> str | None:
         """Return why nothing was answered, None for an error of another kind; raises for a refusal."""
         reason = str(error).partition("\n")[0][:500]
+        if isinstance(error, ServerLostError):
+            raise error
         if _is_refusal(error):
             raise TrainingError(
                 f"the vLLM server at {self.server.url} refused: {reason}"
@@ -79,9 +187,12 @@ class Lifeline:
     def _recover(self, reason: str) -> None:
         """Wait for the server; raises ServerLostError if it stays away, or came back without weights."""
         waited, step = 0.0, _FIRST_PAUSE
+        begun = time.monotonic()
         while not self.server.is_up():
+            self._check_stopped()
+            waited = max(waited, time.monotonic() - begun)
             if waited >= self.seconds:
-                raise ServerLostError(self._lost(f"is gone for {self.seconds:.0f} s ({reason})"))
+                raise ServerLostError(self.lost(f"is gone for {self.seconds:.0f} s ({reason})"))
             self.pause(step)
             waited += step
             step = min(step * 2, _LONGEST_PAUSE)
@@ -90,10 +201,11 @@ class Lifeline:
         if before == self.instance if known else waited == 0:
             return
         if self.restore is None:
-            raise ServerLostError(self._lost("was started anew and lacks the trained weights"))
+            raise ServerLostError(self.lost("was started anew and lacks the trained weights"))
         self.restore()
 
-    def _lost(self, what: str) -> str:
+    def lost(self, what: str) -> str:
+        """Return what to say of a server that is lost, and what to do."""
         return f"the vLLM server at {self.server.url} {what}; start it again with fmtkit vllm-serve"
 
 
@@ -102,6 +214,35 @@ def _is_refusal(error: Exception) -> bool:
     if isinstance(error, ServerError):
         return error.status is not None
     return type(error) is Exception and str(error).startswith("Request failed:")
+
+
+class Call:
+    """A call in a thread of its own, which may be left to itself."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        """Begin it."""
+        self._call = call
+        self._done = threading.Event()
+        self._value: Any = None
+        self._error: BaseException | None = None
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._value = self._call()
+        except BaseException as error:  # noqa: BLE001 - raised again by who takes the result
+            self._error = error
+        self._done.set()
+
+    def is_done(self, seconds: float) -> bool:
+        """Wait so long at most, and tell whether the call has ended."""
+        return self._done.wait(seconds)
+
+    def result(self) -> Any:
+        """Return what the call returned, or raise what it raised."""
+        if self._error is not None:
+            raise self._error
+        return self._value
 
 
 class Failure:
@@ -155,6 +296,11 @@ class GuardedClient:
         failure = Failure(self.lost)
         return dict.fromkeys(("prompt_ids", "completion_ids", "logprobs"), failure)
 
+    def chat(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Generate for conversations; raises ServerLostError for a lost server."""
+        answer: dict[str, Any] = self.lifeline.run(lambda: self.client.chat(*args, **kwargs))
+        return answer
+
     def update_named_params(self, metadata: Any, named_params: Iterable[Any]) -> None:
         """Send the weights; a server that is lost meanwhile is reported by the next generation.
 
@@ -163,11 +309,25 @@ class GuardedClient:
         """
         remaining = iter(named_params)
         try:
-            self.lifeline.run_once(lambda: self.client.update_named_params(metadata, remaining))
+            self._send(metadata, remaining)
         except TrainingError as error:
             self.lost = str(error)
             for _ in remaining:
                 pass
+
+    def _send(self, metadata: Any, params: Iterator[Any]) -> None:
+        """Send the weights on this thread, whose device and gradients are the trainer's."""
+        lifeline = self.lifeline
+        if not lifeline.server.is_up():
+            raise ServerLostError(lifeline.lost("did not answer before the weights were sent"))
+        try:
+            with lifeline.watching("a transfer of weights"):
+                self.client.update_named_params(metadata, params)
+        except Exception as error:
+            reason = lifeline.silence(error)
+            if reason is None:
+                raise
+            raise ServerLostError(lifeline.lost(f"did not answer ({reason})")) from error
 
     def reset_prefix_cache(self) -> None:
         """Let the server forget what it computed with other weights."""
@@ -185,3 +345,18 @@ def save_progress(trainer: Any) -> Path | None:
         return None
     trainer._save_checkpoint(trainer.model, trial=None)
     return Path(trainer.args.output_dir) / f"checkpoint-{trainer.state.global_step}"
+
+
+def lost(trainer: Any, error: Exception) -> TrainingError:
+    """Save a checkpoint of a run that an error ends between two steps; return the error that says so.
+
+    Its exit code is that of an interruption where a signal has ended the waiting.
+    """
+    kind = InterruptedRunError if asked_to_stop(trainer) else TrainingError
+    return kind(f"{error}; {_said(save_progress(trainer))}")
+
+
+def _said(saved: Path | None) -> str:
+    if saved is None:
+        return "no step was finished, so nothing was saved"
+    return f"the steps so far are saved in {saved}, and --resume goes on from there"

@@ -15,7 +15,7 @@ from typing import Any
 
 from fmtkit.errors import OptionError
 from fmtkit.training.life import TrainingError
-from fmtkit.training.rl.rollouts.lifeline import Lifeline, ServerLostError
+from fmtkit.training.rl.rollouts.lifeline import Lifeline, ServerLostError, asked_to_stop
 from fmtkit.training.rl.rollouts.server import Server, ServerError
 
 
@@ -49,7 +49,13 @@ class LoraSync:
         self.run = f"fmtkit-{uuid.uuid4().hex[:8]}"
         self.version = 0
         self.loaded: list[str] = []
-        self.lifeline = Lifeline(server, trainer.args.vllm_server_timeout, self.restore)
+        self.lifeline = Lifeline(
+            server,
+            trainer.args.vllm_server_timeout,
+            self.restore,
+            request_seconds=trainer.rollouts.vllm_request_timeout,
+            is_stopped=partial(asked_to_stop, trainer),
+        )
 
     def __call__(self) -> None:
         """Write the adapter and let the server answer with it; raises ServerLostError on every process."""

@@ -18,6 +18,9 @@ from fmtkit.errors import OptionError
 from fmtkit.training.life import TrainingError
 
 HOST, PORT, TIMEOUT = "0.0.0.0", 8000, 240.0  # noqa: S104 - TRL's own defaults
+REQUEST_SECONDS = 1800.0
+"""A request may take so long unless `trl.vllm_request_timeout` says otherwise: the other training
+processes wait for the main one as long (`ddp_timeout`)."""
 _ANSWER_SECONDS = 10.0
 _LONGEST_PAUSE = 10.0
 
@@ -48,10 +51,10 @@ class Server:
         """Send JSON and return the text of the answer; raises ServerError unless the status is 200."""
         return self._ask(path, json.dumps(body).encode(), seconds)
 
-    def is_up(self) -> bool:
-        """Tell whether the server says that it is well."""
+    def is_up(self, seconds: float = _ANSWER_SECONDS) -> bool:
+        """Tell whether the server says within so many seconds that it is well."""
         try:
-            self._ask("/health", None, _ANSWER_SECONDS)
+            self._ask("/health", None, seconds)
         except ServerError:
             return False
         return True

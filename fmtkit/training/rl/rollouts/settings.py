@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fmtkit.errors import OptionError
+from fmtkit.training.rl.rollouts.server import REQUEST_SECONDS
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class RolloutSettings:
     prefetch_depth: int = 1
     vllm_sync_interval: int = 1
     vllm_lora_sync: bool = False
+    vllm_request_timeout: float = REQUEST_SECONDS
     folder: Path = Path("vllm-adapters")
     lora_name: str = ""
 
@@ -26,6 +28,9 @@ class RolloutSettings:
         for name in ("prefetch_depth", "vllm_sync_interval"):
             if getattr(self, name) < 1:
                 raise OptionError(f"trl.{name}: {getattr(self, name)}: takes a number from 1")
+        if self.vllm_request_timeout <= 0:
+            seconds = self.vllm_request_timeout
+            raise OptionError(f"trl.vllm_request_timeout: {seconds:g}: takes seconds above 0")
 
 
 def read_settings(section: Mapping[str, object] | None, *, run: str | Path) -> RolloutSettings:

@@ -8,8 +8,8 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from fmtkit.training.rl.rollouts.contract import Rollout, check_place
 from fmtkit.training.rl.rollouts.generation import FunctionGeneration, ServerGeneration
+from fmtkit.training.rl.rollouts.guarding import guard, limited_requests
 from fmtkit.training.rl.rollouts.interval import SyncInterval
-from fmtkit.training.rl.rollouts.lifeline import GuardedClient, Lifeline
 from fmtkit.training.rl.rollouts.lora_sync import LoraSync, check_adapter, without_weight_transfer
 from fmtkit.training.rl.rollouts.named_sync import NamedLoraSync
 from fmtkit.training.rl.rollouts.producer import Producer
@@ -39,7 +39,8 @@ class RolloutTrainer(GRPOTrainer):
         if function is not None:
             kwargs["rollout_func"] = self._checked(function, kwargs["args"])
         alone = self.rollouts.vllm_lora_sync
-        with without_weight_transfer() if alone else nullcontext():
+        seconds = kwargs["args"].vllm_server_timeout
+        with without_weight_transfer() if alone else nullcontext(), limited_requests(seconds):
             super().__init__(**kwargs)
         self.connect_rollouts()
 
@@ -67,15 +68,8 @@ class RolloutTrainer(GRPOTrainer):
                 else LoraSync(self, server, folder)
             )
             self.vllm_generation.sync_weights = self.lora_sync
-        client = getattr(self.vllm_generation, "vllm_client", None)
-        if client is None or isinstance(client, GuardedClient):
-            return
-        lifeline = (
-            Lifeline(server, self.args.vllm_server_timeout)
-            if self.lora_sync is None
-            else self.lora_sync.lifeline
-        )
-        self.vllm_generation.vllm_client = GuardedClient(client, lifeline)
+        lifeline = None if self.lora_sync is None else self.lora_sync.lifeline
+        guard(self, self.vllm_generation, self.rollouts.vllm_request_timeout, lifeline)
 
     def start_prefetch(self) -> None:
         """Begin to make answers ahead of time, where the settings ask for it."""
