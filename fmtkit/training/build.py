@@ -11,6 +11,7 @@ from typing import Any
 from fmtkit.errors import DependencyError, OptionError, TokenizerError
 from fmtkit.runner import Runner, find
 from fmtkit.training import trained_messages
+from fmtkit.training.derived import BY_DEVICE
 from fmtkit.training.job import Job
 
 _TASKS = {"causal": "CAUSAL_LM", "score": "SEQ_CLS", "steps": "TOKEN_CLS"}
@@ -183,7 +184,7 @@ def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
 
     values = dict(job.trainer)
     if values.get("bf16") == "auto":
-        values["bf16"] = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+        values["bf16"] = _has_bfloat16()
     elif values.get("bf16") is True and not torch.cuda.is_available():
         # TRL refuses bf16 on a machine without a device unless it is told to use the CPU.
         values.setdefault("use_cpu", True)
@@ -226,9 +227,23 @@ def _has_devices() -> bool:
     return found is not None and found.type != "mps"
 
 
+def _model_arguments(job: Job) -> dict[str, Any]:
+    """Return the arguments of from_pretrained; the device decides on a dtype that was left to it."""
+    values = dict(job.model_arguments)
+    if values.get("dtype") == BY_DEVICE:
+        values["dtype"] = "bfloat16" if _has_bfloat16() else "float32"
+    return values
+
+
+def _has_bfloat16() -> bool:
+    import torch
+
+    return torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+
+
 def loading_arguments(job: Job, runner: Runner) -> dict[str, Any]:
     """Return the arguments of from_pretrained; weights stay where the trainer puts them."""
-    values = dict(job.model_arguments)
+    values = _model_arguments(job)
     if ".experimental." in runner.config:
         # These trainers would ask for device_map="auto", which breaks data parallel training.
         values.setdefault("device_map", None)
@@ -258,7 +273,7 @@ def load_model(job: Job, runner: Runner) -> Any:
     import torch
     import transformers
 
-    values = dict(job.model_arguments)
+    values = _model_arguments(job)
     if values.get("dtype") not in {None, "auto"}:
         values["dtype"] = getattr(torch, str(values["dtype"]))
     quantization = make_quantization(job)
@@ -282,7 +297,7 @@ def reference_model(job: Job) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
 
-    dtype = job.model_arguments.get("dtype")
+    dtype = _model_arguments(job).get("dtype")
     return AutoModelForCausalLM.from_pretrained(
         str(named or job.model), dtype="auto" if dtype == "auto" else getattr(torch, str(dtype))
     )

@@ -5,13 +5,15 @@ The model's folder is read as JSON, its tokenizer through `tokenizers`; torch is
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from fmtkit import hub_access
 from fmtkit.errors import OptionError, TokenizerError
 from fmtkit.runner import Runner
-from fmtkit.training import gpus
+from fmtkit.tokens import Tokenizer
+from fmtkit.training import checkpoints, gpus
 from fmtkit.training.job import Source
 from fmtkit.training.planning import Plan
 from fmtkit.training.rl.grpo import checks as online
@@ -51,6 +53,20 @@ def check_model(plan: Plan) -> None:
         plan.runner,
     )
     _check_tokenizer(plan, config.text("tokenizer_config") or model)
+    for key in ("base_model", "ref_model", "teacher_model", "lora_model_dir"):
+        _check_weights(key, config.text(key))
+
+
+def _check_weights(key: str, name: str | None) -> None:
+    """Raise OptionError for a local model whose files of weights are not whole."""
+    folder = Path(name or "").expanduser()
+    if name is None or not folder.is_dir():
+        return
+    faults = [checkpoints.missing_shard(file) for file in sorted(folder.glob("*.index.json"))]
+    faults += [checkpoints.fault_of_file(f) for f in sorted(folder.glob("*.safetensors"))]
+    fault = next(filter(None, faults), None)
+    if fault is not None:
+        raise OptionError(f"{key}: {name}: {fault}; copy or download it again")
 
 
 def check_device(plan: Plan, *, here: bool = True) -> None:
@@ -185,7 +201,7 @@ def _hub_file(key: str, name: str, file: str) -> Path:
 
 
 def _check_head(model: str, file: Path, runner: Runner) -> None:
-    facts = json.loads(file.read_text(encoding="utf-8"))
+    facts = _facts(model, file)
     right = _HEADS[runner.head]
     for architecture in facts.get("architectures") or ():
         ending = next((e for e in _OWN_HEADS if architecture.endswith(e)), None)
@@ -203,6 +219,42 @@ def _check_head(model: str, file: Path, runner: Runner) -> None:
             raise OptionError(
                 f"base_model: {model} has a head of {labels} outputs; a reward model has 1"
             )
+
+
+def _facts(model: str, file: Path) -> dict[str, Any]:
+    """Read a model's config.json; raise OptionError for one that is no JSON object."""
+    fault = checkpoints.fault_of_file(file)
+    facts = None if fault else json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(facts, dict):
+        raise OptionError(f"base_model: {model}: {fault or 'config.json holds no object'}")
+    return facts
+
+
+def _largest_id(tokenizer: Tokenizer, given: Mapping[str, object]) -> int:
+    """Return the largest id that every text may have: of plain words, and of the ends of a sequence.
+
+    Other added tokens may go unused: Gemma 3's tokenizer has one for images, its text model none.
+    """
+    names = ("pad_token", "eos_token", "bos_token")
+    marks = [str(given.get(n) or tokenizer.special_tokens.get(n) or "") for n in names]
+    ids = [tokenizer.backend.token_to_id(mark) or 0 for mark in marks]
+    return max([*ids, *tokenizer.backend.get_vocab(False).values()])
+
+
+def _check_vocabulary(plan: Plan, name: str, largest: int) -> None:
+    """Raise OptionError for a tokenizer with ids that the model has no embedding for."""
+    file = Path(plan.model or "").expanduser() / "config.json"
+    if plan.config.get("tokens") or not file.is_file():
+        # What `tokens` adds makes the embeddings grow.
+        return
+    facts = _facts(plan.model or "", file)
+    text = facts.get("text_config")
+    size = facts.get("vocab_size", text.get("vocab_size") if isinstance(text, dict) else None)
+    if isinstance(size, int) and largest >= size:
+        raise OptionError(
+            f"base_model: {plan.model} has {size:,} embeddings, and the tokenizer of {name} has ids up "
+            f"to {largest:,}: name the model's own tokenizer, or list the tokens that are new in tokens"
+        )
 
 
 def _check_tokenizer(plan: Plan, name: str) -> None:
@@ -229,6 +281,7 @@ def _check_tokenizer(plan: Plan, name: str) -> None:
     for text in ends if isinstance(ends, list) else ():
         if tokenizer.backend.token_to_id(str(text)) is None:
             raise TokenizerError(f"eot_tokens: {text!r} is no token of {name}")
+    _check_vocabulary(plan, name, _largest_id(tokenizer, given))
     eos = str(given.get("eos_token") or tokenizer.special_tokens.get("eos_token"))
     pad = given.get("pad_token") or tokenizer.special_tokens.get("pad_token")
     if pad is None:

@@ -7,6 +7,8 @@ from fmtkit.training.config import Config
 from fmtkit.training.resolve import Argument, Resolution
 
 _TRL_LENGTH = 1024
+BY_DEVICE = "bfloat16 or float32"
+"""The dtype of weights for `bf16: auto`: bfloat16 where the device has it."""
 
 
 def derive(config: Config, chosen: Runner, out: Resolution, launching: launch.Launch) -> None:
@@ -28,7 +30,7 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: launch.La
         _reports(config),
         "key report_to" if _reports(config) != "none" else "default of fmtkit",
     )
-    out.model.setdefault("dtype", Argument("dtype", "float32", "default of fmtkit"))
+    _pushing(config, out)
 
 
 def _batch(config: Config, out: Resolution) -> None:
@@ -73,6 +75,19 @@ def _precision(config: Config, out: Resolution) -> None:
         out.put("trainer", Argument("bf16", False, "key fp16"))
     else:
         out.put("trainer", Argument("bf16", "auto", "default of fmtkit"))
+    # As in axolotl, bf16 is the precision of the weights too, and not of autocast alone.
+    dtype = (
+        {True: "bfloat16", "auto": BY_DEVICE}.get(wish) if isinstance(wish, bool | str) else None
+    )
+    origin = config.settings["bf16"].origin if dtype else "default of fmtkit"
+    out.model.setdefault("dtype", Argument("dtype", dtype or "float32", origin))
+
+
+def _pushing(config: Config, out: Resolution) -> None:
+    """Push to the repository that is named, as axolotl does, and make it a private one."""
+    if config.get("hub_model_id") and config.get("push_to_hub") is None:
+        out.default("push_to_hub", True, "key hub_model_id")
+        out.default("hub_private_repo", True, "as axolotl; set hub_private_repo")
 
 
 def _adapter(config: Config, out: Resolution) -> None:

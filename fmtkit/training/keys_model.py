@@ -93,7 +93,7 @@ KEYS: tuple[Key, ...] = (
         "torch_dtype",
         "enum:auto|float32|float16|bfloat16",
         "model",
-        "dtype the weights are loaded in; float32 unless set",
+        "dtype the weights are loaded in; float32 unless bf16 is set",
         "dtype",
         ("dtype", "model_dtype"),
     ),

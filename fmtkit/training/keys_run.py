@@ -106,7 +106,10 @@ KEYS: tuple[Key, ...] = (
     Key("seed", "integer", "trainer", "seed of weights, dropout and order"),
     Key("data_seed", "integer", "trainer", "seed of the order alone"),
     Key(
-        "bf16", "bool or auto", "fmtkit", "bfloat16 autocast; auto (unset): where the device has it"
+        "bf16",
+        "bool or auto",
+        "fmtkit",
+        "weights and autocast in bfloat16; auto: where the device has it; unset: autocast there",
     ),
     Key("fp16", "bool", "trainer", "float16 autocast with loss scaling"),
     Key(
@@ -217,10 +220,10 @@ KEYS: tuple[Key, ...] = (
     Key("comet_api_key", "text", "refused", "keep keys out of files; set COMET_API_KEY"),
     Key("comet_project_name", "text", "environment", "its project", "COMET_PROJECT_NAME"),
     Key("trackio_project_name", "text", "trainer", "its project", "project"),
-    Key("hub_model_id", "text", "trainer", "repository to push to"),
+    Key("hub_model_id", "text", "trainer", "repository that the model is pushed to"),
     Key("hub_strategy", "text", "trainer", "when to push"),
-    Key("push_to_hub", "bool", "trainer", "push the model while training"),
-    Key("hub_private_repo", "bool", "trainer", "keep that repository private"),
+    Key("push_to_hub", "bool", "trainer", "push the model while training; true with hub_model_id"),
+    Key("hub_private_repo", "bool", "trainer", "keep that repository private; true unless set"),
     Key("debug", "any", "nothing", "`fmtkit inspect` shows rows, masks and lengths"),
     Key("strict", "bool", "nothing", "unknown keys are always errors"),
     Key(

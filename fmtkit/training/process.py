@@ -13,7 +13,7 @@ from typing import Any
 
 from fmtkit import atomic, user_modules
 from fmtkit.errors import FmtkitError, OptionError
-from fmtkit.training import card, curves, data_facts, interrupts, job, memory, run_page
+from fmtkit.training import card, curves, data_facts, failures, interrupts, job, memory, run_page
 from fmtkit.training.interrupts import INTERRUPTED, Stop
 from fmtkit.training.job import Job
 from fmtkit.training.life import RunLog, TokenCounter, TrainingError, out_of_memory
@@ -27,14 +27,21 @@ def main(arguments: list[str]) -> int:
     _quiet()
     memory.keep_freed()
     stop = Stop()
+    run = Path(arguments[0])
     try:
         with interrupts.handling(stop.take):
-            return train(job.read(Path(arguments[0])), stop)
+            return train(job.read(run), stop)
     except FmtkitError as error:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201
-        return error.exit_code
+        return _told(error)
     except KeyboardInterrupt:
         return INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the process ends here, and says of what
+        return _told(failures.explained(error, run))
+
+
+def _told(error: FmtkitError) -> int:
+    print(f"error: {error}", file=sys.stderr)  # noqa: T201
+    return error.exit_code
 
 
 def train(work: Job, stop: Stop | None = None) -> int:
@@ -55,6 +62,7 @@ def train(work: Job, stop: Stop | None = None) -> int:
     parts = parts_of(work, [_callback(log), _callback(bar), *_early_stopping(work)])
     _check_world(work, parts.arguments.world_size)
     trainer = make_trainer(work, parts)
+    _check_rows(trainer)
     _tidy(trainer, counter)
     with stop.while_training():
         result = _trained(trainer, work)
@@ -173,6 +181,16 @@ def _trained(trainer: Any, work: Job) -> Any:
             work.trainer.get("max_length", "unset"),
         )
         raise out_of_memory(error, batch, length) from error
+
+
+def _check_rows(trainer: Any) -> None:
+    """Raise OptionError where the trainer has left out every row: none has a token that is learnt."""
+    rows = trainer.train_dataset
+    if rows is not None and hasattr(rows, "__len__") and len(rows) == 0:
+        raise OptionError(
+            "no token of any row is learnt: all labels are masked; `fmtkit inspect --show-mask 3` "
+            "shows them; see train_on_inputs and the messages' train flags"
+        )
 
 
 def _check_steps(trainer: Any) -> None:

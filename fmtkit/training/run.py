@@ -35,7 +35,7 @@ from fmtkit.training.planning import Plan
 _KILLED = frozenset({-signal.SIGKILL, 128 + signal.SIGKILL})
 _RESULTS = ("report.json", "model", "merged", "report.html", "curves.png")
 """What a run ends with; the report, which says that it ended, goes first."""
-_KEPT = (*_RESULTS, "checkpoints", "metrics.jsonl", "completions.parquet")
+_KEPT = (*_RESULTS, "error.log", "checkpoints", "metrics.jsonl", "completions.parquet")
 """All that a run leaves; one that is resumed goes on with what is no result."""
 _FREE_TO_CHANGE = frozenset(
     {"max_steps", "num_train_epochs", "logging_steps", "save_steps", "save_strategy", "eval_steps"}
