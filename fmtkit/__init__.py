@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fmtkit.converting.run_report import Report
-    from fmtkit.errors import FmtkitError
+    from fmtkit.errors import FmtkitError, RejectedRowsWarning
     from fmtkit.library import convert, inspect, read, render, table, train, types, validate
     from fmtkit.registry import converter
 
@@ -29,6 +29,7 @@ _add_clone(Path(__file__).parent, __path__)
 
 _HOMES = {
     "FmtkitError": "fmtkit.errors",
+    "RejectedRowsWarning": "fmtkit.errors",
     "Report": "fmtkit.converting.run_report",
     "convert": "fmtkit.library",
     "converter": "fmtkit.registry",
@@ -43,6 +44,7 @@ _HOMES = {
 
 __all__ = [
     "FmtkitError",
+    "RejectedRowsWarning",
     "Report",
     "convert",
     "converter",

@@ -92,6 +92,11 @@ class PartialFile:
         """
         with writing(self.path):
             os.fsync(self._file.fileno())
+        self.check()
+
+    def check(self) -> None:
+        """Raise WriteError if another run to the same output has taken the partial name."""
+        with writing(self.path):
             if not self._is_ours():
                 raise WriteError(f"{self.path} is being written by another run; this one stops")
 

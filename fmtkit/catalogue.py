@@ -5,13 +5,24 @@ from typing import Any
 
 from fmtkit import registry, resources
 from fmtkit.converting import typenames
+from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.kinds import Kind, RowKind
 from fmtkit.message_kinds import DialogKind
 from fmtkit.nested_kinds import ListKind, RecordKind
+from fmtkit.options import Options
 from fmtkit.registry import Converter
 from fmtkit.rendering import template_sources
+from fmtkit.surveying.inspect_options import InspectOptions
 from fmtkit.table_schemas import row_schema
 from fmtkit.tables import TABLES
+from fmtkit.training.train_options import TrainOptions
+
+OPTIONS: dict[str, type[Options]] = {
+    "convert": ConvertOptions,
+    "inspect": InspectOptions,
+    "train": TrainOptions,
+}
+"""Commands whose options are an object with a schema."""
 
 
 def types(name: str | None = None, *, plugins: Sequence[str] = ()) -> list[dict[str, Any]]:
@@ -75,10 +86,13 @@ def _kind_in_words(kind: Kind) -> str:
 
 
 def schema(name: str) -> dict[str, Any]:
-    """Return the JSON Schema of a table, of a type's rows as they come out, or of a file of ours.
+    """Return the JSON Schema of a table, of a type's rows as they come out, of a file of ours, or of
+    the options of a command.
 
     Raises UnknownNameError.
     """
+    if name in OPTIONS:
+        return OPTIONS[name].schema()
     tables = {table.lower(): TABLES[table] for table in TABLES}
     if name.lower() in tables:
         return row_schema(tables[name.lower()])

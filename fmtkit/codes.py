@@ -6,54 +6,199 @@ code is the same for every source.
 
 from dataclasses import dataclass
 
-REASONS: dict[str, str] = {
-    "missing_field": "a required column is absent from the row",
-    "null_field": "a required column is null",
-    "type_error": "a value is of another kind than its column",
-    "empty_field": "a required text or list is empty or blank",
-    "value_error": "a value is out of its range",
-    "role_order": "the turns are not in an order that can be learnt from",
-    "unknown_role": "a turn has a role that no template knows",
-    "context_mismatch": "the two replies do not answer the same turns",
-    "no_preference": "chosen equals rejected",
-    "length_mismatch": "two lists that belong together differ in length",
-    "too_long": "the row has more tokens than --max-length",
-    "json_syntax": "the line is not JSON",
-    "not_an_object": "the line is JSON, but no object",
-    "duplicate_key": "an object has the same key twice",
-    "json_nonfinite": "NaN or Infinity, which JSON does not have",
-    "number_overflow": "a number beyond 64 bits",
-    "invalid_utf8": "bytes that are not UTF-8",
-    "invalid_unicode": "an escape that is half a surrogate pair",
-    "json_control_char": "a raw control character inside a string",
-    "json_too_deep": "more than 100 nested arrays or objects",
-    "line_too_long": "a line longer than the limit",
-    "unsupported": "images, audio, video or a message field that the type cannot carry",
-    "template_error": "the template refuses these messages",
-    "template_not_prefix_preserving": "the template rewrites the prompt once a reply follows",
-    "ambiguous_fields": "two columns claim the same part",
-    "no_assistant_turn": "no reply to learn from",
-    "multi_message_answer": "an answer of several messages where one is expected",
-    "empty_answer_after_think": "nothing follows the thinking",
-    "format_placeholder": "a format names something that is no placeholder",
-}
-"""Code of a quarantined row -> what it means; the order is the order of precedence."""
 
-WARNINGS: dict[str, str] = {
-    "control_tokens": "a template's control tokens inside content",
-    "trailing_user_turn": "a conversation ends with a turn nobody answered",
-    "role_order": "turns in an order that is unusual, but can be learnt from",
-    "rank_tie": "equally ranked answers, of which no pair can be made",
-    "system_dropped": "the format has no place for the system text",
-    "content_dropped": "the template leaves out a message's text",
-    "generation_prompt_not_a_prefix": "the template's generation prompt is not how its replies begin",
-    "overlong": "more tokens than --max-length; the row is kept as it is",
-    "truncated": "cut to --max-length",
-    "extra_columns": "columns that the type does not use and --keep does not name",
-}
-"""Code of a warning -> what it means. The row is kept and counted."""
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What a code means, and what to do about a row that has it."""
 
-PRECEDENCE: dict[str, int] = {code: rank for rank, code in enumerate(REASONS)}
+    means: str
+    advice: str
+
+
+BAD_ROWS: dict[str, Code] = {
+    "missing_field": Code(
+        "a required column is absent from the row",
+        "If the key is misspelled in the file, repair it; if the column has another name, use"
+        " `--map`. A column that no row has is a usage error before anything is converted.",
+    ),
+    "null_field": Code(
+        "a required column is null",
+        "Fill the value or drop the row.",
+    ),
+    "type_error": Code(
+        "a value is of another kind than its column",
+        "Write the value as its kind says: a text in quotes, a label as true or false. Labels"
+        " that are texts need `--option label_map=…`.",
+    ),
+    "empty_field": Code(
+        "a required text or list is empty or blank",
+        "Fill the text or drop the row: an empty prompt or reply teaches nothing.",
+    ),
+    "value_error": Code(
+        "a value is out of its range",
+        "Bring the value into its range; the message names it.",
+    ),
+    "role_order": Code(
+        "the turns are not in an order that can be learnt from",
+        "The system turn comes first, and a reply follows a question: put the turns in order,"
+        " or drop the row.",
+    ),
+    "unknown_role": Code(
+        "a turn has a role that no template knows",
+        'Tell who speaks: `--option roles=\'{"assistant": ["bot"]}\'`.',
+    ),
+    "context_mismatch": Code(
+        "the two replies do not answer the same turns",
+        "Chosen and rejected must answer the same turns. Look for an edited question or a "
+        "missing turn.",
+    ),
+    "no_preference": Code(
+        "chosen equals rejected",
+        "Drop the pair: there is nothing to prefer.",
+    ),
+    "length_mismatch": Code(
+        "two lists that belong together differ in length",
+        "Give each step a label and each reply a score.",
+    ),
+    "too_long": Code(
+        "the row has more tokens than --max-length",
+        "Raise `--max-length`, or choose another `--on-overlong`.",
+    ),
+    "json_syntax": Code(
+        "the line is not JSON",
+        "The line is cut off or has stray characters; the message names the place. Often a "
+        "file was joined without a newline, or its writer was stopped.",
+    ),
+    "not_an_object": Code(
+        "the line is JSON, but no object",
+        "Each line must be one `{…}`. A list of rows in one file is read too, if the file "
+        "begins with `[`.",
+    ),
+    "duplicate_key": Code(
+        "an object has the same key twice",
+        "Decide which value is meant: JSON readers differ in which one they take.",
+    ),
+    "json_nonfinite": Code(
+        "NaN or Infinity, which JSON does not have",
+        "Write null, or drop the row: JSON has no NaN.",
+    ),
+    "number_overflow": Code(
+        "a number beyond 64 bits",
+        "Write such a number as text.",
+    ),
+    "invalid_utf8": Code(
+        "bytes that are not UTF-8",
+        "Convert the file to UTF-8 (`iconv -f latin1 -t utf-8`). The row's bytes are in "
+        "`raw_base64`.",
+    ),
+    "invalid_unicode": Code(
+        "an escape that is half a surrogate pair",
+        "Half of an emoji was cut away: write the pair whole, or drop the row.",
+    ),
+    "json_control_char": Code(
+        "a raw control character inside a string",
+        "Escape it: a newline within a string is `\\n`.",
+    ),
+    "json_too_deep": Code(
+        "more than 100 nested arrays or objects",
+        "No dataset needs such nesting; look at what wrote the row.",
+    ),
+    "line_too_long": Code(
+        "a line longer than the limit",
+        "The limit is 16 MiB. Usually newlines are missing between the rows.",
+    ),
+    "unsupported": Code(
+        "images, audio, video or a message field that the type cannot carry",
+        "fmtkit converts text. A row with images, audio or video is never converted without them.",
+    ),
+    "template_error": Code(
+        "the template refuses these messages",
+        "The message is the template's own, often about the order of roles or a system turn. "
+        "Choose another template or repair the turns.",
+    ),
+    "template_not_prefix_preserving": Code(
+        "the template rewrites the prompt once a reply follows",
+        "The template writes earlier turns anew once a reply follows, so prompt and reply "
+        "cannot be told apart. Use the training variant of the template (TRL has some) or "
+        "another template.",
+    ),
+    "ambiguous_fields": Code(
+        "two columns claim the same part",
+        "Keep one of the two columns, or name the one that is meant with `--map`.",
+    ),
+    "no_assistant_turn": Code(
+        "no reply to learn from",
+        "A conversation without a reply has nothing to learn: drop it.",
+    ),
+    "multi_message_answer": Code(
+        "an answer of several messages where one is expected",
+        "The type takes one message as the answer: split the row, or use a type that takes "
+        "several.",
+    ),
+    "empty_answer_after_think": Code(
+        "nothing follows the thinking",
+        "The reply was probably cut while it was made: drop it.",
+    ),
+    "format_placeholder": Code(
+        "a format names something that is no placeholder",
+        "An error of the configuration: formats know only `{prompt}`, `{system}`, `{chosen}`,"
+        " `{rejected}` and `{completion}`; write other braces as `{{` and `}}`.",
+    ),
+}
+"""Code of a quarantined row -> what it says; the order is the order of precedence."""
+
+ODD_ROWS: dict[str, Code] = {
+    "control_tokens": Code(
+        "a template's control tokens inside content",
+        "Take them out if they are not meant: a model reads them as the end of a turn.",
+    ),
+    "trailing_user_turn": Code(
+        "a conversation ends with a turn nobody answered",
+        "Nothing follows the last question, so it is not learnt from. Cut the turn off if "
+        "that is a mistake.",
+    ),
+    "role_order": Code(
+        "turns in an order that is unusual, but can be learnt from",
+        "Two turns of one speaker follow each other, or a conversation begins with a reply. "
+        "The template may refuse it; look at a rendered row.",
+    ),
+    "rank_tie": Code(
+        "equally ranked answers, of which no pair can be made",
+        "Equally ranked answers make no pair. Another pair policy may find pairs elsewhere in"
+        " the row.",
+    ),
+    "system_dropped": Code(
+        "the format has no place for the system text",
+        "Choose a template that has a system turn if the text matters.",
+    ),
+    "content_dropped": Code(
+        "the template leaves out a message's text",
+        "Templates of reasoning models leave out earlier thinking on purpose. Look at a "
+        "rendered row.",
+    ),
+    "generation_prompt_not_a_prefix": Code(
+        "the template's generation prompt is not how its replies begin",
+        "The model is prompted in another way than it is trained. Look at a rendered row.",
+    ),
+    "overlong": Code(
+        "more tokens than --max-length; the row is kept as it is",
+        "Decide with `fmtkit inspect --tokenizer …` what the length may be, then `--on-overlong`.",
+    ),
+    "truncated": Code(
+        "cut to --max-length",
+        "`fmtkit inspect` says what was lost by which length.",
+    ),
+    "extra_columns": Code(
+        "columns that the type does not use and --keep does not name",
+        "Counted once for each source. `ignored_columns` in the report names them; name them "
+        "in `--keep` if they are needed.",
+    ),
+}
+"""Code of a warning -> what it says. The row is kept and counted."""
+
+REASONS: dict[str, str] = {code: entry.means for code, entry in BAD_ROWS.items()}
+WARNINGS: dict[str, str] = {code: entry.means for code, entry in ODD_ROWS.items()}
+PRECEDENCE: dict[str, int] = {code: rank for rank, code in enumerate(BAD_ROWS)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,10 @@ class NothingWrittenError(FmtkitError):
         self.report = report
 
 
+class RejectedRowsWarning(UserWarning):
+    """Say how many rows the library left out of a table, by code."""
+
+
 def _listed(known: list[str]) -> str:
     if len(known) <= MANY:
         return ", ".join(known)

@@ -1,81 +1,228 @@
 """The library: what `import fmtkit` offers. Each function is a command of the same name without its printing.
 
-A source is a path, a glob, a folder, a URL, a pyarrow table, a polars frame, a `datasets.Dataset`, or a
-list of such.
+A source is a path, a glob, a folder, a URL, an open file, a pyarrow table, a polars frame, a
+`datasets.Dataset`, rows as dicts, or a list of such. Keywords are the options of the command
+(`fmtkit.converting.convert_options`): the stub `fmtkit/__init__.pyi` is generated from them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from warnings import warn
 
 import pyarrow as pa
 
-from fmtkit import catalogue, registry
-from fmtkit.converting.conversions import convert_to, open_named
-from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.converting.pipeline import stream
-from fmtkit.converting.preparation import Job, prepare
+from fmtkit import catalogue
+from fmtkit.converting.conversions import RowStream, convert_to
+from fmtkit.converting.convert_options import ConvertOptions, RowOptions
+from fmtkit.converting.pipeline import Piece
 from fmtkit.converting.run_report import Report
 from fmtkit.converting.text_stage import render_table
-from fmtkit.converting.validation import Findings, validate_sources
-from fmtkit.errors import TemplateError
+from fmtkit.converting.validation import Finding, Findings, finding_of, validate_sources
+from fmtkit.errors import RejectedRowsWarning, TemplateError
+from fmtkit.options import keywords
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.template_sources import find_model_template
+from fmtkit.surveying.inspect_options import InspectOptions
 from fmtkit.tables import WIDE_MESSAGE
+from fmtkit.training.train_options import TrainOptions
 
 if TYPE_CHECKING:
     from fmtkit.surveying.survey import Survey
+    from fmtkit.training.run import Outcome
 
 Source = object
+Rejects = list[Finding]
 
 
-def convert(source: Source, type: str, out: str | Path | None = None, **options: Any) -> Report:
-    """Convert a source to a file or a folder; options are the flags of `fmtkit convert`.
+@keywords(ConvertOptions, but=("config",))
+def convert(
+    source: Source, type: str, out: str | Path | None = None, *, options: ConvertOptions
+) -> Report:
+    """Convert a source to a file or a folder.
 
-    Without `out` nothing is written and the report says what would have been.
-    Raises the errors of fmtkit.errors.
+    Args:
+        source: What is read: a path, glob, folder, URL, open file, table, frame, dataset or rows.
+        type: TEMPLATE.SOURCE, such as `chatml.intel`; `fmtkit.types()` lists them.
+        out: FILE.parquet, .jsonl or .arrow, or a folder; None writes nothing, and the report says
+            what would have been.
+
+    Returns:
+        The report; each of its keys is an attribute (`report.rows_written`).
+
+    Raises:
+        OptionError, UnknownNameError, ColumnMismatchError: before anything is read or written.
+        SourceError, WriteError: if a source cannot be read, or `out` cannot be written.
+        LimitError: if more rows are bad than `max_errors` or `on_error="fail"` allows.
+        NothingWrittenError: if not one row could be converted.
+
+    Example:
+        >>> fmtkit.convert("pairs.jsonl", "chatml.intel", "pairs.parquet").rows_written  # doctest: +SKIP
     """
-    settings = _options(type, options)
-    if out is None:
-        return validate_sources(source, settings).report
-    return convert_to(source, out, settings)
+    if out is not None:
+        return convert_to(source, out, options)
+    rows = RowStream(source, options)
+    for _ in rows:
+        pass
+    return rows.report()
 
 
-def read(source: Source, type: str, **options: Any) -> Iterator[pa.RecordBatch]:
+@keywords(RowOptions)
+def read(
+    source: Source, type: str, *, rejects: Rejects | None = None, options: RowOptions
+) -> Iterator[pa.RecordBatch]:
     """Yield the converted rows as record batches of one schema, in input order, in bounded memory.
 
-    Bad rows are left out; `validate` lists them.
+    Bad rows are left out: after the last batch a RejectedRowsWarning counts them by code.
+
+    Args:
+        source: As in `convert`.
+        type: As in `convert`.
+        rejects: A list that gets a finding (file, row, line, code, column, message) for each bad row.
+
+    Returns:
+        An iterator of record batches.
+
+    Raises:
+        OptionError, UnknownNameError, ColumnMismatchError, SourceError: as in `convert`.
+        LimitError: if more rows are bad than `max_errors` or `on_error="fail"` allows.
+
+    Example:
+        >>> for batch in fmtkit.read("pairs.jsonl", "intel"): ...  # doctest: +SKIP
     """
-    job = _job(source, type, options)
-    for piece in stream(job, workers=options.get("workers")):
+    return _batches(RowStream(source, options), rejects)
+
+
+def _batches(rows: RowStream, rejects: Rejects | None) -> Iterator[pa.RecordBatch]:
+    for piece in rows:
+        _collect(rows, piece, rejects)
         yield from piece.table.to_batches()
+    _warn(rows, rejects, "read")
 
 
-def table(source: Source, type: str, **options: Any) -> pa.Table:
-    """Return all converted rows as one table."""
-    job = _job(source, type, options)
-    pieces = [piece.table for piece in stream(job, workers=options.get("workers"))]
-    return pa.concat_tables(pieces) if pieces else job.schema.empty_table()
+@keywords(RowOptions)
+def table(
+    source: Source, type: str, *, rejects: Rejects | None = None, options: RowOptions
+) -> pa.Table:
+    """Return all converted rows as one table.
+
+    Bad rows are left out, and a RejectedRowsWarning counts them by code.
+
+    Args:
+        source: As in `convert`.
+        type: As in `convert`.
+        rejects: A list that gets a finding (file, row, line, code, column, message) for each bad row.
+
+    Returns:
+        The rows; of the schema that they would have, where there is none.
+
+    Raises:
+        OptionError, UnknownNameError, ColumnMismatchError, SourceError: as in `convert`.
+        LimitError: if more rows are bad than `max_errors` or `on_error="fail"` allows.
+
+    Example:
+        >>> fmtkit.table([{"question": "q", "chosen": "a", "rejected": "b"}], "intel").num_rows
+        1
+    """
+    rows = RowStream(source, options)
+    pieces = []
+    for piece in rows:
+        _collect(rows, piece, rejects)
+        pieces.append(piece.table)
+    _warn(rows, rejects, "table")
+    return pa.concat_tables(pieces) if pieces else rows.job.schema.empty_table()
 
 
-def validate(source: Source, type: str | None = None, **options: Any) -> Findings:
-    """Read and check a source without writing; returns every finding, not the first."""
-    return validate_sources(source, _options(type, options), schema=bool(options.get("schema")))
+def _collect(rows: RowStream, piece: Piece, rejects: Rejects | None) -> None:
+    if rejects is not None:
+        name = rows.job.sources[piece.source].name
+        rejects += (finding_of(name, reject) for reject in piece.rejects)
 
 
-def inspect(source: Source, type: str | None = None, **options: Any) -> "Survey":
-    """Survey a source: what it is, token lengths, masks and findings."""
+def _warn(rows: RowStream, rejects: Rejects | None, function: str) -> None:
+    """Warn of the rows that are missing although nobody asked to leave them out."""
+    ledger = rows.ledger
+    lost = ledger.quarantined + ledger.no_pair
+    if not lost:
+        return
+    codes = dict(ledger.reasons.most_common()) | {"no_pair": ledger.no_pair}
+    told = ", ".join(f"{code} {count:,}" for code, count in codes.items() if count)
+    where = "" if rejects is not None else f"; fmtkit.{function}(..., rejects=LIST) collects them"
+    # From here: the iterator or the function, its wrapper, the caller.
+    warn(
+        f"{lost:,} of {ledger.rows_read:,} rows are left out ({told}){where}",
+        RejectedRowsWarning,
+        stacklevel=4 if function == "table" else 3,
+    )
+
+
+@keywords(RowOptions, but=("on_error",))
+def validate(
+    source: Source, type: str | None = None, *, schema: bool = False, options: RowOptions
+) -> Findings:
+    """Read and check a source without writing.
+
+    Args:
+        source: As in `convert`.
+        type: As in `convert`; None for canonical rows.
+        schema: Check the canonical rows by their JSON Schema too.
+
+    Returns:
+        Every finding, not only the first, with the ledger and an exit code.
+
+    Raises:
+        OptionError, UnknownNameError, ColumnMismatchError, SourceError: as in `convert`.
+
+    Example:
+        >>> [found.code for found in fmtkit.validate([{"question": "q"}], "gsm8k").items]
+        ['missing_field']
+    """
+    return validate_sources(source, options, schema=schema)
+
+
+@keywords(InspectOptions)
+def inspect(source: Source, type: str | None = None, *, options: InspectOptions) -> "Survey":
+    """Survey a source: what it is, token lengths, masks and findings.
+
+    Args:
+        source: As in `convert`.
+        type: As in `convert`; None for the type that fits best.
+
+    Returns:
+        The survey, as data; `survey.as_dict()` is what `fmtkit inspect --json` prints.
+
+    Raises:
+        OptionError, UnknownNameError, ColumnMismatchError, TemplateError, TokenizerError: before
+            the rows are read.
+        SourceError: if a source cannot be read.
+
+    Example:
+        >>> fmtkit.inspect("pairs.jsonl", tokenizer="./model").rows  # doctest: +SKIP
+    """
     from fmtkit.surveying.survey import inspect as survey
 
-    return survey(source, type=type, **options)
+    return survey(source, options)
 
 
 def render(
     batch: pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]], template: str | ChatTemplate
 ) -> pa.Table | str:
-    """Render canonical rows to the same rows as text; or one conversation, a list of messages, to a str.
+    r"""Render canonical rows to the same rows as text; or one conversation, a list of messages, to a str.
 
-    Raises TemplateError if the template refuses a row, naming it.
+    Args:
+        batch: A canonical table of messages, or a list of `{"role": ..., "content": ...}`.
+        template: A name (`fmtkit templates`), a FILE.jinja, or a template that was found before.
+
+    Returns:
+        A table for a table, a str for a conversation.
+
+    Raises:
+        TemplateError: if the template refuses a row, naming it.
+        UnknownNameError: for a template that is not there.
+
+    Example:
+        >>> fmtkit.render([{"role": "user", "content": "Hi"}], "chatml")
+        '<|im_start|>user\nHi<|im_end|>\n'
     """
     found = find_model_template(template) if isinstance(template, str) else template
     if not isinstance(batch, pa.Table | pa.RecordBatch):
@@ -93,35 +240,48 @@ def _rendered(table: pa.Table, template: ChatTemplate) -> pa.Table:
     return done.table
 
 
-def train(config: str | Path, **options: Any) -> Any:
-    """Train by a config; options are the flags of `fmtkit train`."""
-    from fmtkit.training import train as run
-
-    return run(config, **options)
-
-
 def types(name: str | None = None) -> list[dict[str, Any]]:
-    """Return every type, or what one name stands for."""
+    """List the types.
+
+    Args:
+        name: A type's name; None for all.
+
+    Returns:
+        One dict a converter: name, columns, table, options, url.
+
+    Raises:
+        UnknownNameError: for a type that is not there.
+
+    Example:
+        >>> fmtkit.types("gsm8k")[0]["table"]
+        'Completion'
+    """
     return catalogue.types(name)
 
 
-def _options(type: str | None, options: Mapping[str, Any]) -> ConvertOptions:
-    renamed = {"as_": "form", "map": "columns"}
-    given = {renamed.get(key, key): value for key, value in options.items() if key != "schema"}
-    if isinstance(given.get("keep"), str):
-        given["keep"] = tuple(given["keep"].split(","))
-    if isinstance(given.get("max_errors"), int):
-        given["max_errors"] = str(given["max_errors"])
-    unknown = set(given) - set(ConvertOptions.__dataclass_fields__)
-    if unknown:
-        from fmtkit.errors import UnknownNameError
+@keywords(TrainOptions)
+def train(
+    config: str | Path | Mapping[str, Any],
+    *,
+    say: Callable[[str], None] | None = None,
+    options: TrainOptions,
+) -> "Outcome":
+    """Train a model as a config says; with `dry_run` only plan it, with `prepare` only convert.
 
-        raise UnknownNameError("option", min(unknown), ConvertOptions.__dataclass_fields__)
-    return ConvertOptions(type=type, **given)
+    Args:
+        config: A YAML file, or its keys as a mapping.
+        say: Called with each note on the plan and on the rows.
 
+    Returns:
+        The outcome: its `plan`, its `exit_code`, and the `report` of a run that came to its end.
 
-def _job(source: Source, type: str, options: Mapping[str, Any]) -> Job:
-    settings = _options(type, options)
-    for plugin in settings.plugins:
-        registry.load_plugin(plugin)
-    return prepare(open_named(source), settings.request())
+    Raises:
+        UnknownNameError, OptionError, DependencyError, TokenizerError, SourceError: before a
+            training process is started; what goes wrong in one is on stderr and in the exit code.
+
+    Example:
+        >>> fmtkit.train("dpo.yaml", dry_run=True).plan.method  # doctest: +SKIP
+    """
+    from fmtkit.training import train as run
+
+    return run(config, say=say, **options.given())

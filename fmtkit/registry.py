@@ -11,11 +11,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import entry_points
 from inspect import Parameter, getdoc, signature
 from typing import Any, TypeVar, get_type_hints
 
-from fmtkit import runner, user_modules
+from fmtkit import plugins, runner, user_modules
 from fmtkit.errors import OptionError, UnknownNameError
 from fmtkit.kinds import Kind, RowKind
 from fmtkit.problems import Column
@@ -160,8 +159,9 @@ def converters() -> tuple[Converter, ...]:
     package = importlib.import_module("fmtkit.converters")
     for module in pkgutil.iter_modules(package.__path__, "fmtkit.converters."):
         importlib.import_module(module.name)
-    for plugin in entry_points(group="fmtkit.converters"):
-        plugin.load()
+    for points in plugins.installed("fmtkit.converters").values():
+        for point in points:
+            plugins.load(point, "converter")
     return tuple(sorted(_CONVERTERS, key=lambda c: (c.name, c.order)))
 
 

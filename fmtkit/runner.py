@@ -8,14 +8,13 @@ read it too, so it imports nothing heavy: classes and functions that train are n
 
 import importlib
 import pkgutil
-import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
-from fmtkit.errors import DependencyError, OptionError, UnknownNameError, near_match
+from fmtkit import plugins
+from fmtkit.errors import UnknownNameError, near_match
 from fmtkit.tables import TABLES
 
 GROUP = "fmtkit.runners"
@@ -135,6 +134,8 @@ class Runner:
     """Arguments that the config class lacks and fmtkit acts on (`max_length`)."""
     features: frozenset[str] = frozenset()
     """Keys of `trl` that its trainer acts on beyond rewards (`TRL_FEATURES`, `OUR_FEATURES`)."""
+    cuts: frozenset[str] = frozenset()
+    """Ends of a row that is too long which its trainer cuts: `truncate-end`, `truncate-start`."""
     mask: MaskRule = ""
     """How its trainer makes ids and masks of dialogs; by the table where empty."""
     row_variables: bool = False
@@ -149,10 +150,8 @@ class Runner:
     """Whether its trainer needs as many rows as a batch has."""
     splits_sequences: bool = False
     """Whether its trainer splits long sequences over devices (`context_parallel_size`)."""
-    losses: frozenset[str] = frozenset()
-    """Values of `loss_type` that its trainer computes; unchecked where empty."""
-    several_losses: bool = False
-    """Whether it takes several of them, weighed."""
+    sees_lengths: bool = False
+    """Whether its rows are single sequences of `input_ids`, by which batches can be grouped."""
     group: int = 0
     """Answers to a prompt unless `trl.num_generations` says otherwise; 0 where there are no groups."""
     whole_groups: bool = False
@@ -175,10 +174,14 @@ class Runner:
     """Value of `variant_key` -> the runner for it."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a table or section that fmtkit does not have."""
+        """Raise ValueError for a table, section, need or rule that fmtkit does not have."""
         for what, given, known in (
             ("table", self.tables, TABLES),
             ("section", self.sections | self.idle, {*SECTIONS, "trl"}),
+            ("need", self.needs, get_args(Need)),
+            ("feature", self.features, OUR_FEATURES),
+            ("head", {self.head}, get_args(Head)),
+            ("mask rule", {self.mask}, get_args(MaskRule)),
         ):
             for name in sorted(set(given) - set(known)):
                 raise ValueError(f"{self.method}: no {what} named {name!r}")
@@ -217,18 +220,9 @@ def shipped() -> tuple[Runner, ...]:
     return tuple(find(name) for name in shipped_names())
 
 
-@cache
-def installed() -> Mapping[str, tuple[EntryPoint, ...]]:
-    """Return what installed packages add, by method, from their metadata: no code of theirs is run."""
-    found: dict[str, dict[str, EntryPoint]] = {}
-    for point in entry_points(group=GROUP):
-        found.setdefault(point.name, {})[point.value] = point
-    return {name: tuple(points.values()) for name, points in sorted(found.items())}
-
-
 def names() -> tuple[str, ...]:
     """Return the methods that can be named, sorted."""
-    return tuple(sorted({*shipped_names(), *installed()}))
+    return tuple(sorted({*shipped_names(), *plugins.installed(GROUP)}))
 
 
 def methods(fits: Callable[[Runner], bool]) -> str:
@@ -258,53 +252,11 @@ def find(method: str) -> Runner:
     Raises UnknownNameError where there is none, OptionError where two packages have one of that name,
     DependencyError where the package that has it cannot be used.
     """
-    points = installed().get(method, ())
     is_ours = method in shipped_names()
-    if not points and not is_ours:
+    point = plugins.named(GROUP, "method", method, shipped=is_ours)
+    if point is not None:
+        return plugins.constant(point, "method", "RUNNER", Runner, "method")
+    if not is_ours:
         raise unknown(method)
-    if len(points) + is_ours > 1:
-        owners = [*(["fmtkit"] if is_ours else []), *map(_package, points)]
-        raise OptionError(f"method {method}: {' and '.join(owners)} both have it; uninstall one")
-    return _of_package(method, points[0]) if points else _of_ours(method)
-
-
-@cache
-def _of_ours(method: str) -> Runner:
     runner: Runner = importlib.import_module(f"{GROUP}.{method}").RUNNER
     return runner
-
-
-@cache
-def _of_package(method: str, point: EntryPoint) -> Runner:
-    """Load a runner from an installed package, whatever its code does."""
-    try:
-        loaded = point.load()
-    except (Exception, SystemExit) as error:
-        raise DependencyError(
-            f"method {method}: the package {_package(point)} cannot be used: {_said(error)}"
-        ) from error
-    runner = loaded if isinstance(loaded, Runner) else getattr(loaded, "RUNNER", None)
-    if not isinstance(runner, Runner):
-        raise DependencyError(
-            f"method {method}: the package {_package(point)} has no RUNNER in {point.value}; it is a "
-            "fmtkit.runner.Runner"
-        )
-    if runner.method != method:
-        raise DependencyError(
-            f"method {method}: the package {_package(point)} names its runner {runner.method!r}; the "
-            "name of the entry point and RUNNER.method are the same"
-        )
-    return runner
-
-
-def _package(point: EntryPoint) -> str:
-    """Return the name and version of the package that an entry point is of."""
-    return f"{point.dist.name} {point.dist.version}" if point.dist else point.value
-
-
-def _said(error: BaseException) -> str:
-    """Return what an error of foreign code says, in a line, and where it was raised."""
-    message = " ".join(str(error).split())
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}{': ' if message else ''}{message}{where}"

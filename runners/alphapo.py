@@ -13,5 +13,5 @@ RUNNER = Runner(
     build="fmtkit.training.exact:build_trainer",
     mask="each_reply",
     row_variables=True,
-    losses=frozenset({"alphapo"}),
+    cuts=frozenset({"truncate-end"}),
 )

@@ -11,5 +11,5 @@ RUNNER = Runner(
     build="fmtkit.training.exact:build_trainer",
     mask="each_reply",
     row_variables=True,
-    losses=frozenset({"sigmoid", "hinge", "ipo", "simpo", "alphapo"}),
+    cuts=frozenset({"truncate-end"}),
 )

@@ -12,5 +12,5 @@ RUNNER = Runner(
     needs=frozenset({"reference"}),
     mask="preference",
     row_variables=True,
-    losses=frozenset({"ipo"}),
+    cuts=frozenset({"truncate-end", "truncate-start"}),
 )

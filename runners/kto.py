@@ -31,7 +31,7 @@ RUNNER = Runner(
     row_variables=True,
     both_labels=True,
     whole_batch=True,
-    losses=frozenset({"kto", "apo_zero_unpaired"}),
     guessed_from=frozenset({"Unpaired"}),
     refusals={"kto_batch": _pairs_in_a_batch, "kto_order": _order},
+    cuts=frozenset({"truncate-end"}),
 )

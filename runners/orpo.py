@@ -11,4 +11,5 @@ RUNNER = Runner(
     build="fmtkit.training.exact:build_trainer",
     mask="each_reply",
     row_variables=True,
+    cuts=frozenset({"truncate-end"}),
 )

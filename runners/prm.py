@@ -9,8 +9,10 @@ RUNNER = Runner(
     config="transformers:TrainingArguments",
     about="tell right steps from wrong ones",
     head="steps",
+    sees_lengths=True,
     key="process_reward_model",
     guessed_from=frozenset({"Stepwise"}),
     build="fmtkit.training.stepwise:build_trainer",
     own=frozenset({"max_length"}),
+    cuts=frozenset({"truncate-end"}),
 )

@@ -11,5 +11,6 @@ RUNNER = Runner(
     mask="completion",
     row_variables=True,
     splits_sequences=True,
-    losses=frozenset({"nll", "dft"}),
+    sees_lengths=True,
+    cuts=frozenset({"truncate-end", "truncate-start"}),
 )

@@ -15,5 +15,5 @@ RUNNER = Runner(
     build="fmtkit.training.exact:build_trainer",
     mask="each_reply",
     row_variables=True,
-    losses=frozenset({"simpo"}),
+    cuts=frozenset({"truncate-end"}),
 )

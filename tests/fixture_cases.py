@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.converting.conversions import open_named
+from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.pipeline import stream
 from fmtkit.converting.preparation import Job, prepare
-from fmtkit.converting.request import Request
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 MODEL_TEMPLATE = ("chat_template.", "bradley_terry.")
@@ -71,12 +71,12 @@ def job_of(case: Case, source: Path, *, template: str | None = None) -> Job:
     """Bind a case's type to a source, as messages or rendered with a template."""
     settings, kind = case.settings, case.name
     if template is None:
-        return prepare(open_named(str(source)), Request(type=kind, **settings))
+        return prepare(open_named(str(source)), RowOptions(type=kind, **settings))
     if kind.startswith(MODEL_TEMPLATE):
         settings |= {"chat_template": template}
     else:
         kind = f"{template}.{kind}"
-    return prepare(open_named(str(source)), Request(type=kind, form="text", **settings))
+    return prepare(open_named(str(source)), RowOptions(type=kind, as_="text", **settings))
 
 
 def run(case: Case, source: Path | None = None, *, template: str | None = None) -> Outcome:

@@ -30,8 +30,8 @@ from fmtkit.atomic import PartialFile
 from fmtkit.codes import Reject
 from fmtkit.errors import ResumeError
 from fmtkit.writing import quarantine
-from fmtkit.writing.encoding import encode
 from fmtkit.writing.folder_sink import FolderSink, ResumePoint, find_resume
+from fmtkit.writing.formats import encode
 from fmtkit.writing.sinks import Closing, FileSink, Progress
 
 FINGERPRINT = {"sources": [{"path": "a", "sha256": "0"}], "options": {}}

@@ -67,6 +67,28 @@ def test_a_plugin_file_adds_a_format(folder: Path) -> None:
 
 
 def test_an_installed_package_adds_a_format(folder: Path) -> None:
+    assert convert(folder, path=str(install(folder))) == WANTED
+
+
+def test_an_installed_package_that_is_broken_is_one_line_that_names_it(folder: Path) -> None:
+    site = install(folder)
+    (site / "acme_formats" / "debate.py").write_text("1 / 0\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "fmtkit", "types"],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join((str(site), str(PAGE.parents[1])))},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    wanted = "converter debate: the package acme-formats 1.0 cannot be used: ZeroDivisionError: "
+    assert wanted in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def install(folder: Path) -> Path:
+    """Write the package of the page as it would be installed, and return the folder it is in."""
     site = folder / "site"
     package = site / "acme_formats"
     package.mkdir(parents=True)
@@ -78,4 +100,4 @@ def test_an_installed_package_adds_a_format(folder: Path) -> None:
     (metadata / "entry_points.txt").write_text(
         "[fmtkit.converters]\ndebate = acme_formats.debate\n"
     )
-    assert convert(folder, path=str(site)) == WANTED
+    return site

@@ -98,6 +98,34 @@ def test_the_plan_names_its_trainer_and_judges_its_arguments(folder: Path) -> No
     assert "did you mean 'epsilon'?" in wrong.stderr
 
 
+OWN_CONFIG = """
+from dataclasses import dataclass
+
+from trl.experimental.gmpo import GMPOConfig
+
+
+@dataclass
+class OwnConfig(GMPOConfig):
+    politeness: float = 0.5
+"""
+
+
+def test_a_config_class_of_the_packages_own_has_the_arguments_of_its_bases(folder: Path) -> None:
+    package = folder / "site" / "acme_methods"
+    (package / "inner").mkdir()
+    (package / "inner" / "configs.py").write_text(OWN_CONFIG)
+    runner = block("python").replace(
+        "trl.experimental.gmpo:GMPOConfig", "acme_methods.inner.configs:OwnConfig"
+    )
+    (package / "gmpo.py").write_text(runner)
+    sets = ("--set", "trainer_args.politeness=1.0", "--set", "trl.beta=0.1")
+    plan = json.loads(fmtkit(folder, "train", "gmpo.yaml", "--dry-run", "--json", *sets).stdout)
+    arguments = plan["arguments"]["trainer"]
+    assert (arguments["politeness"]["value"], arguments["beta"]["value"]) == (1.0, 0.1)
+    wrong = fmtkit(folder, "train", "gmpo.yaml", "--dry-run", *sets[:1], "trainer_args.x=1", code=2)
+    assert "OwnConfig of acme_methods 1.0 has no argument 'x'" in wrong.stderr
+
+
 @pytest.mark.parametrize(
     ("override", "words"),
     [
@@ -171,12 +199,14 @@ def test_converting_for_a_method_loads_its_runner_alone_and_no_framework(folder:
         ("raise SystemExit(3)\n", "cannot be used: SystemExit: 3"),
         ("RUNER = 1\n", "has no RUNNER in acme_methods.gmpo"),
         ("RUNNER = {'method': 'gmpo'}\n", "has no RUNNER in acme_methods.gmpo"),
-        (block("python").replace('"gmpo"', '"gmpa"'), "names its runner 'gmpa'"),
+        (block("python").replace('"gmpo"', '"gmpa"'), "names its RUNNER 'gmpa'"),
         (
             block("python").replace('"Prompt"', '"Promt"'),
             "ValueError: gmpo: no table named 'Promt'",
         ),
         (block("python").replace('"vllm"', '"vlm"'), "ValueError: gmpo: no section named 'vlm'"),
+        (block("python").replace("group=8", "mask='sft'"), "gmpo: no mask rule named 'sft'"),
+        (block("python").replace("group=8", "head='rank'"), "gmpo: no head named 'rank'"),
     ],
 )
 def test_a_broken_package_is_one_line_that_names_it(folder: Path, text: str, words: str) -> None:
@@ -201,6 +231,26 @@ def test_a_runner_in_the_working_directory_is_not_found(folder: Path) -> None:
     (folder / "runners" / "mine.py").write_text(block("python").replace('"gmpo"', '"mine"'))
     done = fmtkit(folder, "train", "gmpo.yaml", "--dry-run", "--set", "rl=mine", code=2)
     assert "rl: no method named 'mine'" in done.stderr
+
+
+@pytest.mark.slow
+def test_its_mask_rule_is_what_inspect_shows(folder: Path) -> None:
+    import tiny_training as tiny
+
+    scored = block("python").replace('"Prompt"', '"Preference"')
+    scored = scored.replace("    group=8", "    mask='score'")
+    (folder / "site" / "acme_methods" / "gmpo.py").write_text(scored)
+    pair = {"question": "good apple", "chosen": "red", "rejected": "blue"}
+    (folder / "pairs.jsonl").write_text(f"{json.dumps(pair)}\n")
+    tiny.make_model(folder / "model", template=tiny.TEMPLATE)
+    flags = ("--type", "chatml.intel", "--tokenizer", "model", "--show-mask", "1", "--json")
+    shown = {}
+    for method in ("gmpo", "dpo"):
+        text = fmtkit(folder, "inspect", "pairs.jsonl", *flags, "--method", method).stdout
+        shown[method] = text
+    score = "the score is read at the last token; no token is predicted"
+    assert score in shown["gmpo"]
+    assert score not in shown["dpo"]
 
 
 FEATURED = (

@@ -154,7 +154,7 @@ def test_what_a_template_cannot_render_is_quarantined(tmp_path, code, template):
     (tmp_path / "mine.jinja").write_text(template)
     rows = [INTEL, INTEL | {"question": "boom"}, INTEL]
     outcome = convert(
-        tmp_path, rows, "intel", form="text", chat_template=str(tmp_path / "mine.jinja")
+        tmp_path, rows, "intel", as_="text", chat_template=str(tmp_path / "mine.jinja")
     )
     assert outcome.verdicts == [(2, code, None)]
     assert outcome.report["rows_written"] == 2

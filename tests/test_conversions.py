@@ -199,7 +199,7 @@ def test_bytes_do_not_depend_on_the_number_of_workers(tmp_path, suffix, form):
     for workers in (1, 2, 4):
         out = tmp_path / f"out{workers}"
         out.mkdir()
-        run(paths, out / f"x.{suffix}", workers=workers, form=form)
+        run(paths, out / f"x.{suffix}", workers=workers, as_=form)
         made.append(contents(out))
     assert made[0] == made[1] == made[2]
     assert len(made[0]) == 3
@@ -333,7 +333,7 @@ def test_a_run_that_drops_every_row_says_that_they_are_too_long(tmp_path):
         ({"on_overlong": "drop"}, "--max-length"),
         ({"on_overlong": "shorten"}, "truncate-end"),
         ({"on_error": "ignore"}, "quarantine"),
-        ({"form": "tex"}, "messages"),
+        ({"as_": "tex"}, "messages"),
         ({"overwrite": True, "resume": True}, "--resume"),
         ({"method": "dop"}, "dpo"),
         ({"method": "prm"}, "Stepwise"),
@@ -489,7 +489,7 @@ def test_a_finished_run_has_nothing_to_resume_and_says_so_quietly(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change", [{"type": "llama3.intel"}, {"form": "messages"}, {"seed": 1}, {"keep": ("question",)}]
+    "change", [{"type": "llama3.intel"}, {"as_": "messages"}, {"seed": 1}, {"keep": ("question",)}]
 )
 def test_a_changed_run_is_not_resumed(tmp_path, change):
     path = source(tmp_path, [INTEL])

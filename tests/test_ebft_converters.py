@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.pipeline import stream
 from fmtkit.converting.preparation import prepare
-from fmtkit.converting.request import Request
 from fmtkit.errors import ColumnMismatchError, OptionError
 from fmtkit.sources.opening import open_sources
 
@@ -27,7 +27,7 @@ def converted(folder: Path, rows: list[dict], type: str, **request: object):
     """Return rows, codes of rejects and counts of warnings."""
     path = folder / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    job = prepare(open_sources([str(path)]), Request(type=type, **request))
+    job = prepare(open_sources([str(path)]), RowOptions(type=type, **request))
     out, codes, warnings = [], [], {}
     for piece in stream(job, workers=1):
         out += piece.table.to_pylist()

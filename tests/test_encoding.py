@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from random_tables import FEW, tables
 
 from fmtkit.errors import OptionError
-from fmtkit.writing.encoding import COMPRESSIONS, check_format, compression_of, encode
-from fmtkit.writing.stitching import STITCHERS
+from fmtkit.writing import formats
+from fmtkit.writing.formats import compression_of, encode
 
-FORMATS = [(name, c) for name, known in COMPRESSIONS.items() for c in known]
+FORMATS = [(name, c) for name in formats.names() for c in formats.find(name).compressions]
 
 
 def file_of(encoded):
-    stitcher, out = STITCHERS[encoded.format](), bytearray()
+    stitcher, out = formats.find(encoded.format).stitcher(), bytearray()
     for buffer in stitcher.add(encoded, 0):
         out += buffer
     return bytes(out + stitcher.end({}))
@@ -34,7 +34,7 @@ def test_equal_tables_give_equal_bytes_however_they_are_chunked(format, compress
         assert encode(same, format, compression) == expected
 
 
-@pytest.mark.parametrize("format", COMPRESSIONS)
+@pytest.mark.parametrize("format", formats.names())
 def test_what_lies_under_nulls_does_not_reach_the_bytes(format):
     def column(dtype, garbage):
         validity = pa.py_buffer(b"\x05")
@@ -48,14 +48,14 @@ def test_what_lies_under_nulls_does_not_reach_the_bytes(format):
 
     one, other = table(5, 0b00000101), table(6, 0b11110111)
     assert one.equals(other)
-    first = COMPRESSIONS[format][0]
+    first = compression_of(format)
     assert encode(one, format, first) == encode(other, format, first)
 
 
-@pytest.mark.parametrize("format", COMPRESSIONS)
+@pytest.mark.parametrize("format", formats.names())
 def test_threads_give_the_same_bytes(format):
     parts = [pa.table({"text": [f"{i} {k}" * 50 for k in range(50)]}) for i in range(16)]
-    first = COMPRESSIONS[format][0]
+    first = compression_of(format)
     alone = [encode(part, format, first) for part in parts]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda part: encode(part, format, first), parts)) == alone
@@ -104,14 +104,18 @@ def test_json_text_stays_text_in_json_lines():
 
 
 def test_a_format_that_there_is_not_is_refused():
-    check_format("jsonl")
-    check_format(None)
+    assert formats.find("jsonl").name == "jsonl"
     with pytest.raises(OptionError, match="--format csv: choose one of parquet, jsonl, arrow"):
-        check_format("csv")
+        formats.find("csv")
 
 
 def test_a_compression_that_the_format_has_not_is_refused():
-    assert [compression_of(name) for name in COMPRESSIONS] == ["snappy", "none", "none"]
+    assert [compression_of(name) for name in formats.names()] == ["snappy", "none", "none"]
     assert compression_of("arrow", "zstd") == "zstd"
     with pytest.raises(OptionError, match="--compression zstd: jsonl takes none"):
         compression_of("jsonl", "zstd")
+
+
+def test_a_misspelt_format_is_refused_with_the_near_one():
+    with pytest.raises(OptionError, match="--format parket: did you mean 'parquet'\\? choose one"):
+        formats.find("parket")

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from fmtkit.errors import OutputExistsError, ResumeError, WriteError
-from fmtkit.writing.encoding import encode
 from fmtkit.writing.folder_sink import FolderSink, find_resume
+from fmtkit.writing.formats import encode
 from fmtkit.writing.sinks import Closing, Progress
 
 SCRIPT = Path(__file__).with_name("killed_runs.py")

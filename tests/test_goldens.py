@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from fmtkit.converting.conversions import open_named
+from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.pipeline import stream
 from fmtkit.converting.preparation import prepare
-from fmtkit.converting.request import Request
 from fmtkit.errors import ColumnMismatchError, FmtkitError
 
 GOLDENS = Path(__file__).parents[2] / "shared" / "data" / "goldens"
@@ -50,7 +50,7 @@ def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return folders
 
 
-def request_of(case: dict[str, Any], tokenizers: dict[str, Path]) -> Request:
+def request_of(case: dict[str, Any], tokenizers: dict[str, Path]) -> RowOptions:
     config = case["config"]
     options = {key: value for key, value in config.items() if key not in NOT_OPTIONS}
     template = config.get("chat_template")
@@ -60,7 +60,7 @@ def request_of(case: dict[str, Any], tokenizers: dict[str, Path]) -> Request:
         options |= config["type"]
     if template:
         settings |= {
-            "form": "text",
+            "as_": "text",
             "chat_template": template,
             "tokenizer": str(tokenizers[variant]),
         }
@@ -68,10 +68,10 @@ def request_of(case: dict[str, Any], tokenizers: dict[str, Path]) -> Request:
         settings |= {"type": "passthrough", "tokenizer": str(tokenizers["chatml"])}
     if "sequence_len" in config and case["method"] != "prm":
         settings |= {"max_length": config["sequence_len"], "on_overlong": "drop"}
-    return Request(options=options, **settings)
+    return RowOptions(options=options, **settings)
 
 
-def converted(case: dict[str, Any], request: Request, folder: Path) -> list[dict[str, Any]]:
+def converted(case: dict[str, Any], request: RowOptions, folder: Path) -> list[dict[str, Any]]:
     """Return what became of each row: {"row": ...} or {"code": ...}, with the run's warnings."""
     rows = case.get("rows") or case["row"]
     rows = rows if isinstance(rows, list) else [rows]

@@ -11,7 +11,7 @@ from fmtkit.runner import find
 from fmtkit.training import checks, planning, trainer_package
 from fmtkit.training.config import parse
 from fmtkit.training.job import Source
-from fmtkit.training.refusals import RefusalError
+from fmtkit.training.problem import RefusalError
 from fmtkit.training.rl.grpo import group_rule
 
 BASE = "base_model: a/m\ndatasets: [{path: a/b, type: gsm8k}]\n"

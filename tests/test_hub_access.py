@@ -76,7 +76,7 @@ def test_a_tokenizer_that_cannot_be_had_says_why(nobody, tmp_path, monkeypatch):
 
 def test_a_run_says_why_model_or_data_cannot_be_had(nobody, tmp_path, monkeypatch):
     pytest.importorskip("trl")
-    from fmtkit.training import checks, datasets, planning
+    from fmtkit.training import checks, datasets, planning, slices
 
     constants = pytest.importorskip("huggingface_hub.constants")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
@@ -85,7 +85,7 @@ def test_a_run_says_why_model_or_data_cannot_be_had(nobody, tmp_path, monkeypatc
     with pytest.raises(OptionError, match=r"base_model: nobody/nothing: .*Connection refused"):
         checks.check_model(plan)
     with pytest.raises(OptionError, match=r"nobody/data: .*cannot be reached \(127\.0\.0\.1"):
-        datasets.specs_of(plan.datasets[0], datasets.parse_slice("train"))
+        datasets.specs_of(plan.datasets[0], slices.parse_slice("train"))
 
 
 def test_what_is_cached_is_used_without_asking(nobody, tmp_path, monkeypatch):

@@ -116,3 +116,50 @@ def test_histograms_are_as_wide_as_the_room(tmp_path):
 
 def test_the_shipped_schema_is_that_of_the_code():
     assert json.loads(resources.schema_text("survey")) == survey_schema()
+
+
+@pytest.mark.parametrize(
+    ("flag", "suffix"), [("--html", "html"), ("--plot", "svg"), ("--plot", "png")]
+)
+def test_a_page_or_picture_is_replaced_only_if_it_is_ours_and_when_asked(
+    pairs, tmp_path, capsys, flag, suffix
+):
+    if flag == "--plot":
+        pytest.importorskip("matplotlib")
+    out = tmp_path / f"p.{suffix}"
+    command = ["inspect", pairs, flag, out, "-q"]
+    assert runs.fmtkit(capsys, *command).code == 0
+    data = out.read_bytes()
+    again = runs.fmtkit(capsys, *command)
+    assert (again.code, out.read_bytes()) == (2, data)
+    assert "--overwrite replaces it" in again.err
+    assert runs.fmtkit(capsys, *command, "--overwrite").code == 0
+    assert out.read_bytes() == data
+    out.write_bytes(b"mine")
+    foreign = runs.fmtkit(capsys, *command, "--overwrite")
+    assert (foreign.code, out.read_bytes()) == (2, b"mine")
+    assert "fmtkit did not write it" in foreign.err
+    out.unlink()
+    (tmp_path / f"real.{suffix}").write_bytes(data)
+    out.symlink_to(tmp_path / f"real.{suffix}")
+    assert runs.fmtkit(capsys, *command, "--overwrite").code == 0
+    assert out.is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "words"),
+    [
+        ("--html", "s3://b/page.html", "local files"),
+        ("--plot", "https://a/p.png", "local files"),
+        ("--html", "page.txt", "give FILE.html"),
+        ("--html", "page", "give FILE.html"),
+    ],
+)
+def test_a_page_goes_to_a_local_file_of_its_suffix(
+    pairs, tmp_path, monkeypatch, capsys, flag, value, words
+):
+    monkeypatch.chdir(tmp_path)
+    done = runs.fmtkit(capsys, "inspect", pairs, flag, value)
+    assert done.code == 2
+    assert words in done.err
+    assert list(tmp_path.iterdir()) == []

@@ -1,6 +1,11 @@
 """The functions of `import fmtkit` over every kind of source."""
 
+import inspect
+import io
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
@@ -9,7 +14,18 @@ import pytest
 from runs import INTEL, lines
 
 import fmtkit
-from fmtkit.errors import FmtkitError, OptionError, TemplateError, UnknownNameError
+from fmtkit.converting.convert_options import ConvertOptions
+from fmtkit.errors import (
+    FmtkitError,
+    LimitError,
+    OptionError,
+    RejectedRowsWarning,
+    SourceError,
+    TemplateError,
+    UnknownNameError,
+)
+
+TOKENIZER = str(Path(__file__).parents[1] / "fixtures" / "tokenizer")
 
 BAD = INTEL | {"chosen": None}
 ROWS = [INTEL, INTEL | {"chosen": "four"}, BAD]
@@ -89,7 +105,13 @@ def test_rows_none_of_which_are_sound_are_an_empty_table():
 def test_options_are_the_flags_of_the_command(tmp_path):
     rows = [{"q": "Q", "chosen": "a", "rejected": "b", "id": 1}] * 3
     found = fmtkit.table(
-        rows, "intel", map={"question": "q"}, keep="id", limit=2, as_="text", chat_template="chatml"
+        rows,
+        "intel",
+        columns={"question": "q"},
+        keep="id",
+        limit=2,
+        as_="text",
+        chat_template="chatml",
     )
     assert found.column("id").to_pylist() == [1, 1]
     assert found.column("chosen").to_pylist() == ["a<|im_end|>"] * 2
@@ -99,9 +121,136 @@ def test_options_are_the_flags_of_the_command(tmp_path):
     assert report.rows_written == 3
 
 
-def test_an_unknown_option_is_an_error_with_the_near_one():
-    with pytest.raises(UnknownNameError, match="max_errors"):
+def test_a_misspelt_keyword_is_a_type_error_with_the_near_one():
+    with pytest.raises(TypeError, match=r"table\(\) got an unexpected.*'max_error'.*'max_errors'"):
         fmtkit.table(ROWS, "intel", max_error=1)
+    for function in (fmtkit.convert, fmtkit.read, fmtkit.validate, fmtkit.inspect):
+        with pytest.raises(TypeError, match="'limit'"):
+            function(ROWS, "intel", limt=1)
+    with pytest.raises(TypeError, match="dry_run"):
+        fmtkit.train({}, dry_rn=True)
+
+
+def test_an_option_that_a_function_has_no_use_for_is_a_type_error():
+    for name in ("val_size", "overwrite", "resume", "hash"):
+        with pytest.raises(TypeError, match=name):
+            fmtkit.table(ROWS, "intel", **{name: 1})
+    with pytest.raises(TypeError, match="on_error"):
+        fmtkit.validate(ROWS, "intel", on_error="fail")
+
+
+def test_a_former_keyword_still_works_and_says_its_new_name():
+    rows = [{"q": "Q", "chosen": "a", "rejected": "b"}]
+    with pytest.warns(DeprecationWarning, match="columns="):
+        found = fmtkit.table(rows, "intel", map={"question": "q"})
+    assert found.equals(fmtkit.table(rows, "intel", columns={"question": "q"}))
+
+
+def test_rows_that_are_left_out_are_counted_in_a_warning_and_given_when_asked_for():
+    with pytest.warns(RejectedRowsWarning, match=r"1 of 3 rows.*null_field 1.*rejects=") as told:
+        fmtkit.table(ROWS, "intel")
+    assert told[0].filename == __file__
+    for function in (fmtkit.table, lambda *a, **k: list(fmtkit.read(*a, **k))):
+        rejects = []
+        with pytest.warns(RejectedRowsWarning, match="1 of 3"):
+            function(ROWS, "intel", rejects=rejects)
+        assert [(bad.row, bad.code) for bad in rejects] == [(2, "null_field")]
+
+
+def test_rows_that_are_left_out_on_request_or_not_at_all_are_no_warning(recwarn):
+    fmtkit.table(ROWS, "intel", on_error="skip")
+    fmtkit.table(ROWS[:2], "intel")
+    assert not [w for w in recwarn if issubclass(w.category, RejectedRowsWarning)]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"on_error": "fail"}, r"<memory>:row 2: null_field"),
+        ({"max_errors": 0}, "1 of 3 rows are bad"),
+        ({"max_errors": "10%"}, "1 of 3 rows are bad"),
+    ],
+)
+@pytest.mark.parametrize("function", ["table", "read", "convert"])
+def test_too_many_bad_rows_end_every_function_that_converts(function, options, words):
+    with pytest.raises(LimitError, match=words):
+        list(getattr(fmtkit, function)(ROWS, "intel", **options))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"on_error": "bogus"},
+        {"max_errors": "many"},
+        {"max_errors": -1},
+        {"on_overlong": "cut"},
+        {"as_": "token"},
+        {"limit": 0},
+        {"limit": True},
+        {"workers": 0},
+        {"keep": 3},
+        {"columns": 3},
+        {"columns": ["question"]},
+        {"seed": "x"},
+        {"on_overlong": "drop"},
+    ],
+)
+@pytest.mark.parametrize("function", ["table", "read", "convert"])
+def test_a_value_that_an_option_does_not_take_is_an_error_in_every_function(function, options):
+    with pytest.raises(OptionError):
+        list(getattr(fmtkit, function)(ROWS, "intel", **options))
+
+
+def test_rows_that_are_too_long_are_dealt_with_in_memory_too():
+    rows = [INTEL, INTEL | {"question": "why " * 300}]
+    kept = {"tokenizer": TOKENIZER, "max_length": 80, "on_overlong": "drop"}
+    assert fmtkit.table(rows, "chatml.intel", **kept).num_rows == 1
+    with pytest.warns(RejectedRowsWarning, match="too_long 1"):
+        found = fmtkit.table(rows, "chatml.intel", **kept | {"on_overlong": "fail"})
+    assert found.num_rows == 1
+
+
+@pytest.mark.parametrize("mode", ["r", "rb"])
+def test_an_open_file_is_a_source(tmp_path, mode):
+    (tmp_path / "a.jsonl").write_bytes(lines(ROWS[:2]))
+    with (tmp_path / "a.jsonl").open(mode) as file:
+        assert fmtkit.table(file, "intel").num_rows == 2
+        assert not file.closed
+    assert fmtkit.table(io.StringIO(lines(ROWS[:1]).decode()), "intel").num_rows == 1
+    with pytest.raises(SourceError, match="closed"):
+        fmtkit.table(file, "intel")
+
+
+def test_help_shows_every_option_with_its_type():
+    shown = inspect.signature(fmtkit.convert).parameters
+    declared = {*ConvertOptions.declared()} - {"config"}
+    assert {*shown} == {"source", "type", "out", *declared - {"type"}}
+    assert "Literal" in shown["on_error"].annotation
+    for name in declared - {"type"}:
+        assert f"    {name}: " in fmtkit.convert.__doc__
+
+
+@pytest.mark.slow
+def test_a_type_checker_sees_keywords_and_results(tmp_path):
+    pytest.importorskip("mypy")
+    file = tmp_path / "used.py"
+    file.write_text(
+        "import fmtkit\n"
+        "fmtkit.table('a', 'intel', max_error=1)\n"
+        "fmtkit.convert('a', 'intel', on_error='bogus')\n"
+        "fmtkit.train('a.yaml', dry_run='yes')\n"
+        "n: str = fmtkit.validate('a').exit_code\n"
+        "fmtkit.table('a', 'intel', max_errors='1%', columns={'question': 'q'}, limit=3)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", str(file)],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[1],
+    )
+    found = [line.split(":")[1] for line in done.stdout.splitlines() if ": error:" in line]
+    assert found == ["2", "3", "4", "5"], done.stdout
 
 
 def test_a_conversation_is_rendered_alone_or_rows_as_a_table():

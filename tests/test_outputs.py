@@ -68,7 +68,7 @@ def test_a_source_that_stands_where_a_file_of_the_output_goes_is_refused(tmp_pat
     path = source(tmp_path / name, GOOD, BAD)
     if name.endswith("parquet"):
         path.unlink()
-        run(source(tmp_path / "s.jsonl", GOOD), path, form="messages")
+        run(source(tmp_path / "s.jsonl", GOOD), path, as_="messages")
     refused(
         tmp_path, path, tmp_path / "u.parquet", OptionError, "is the source", type="passthrough"
     )
@@ -254,6 +254,22 @@ def test_a_link_is_written_through(tmp_path, out):
     if out == "u":
         (real / "mine").touch()
     refused(tmp_path, path, link, OutputExistsError)
+
+
+@pytest.mark.parametrize("out", [".", "..", "./", "", ".parquet", ".jsonl"])
+def test_a_name_that_is_none_is_one_line(tmp_path, monkeypatch, out):
+    path = source(tmp_path / "s.jsonl", GOOD)
+    (tmp_path / "empty" / "here").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "empty" / "here")
+    refused(tmp_path, path, out, OptionError)
+
+
+def test_a_decision_that_names_other_files_is_not_followed(tmp_path):
+    decided = {"fmtkit": "0", "output": "u.parquet"}
+    decided["files"] = [{"path": "../x", "bytes": 0, "sha256": ""}]
+    (tmp_path / ".u.report.json.partial").write_text(json.dumps(decided))
+    run(source(tmp_path / "s.jsonl", GOOD), tmp_path / "u.parquet")
+    assert sorted(contents(tmp_path)) == ["s.jsonl", "u.parquet", "u.report.json"]
 
 
 def test_a_link_to_itself_or_to_another_kind_of_file_is_one_line(tmp_path):

@@ -51,7 +51,7 @@ def page(tmp_path_factory: pytest.TempPathFactory, tokenizer: str) -> Path:
     folder = tmp_path_factory.mktemp("page")
     source = write(folder / "<b>pairs & co.jsonl", hostile_rows())
     options = InspectOptions(type="ultra", tokenizer=tokenizer)
-    html.write(run(str(source), options), str(folder / "page.html"))
+    html.write(run(str(source), options), folder / "page.html")
     return folder / "page.html"
 
 
@@ -234,7 +234,7 @@ def windows(tmp_path: Path, tokenizer: str) -> Iterator[chromium.Browser]:
         max_length=(256,),
         ebft={"stride": 3, "generate_max_len": 4},
     )
-    html.write(run(str(source), options), str(tmp_path / "page.html"))
+    html.write(run(str(source), options), tmp_path / "page.html")
     found = chromium.Browser(tmp_path / "profile")
     found.open(tmp_path / "page.html")
     yield found

@@ -13,10 +13,10 @@ from mutated_rows import damaged, mutated
 from runs import INTEL, KTO, line, lines
 
 from fmtkit.converting.conversion import convert_frame
+from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.parse import Records, parse_records
 from fmtkit.converting.pipeline import process
 from fmtkit.converting.preparation import Job, prepare
-from fmtkit.converting.request import Request
 from fmtkit.sources.blocks import JsonBlock
 from fmtkit.sources.opening import open_sources
 
@@ -45,7 +45,7 @@ def _is_json(text: bytes) -> bool:
 def bound(case: Case, keep: str = "") -> Job:
     """Bind a case's type to its own rows."""
     sources = open_sources(str(case.source))
-    request = Request(type=case.name, keep=(keep,) if keep else (), **case.settings)
+    request = RowOptions(type=case.name, keep=(keep,) if keep else (), **case.settings)
     return prepare(sources, request)
 
 
@@ -294,7 +294,7 @@ def test_a_fault_gets_its_code_wherever_it_stands(fault: str, beside: str, size:
     company = line(sound) + b"\n" if company is None else company
     good = line(sound) + b"\n"
     for before, after in ((0, 0), (0, size), (size // 2, size // 2), (size, 0)):
-        job = prepare(open_sources([sound]), Request(type=kind))
+        job = prepare(open_sources([sound]), RowOptions(type=kind))
         found = results(job, good * before + company + bad + b"\n" + good * after)
         place = before + bool(company)
         expected = (place + 1, code, column, bad) if code else None

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from mutated_rows import damaged, mutated
 from runs import INTEL, KTO, line, lines
 
+from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.ledger import TERMS, Ledger
 from fmtkit.converting.pipeline import Piece, Progress, process, stream
 from fmtkit.converting.preparation import Job, prepare
-from fmtkit.converting.request import Request
 from fmtkit.errors import ColumnMismatchError, OptionError
 from fmtkit.sources.blocks import JsonBlock
 from fmtkit.sources.jsonl import blocks_of_lines
@@ -41,7 +41,7 @@ def rows_of(row: dict[str, Any]) -> st.SearchStrategy[bytes]:
 
 def bound(type: str, pairs: str | None = None) -> Job:
     options = {"pairs": pairs} if pairs else {}
-    return prepare(open_sources([TYPES[type]]), Request(type=type, options=options))
+    return prepare(open_sources([TYPES[type]]), RowOptions(type=type, options=options))
 
 
 def results(job: Job, pieces: list[Piece], starts: list[int]) -> list[Any]:
@@ -122,7 +122,7 @@ def everything(pieces: Any) -> list[Any]:
 
 
 def test_pieces_come_in_input_order_for_any_number_of_workers(tmp_path):
-    job = prepare(many(tmp_path), Request(type="chatml.intel"))
+    job = prepare(many(tmp_path), RowOptions(type="chatml.intel"))
     expected = everything(stream(job, workers=1))
     assert [source for source, *_ in expected] == [0, 1, 2]
     for workers in (2, 3, 8):
@@ -130,7 +130,7 @@ def test_pieces_come_in_input_order_for_any_number_of_workers(tmp_path):
 
 
 def test_records_are_counted_within_each_source(tmp_path):
-    job = prepare(many(tmp_path), Request(type="intel"))
+    job = prepare(many(tmp_path), RowOptions(type="intel"))
     for _, rows, records, rejects in everything(stream(job)):
         assert [*records, *(row for row, _, _ in rejects)] == [*range(1, len(rows) + 1), 0]
         assert rejects == [(0, 1, "empty_field")]
@@ -138,7 +138,7 @@ def test_records_are_counted_within_each_source(tmp_path):
 
 @pytest.mark.parametrize("limit", [1, 39, 40, 41, 80, 119, 120, 500])
 def test_a_limit_is_of_rows_read_over_all_sources(tmp_path, limit):
-    job = prepare(many(tmp_path), Request(type="intel", limit=limit))
+    job = prepare(many(tmp_path), RowOptions(type="intel", limit=limit))
     assert sum(piece.rows_read for piece in stream(job)) == min(limit, 120)
 
 
@@ -159,13 +159,13 @@ def test_a_limit_cuts_every_kind_of_block(tmp_path, name):
             writer = csv.DictWriter(file, list(INTEL))
             writer.writeheader()
             writer.writerows(rows)
-    job = prepare(open_sources(str(tmp_path / name)), Request(type="intel", limit=3))
+    job = prepare(open_sources(str(tmp_path / name)), RowOptions(type="intel", limit=3))
     [piece] = stream(job)
     assert [row["prompt"][0]["content"] for row in piece.table.to_pylist()] == ["0", "1", "2"]
 
 
 def test_a_stream_goes_on_from_where_progress_says(tmp_path):
-    job = prepare(many(tmp_path), Request(type="intel"))
+    job = prepare(many(tmp_path), RowOptions(type="intel"))
     progress, pieces = Progress(), list(stream(job))
     for done, piece in enumerate(pieces):
         begun = Progress.from_dict(json.loads(json.dumps(progress.as_dict())))
@@ -177,7 +177,7 @@ def test_two_sources_with_columns_of_their_own_make_one_table(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(lines([CHAT | {"system": "s"}]))
     (tmp_path / "b.jsonl").write_bytes(lines([CHAT | {"note": 5}]))
     sources = open_sources([str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")])
-    tables = [piece.table for piece in stream(prepare(sources, Request(type="argilla_chat")))]
+    tables = [piece.table for piece in stream(prepare(sources, RowOptions(type="argilla_chat")))]
     assert tables[0].schema == tables[1].schema
 
 
@@ -186,14 +186,14 @@ def test_sources_of_different_tables_are_refused(tmp_path):
     (tmp_path / "b.jsonl").write_bytes(lines([KTO]))
     sources = open_sources([str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")])
     with pytest.raises(OptionError, match="Preference, Unpaired"):
-        prepare(sources, Request(type="intel"))
+        prepare(sources, RowOptions(type="intel"))
 
 
 def test_an_empty_source_beside_a_full_one_is_no_mismatch(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b"")
     (tmp_path / "b.jsonl").write_bytes(lines([KTO]))
     sources = open_sources([str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")])
-    job = prepare(sources, Request(type="intel"))
+    job = prepare(sources, RowOptions(type="intel"))
     assert job.table.name() == "Unpaired"
     assert sum(piece.rows_written for piece in stream(job)) == 1
 
@@ -203,12 +203,12 @@ def test_a_missing_column_in_any_source_is_an_error(tmp_path):
     (tmp_path / "b.jsonl").write_bytes(lines([{"prompt": "p"}]))
     sources = open_sources([str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")])
     with pytest.raises(ColumnMismatchError, match=r"b\.jsonl"):
-        prepare(sources, Request(type="intel"))
+        prepare(sources, RowOptions(type="intel"))
 
 
 def test_rows_of_a_generator_are_read_as_often_as_a_run_needs():
     rows = ({"question": f"q{i}", "answer": "a #### 4", "extra": i} for i in range(5))
-    job = prepare(open_sources(rows), Request(type="gsm8k"))
+    job = prepare(open_sources(rows), RowOptions(type="gsm8k"))
     [piece] = stream(job)
     assert piece.table.column("extra").to_pylist() == [0, 1, 2, 3, 4]
 
@@ -220,8 +220,8 @@ def test_a_row_of_which_one_pair_cannot_be_rendered_is_lost_as_a_whole(tmp_path)
         "<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
     )
     ranked = RANKED | {"answers": [{"answer": a, "rank": i} for i, a in enumerate("abc")]}
-    request = Request(
-        type="nectar", options={"pairs": "all"}, form="text", chat_template=str(template)
+    request = RowOptions(
+        type="nectar", options={"pairs": "all"}, as_="text", chat_template=str(template)
     )
     [piece] = stream(
         prepare(open_sources([ranked, RANKED | {"answers": RANKED["answers"][:2]}]), request)

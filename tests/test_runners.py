@@ -12,6 +12,7 @@ import tiny_training as tiny
 
 from fmtkit.runner import find
 from fmtkit.training import build, process, rows
+from fmtkit.training.arguments import fields_of
 from fmtkit.training.job import Job
 from fmtkit.training.life import TrainingError
 
@@ -108,7 +109,7 @@ def test_sft_learns_completions(model, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loss", sorted(find("dpo").losses))
+@pytest.mark.parametrize("loss", fields_of("trl:DPOConfig").fields["loss_type"].choices)
 def test_dpo_computes_every_loss(loss, model, tmp_path):
     more = {"loss_type": loss} | ({"label_smoothing": 0.1} if loss == "exo_pair" else {})
     values = losses(tiny.make_job(tmp_path, model, "dpo", "Preference", more))

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from fmtkit.errors import OptionError, OutputExistsError, WriteError
-from fmtkit.writing.encoding import COMPRESSIONS, encode
+from fmtkit.writing import formats
+from fmtkit.writing.formats import encode
 from fmtkit.writing.sinks import Closing, FileSink, Progress
 
 SCRIPT = Path(__file__).with_name("killed_runs.py")
@@ -38,12 +39,12 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-@pytest.mark.parametrize("format", COMPRESSIONS)
+@pytest.mark.parametrize("format", formats.names())
 def test_a_file_its_quarantine_and_its_report_appear_at_the_end(tmp_path, format):
     path = tmp_path / "new" / f"out.v1.{format}"
     sink = FileSink(path, format)
     for number in range(3):
-        sink.write(encode(TABLE, format, COMPRESSIONS[format][0]))
+        sink.write(encode(TABLE, format, formats.find(format).compressions[0]))
         sink.quarantine(b"{}\n")
         sink.end_block(Progress((0, number + 1), dict, dict))
     assert all(name.startswith(".") for name in names(path.parent))
@@ -137,6 +138,19 @@ def test_killed_at_any_event_a_report_is_true_and_the_next_run_ends_well(
     )
     assert run.returncode == 0, run.stderr
     assert int(run.stdout) > 12
+
+
+def test_of_two_runs_at_once_the_later_comes_to_its_end(tmp_path):
+    path = tmp_path / "out.parquet"
+    first = FileSink(path, "parquet")
+    second = FileSink(path, "parquet")
+    second.quarantine(b"second\n")
+    with pytest.raises(WriteError, match="being written by another run"):
+        first.quarantine(b"first\n")
+    first.abort()
+    second.write(ROWS)
+    second.finish(closing())
+    assert contents(tmp_path)["out.quarantine.jsonl"] == b"second\n"
 
 
 def test_a_file_holds_one_split(tmp_path):

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_tables import FEW, SCHEMA, rows_of
 
-from fmtkit.writing.encoding import encode
-from fmtkit.writing.stitching import STITCHERS
+from fmtkit.writing import formats
+from fmtkit.writing.formats import encode
 
 METADATA = {"type": "chatml.intel"}
 COMPRESSIONS = ("none", "zstd")
@@ -18,7 +18,7 @@ NARROW = pa.schema([SCHEMA.field(name) for name in ("prompt", "text", "label", "
 
 
 def stitch(tables, format, compression, metadata=None):
-    stitcher, out = STITCHERS[format](), bytearray()
+    stitcher, out = formats.find(format).stitcher(), bytearray()
     for table in tables:
         for buffer in stitcher.add(encode(table, format, compression), len(out)):
             out += buffer

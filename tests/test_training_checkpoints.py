@@ -225,8 +225,9 @@ def test_the_states_of_every_process_are_there(run):
 KILLER = """
 import os, signal, sys, threading, time
 if "fmtkit.training.process" in " ".join(sys.orig_argv):
+    file = os.environ["KILL_AT"]  # now: accelerate empties the environment for a while
     def watch():
-        while not os.path.exists(os.environ["KILL_AT"]):
+        while not os.path.exists(file):
             time.sleep(0.0002)
         os.kill(os.getpid(), signal.SIGKILL)
     threading.Thread(target=watch, daemon=True).start()

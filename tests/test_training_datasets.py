@@ -11,7 +11,7 @@ import tiny_training as tiny
 
 from fmtkit.errors import FmtkitError, OptionError
 from fmtkit.training import datasets, planning
-from fmtkit.training.datasets import parse_slice
+from fmtkit.training.slices import parse_slice
 
 ROWS = [{"question": f"Q{i} red", "chosen": f"good {i}", "rejected": f"bad {i}"} for i in range(20)]
 

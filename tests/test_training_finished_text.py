@@ -79,10 +79,8 @@ def test_a_prompt_of_text_is_left_to_methods_that_sample(tmp_path):
     assert settled(plan) is plan
 
 
-def test_files_that_are_not_there_are_left_to_the_conversion(tmp_path):
-    plan = planned(
-        tmp_path, datasets=[{"path": "a/hub-name"}, {"path": str(tmp_path / "no.jsonl")}]
-    )
+def test_datasets_that_are_not_here_are_left_to_the_conversion(tmp_path):
+    plan = planned(tmp_path, datasets=[{"path": "a/hub-name"}, {"path": "hub-name"}])
     assert settled(plan) is plan
 
 

@@ -7,7 +7,8 @@ from jsonschema import Draft202012Validator
 
 from fmtkit import resources
 from fmtkit.training import schema
-from fmtkit.training.keys import DESTINATIONS, aliases, table
+from fmtkit.training.key import DESTINATIONS
+from fmtkit.training.keys import aliases, table
 from fmtkit.training.keys_data import DATASET_KEYS
 
 

@@ -11,7 +11,7 @@ pytest.importorskip("trl")
 from fmtkit.errors import DependencyError, OptionError
 from fmtkit.training import planning
 from fmtkit.training.config import parse
-from fmtkit.training.refusals import RefusalError
+from fmtkit.training.problem import RefusalError
 
 # Our own words for every YAML block of the documents: name -> (YAML, method that is planned).
 BLOCKS = {

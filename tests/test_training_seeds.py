@@ -15,7 +15,7 @@ pytest.importorskip("trl")
 
 from fmtkit.training import planning
 from fmtkit.training.config import parse
-from fmtkit.training.refusals import RefusalError
+from fmtkit.training.problem import RefusalError
 
 SEEDS = Path(__file__).parent.parent.parent / "shared" / "seeds"
 

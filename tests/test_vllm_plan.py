@@ -12,7 +12,7 @@ from test_vllm_serve import install
 
 from fmtkit.errors import DependencyError, OptionError
 from fmtkit.training import listening, planning, vllm_ready
-from fmtkit.training.refusals import RefusalError
+from fmtkit.training.problem import RefusalError
 
 WHOLE = {
     "base_model": "a/m",

@@ -2,9 +2,8 @@
 """docs/errors.md: exit codes, errors, and the codes of rows, warnings and findings."""
 
 from fmtkit import errors
-from fmtkit.codes import REASONS, WARNINGS
+from fmtkit.codes import BAD_ROWS, ODD_ROWS, Code
 from fmtkit.surveying.advice import ADVICE
-from pages.advice import FOR_REASONS, FOR_WARNINGS
 from pages.markdown import NOTICE, code, sentence, table
 
 HEAD = f"""\
@@ -64,8 +63,8 @@ FINDINGS_HEAD = """
 
 def text() -> str:
     """Return the page."""
-    reasons = table(["code", "meaning", "what to do"], _rows(REASONS, FOR_REASONS))
-    warnings = table(["code", "meaning", "what to do"], _rows(WARNINGS, FOR_WARNINGS))
+    reasons = table(["code", "meaning", "what to do"], _rows(BAD_ROWS))
+    warnings = table(["code", "meaning", "what to do"], _rows(ODD_ROWS))
     found = table(
         ["code", "meaning", "what to do"],
         ([code(name), sentence(said), sentence(advice)] for name, (said, advice) in ADVICE.items()),
@@ -80,5 +79,5 @@ def _tree() -> str:
     return drawn.strip("\n")
 
 
-def _rows(codes: dict[str, str], advice: dict[str, str]) -> list[list[str]]:
-    return [[code(name), sentence(said), advice[name]] for name, said in codes.items()]
+def _rows(codes: dict[str, Code]) -> list[list[str]]:
+    return [[code(name), sentence(entry.means), entry.advice] for name, entry in codes.items()]

@@ -1,9 +1,15 @@
-"""Flags that several commands share, and how those of KEY=VALUE are read."""
+"""Flags of the command line, made from the options that commands take, and the few that only print."""
 
 import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import Parameter, signature
 from typing import Annotated, Any
 
 import typer
+
+from fmtkit.errors import OptionError
+from fmtkit.options import PAIRS, Option, Options, default_of, flag_of
 
 Sources = Annotated[
     list[str] | None,
@@ -12,49 +18,89 @@ Sources = Annotated[
         show_default=False,
     ),
 ]
-Type = Annotated[
-    str | None, typer.Option("--type", "-t", help="TEMPLATE.SOURCE, for example chatml.intel.")
-]
-Method = Annotated[
-    str | None, typer.Option(help="Training method; decides where type and columns do not.")
-]
-Map = Annotated[
-    list[str] | None, typer.Option("--map", help="COLUMN=PATH: the source's own name of a column.")
-]
-Columns = Annotated[str | None, typer.Option(help='The same as JSON: {"question": "meta.q"}.')]
-Option = Annotated[
-    list[str] | None, typer.Option("--option", "-O", help="KEY=VALUE: an option of the type.")
-]
-Tokenizer = Annotated[str | None, typer.Option(help="Folder or hub id of a tokenizer.")]
-ChatTemplate = Annotated[str | None, typer.Option(help="Name, FILE.jinja or tokenizer_default.")]
 Plugin = Annotated[list[str] | None, typer.Option(help="Python file with converters or functions.")]
-Limit = Annotated[int | None, typer.Option(min=1, help="Read the first N rows only.")]
-Workers = Annotated[
-    int | None, typer.Option(min=1, help="Threads; the output is the same for any number.")
-]
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="KEY=VALUE over the config's; dotted.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
-Config = Annotated[
-    str | None, typer.Option("--config", "-c", help="YAML whose datasets are converted.")
-]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 NoProgress = Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")]
+_JSON = "_as_json"
 
 
-def pairs(given: list[str] | None, flag: str) -> dict[str, str]:
-    """Return the values of a flag that takes KEY=VALUE."""
-    from fmtkit.converting.type_options import parse_pairs
+def flags(
+    options: type[Options], *, but: Sequence[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command one flag for each option, where its function takes `options`.
 
-    return parse_pairs(given or [], flag)
+    The function is called with the options it declares, made of what was typed; OptionError names
+    the flag of a value that is not taken. `but` are options that the command does not have.
+    """
+    declared = {name: found for name, found in options.declared().items() if name not in but}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = signature(command).parameters
+        parameters: list[Parameter] = []
+        for parameter in own.values():
+            if parameter.name != "options":
+                parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
+                continue
+            for name, found in declared.items():
+                parameters += _parameters(options, name, found)
+
+        @wraps(command)
+        def called(**typed: Any) -> None:
+            rest = {name: typed[name] for name in own if name != "options"}
+            given = {
+                name: value
+                for name, found in declared.items()
+                if (value := _typed(typed, name, found)) is not None
+            }
+            command(**rest, options=options(**given))
+
+        called.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]
+        called.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": None}
+        return called
+
+    return decorate
 
 
-def named_columns(given: list[str] | None, text: str | None) -> dict[str, Any]:
-    """Return where the columns of a type lie, as --map and --columns say together."""
-    from fmtkit.converting.type_options import parse_columns
+def _parameters(options: type[Options], name: str, found: Option) -> list[Parameter]:
+    """Return the parameters, as typer reads them, of one option."""
+    kind = found.reader.flag
+    names = found.flags or (flag_of(name, found),)
+    default = found.shown if found.shown is not None else default_of(options, name)
+    if default in ((), {}):
+        default = None
+    made = [_parameter(name, kind, default, typer.Option(*names, help=found.help))]
+    if found.json_flag:
+        told = 'The same as JSON: {"question": "meta.q"}.'
+        made.append(
+            _parameter(name + _JSON, str | None, None, typer.Option(found.json_flag, help=told))
+        )
+    return made
 
-    return parse_columns(text) | pairs(given, "--map")
+
+def _parameter(name: str, kind: Any, default: Any, info: Any) -> Parameter:
+    annotation = Annotated[kind, info]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _typed(typed: dict[str, Any], name: str, found: Option) -> Any:
+    """Return what was typed for an option; a mapping's two flags together."""
+    value = typed[name]
+    text = typed.get(name + _JSON)
+    if text is None:
+        return value
+    import json
+
+    try:
+        whole = json.loads(text)
+    except ValueError as error:
+        raise OptionError(f"{found.json_flag} {text}: no JSON: {error}") from error
+    if not isinstance(whole, dict):
+        raise OptionError(f"{found.json_flag} {text}: give a JSON object")
+    return {**whole, **PAIRS.read(value or [], flag_of(name, found))}
 
 
 def say(text: str) -> None:

@@ -20,7 +20,11 @@ def types(
 
 def schema(
     name: Annotated[
-        str, typer.Argument(help="A type, a table, report, quarantine, manifest, survey, config.")
+        str,
+        typer.Argument(
+            help="A type, a table, report, quarantine, manifest, survey, config; convert, inspect or "
+            "train for their options."
+        ),
     ],
 ) -> None:
     """Print a JSON Schema."""

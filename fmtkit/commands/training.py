@@ -4,35 +4,15 @@ from typing import Annotated
 
 import typer
 
-from fmtkit.commands.flags import Json, Set, say
+from fmtkit.commands.flags import Json, Set, flags, say
+from fmtkit.training.train_options import TrainOptions
 
 
+@flags(TrainOptions)
 def train(
     config: Annotated[str, typer.Argument(help="YAML of the run; docs/config.md lists its keys.")],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan; write and start nothing.")
-    ] = False,
-    prepare: Annotated[
-        bool,
-        typer.Option("--prepare", help="Write the run folder, print the command, start nothing."),
-    ] = False,
-    partial: Annotated[
-        bool, typer.Option("--partial", help="With --dry-run: guess what a fragment leaves out.")
-    ] = False,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="KEY=VALUE over the config's; dotted, lists by index."),
-    ] = None,
-    num_processes: Annotated[
-        int | None, typer.Option(min=1, help="Processes that train together on this machine.")
-    ] = None,
-    accelerate_config: Annotated[
-        str | None, typer.Option(help="single, multi_gpu, fsdp2, zero1, zero2, zero3, or a file.")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")
-    ] = False,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Convert the datasets again.")] = False,
+    *,
+    options: TrainOptions,
     json: Json = False,
 ) -> None:
     """Train a model as a config says: convert its datasets, launch, save.
@@ -42,19 +22,8 @@ def train(
     from fmtkit import training
     from fmtkit.training.listing import print_outcome
 
-    outcome = training.train(
-        config,
-        overrides=set_ or (),
-        dry_run=dry_run,
-        prepare=prepare,
-        partial=partial,
-        num_processes=num_processes,
-        accelerate_config=accelerate_config,
-        resume=resume,
-        rebuild=rebuild,
-        say=lambda note: say(f"note: {note}"),
-    )
-    print_outcome(outcome, as_json=json, dry_run=dry_run, prepared=prepare)
+    outcome = training.train(config, say=lambda note: say(f"note: {note}"), **options.given())
+    print_outcome(outcome, as_json=json, dry_run=options.dry_run, prepared=options.prepare)
     raise typer.Exit(outcome.exit_code)
 
 

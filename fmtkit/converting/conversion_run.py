@@ -13,7 +13,7 @@ import pyarrow as pa
 from fmtkit import buffers
 from fmtkit.atomic import Written
 from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.converting.error_limit import ErrorLimit
+from fmtkit.converting.error_limit import why_ended
 from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.pipeline import Piece, Progress, stream
 from fmtkit.converting.preparation import AnySource, Job
@@ -26,9 +26,10 @@ from fmtkit.converting.splitting import (
 from fmtkit.converting.user_functions import TransformedSource
 from fmtkit.errors import LimitError, NothingWrittenError, OptionError
 from fmtkit.writing import journal, quarantine, sinks
-from fmtkit.writing.encoding import Encoded, compression_of, encode
+from fmtkit.writing.encoding import Encoded
 from fmtkit.writing.file_output import FileOutput
 from fmtkit.writing.folder_sink import FolderSink, find_resume
+from fmtkit.writing.formats import compression_of, encode
 from fmtkit.writing.outputs import Destination
 from fmtkit.writing.sinks import Closing, FileSink, Sink
 
@@ -46,7 +47,6 @@ class ConversionRun:
         self.finished_sources: list[dict[str, Any]] = []
         self.finished_bytes = 0
         self.begun = time.monotonic()
-        self.limit = ErrorLimit.parse(options.max_errors)
         self.is_folder, self.out = out.format is None, out.path
         self.complete: Report | None = None
         self.format = options.format or out.format or "parquet"
@@ -169,20 +169,11 @@ class ConversionRun:
         self.progress.add(piece)
 
     def _check_limit(self, piece: Piece) -> None:
-        if self.options.on_error == "fail" and piece.rejects:
-            first = piece.rejects[0]
+        name = self.job.sources[piece.source].name
+        reason = why_ended(self.options, self.ledger, name, piece.rejects)
+        if reason is not None:
             self._reject()
-            place = first.line if first.line is not None else f"row {first.row}"
-            where = f"{self.job.sources[piece.source].name}:{place}"
-            raise LimitError(
-                f"{where}: {first.code}: {first.message}; nothing was written (--on-error fail)"
-            )
-        if self.limit.is_passed(self.ledger):
-            self._reject()
-            raise LimitError(
-                f"{self.ledger.bad:,} of {self.ledger.rows_read:,} rows are bad, more than --max-errors "
-                f"{self.options.max_errors} allows; nothing was written{self._where()}"
-            )
+            raise LimitError(f"{reason}; nothing was written{self._where()}")
 
     def _where(self) -> str:
         """Say where the bad rows are, once the sink has put them there."""
@@ -224,7 +215,7 @@ class ConversionRun:
         return report.as_dict() | several | tiers
 
     def _type(self) -> str:
-        return ", ".join(dict.fromkeys(job.request.type for job in self.jobs))
+        return ", ".join(dict.fromkeys(job.options.chosen_type for job in self.jobs))
 
     def _sources(self) -> list[dict[str, Any]]:
         return [*self.finished_sources, *sources_of(self.job, self.progress)]
@@ -243,7 +234,7 @@ class ConversionRun:
 
     def _manifest(self) -> dict[str, Any]:
         return {
-            "type": self.job.request.type,
+            "type": self.job.options.type,
             "table": self.job.table.name(),
             "sources": self._sources(),
         }

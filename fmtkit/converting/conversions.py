@@ -1,16 +1,18 @@
 """Conversion as a whole: sources in, files out, and the report that accounts for every row."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from fmtkit import registry
 from fmtkit.atomic import partial_name
 from fmtkit.converting.conversion_run import ConversionRun, Watcher
-from fmtkit.converting.convert_options import HASHED, ConvertOptions, check_options
-from fmtkit.converting.pipeline import stream
+from fmtkit.converting.convert_options import HASHED, ConvertOptions, RowOptions
+from fmtkit.converting.error_limit import why_ended
+from fmtkit.converting.ledger import Ledger
+from fmtkit.converting.pipeline import Piece, Progress, stream
 from fmtkit.converting.preparation import Job, prepare
-from fmtkit.converting.run_report import Report
+from fmtkit.converting.run_report import Report, report_of
 from fmtkit.converting.splitting import (
     by_fraction,
     by_rows,
@@ -20,6 +22,7 @@ from fmtkit.converting.splitting import (
 )
 from fmtkit.errors import LimitError, NothingWrittenError, OptionError
 from fmtkit.sources.opening import Source, open_sources
+from fmtkit.writing import formats
 from fmtkit.writing.file_output import FileOutput, refuse_file
 from fmtkit.writing.outputs import Destination, destination, refuse_sources
 from fmtkit.writing.working_folder import failed_name, is_whole, refuse_folder
@@ -40,7 +43,6 @@ def convert_to(
         LimitError: if more rows are bad than --max-errors or --on-error fail allows.
         NothingWrittenError: if not one row could be converted; quarantine and report are there.
     """
-    check_options(options)
     if not str(out):
         raise OptionError(
             "OUT is missing: give -o FILE.parquet, FILE.jsonl, FILE.arrow or a folder"
@@ -50,8 +52,41 @@ def convert_to(
     target = destination(out)
     opened = open_named(sources, options.hash)
     refuse_output(target, (source.name for source in opened), options)
-    job = with_split(prepare(opened, options.request()), options)
+    job = with_split(prepare(opened, options), options)
     return write_jobs([job], target, options, watch)
+
+
+class RowStream:
+    """The converted rows of sources, block by block in input order, with nothing written.
+
+    Every row that went by is in `ledger`, how far it came is in `progress`.
+
+    Raises:
+        OptionError, UnknownNameError, ColumnMismatchError, SourceError: as `convert_to`.
+        LimitError: while it is read, if more rows are bad than --max-errors or --on-error fail allows.
+    """
+
+    def __init__(self, sources: Sequence[object] | object, options: RowOptions) -> None:
+        for plugin in options.plugins:
+            registry.load_plugin(plugin)
+        self.options = options
+        self.job = prepare(open_named(sources), options)
+        self.ledger, self.progress = Ledger(), Progress()
+
+    def __iter__(self) -> Iterator[Piece]:
+        for piece in stream(self.job, workers=self.options.workers):
+            self.ledger.add(piece, skipped=self.options.on_error == "skip")
+            self.progress.add(piece)
+            source = self.job.sources[piece.source].name
+            reason = why_ended(self.options, self.ledger, source, piece.rejects)
+            if reason is not None:
+                raise LimitError(reason)
+            yield piece
+        self.ledger.check()
+
+    def report(self) -> Report:
+        """Return the report of what was read so far."""
+        return report_of(self.job, self.ledger, self.progress)
 
 
 def open_named(sources: Sequence[object] | object, hash: str = "auto") -> list[Source]:
@@ -89,7 +124,7 @@ def write_jobs(
     Raises OptionError where their tables differ.
     """
     if len({str(job.schema) for job in jobs}) > 1:
-        made = ", ".join(f"{job.request.type} makes {job.table.name()}" for job in jobs)
+        made = ", ".join(f"{job.options.type} makes {job.table.name()}" for job in jobs)
         raise OptionError(f"one file holds one table, but {made}; give a folder as OUT")
     run = ConversionRun(jobs, out, options, watch)
     try:
@@ -108,9 +143,11 @@ def refuse_output(out: Destination, sources: Iterable[str], options: ConvertOpti
     The sinks look again before they put anything in place.
 
     Raises:
-        OptionError: if it is, or holds, a source.
+        OptionError: if it is, or holds, a source, or --format is none that can be written.
         OutputExistsError: if something is there that is not ours, or not to be replaced.
     """
+    if options.format is not None:
+        formats.find(options.format)
     if out.format is None:
         folders = (out.path, partial_name(out.path), failed_name(out.path))
         refuse_sources(sources, folders=folders)

@@ -1,89 +1,145 @@
-"""The options of a conversion; each is the flag of the same name."""
+"""The options of a conversion: what is read, what becomes of its rows, and how they are written."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fmtkit.converting.error_limit import ErrorLimit
-from fmtkit.converting.request import Request
-from fmtkit.converting.text_stage import AS_MADE, OVERLONG
 from fmtkit.errors import OptionError
-from fmtkit.writing.encoding import check_format
+from fmtkit.options import (
+    CHOICE,
+    COUNT,
+    NAMES,
+    NUMBER,
+    OPTIONAL_CHOICE,
+    PAIRS,
+    PATH,
+    PATHS,
+    ROWS_OR_PERCENT,
+    SIZE,
+    SWITCH,
+    TEXT,
+    Options,
+    option,
+)
 
 HASHED_BYTES = 64 * 2**20
 """Sources up to this size are hashed unless --hash says otherwise: beyond it the hash costs a
 fifth of the conversion where the processor has no SHA instructions (330 MB/s)."""
 HASHED: dict[str, bool | int] = {"auto": HASHED_BYTES, "always": True, "never": False}
-ON_ERROR = ("quarantine", "fail", "skip")
+AS_MADE = "as_made"
+"""The form of a run's prompts: a converter's text stays text, its messages stay messages."""
+OVERLONG = ("keep", "drop", "truncate-start", "truncate-end", "fail")
 
 
 @dataclass(frozen=True)
-class ConvertOptions:
-    """Options of `fmtkit convert`; each is the flag of the same name."""
+class SourceOptions(Options):
+    """How sources are read, whatever is done with their rows."""
 
-    type: str | None = None
-    config: str | None = None
-    form: str | None = None
-    method: str | None = None
-    chat_template: str | None = None
-    tokenizer: str | None = None
-    columns: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
-    keep: tuple[str, ...] = ()
-    on_error: str = "quarantine"
-    max_errors: str | None = None
-    max_length: int | None = None
-    on_overlong: str = "keep"
-    val_size: str | float | None = None
-    seed: int = 0
-    limit: int | None = None
-    workers: int | None = None
-    overwrite: bool = False
-    resume: bool = False
-    plugins: tuple[str, ...] = ()
+    type: str | None = option(
+        TEXT, "TEMPLATE.SOURCE, for example chatml.intel.", flags=("--type", "-t")
+    )
+    method: str | None = option(TEXT, "Training method; decides where type and columns do not.")
+    chat_template: str | None = option(PATH, "Name, FILE.jinja or tokenizer_default.")
+    tokenizer: str | None = option(PATH, "Folder or hub id of a tokenizer.")
+    columns: Mapping[str, str] = option(
+        PAIRS,
+        "COLUMN=PATH: the source's own name of a column.",
+        default={},
+        flags=("--map",),
+        json_flag="--columns",
+        former=("map",),
+    )
+    options: Mapping[str, Any] = option(
+        PAIRS, "KEY=VALUE: an option of the type.", default={}, flags=("--option", "-O")
+    )
+    limit: int | None = option(COUNT, "Read the first N rows only.")
+    workers: int | None = option(COUNT, "Threads; the output is the same for any number.")
+    plugins: tuple[str, ...] = option(
+        PATHS, "Python file with converters or functions.", default=(), flags=("--plugin",)
+    )
+
+
+@dataclass(frozen=True)
+class RowOptions(SourceOptions):
+    """What becomes of the rows of sources, wherever they go."""
+
+    as_: str | None = option(
+        OPTIONAL_CHOICE,
+        "text, messages or tokens.",
+        choices=("text", "messages", "tokens"),
+        flags=("--as",),
+        former=("form",),
+    )
+    keep: tuple[str, ...] = option(
+        NAMES, "Source columns to carry through: A,B or all.", default=()
+    )
+    on_error: str = option(
+        CHOICE,
+        "quarantine, fail or skip bad rows.",
+        default="quarantine",
+        choices=("quarantine", "fail", "skip"),
+    )
+    max_errors: str | None = option(ROWS_OR_PERCENT, "Stop after N bad rows, or P%.")
+    max_length: int | None = option(COUNT, "Tokens a row may have.")
+    on_overlong: str = option(
+        CHOICE,
+        "keep, drop, truncate-start, truncate-end or fail.",
+        default="keep",
+        choices=OVERLONG,
+    )
+    seed: int = option(NUMBER, "Of the split and of random pairs.", default=0)
+
+    as_made: bool = False
+    """Whether prompts stay what the converter makes, text or messages (`fmtkit train`)."""
+    cut_in_training: bool = False
+    """Whether the trainer cuts the rows (`fmtkit train`): they stay whole, but for those of which a cut
+    leaves nothing to learn from, which are bad rows."""
     folders: tuple[Path, ...] = ()
     """Folders of the configs that name types; user functions lie there."""
     function_config: Mapping[str, Any] = field(default_factory=dict)
-    format: str | None = None
-    compression: str | None = None
-    hash: str = "auto"
+    """What user functions are called with."""
 
-    def request(self) -> Request:
-        """Return the part that concerns rows."""
+    @property
+    def form(self) -> str | None:
+        """Return what the columns are to hold; None for what the type speaks for."""
+        return AS_MADE if self.as_made else self.as_
+
+    @property
+    def places(self) -> tuple[Path, ...]:
+        """Return the plugin files and folders in which a type may name a user's function."""
+        return (*map(Path, self.plugins), *self.folders)
+
+    @property
+    def chosen_type(self) -> str:
+        """Return the type; OptionError where there is none."""
         if self.type is None:
             raise OptionError("--type is missing; `fmtkit inspect SOURCE` names the types that fit")
-        return Request(
-            type=self.type,
-            form=self.form,
-            method=self.method,
-            chat_template=self.chat_template,
-            tokenizer=self.tokenizer,
-            columns=self.columns,
-            options=self.options,
-            keep=self.keep,
-            max_length=self.max_length,
-            on_overlong=self.on_overlong,
-            seed=self.seed,
-            limit=self.limit,
-            places=(*map(Path, self.plugins), *self.folders),
-            config=self.function_config,
-        )
+        return self.type
 
 
-def check_options(options: ConvertOptions) -> None:
-    """Raise OptionError for a flag's value that nothing takes."""
-    if options.on_error not in ON_ERROR:
-        raise OptionError(f"--on-error {options.on_error}: choose one of {', '.join(ON_ERROR)}")
-    if options.on_overlong not in OVERLONG:
-        raise OptionError(
-            f"--on-overlong {options.on_overlong}: choose one of {', '.join(OVERLONG)}"
-        )
-    if options.form not in (None, "text", "messages", "tokens", AS_MADE):
-        raise OptionError(f"--as {options.form}: choose text, messages or tokens")
-    check_format(options.format)
-    if options.hash not in HASHED:
-        raise OptionError(f"--hash {options.hash}: choose one of {', '.join(HASHED)}")
-    if options.overwrite and options.resume:
-        raise OptionError("--overwrite and --resume contradict each other; give one of them")
-    ErrorLimit.parse(options.max_errors)
+@dataclass(frozen=True)
+class ConvertOptions(RowOptions):
+    """Options of `fmtkit convert`: those of rows, and how they are written."""
+
+    config: str | None = option(
+        PATH, "YAML whose datasets are converted.", flags=("--config", "-c")
+    )
+    val_size: float | None = option(SIZE, "Fraction or rows for validation.")
+    overwrite: bool = option(SWITCH, "Replace an output that fmtkit wrote.", default=False)
+    resume: bool = option(SWITCH, "Go on with an interrupted run.", default=False)
+    format: str | None = option(
+        TEXT, "parquet, jsonl, arrow, or a format that an installed package adds."
+    )
+    compression: str | None = option(TEXT, "snappy, zstd, lz4 or none.")
+    hash: str = option(
+        CHOICE,
+        "Hash the sources for the report: auto (up to 64 MiB), always or never.",
+        default="auto",
+        choices=tuple(HASHED),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.overwrite and self.resume:
+            raise OptionError("--overwrite and --resume contradict each other; give one of them")

@@ -163,7 +163,7 @@ def _groups(job: Job, tasks: Iterator[Task]) -> Iterator[list[Task]]:
 
 
 def _tasks(job: Job, start: tuple[int, int], done: int) -> Iterator[Task]:
-    left = None if job.request.limit is None else job.request.limit - done
+    left = None if job.options.limit is None else job.options.limit - done
     if left is not None and left <= 0:
         return
     for index, source in enumerate(job.sources):
@@ -390,7 +390,7 @@ def _convert(job: Job, binding: Binding, parsed: Parsed, records: reading.Rows) 
     frame, warnings = converted.frame, Counter(converted.warnings)
     without_pair = np.empty(0, np.int64)
     if job.pairs is not None:
-        paired = pairing.pair_up(frame, job.pairs, job.request.seed)
+        paired = pairing.pair_up(frame, job.pairs, job.options.seed)
         frame, without_pair = paired.frame, paired.without_pair.to_numpy()
         warnings["rank_tie"] += paired.tied
     return _Converted(

@@ -1,4 +1,4 @@
-"""Preparation: a request is bound to its sources, and becomes a job.
+"""Preparation: options are bound to their sources, and become a job.
 
 Converters are chosen by what the first rows of each source hold; whatever does not fit is said here,
 before a row is read.
@@ -21,10 +21,10 @@ from fmtkit.converting import (
 )
 from fmtkit.converting.binding import Binding, bind
 from fmtkit.converting.bound_column import Row
+from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.keeping import Kept, find_kept
 from fmtkit.converting.pass_through import as_they_are
 from fmtkit.converting.read_plan import ReadPlan
-from fmtkit.converting.request import Request
 from fmtkit.converting.soft_labels import has_soft_labels
 from fmtkit.converting.splitting import Split
 from fmtkit.converting.text_stage import TextStage
@@ -47,9 +47,9 @@ Stage = TextStage | TokenStage
 
 @dataclass(frozen=True)
 class Job:
-    """A request bound to its sources."""
+    """Options bound to their sources."""
 
-    request: Request
+    options: RowOptions
     name: typenames.TypeName
     sources: tuple[AnySource, ...]
     plans: tuple[ReadPlan, ...]
@@ -82,22 +82,24 @@ class Job:
         return self.plans[0].binding.converter
 
 
-def prepare(opened: Sequence[Source], request: Request) -> Job:
+def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
     """Bind a type to its sources.
 
     Raises:
         UnknownNameError, OptionError, ColumnMismatchError: if type, options and columns do not fit.
         SourceError: if a source cannot be read.
     """
-    name = typenames.read(request.type, functions=bool(request.places))
+    name = typenames.read(settings.chosen_type, functions=bool(settings.places))
     sources: list[AnySource] = list(opened)
     if name.function:
-        function = replace(find_function(name.source, request.places), config=request.config)
+        function = replace(
+            find_function(name.source, settings.places), config=settings.function_config
+        )
         sources = [TransformedSource(source, function) for source in opened]
         name = replace(name, source="passthrough")
     samples = [sample_of(source) for source in sources]
-    converters = _converters(name, sources, samples, request)
-    resolved = [type_options.resolve(c, request.columns, request.options) for c in converters]
+    converters = _converters(name, sources, samples, settings)
+    resolved = [type_options.resolve(c, settings.columns, settings.options) for c in converters]
     resolved = [
         _decide_softness(s, c, o) for s, c, o in zip(sources, converters, resolved, strict=True)
     ]
@@ -105,7 +107,7 @@ def prepare(opened: Sequence[Source], request: Request) -> Job:
         resolved = [
             replace(options, values={**options.values, "soft": True}) for options in resolved
         ]
-    kept = find_kept(sources, converters, resolved, request.keep)
+    kept = find_kept(sources, converters, resolved, settings.keep)
     plans: list[ReadPlan] = []
     for converter, options, sample in zip(converters, resolved, samples, strict=True):
         binding = bind(
@@ -131,13 +133,13 @@ def prepare(opened: Sequence[Source], request: Request) -> Job:
     untokenized = issubclass(table, Untokenized)
     text: Stage
     if untokenized:
-        text = TokenStage.of(name, first.converter, request)
+        text = TokenStage.of(name, first.converter, settings)
     else:
-        text = TextStage.of(name, first.converter, table, request)
+        text = TextStage.of(name, first.converter, table, settings)
     canonical = _canonical_schema(first, table, kept)
     made = Tokens if text.form == "tokens" else table
     return Job(
-        request,
+        settings,
         name,
         tuple(sources),
         tuple(plans),
@@ -180,14 +182,14 @@ def _converters(
     name: typenames.TypeName,
     sources: Sequence[AnySource],
     samples: Sequence[Sequence[Row]],
-    request: Request,
+    settings: RowOptions,
 ) -> list[Converter]:
     chosen = [
-        _converter(name, source, sample, request)
+        _converter(name, source, sample, settings)
         for source, sample in zip(sources, samples, strict=True)
     ]
     schemas = [s.schema if s.kind == "arrow" else None for s in sources]
-    chosen = [as_they_are(c, schemas, _paths(request)) for c in chosen]
+    chosen = [as_they_are(c, schemas, _paths(settings)) for c in chosen]
     filled = [c for c, sample in zip(chosen, samples, strict=True) if sample] or chosen
     made = {(c.makes.name(), c.wide, c.text) for c in filled}
     if len(made) > 1:
@@ -197,9 +199,9 @@ def _converters(
 
 
 def _converter(
-    name: typenames.TypeName, source: AnySource, sample: Sequence[Row], request: Request
+    name: typenames.TypeName, source: AnySource, sample: Sequence[Row], settings: RowOptions
 ) -> Converter:
-    method, mapping = request.method or name.method, _paths(request)
+    method, mapping = settings.method or name.method, _paths(settings)
     choose = partial(
         detection.choose, name.source, method=method, mapping=mapping, source=source.name
     )
@@ -211,13 +213,13 @@ def _converter(
         return choose(sample if block is None else _sound_rows(block))
 
 
-def _paths(request: Request) -> dict[str, str]:
+def _paths(settings: RowOptions) -> dict[str, str]:
     fields = {
         key.removeprefix("field_"): str(value)
-        for key, value in request.options.items()
+        for key, value in settings.options.items()
         if key.startswith("field_")
     }
-    return fields | dict(request.columns)
+    return fields | dict(settings.columns)
 
 
 def _policy(binding: Binding) -> str | None:

@@ -42,7 +42,7 @@ def report_of(
     """Account for a run: the ledger, the sources with their hashes, and what was written."""
     template = job.text.template
     data = {
-        "type": job.request.type,
+        "type": job.options.type,
         "table": job.table.name(),
         "template": template.name if template and job.text.form != "messages" else None,
         **ledger.as_dict(),

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from fmtkit import buffers
 from fmtkit.converting import kept_aside
+from fmtkit.converting.convert_options import AS_MADE, RowOptions
 from fmtkit.converting.typenames import TypeName
 from fmtkit.errors import OptionError
 from fmtkit.registry import Converter
@@ -28,11 +29,16 @@ from fmtkit.tables import (
 )
 
 if TYPE_CHECKING:
-    from fmtkit.converting.request import Request
     from fmtkit.counting.length_limit import LengthLimit
+    from fmtkit.rendering.spans import TokenRow
 
 REPLIES = ("chosen", "rejected", "completion")
-OVERLONG = ("keep", "drop", "truncate-start", "truncate-end", "fail")
+_UNCUT = {
+    "Ranking": "a ranking is cut once it is pairs",
+    "Stepwise": "steps stay whole",
+    "Tokens": "a type that makes tokens has its own length",
+}
+"""Tables of which no row can be cut, and why."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +65,6 @@ class Done:
     plain_rows: int = 0
 
 
-AS_MADE = "as_made"
-"""The form of a run's prompts: a converter's text stays text, its messages stay messages."""
-
-
 @dataclass(frozen=True)
 class TextStage:
     """How rows are written out: as messages, as text through a template, or as tokens."""
@@ -80,21 +82,23 @@ class TextStage:
 
     @classmethod
     def of(
-        cls, name: TypeName, converter: Converter, table: type[Table], request: "Request"
+        cls, name: TypeName, converter: Converter, table: type[Table], options: RowOptions
     ) -> "TextStage":
         """Decide on form, template and limit from the type's name and the flags.
 
         Raises OptionError where they contradict each other, TemplateError where there is no template.
         """
-        template = _template(name, request)
-        limit = _limit(request)
+        template = _template(name, options)
+        limit = _limit(options)
+        if limit is not None and limit.truncates and limit.cuts:
+            _check_cut(limit.action, table)
         if converter.text or table in (Stepwise, Tokens):
-            if request.form == "messages" and converter.text:
+            if options.form == "messages" and converter.text:
                 raise OptionError(f"--as messages: type {name.type} makes text; use --as text")
             form = "text" if converter.text else "messages"
             text_source = converter.text or table is Stepwise
             return cls(form, None, converter.wide, text_source, limit, table=table)
-        form = request.form or ("text" if template is not None else "messages")
+        form = options.form or ("text" if template is not None else "messages")
         # What makes text was dealt with above; a template only measures the rest.
         form = "messages" if form == AS_MADE else form
         if template is None and (form != "messages" or limit is not None):
@@ -104,10 +108,10 @@ class TextStage:
                 "or by --chat-template"
             )
         if form == "tokens" and (
-            table not in (Conversation, Completion) or request.tokenizer is None
+            table not in (Conversation, Completion) or options.tokenizer is None
         ):
             wanted = (
-                "--tokenizer" if request.tokenizer is None else "a Conversation or a Completion"
+                "--tokenizer" if options.tokenizer is None else "a Conversation or a Completion"
             )
             raise OptionError(
                 f"--as tokens needs {wanted}; other trainers tokenise text themselves"
@@ -116,9 +120,12 @@ class TextStage:
             raise OptionError(
                 f"--as {form}: a ranking stays messages; choose a pair policy, --option pairs=all"
             )
-        if form == "messages" and limit is not None and limit.action.startswith("truncate"):
-            raise OptionError(f"--on-overlong {limit.action} cuts text; it goes with --as text")
-        tokenizer = request.tokenizer if form == "tokens" else None
+        if form == "messages" and limit is not None and limit.truncates and limit.cuts:
+            raise OptionError(
+                f"--on-overlong {limit.action} cuts text or tokens; it goes with --as text and "
+                "--as tokens"
+            )
+        tokenizer = options.tokenizer if form == "tokens" else None
         return cls(
             form,
             template,
@@ -163,7 +170,7 @@ class TextStage:
         ):
             done = render_table(table, self.template)
         if self.limit is not None and done.table.num_rows:
-            done = _limited(done, self.limit)
+            done = _limited(done, self.limit, self, table)
         if self.form == "tokens":
             return _tokens(done, table, self)
         if self.is_text or self.template is None:
@@ -176,47 +183,63 @@ class TextStage:
         )
 
 
-def _template(name: TypeName, request: "Request") -> ChatTemplate | None:
-    if request.chat_template is not None:
+def _check_cut(action: str, table: type[Table]) -> None:
+    """Raise OptionError for a cut that rows of this table do not survive."""
+    why = _UNCUT.get(table.name())
+    columns = {column.name for column in fields(table)}
+    if (
+        action == "truncate-end"
+        and "prompt" in columns
+        and not columns & {*REPLIES, "completions", "replies"}
+    ):
+        why = "a prompt ends with what is to be answered; truncate-start cuts what came before"
+    if why is not None:
+        raise OptionError(f"--on-overlong {action}: {why}; use drop or fail")
+
+
+def _template(name: TypeName, options: RowOptions) -> ChatTemplate | None:
+    if options.chat_template is not None:
         return template_sources.find_model_template(
-            request.chat_template, tokenizer=request.tokenizer
+            options.chat_template, tokenizer=options.tokenizer
         )
     if name.template is not None:
         return template_sources.find_family(name.template)
-    if name.model_template and request.form not in ("messages", AS_MADE):
-        if request.tokenizer is None:
-            if request.form is None:
+    if name.model_template and options.form not in ("messages", AS_MADE):
+        if options.tokenizer is None:
+            if options.form is None:
                 return None
             raise OptionError(
                 f"type {name.type} renders with the model's template: give --chat-template or --tokenizer"
             )
         return template_sources.find_model_template(
-            "tokenizer_default", tokenizer=request.tokenizer
+            "tokenizer_default", tokenizer=options.tokenizer
         )
-    if request.form in ("text", "tokens") and request.tokenizer is not None:
+    if options.form in ("text", "tokens") and options.tokenizer is not None:
         return template_sources.find_model_template(
-            "tokenizer_default", tokenizer=request.tokenizer
+            "tokenizer_default", tokenizer=options.tokenizer
         )
     return None
 
 
-def _limit(request: "Request") -> "LengthLimit | None":
-    if request.max_length is None:
-        if request.on_overlong != "keep":
-            raise OptionError(f"--on-overlong {request.on_overlong} needs --max-length")
+def _limit(options: RowOptions) -> "LengthLimit | None":
+    if options.max_length is None:
+        if options.on_overlong != "keep":
+            raise OptionError(f"--on-overlong {options.on_overlong} needs --max-length")
         return None
-    if request.tokenizer is None:
+    if options.tokenizer is None:
         raise OptionError("--max-length counts tokens: give --tokenizer")
     # Loaded where it is wanted: what counts tokens makes pyarrow import pandas (0.9 s).
     from fmtkit.counting.length_limit import LengthLimit
 
-    limit = LengthLimit(request.max_length, request.on_overlong, request.tokenizer)
+    limit = LengthLimit(
+        options.max_length, options.on_overlong, options.tokenizer, not options.cut_in_training
+    )
     _ = limit.tokenizer
     return limit
 
 
-def _limited(done: Done, limit: "LengthLimit") -> Done:
-    """Do with overlong rows what the limit says."""
+def _limited(done: Done, limit: "LengthLimit", stage: TextStage, table: pa.Table) -> Done:
+    """Do with overlong rows what the limit says; `table` is what `done` was rendered from."""
     names = [
         n
         for n in done.table.schema.names
@@ -225,6 +248,11 @@ def _limited(done: Done, limit: "LengthLimit") -> Done:
     texts = {name: buffers.whole(done.table.column(name)) for name in names}
     rows = limit.overlong(texts)
     if not len(rows):
+        return done
+    if limit.truncates and not limit.cuts:
+        return _judged(done, limit, rows, stage, table)
+    if limit.truncates and stage.form == "tokens":
+        # What is cut are the tokens themselves, once there are any.
         return done
     if limit.action == "keep":
         return replace(done, warnings=done.warnings + Counter({"overlong": len(rows)}))
@@ -239,6 +267,68 @@ def _limited(done: Done, limit: "LengthLimit") -> Done:
         ]
         return replace(done, table=table, kept=kept, failures=(*done.failures, *failures))
     return _cut(done, limit, rows)
+
+
+def _judged(
+    done: Done, limit: "LengthLimit", rows: np.ndarray, stage: TextStage, table: pa.Table
+) -> Done:
+    """Leave rows whole that a trainer cuts, but for those of which nothing would be left to learn."""
+    texts = done.table.take(buffers.int64s(rows))
+    left = _survivors(texts, limit, table.take(buffers.int64s(done.kept[rows])), stage)
+    lost = rows[~left]
+    message = f"cut to {limit.tokens} tokens, nothing is left to learn from"
+    failures = [RowFailure(int(place), "too_long", None, message) for place in done.kept[lost]]
+    return replace(
+        done,
+        table=done.table.filter(buffers.booleans(~np.isin(np.arange(done.table.num_rows), lost))),
+        kept=np.delete(done.kept, lost),
+        failures=(*done.failures, *failures),
+        warnings=+(done.warnings + Counter({"truncated": int(left.sum())})),
+    )
+
+
+def _survivors(
+    texts: pa.Table, limit: "LengthLimit", rows: pa.Table, stage: TextStage
+) -> np.ndarray:
+    """Tell of which overlong rows a cut leaves something to learn."""
+    names = [name for name in texts.schema.names if name in (*DIALOG_COLUMNS, *TEXT_NAMES.values())]
+    if "messages" in rows.schema.names and stage.template is not None:
+        return _replies_left(texts.column("text"), limit, rows, stage.template)
+    if "completions" in texts.schema.names:
+        # The label of a step stands on the separator behind it: one step must be left.
+        firsts = [steps[0] if steps else "" for steps in texts.column("completions").to_pylist()]
+        pairs = zip(texts.column("prompt").to_pylist(), firsts, strict=True)
+        counts = [limit.count(prompt) + limit.count(step) for prompt, step in pairs]
+        return np.array(counts, dtype=np.int64) < limit.tokens
+    values = texts.select(names).to_pylist()
+    return np.array([limit.cut(row) is not None for row in values], dtype=bool)
+
+
+def _replies_left(
+    whole: pa.ChunkedArray, limit: "LengthLimit", rows: pa.Table, template: ChatTemplate
+) -> np.ndarray:
+    """Tell of which conversations a reply that is learnt begins before the cut, or ends behind it."""
+    dialogs = buffers.whole(rows.column("messages"))
+    learnt = [
+        [i for i, m in enumerate(d) if m["role"] == "assistant" and m.get("train") is not False]
+        for d in dialogs.to_pylist()
+    ]
+    at_end = limit.action == "truncate-end"
+    parts = pa.array(
+        [
+            d[: places[0] if at_end else places[-1] + 1] if places else []
+            for d, places in zip(dialogs.to_pylist(), learnt, strict=True)
+        ],
+        dialogs.type,
+    )
+    tools = rows.column("tools") if "tools" in rows.schema.names else None
+    made = chat.render(template, parts, add_generation_prompt=at_end, tools=tools)
+    counts = np.array([limit.count(text or "") for text in made.text.to_pylist()], dtype=np.int64)
+    if not at_end:
+        lengths = [limit.count(text) for text in whole.to_pylist()]
+        counts = np.array(lengths, dtype=np.int64) - counts
+    has_reply = np.array([bool(places) for places in learnt], dtype=bool)
+    return has_reply & (counts < limit.tokens)
 
 
 def _cut(done: Done, limit: "LengthLimit", rows: np.ndarray) -> Done:
@@ -292,7 +382,12 @@ def _tokens(done: Done, table: pa.Table, stage: TextStage) -> Done:
         )
         for i in sorted(silent)
     ]
-    index = np.array([i for i, _ in found], dtype=np.int64)
+    places, cut = [i for i, _ in found], 0
+    if stage.limit is not None and stage.limit.truncates:
+        rows, places, cut, emptied = _cut_tokens(rows, places, stage.limit)
+        message = f"cut to {stage.limit.tokens} tokens, nothing is left to learn from"
+        failures += [RowFailure(int(done.kept[i]), "too_long", None, message) for i in emptied]
+    index = np.array(places, dtype=np.int64)
     columns = {
         "input_ids": [row.input_ids for row in rows],
         "attention_mask": [[1] * len(row.input_ids) for row in rows],
@@ -303,7 +398,32 @@ def _tokens(done: Done, table: pa.Table, stage: TextStage) -> Done:
     for entry in left.schema:
         if entry.name not in (*DIALOG_COLUMNS, "tools"):
             made = made.append_column(entry, left.column(entry.name).take(buffers.int64s(index)))
-    return replace(done, table=made, kept=done.kept[index], failures=(*done.failures, *failures))
+    return replace(
+        done,
+        table=made,
+        kept=done.kept[index],
+        failures=(*done.failures, *failures),
+        warnings=+(done.warnings + Counter({"truncated": cut})),
+    )
+
+
+def _cut_tokens(
+    rows: "list[TokenRow]", places: list[int], limit: "LengthLimit"
+) -> "tuple[list[TokenRow], list[int], int, list[int]]":
+    """Cut rows of tokens; return them with their places, how many were cut, and those left empty."""
+    kept: list[TokenRow] = []
+    left: list[int] = []
+    emptied: list[int] = []
+    cut = 0
+    for row, place in zip(rows, places, strict=True):
+        short = limit.cut_row(row)
+        if all(label == -100 for label in short.labels):
+            emptied.append(place)
+            continue
+        cut += short is not row
+        kept.append(short)
+        left.append(place)
+    return kept, left, cut, emptied
 
 
 def _joined(table: pa.Table) -> pa.Array:

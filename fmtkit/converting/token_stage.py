@@ -5,13 +5,13 @@ It stands where the text stage does for other tables.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from fmtkit import tokens
 from fmtkit.buffers import whole
+from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.text_stage import Done, RowFailure
 from fmtkit.converting.typenames import TypeName
 from fmtkit.documents import Answer, Continuation, Document
@@ -22,9 +22,6 @@ from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.spans import TokenRow, continuation_rows, find_spans, token_rows
 from fmtkit.tables import MESSAGE, Table, Tokens
 from fmtkit.tokens import Tokenizer
-
-if TYPE_CHECKING:
-    from fmtkit.converting.request import Request
 
 COLUMNS = frozenset(Tokens.column_names())
 
@@ -42,28 +39,28 @@ class TokenStage:
     is_text: bool = False
 
     @classmethod
-    def of(cls, name: TypeName, converter: Converter, request: "Request") -> "TokenStage":
+    def of(cls, name: TypeName, converter: Converter, options: RowOptions) -> "TokenStage":
         """Load what the type needs; raises OptionError if tokenizer or length is not given."""
-        if request.tokenizer is None:
+        if options.tokenizer is None:
             raise OptionError(f"type {name.type} makes tokens: give --tokenizer")
-        if request.max_length is None:
+        if options.max_length is None:
             raise OptionError(
                 f"type {name.type} pads its rows to one length: give --max-length "
                 "(sequence_len in a config)"
             )
-        tokenizer = tokens.load(request.tokenizer)
+        tokenizer = tokens.load(options.tokenizer)
         pad = tokenizer.pad_id if tokenizer.pad_id is not None else tokenizer.eos_id
         if pad is None:
             tokenizer.needs("pad_token", f"type {name.type}")
-        wanted = request.chat_template or name.template or "tokenizer_default"
+        wanted = options.chat_template or name.template or "tokenizer_default"
         template = None
         if converter.makes in (Document, Answer):
-            template = template_sources.find_model_template(wanted, tokenizer=request.tokenizer)
+            template = template_sources.find_model_template(wanted, tokenizer=options.tokenizer)
         return cls(
             converter.makes,
             tokenizer,
             template,
-            request.max_length,
+            options.max_length,
             pad or 0,
         )
 

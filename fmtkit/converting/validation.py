@@ -2,20 +2,19 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
-from fmtkit import registry
 from fmtkit.codes import Reject
-from fmtkit.converting.conversions import open_named
-from fmtkit.converting.convert_options import ConvertOptions, check_options
+from fmtkit.converting.conversions import RowStream
+from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.error_limit import ErrorLimit
 from fmtkit.converting.ledger import Ledger
-from fmtkit.converting.pipeline import Piece, Progress, stream
-from fmtkit.converting.preparation import Job, prepare
-from fmtkit.converting.run_report import Report, report_of
+from fmtkit.converting.pipeline import Piece
+from fmtkit.converting.preparation import Job
+from fmtkit.converting.run_report import Report
 from fmtkit.table_schemas import row_schema
 
 
@@ -64,38 +63,31 @@ class Findings:
 
 
 def validate_sources(
-    sources: Sequence[object] | object, options: ConvertOptions, *, schema: bool = False
+    sources: Sequence[object] | object, options: RowOptions, *, schema: bool = False
 ) -> Findings:
     """Check sources; without a type they must be canonical rows (`passthrough`).
 
     Raises what `convert` raises before the first row, and SourceError.
     """
-    check_options(options)
-    for plugin in options.plugins:
-        registry.load_plugin(plugin)
-    from dataclasses import replace
-
-    if options.type is None:
-        options = replace(options, type="passthrough")
-    job = prepare(open_named(sources), options.request())
-    ledger, progress = Ledger(), Progress()
+    # The limit is judged at the end: what lists every finding does not stop at one.
+    unlimited = replace(
+        options, type=options.type or "passthrough", on_error="quarantine", max_errors=None
+    )
+    rows = RowStream(sources, unlimited)
     items: list[Finding] = []
-    check = _SchemaCheck(job) if schema else None
-    for piece in stream(job, workers=options.workers):
-        name = job.sources[piece.source].name
-        found = [_finding(name, reject) for reject in piece.rejects]
-        ledger.add(piece, skipped=False)
-        progress.add(piece)
+    check = _SchemaCheck(rows.job) if schema else None
+    for piece in rows:
+        name = rows.job.sources[piece.source].name
+        found = [finding_of(name, reject) for reject in piece.rejects]
         if check is not None:
             found += check.findings(piece, name)
         items += sorted(found, key=lambda finding: finding.row)
-    ledger.check()
-    return Findings(
-        tuple(items), ledger, report_of(job, ledger, progress), ErrorLimit.parse(options.max_errors)
-    )
+    limit = ErrorLimit.parse(options.max_errors)
+    return Findings(tuple(items), rows.ledger, rows.report(), limit)
 
 
-def _finding(name: str, reject: Reject) -> Finding:
+def finding_of(name: str, reject: Reject) -> Finding:
+    """Return the finding of a bad row of the source of that name."""
     return Finding(name, reject.row, reject.line, reject.code, reject.column, reject.message)
 
 

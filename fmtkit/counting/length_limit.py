@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import local
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,9 @@ from fmtkit import tokens
 from fmtkit.counting.lengths import RowLengths, count_columns, count_lists
 from fmtkit.counting.token_counts import TokenCounter
 from fmtkit.tokens import Tokenizer
+
+if TYPE_CHECKING:
+    from fmtkit.rendering.spans import TokenRow
 
 REPLIES = ("completion", "chosen", "rejected", "ground_truth")
 
@@ -27,6 +31,8 @@ class LengthLimit:
     tokens: int
     action: str
     tokenizer_name: str
+    cuts: bool = True
+    """Whether rows are cut here; else only those are refused of which a trainer's cut leaves nothing."""
     _counters: local = field(default_factory=local, repr=False)
 
     @cached_property
@@ -51,21 +57,26 @@ class LengthLimit:
             return counted
         return RowLengths({"steps": np.sum([counted.columns["prompt"], *steps], axis=0)})
 
+    @property
+    def truncates(self) -> bool:
+        """Tell whether a row that is too long is cut."""
+        return self.action.startswith("truncate")
+
     def cut(self, row: Mapping[str, str]) -> dict[str, str] | None:
-        """Cut the texts of one overlong row; None if nothing is left to learn from."""
+        """Cut the texts of one overlong row; None if nothing is left to learn from, or to answer."""
         out = dict(row)
-        if "prompt" not in row:
+        replies = [name for name in REPLIES if name in row]
+        if not replies:
             name = next(iter(row))
             out[name] = self._cut(row[name], self.tokens)
             return out if out[name].strip() else None
-        replies = [name for name in REPLIES if name in row]
         if self.action == "truncate-start":
-            longest = max(self._count(row[name]) for name in replies)
+            longest = max(self.count(row[name]) for name in replies)
             out["prompt"] = (
                 self._cut(row["prompt"], self.tokens - longest) if longest < self.tokens else ""
             )
             return out if out["prompt"] else None
-        room = self.tokens - self._count(row["prompt"])
+        room = self.tokens - self.count(row["prompt"])
         if room <= 0:
             return None
         out |= {name: self._cut(row[name], room) for name in replies}
@@ -73,7 +84,14 @@ class LengthLimit:
         equal = "rejected" in out and out["chosen"] == out["rejected"]
         return None if empty or equal else out
 
-    def _count(self, text: str) -> int:
+    def cut_row(self, row: "TokenRow") -> "TokenRow":
+        """Cut a row of tokens; a row that is short enough is returned as it is."""
+        if len(row.input_ids) <= self.tokens:
+            return row
+        return row.cut(self.tokens, at_start=self.action == "truncate-start")
+
+    def count(self, text: str) -> int:
+        """Count the tokens of a text."""
         return len(self.tokenizer.encode(text))
 
     def _cut(self, text: str, room: int) -> str:

@@ -80,6 +80,11 @@ def is_known(name: str) -> bool:
     )
 
 
+def is_inline(name: str) -> bool:
+    """Tell whether a name is the text of a template itself."""
+    return "{{" in name or "{%" in name
+
+
 def find_family(name: str) -> ChatTemplate:
     """Find the template that a type names: ours first, and with an empty BOS.
 
@@ -104,6 +109,8 @@ def find_model_template(name: str, *, tokenizer: str | Path | None = None) -> Ch
 
 
 def _find(name: str, tokenizer: Tokenizer | None) -> ChatTemplate:
+    if is_inline(name):
+        return recognised("inline template", name, WITHOUT_TOKENIZER)
     if name.endswith((".jinja", ".j2")):
         return _file(Path(name).expanduser())
     name = ALIASES.get(name, name)

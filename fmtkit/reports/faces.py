@@ -1,6 +1,7 @@
 """The faces of a survey, as the flags of `fmtkit inspect` ask for them."""
 
 import sys
+from pathlib import Path
 
 from fmtkit import terminal
 from fmtkit.codes import REASONS
@@ -20,6 +21,7 @@ def show(
     *,
     html: str | None = None,
     plot: str | None = None,
+    overwrite: bool = False,
     fail_on: tuple[str, ...] = (),
     as_json: bool = False,
     quiet: bool = False,
@@ -28,14 +30,15 @@ def show(
     for code in fail_on:
         if code not in ADVICE and code not in REASONS:
             raise UnknownNameError("finding", code, [*ADVICE, *REASONS])
-    if plot:
-        plot_file.check(plot)
+    _targets(html, plot, overwrite=overwrite)
     inspection = run(source, options)
     survey = inspection.survey
-    if html:
-        html_page.write(inspection, html)
-    if plot:
-        plot_file.write(survey, plot)
+    # Asked again: reading takes its time.
+    page, picture = _targets(html, plot, overwrite=overwrite)
+    if page is not None:
+        html_page.write(inspection, page)
+    if picture is not None:
+        plot_file.write(survey, picture)
     if as_json:
         sys.stdout.write(json_report.encode(survey))
     elif not quiet:
@@ -44,3 +47,12 @@ def show(
     for code in found:
         terminal.errors().print(f"--fail-on {code}: found", style="red", markup=False)
     return found
+
+
+def _targets(
+    html: str | None, plot: str | None, *, overwrite: bool
+) -> tuple[Path | None, Path | None]:
+    """Return where page and picture go; raises what `fmtkit.writing.outputs.page_path` raises."""
+    page = html_page.target(html, overwrite=overwrite) if html else None
+    picture = plot_file.target(plot, overwrite=overwrite) if plot else None
+    return page, picture

@@ -13,23 +13,26 @@ from typing import Any
 
 import numpy as np
 
-from fmtkit.atomic import PartialFile
+from fmtkit.atomic import write_bytes
 from fmtkit.counting.lengths import Tally
 from fmtkit.reports.page_rows import page_rows
 from fmtkit.surveying.inspection import Inspection
+from fmtkit.writing.outputs import page_path
 
+SUFFIXES = (".html", ".htm")
+_MARK = b'<meta name="generator" content="fmtkit">'
 POINTS = 1500
 """Lengths at which the slider of the page knows exactly what is cut."""
 
 
-def write(inspection: Inspection, path: str) -> None:
+def target(path: str, *, overwrite: bool = False) -> Path:
+    """Return where the page goes; raises what `fmtkit.writing.outputs.page_path` raises."""
+    return page_path(path, "--html", suffixes=SUFFIXES, mark=_MARK, overwrite=overwrite)
+
+
+def write(inspection: Inspection, path: Path) -> None:
     """Write the page; raises WriteError where it cannot be written."""
-    file = PartialFile(Path(path))
-    try:
-        file.write(render(inspection).encode())
-        file.publish()
-    finally:
-        file.discard()
+    write_bytes(path, render(inspection).encode())
 
 
 def render(inspection: Inspection) -> str:

@@ -1,27 +1,31 @@
 """The histograms of a survey as a picture: PNG or SVG, by matplotlib."""
 
+import io
 from pathlib import Path
 
-from fmtkit.errors import DependencyError, OptionError, WriteError
+from fmtkit.atomic import write_bytes
+from fmtkit.errors import DependencyError, OptionError
 from fmtkit.reports.terminal import main_lengths
 from fmtkit.surveying.survey_record import Survey
+from fmtkit.writing.outputs import page_path
 
-SUFFIXES = (".png", ".svg")
-
-
-def check(path: str) -> None:
-    """Raise OptionError for a suffix that is no picture's, before anything is read."""
-    if Path(path).suffix.lower() not in SUFFIXES:
-        raise OptionError(f"--plot {path}: give FILE.png or FILE.svg")
+_MARKS = {".png": b"Software\0fmtkit", ".svg": b"<dc:title>fmtkit</dc:title>"}
+"""Suffix -> what a picture of ours has near its beginning."""
 
 
-def write(survey: Survey, path: str) -> None:
+def target(path: str, *, overwrite: bool = False) -> Path:
+    """Return where the picture goes; raises what `fmtkit.writing.outputs.page_path` raises."""
+    mark = _MARKS.get(Path(path).suffix.lower(), b"")
+    return page_path(path, "--plot", suffixes=tuple(_MARKS), mark=mark, overwrite=overwrite)
+
+
+def write(survey: Survey, path: Path) -> None:
     """Draw a histogram for each whole sequence and write it.
 
     Raises OptionError, DependencyError where matplotlib is missing, WriteError.
     """
-    check(path)
     try:
+        from matplotlib import rc_context
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -47,9 +51,10 @@ def write(survey: Survey, path: str) -> None:
         axes.set_title(figures.name, fontsize=9, pad=12)
         axes.set_xlabel(survey.unit)
         axes.set_ylabel("rows")
-    try:
-        # No date within: the same survey gives the same bytes.
-        nothing = {"Date": None} if path.lower().endswith(".svg") else {"Software": None}
-        figure.savefig(path, dpi=120, metadata=nothing)
-    except OSError as error:
-        raise WriteError(f"{path} cannot be written: {error.strerror or error}") from error
+    # No date and no random names within: the same survey gives the same bytes.
+    is_svg = path.suffix.lower() == ".svg"
+    named = {"Date": None, "Creator": "fmtkit"} if is_svg else {"Software": "fmtkit"}
+    picture = io.BytesIO()
+    with rc_context({"svg.hashsalt": "fmtkit"}):
+        figure.savefig(picture, format="svg" if is_svg else "png", dpi=120, metadata=named)
+    write_bytes(path, picture.getvalue())

@@ -4,7 +4,7 @@ import io
 import re
 import sys
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from fmtkit.errors import SourceError
 from fmtkit.sources.paths import local_files
@@ -33,3 +33,43 @@ def local(path: Path) -> Location:
     # Pipes (/dev/stdin, <(zcat a.gz)) have neither size nor a second pass.
     opener = lambda: cast("Readable", io.FileIO(path))  # noqa: E731
     return Location(str(path), opener, size, once=size is None, path=path)
+
+
+class _OpenFile:
+    """A file that the caller opened, in binary or in text mode; it stays open, since it is theirs."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._rest = b""
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to `size` bytes from where the file stands."""
+        while len(self._rest) < size:
+            try:
+                data = self._file.read(size)
+            except ValueError as error:
+                # Closed, or opened as text in an encoding that its bytes are not.
+                raise OSError(f"cannot be read: {error}; open it in binary mode") from error
+            if not data:
+                break
+            # Half a surrogate pair cannot be UTF-8: the parser says in which line it is.
+            self._rest += (
+                data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
+            )
+        out, self._rest = self._rest[:size], self._rest[size:]
+        return out
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        """Fill the buffer as far as a read goes and return by how much."""
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        """Leave the file open."""
+
+
+def opened_file(file: object) -> Location:
+    """Return the location of a file object, read once from where it stands."""
+    name = getattr(file, "name", None)
+    return Location(name if isinstance(name, str) else "<file>", lambda: _OpenFile(file), once=True)

@@ -14,7 +14,7 @@ from fmtkit.sources.blocks import MAX_LINE_BYTES, Block
 from fmtkit.sources.compression import head_of_text
 from fmtkit.sources.hub import SCHEME, DataFiles, Selection, is_dataset, load, reader_of
 from fmtkit.sources.kinds import DELIMITERS, DS_TYPES, KIND_OF, Kind, Layout, layout_of
-from fmtkit.sources.locations import locations
+from fmtkit.sources.locations import locations, opened_file
 from fmtkit.sources.memory import RowsReader, TableReader, reader_of_frame
 from fmtkit.sources.raw import PEEK_BYTES, Location
 from fmtkit.sources.readers import CsvReader, IpcReader, JsonReader, ParquetReader, Reader
@@ -113,7 +113,7 @@ def open_sources(
     """Open one argument or a list of them, in the order given.
 
     An argument is a path, glob, folder, URL, `hf://` address or "-"; a table, frame, dataset or
-    record batch reader; or dicts in a list or a generator.
+    record batch reader; a file that is open; or dicts in a list or a generator.
 
     Args:
         specs: The argument, or a list of arguments.
@@ -159,6 +159,8 @@ def _open(spec: object, selection: Selection, reading: Reading) -> list[Source]:
         stream = pa.RecordBatchReader.from_stream
         size = spec.nbytes if isinstance(spec, pa.Table) else None
         return [_of_table(TableReader(stream(spec).schema, lambda: stream(spec)), size)]
+    if callable(getattr(spec, "read", None)):
+        return [_open_location(opened_file(spec), reading)]
     if isinstance(spec, Iterable) and not isinstance(spec, Mapping | bytes):
         rows = RowsReader(spec, hashlib.sha256())
         return [Source(MEMORY, "json", None, rows, once=isinstance(spec, Iterator))]

@@ -1,64 +1,29 @@
-"""The options of an inspection; each is the flag of the same name."""
+"""The options of an inspection."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass
 
-from fmtkit.errors import OptionError, UnknownNameError
-from fmtkit.surveying.cutting import LADDER
-
-RENAMED = {"map": "columns", "row": "rows"}
+from fmtkit.converting.convert_options import SourceOptions
+from fmtkit.options import COUNT, COUNTS, NATURAL, NATURALS, PAIRS, SHARE, SWITCH, option
 
 
 @dataclass(frozen=True)
-class InspectOptions:
-    """What an inspection was asked for."""
+class InspectOptions(SourceOptions):
+    """Options of `fmtkit inspect`: those of sources, and what is looked at."""
 
-    type: str | None = None
-    tokenizer: str | None = None
-    chat_template: str | None = None
-    method: str | None = None
-    columns: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
-    max_length: tuple[int, ...] = ()
-    loss_budget: float = 0.01
-    """Share of the rows that may be lost."""
-    sample: int | None = None
-    show_mask: int = 0
-    rows: tuple[int, ...] = ()
-    assistant_only: bool = False
-    train_on_inputs: bool = False
-    ebft: Mapping[str, object] = field(default_factory=dict)
-    """Keys of a config's `ebft:` that place anchors."""
-    limit: int | None = None
-    workers: int | None = None
-    plugins: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, type: str | None, options: Mapping[str, Any]) -> "InspectOptions":
-        """Take the options of the library: single values where the flags may be repeated."""
-        given = {RENAMED.get(name, name): value for name, value in options.items()}
-        known = [entry.name for entry in fields(cls)]
-        for name in given:
-            if name not in known:
-                raise UnknownNameError("option", name, known)
-        for name in ("max_length", "rows", "plugins"):
-            value = given.get(name, ())
-            given[name] = tuple(value) if isinstance(value, list | tuple) else (value,)
-        return cls(type=type, **given)
-
-    @property
-    def ladder(self) -> tuple[int, ...]:
-        """Return the lengths that the cutting report is about."""
-        return tuple(sorted(set(self.max_length))) or LADDER
-
-
-def parse_share(text: str) -> float:
-    """Read `P%` or a fraction; OptionError where it is neither."""
-    try:
-        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share < 1:
-        raise OptionError(f"--loss-budget {text}: give a share such as 1% or 0.01")
-    return share
+    max_length: tuple[int, ...] = option(COUNTS, "Report what this length cuts.", default=())
+    loss_budget: float = option(
+        SHARE, "Rows that a length may lose: P% or a share.", default=0.01, shown="1%"
+    )
+    sample: int | None = option(COUNT, "Lengths of about N rows only.")
+    show_mask: int = option(NATURAL, "Show the first N rows with their masks.", default=0)
+    rows: tuple[int, ...] = option(
+        NATURALS, "Show row K (0-based).", default=(), flags=("--row",), former=("row",)
+    )
+    assistant_only: bool = option(SWITCH, "Masks of TRL's assistant_only_loss.", default=False)
+    train_on_inputs: bool = option(
+        SWITCH, "Masks of runs that learn the prompts too.", default=False
+    )
+    ebft: Mapping[str, object] = option(
+        PAIRS, "KEY=VALUE of a config's ebft: stride, context_length, ...", default={}
+    )

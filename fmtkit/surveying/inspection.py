@@ -7,7 +7,6 @@ converts only the blocks they are in.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from threading import local
 from typing import Any
 
@@ -18,10 +17,10 @@ from fmtkit import registry, tokens
 from fmtkit.codes import Reject
 from fmtkit.converting import pipeline, preparation, reading, typenames
 from fmtkit.converting.block_tap import BlockTap
+from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.pipeline import Piece
 from fmtkit.converting.preparation import Job
-from fmtkit.converting.request import Request
 from fmtkit.counting.lengths import CharacterCounter, Counter
 from fmtkit.counting.token_counts import TokenCounter
 from fmtkit.documents import Untokenized
@@ -30,6 +29,7 @@ from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.sources.blocks import ArrowBlock, Block
 from fmtkit.sources.opening import Source, open_sources
 from fmtkit.surveying.as_trained import masking_of, template_of
+from fmtkit.surveying.cutting import LADDER
 from fmtkit.surveying.inspect_options import InspectOptions
 from fmtkit.surveying.look import Look, Viewer
 from fmtkit.surveying.reply_checks import ReplyChecks
@@ -91,14 +91,14 @@ def run(source: object, options: InspectOptions) -> Inspection:
     if wanted is None:
         return Inspection(make_bare_survey(opened.sources, _sources(opened, {}), opened.tap))
     name = typenames.read(wanted)
-    job = preparation.prepare(opened.sources, _request(name, options))
+    job = preparation.prepare(opened.sources, _row_options(name, options))
     template, notes = template_of(name, job.table.name(), tokenizer, options)
     masking = masking_of(name, options)
     viewer = Viewer(
         tokenizer,
         template,
         ReplyChecks(tokenizer) if tokenizer else None,
-        options.ladder,
+        tuple(sorted(set(options.max_length))) or LADDER,
         _stride(opened, options.sample),
         masking,
     )
@@ -134,18 +134,18 @@ def _open(source: object, options: InspectOptions) -> Opened:
     return Opened(tap, sources, samples, guesses)
 
 
-def _request(name: typenames.TypeName, options: InspectOptions) -> Request:
+def _row_options(name: typenames.TypeName, options: InspectOptions) -> RowOptions:
     named = [] if name.function else registry.named(name.source, options.method)
     is_text = any(converter.text for converter in named)
     # Tokens are made for one length, of everything else the messages are looked at.
     strided = any(issubclass(converter.makes, Untokenized) for converter in named)
-    return Request(
+    return RowOptions(
         type=name.type,
-        form=None if is_text or strided else "messages",
+        as_=None if is_text or strided else "messages",
         tokenizer=options.tokenizer if strided else None,
         chat_template=options.chat_template if strided else None,
         max_length=max(options.max_length, default=None) if strided else None,
-        places=tuple(map(Path, options.plugins)),
+        plugins=options.plugins,
         method=options.method,
         columns=options.columns,
         options=options.options,

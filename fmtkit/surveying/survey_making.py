@@ -89,7 +89,7 @@ def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: Inspec
         fmtkit=version("fmtkit"),
         sources=(),
         best_guess=None,
-        type=fetch.job.request.type,
+        type=fetch.job.options.type,
         table=fetch.job.table.name(),
         template=viewer.template.name if viewer.template else None,
         tokenizer=viewer.tokenizer.name if viewer.tokenizer else None,

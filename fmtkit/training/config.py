@@ -2,17 +2,20 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 import yaml
 
-from fmtkit import resources, runner
+from fmtkit import runner
 from fmtkit.errors import OptionError, UnknownNameError
-from fmtkit.training import schema
-from fmtkit.training.keys import aliases, check_known, refuse, section_names, table
+from fmtkit.training import named_arguments, schema
+from fmtkit.training.key import Key
+from fmtkit.training.keys import aliases, section_names
 from fmtkit.training.keys_data import DATASET_KEYS
+from fmtkit.training.named_arguments import find_key
+from fmtkit.training.problem import Problems
 
 Entry = Mapping[str, object]
 
@@ -35,6 +38,9 @@ class Config:
     settings: Mapping[str, Setting]
     datasets: tuple[Entry, ...]
     test_datasets: tuple[Entry, ...] = ()
+    lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    """The line of every key of the file, by its dotted name: as written and as fmtkit calls it."""
+    notes: tuple[str, ...] = ()
 
     def get(self, name: str) -> object:
         """Return a key's value, or None where it is unset."""
@@ -80,23 +86,29 @@ def load(source: str | Path | Mapping[str, object], overrides: Sequence[str] = (
     """Read a file (or take a mapping), apply `KEY=VALUE` overrides and check every key.
 
     Raises UnknownNameError for an unknown key, OptionError for a value of the wrong kind, for a key
-    that cannot be honoured and for a file that cannot be read.
+    that cannot be honoured and for a file that cannot be read; a RefusalError for several of them.
     """
-    name, raw = ("<mapping>", dict(source)) if isinstance(source, Mapping) else _read(Path(source))
-    settings = dict(_settings(raw, name))
+    read = File("<mapping>", dict(source)) if isinstance(source, Mapping) else _read(Path(source))
+    name, problems, notes = read.name, Problems(), list[str]()
+    lines = dict(read.lines)
+    settings = dict(_settings(read.values, lines, problems, notes))
     for override in overrides:
-        settings |= _override(override, settings)
-    nested = Config(name, settings, ()).nested()
-    _check(nested, name)
-    for key, setting in settings.items():
-        if key not in _WHOLE_NAMES:
-            refuse(table()[key], setting.value)
-    return Config(
+        changed = _override(override, settings)
+        settings |= changed
+        for key in changed:
+            # What is wrong with it now stands in no line.
+            lines.pop(key, None)
+    _check_values(settings, problems)
+    config = Config(
         name,
         {key: s for key, s in settings.items() if key not in _WHOLE_NAMES and s.value is not None},
-        _entries(settings, "datasets", name),
-        _entries(settings, "test_datasets", name),
+        _entries(settings, "datasets", problems),
+        _entries(settings, "test_datasets", problems),
+        lines,
+        tuple(notes),
     )
+    problems.check(name, lines)
+    return config
 
 
 def dumps(config: Config) -> str:
@@ -129,12 +141,34 @@ _Loader.add_implicit_resolver(
 )
 
 
-def _read(path: Path) -> tuple[str, dict[str, object]]:
+@dataclass(frozen=True)
+class File:
+    """What a file says, and the line of every key by its dotted name."""
+
+    name: str
+    values: Mapping[str, object]
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+
+def _read(path: Path) -> File:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise OptionError(f"{path}: cannot be read: {error}") from error
-    return str(path), parse(text, str(path))
+    return File(str(path), parse(text, str(path)), dict(_lines(yaml.compose(text, Loader=_Loader))))
+
+
+def _lines(node: yaml.Node | None, above: str = "") -> Iterator[tuple[str, int]]:
+    """Yield the dotted name and the line of every key and every item."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            name = f"{above}{key.value}"
+            yield name, key.start_mark.line + 1
+            yield from _lines(value, f"{name}.")
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            yield f"{above}{index}", value.start_mark.line + 1
+            yield from _lines(value, f"{above}{index}.")
 
 
 def parse(text: str, name: str) -> dict[str, object]:
@@ -156,29 +190,38 @@ def parse(text: str, name: str) -> dict[str, object]:
     return cast("dict[str, object]", raw)
 
 
-def _settings(raw: Mapping[str, object], source: str) -> Iterator[tuple[str, Setting]]:
-    """Yield every key with its dotted name; raise for one that is unknown or written twice."""
+def _settings(
+    raw: Mapping[str, object], lines: dict[str, int], problems: Problems, notes: list[str]
+) -> Iterator[tuple[str, Setting]]:
+    """Yield every key with its dotted name; collect those that are unknown or written twice."""
     seen: dict[str, str] = {}
-    for written, value in _flat(raw, source):
-        check_known([written])
+    for written, value in _flat(raw, problems):
         name = aliases().get(written, written)
-        if name in seen:
-            raise OptionError(f"{source}: {written} and {seen[name]} are the same key; keep one")
-        seen[name] = written
-        yield name, Setting(value, f"key {written}")
+        if value is None and find_key(name) is None:
+            notes.append(
+                f"{written}: no key of this name is known; it is empty and asks for nothing"
+            )
+            continue
+        with problems.collecting("unknown_key", written):
+            named_arguments.check(written)
+            if name in seen:
+                raise OptionError(f"{written} and {seen[name]} are the same key; keep one")
+            seen[name] = written
+            if written in lines:
+                lines[name] = lines[written]
+            yield name, Setting(value, f"key {written}")
 
 
-def _flat(raw: Mapping[str, object], source: str) -> Iterator[tuple[str, object]]:
+def _flat(raw: Mapping[str, object], problems: Problems) -> Iterator[tuple[str, object]]:
     for name, value in raw.items():
         if name not in section_names():
             yield name, value
-            continue
-        if value is None:
-            continue
-        if not isinstance(value, Mapping):
-            raise OptionError(f"{source}: {name} is a section of keys, not {value!r}")
-        for inner, inner_value in value.items():
-            yield f"{name}.{inner}", inner_value
+        elif isinstance(value, Mapping):
+            for inner, inner_value in value.items():
+                yield f"{name}.{inner}", inner_value
+        elif value is not None:
+            with problems.collecting("value", name):
+                raise OptionError(f"{name} is a section of keys, not {value!r}")
 
 
 def _override(text: str, settings: Mapping[str, Setting]) -> dict[str, Setting]:
@@ -189,14 +232,14 @@ def _override(text: str, settings: Mapping[str, Setting]) -> dict[str, Setting]:
         raise OptionError(f"--set {text}: takes KEY=VALUE")
     parsed = parse(f"value: {value}", f"--set {name}")["value"] if value else None
     origin = f"--set {name}"
-    if name in table() or name in aliases():
+    if name in aliases() or find_key(name) is not None:
         return {aliases().get(name, name): Setting(parsed, origin)}
     whole, _, rest = name.partition(".")
     whole = aliases().get(whole, whole)
-    if rest and whole in table() and whole not in section_names():
+    if rest and find_key(whole) is not None and whole not in section_names():
         before = settings[whole].value if whole in settings else None
         return {whole: Setting(_replaced(before, rest.split("."), parsed, origin), origin)}
-    check_known([name])
+    named_arguments.check(name)
     return {}
 
 
@@ -214,64 +257,68 @@ def _replaced(value: object, path: Sequence[str], new: object, origin: str) -> o
     return {**inner, step: _replaced(inner.get(step), rest, new, origin)}
 
 
-def _check(nested: Mapping[str, object], source: str) -> None:
-    """Raise OptionError for the first value that the schema does not take."""
-    from jsonschema import Draft202012Validator
-
-    _check_entries(nested)
-    method = nested.get("rl")
-    if isinstance(method, str) and method not in runner.names():
-        error = runner.unknown(method)
-        error.args = (f"{source}: rl: {error}",)
-        raise error
-    for error in Draft202012Validator(resources.schema("config")).iter_errors(nested):
-        path = [str(part) for part in error.absolute_path]
-        name = ".".join(path)
-        raise OptionError(f"{source}: {name}: {error.instance!r} is not {_expected(path)}")
+def _check_values(settings: Mapping[str, Setting], problems: Problems) -> None:
+    """Collect values that their keys do not take, and keys that cannot be honoured."""
+    for name, setting in settings.items():
+        key = find_key(name)
+        if key is None or setting.value is None or name in _WHOLE_NAMES:
+            continue
+        _check_value(key, name, setting.value, problems)
 
 
-def _expected(path: Sequence[str]) -> str:
-    entry_keys = {key.name: key for key in DATASET_KEYS}
-    if path[0] in _WHOLE_NAMES and len(path) > 2:
-        return schema.words(entry_keys[path[2]].kind) if path[2] in entry_keys else "what it takes"
-    if path[0] in _WHOLE_NAMES and len(path) == 2:
-        return "an entry, such as {path: FILE, type: TYPE}"
-    for depth in (2, 1):
-        name = ".".join(path[:depth])
-        if name in table():
-            return schema.words(table()[name].kind)
-    return "a section of keys"
-
-
-def _check_entries(nested: Mapping[str, object]) -> None:
-    """Raise UnknownNameError for an unknown key of a dataset's entry."""
-    known = {name for key in DATASET_KEYS for name in (key.name, *key.aliases)}
-    for whole in _WHOLE_NAMES:
-        for entry in _mappings(nested.get(whole)):
-            for name in entry:
-                if name not in known:
-                    raise UnknownNameError(f"key of {whole}", str(name), known)
+def _check_value(key: Key, name: str, value: object, problems: Problems) -> None:
+    refusal = key.refusal(value)
+    with problems.collecting("refused_key" if refusal else "value", name):
+        if refusal is not None:
+            raise OptionError(refusal)
+        if key.kind == "method" and isinstance(value, str) and value not in runner.names():
+            unknown = runner.unknown(value)
+            unknown.args = (f"{name}: {unknown}",)
+            raise unknown
+        if not schema.takes(key, value):
+            raise OptionError(f"{name}: {value!r} is not {schema.words(key.kind)}")
 
 
 def _mappings(value: object) -> Iterable[Mapping[str, object]]:
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
-def _entries(settings: Mapping[str, Setting], whole: str, source: str) -> tuple[Entry, ...]:
+def _entries(settings: Mapping[str, Setting], whole: str, problems: Problems) -> tuple[Entry, ...]:
     """Return the entries with their keys under their own names, unset ones left out."""
-    names = {alias: key.name for key in DATASET_KEYS for alias in key.aliases}
     value = settings[whole].value if whole in settings else None
-    entries = [
-        {names.get(name, name): item for name, item in entry.items() if item is not None}
-        for entry in _mappings(value)
-    ]
-    by_name = {key.name: key for key in DATASET_KEYS}
-    for entry in entries:
-        for name, item in entry.items():
-            refuse(by_name[name], item)
     short = settings.get("dataset_name") if whole == "datasets" else None
-    if short is not None and entries:
-        raise OptionError(f"{source}: dataset_name and datasets are the same; keep one")
-    if short is not None:
+    if short is not None and short.value is not None:
+        with problems.collecting("two_spellings", "dataset_name"):
+            if value:
+                raise OptionError("dataset_name and datasets are the same; keep one")
         return ({"path": str(short.value)},)
-    return tuple(entries)
+    with problems.collecting("value", whole):
+        if value is not None and not isinstance(value, list):
+            raise OptionError(f"{whole}: {value!r} is not a list of entries")
+    entries = enumerate(value if isinstance(value, list) else ())
+    return tuple(_entry(item, f"{whole}.{number}", problems) for number, item in entries)
+
+
+def _entry(item: object, name: str, problems: Problems) -> Entry:
+    whole = name.partition(".")[0]
+    known = {spelling: key for key in DATASET_KEYS for spelling in (key.name, *key.aliases)}
+    out: dict[str, object] = {}
+    if not isinstance(item, Mapping):
+        with problems.collecting("value", name):
+            raise OptionError(
+                f"{name}: {item!r} is not an entry, such as {{path: FILE, type: TYPE}}"
+            )
+        return out
+    for written, value in item.items():
+        place = f"{name}.{written}"
+        with problems.collecting("unknown_key", place):
+            if written not in known:
+                raise UnknownNameError(f"key of {whole}", str(written), known)
+            key = known[written]
+            if value is None:
+                continue
+            if key.name in out:
+                raise OptionError(f"{place}: {key.name} is set twice; keep one")
+            out[key.name] = value
+            _check_value(key, place, value, problems)
+    return out

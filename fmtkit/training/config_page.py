@@ -10,9 +10,10 @@ from pathlib import Path
 
 from fmtkit import runner
 from fmtkit.runner import Runner
-from fmtkit.training import keys_data, keys_method, keys_model, keys_online, keys_run
-from fmtkit.training.keys import DESTINATIONS, Key
-from fmtkit.training.schema import words
+from fmtkit.training import checklist, keys_data, keys_method, keys_model, keys_online, keys_run
+from fmtkit.training.key import DESTINATIONS, Key
+from fmtkit.training.named_arguments import everywhere, find_key
+from fmtkit.training.schema import made_from, words
 
 HEAD = """# Keys of a training configuration
 
@@ -24,8 +25,9 @@ the same as a JSON Schema: an editor that knows it completes and checks keys
 
 `fmtkit train FILE --dry-run` prints where every key of a file goes. A key that is not here is an error
 with the nearest name; a key that cannot be honoured is an error that says why. A key that is set to
-nothing (`max_steps:`) counts as unset. `trainer_args` passes any further argument of the trainer's
-config class, `model_init_kwargs` of `from_pretrained`, `peft_args` of `LoraConfig`, all checked by name.
+nothing (`max_steps:`) counts as unset. Every argument of the method's config class passes by its own
+name, or inside `trainer_args`; `model_init_kwargs` passes arguments of `from_pretrained`, `peft_args` of
+`LoraConfig`, all checked by name.
 `--set KEY=VALUE` sets a key from the command line, `--set trl.beta=0.1` one of a section,
 `--set datasets.0.path=x` one inside a list.
 
@@ -57,7 +59,8 @@ def text(runners: Iterable[Runner] | None = None) -> str:
     """Return the whole page, with these methods; those of fmtkit itself unless given."""
     places = "".join(f"| {name} | {about} |\n" for name, about in DESTINATIONS.items())
     methods = "".join(map(_method, runner.shipped() if runners is None else runners))
-    return HEAD + places + METHODS_HEAD + methods + "".join(f"\n{part}" for part in _groups())
+    groups = "".join(f"\n{part}" for part in _groups())
+    return HEAD + places + METHODS_HEAD + methods + groups + f"\n{_named()}\n{_checks()}"
 
 
 def _method(one: Runner) -> str:
@@ -70,6 +73,41 @@ def _groups() -> Iterator[str]:
         yield f"## {title}\n\n| key | takes | goes to | what it is |\n|---|---|---|---|\n" + _rows(
             keys
         )
+
+
+def _named() -> str:
+    """Return the arguments that pass by name, as the installed packages have them."""
+    rows = []
+    for name, found in everywhere().items():
+        key = find_key(name)
+        kind = words(key.kind) if key else ""
+        about = found.field.about.replace("|", "\\|") or "-"
+        rows.append(f"| `{name}` | {kind} | {', '.join(_methods(found.methods))} | {about} |\n")
+    return (
+        f"## Arguments that pass by name\n\nThose of {made_from()}, in the words of their own "
+        "documentation; with other versions they are those of the installed one.\n\n"
+        "| argument | takes | methods | what it is |\n|---|---|---|---|\n"
+        + "".join(rows).replace("{", "\\{")
+    )
+
+
+def _methods(names: tuple[str, ...]) -> tuple[str, ...]:
+    every = {method for found in everywhere().values() for method in found.methods}
+    return ("all",) if set(names) == every else names
+
+
+def _checks() -> str:
+    """Return the checks that `--dry-run` and `train` make of a configuration."""
+    rows = "".join(
+        f"| `{check.code}` | {check.needs} | {check.about} |\n" for check in checklist.every()
+    )
+    return (
+        "## Checks\n\nAll problems of a file are told at once, each with its line and one of these "
+        "codes. What a check needs: `config` the keys alone, `files` what lies on this machine, `device` "
+        "its GPUs and packages, `data` the converted rows. `--dry-run` runs all but the last; what is "
+        "missing of the device is a note there.\n\n"
+        "| code | needs | what it finds |\n|---|---|---|\n" + rows
+    )
 
 
 def _rows(keys: Iterable[Key]) -> str:

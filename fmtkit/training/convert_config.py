@@ -1,8 +1,9 @@
 """`fmtkit convert -c CONFIG`: the datasets of a training config, converted and nothing else."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from fmtkit import registry
 from fmtkit.converting.conversion_run import Watcher
@@ -13,13 +14,19 @@ from fmtkit.converting.conversions import (
     with_split,
     write_jobs,
 )
-from fmtkit.converting.convert_options import ConvertOptions, check_options
+from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.preparation import prepare
 from fmtkit.converting.run_report import Report
 from fmtkit.errors import OptionError
-from fmtkit.training.datasets import parse_slice, specs_of
+from fmtkit.training.datasets import options_of, specs_of
+from fmtkit.training.datatypes import template_source
+from fmtkit.training.finished_text import settled
 from fmtkit.training.planning import DatasetPlan, Plan, plan
+from fmtkit.training.slices import parse_slice
 from fmtkit.writing.outputs import Destination, destination
+
+_IN_THE_TRAINER = ("fraction", "weight", "max_samples", "shards")
+"""Keys of a dataset that `fmtkit train` honours while it mixes the converted rows."""
 
 
 def convert_config(
@@ -29,28 +36,31 @@ def convert_config(
     options: ConvertOptions,
     *,
     watch: Watcher | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> list[Report]:
-    """Convert what a config's `datasets:` name; flags that were given win over the config's keys.
+    """Convert what a config's `datasets:` name to the rows that `fmtkit train` trains on.
 
-    One entry, or several of one table, may go to a file; else OUT is a folder with a subfolder for
-    each entry, named as they are counted: 00, 01, ...
+    Flags that were given win over the config's keys. One entry, or several of one table, may go to a
+    file; else OUT is a folder with a subfolder for each entry, named as they are counted: 00, 01, ...
+    `say` is told what of the config concerns the trainer alone.
 
     Raises what `convert_to` raises; OptionError if sources are given as well, or there is no dataset.
     """
     if sources:
         raise OptionError("-c names the sources; give either SOURCE or -c")
-    check_options(options)
-    made = plan(config, partial=True)
+    made = settled(plan(config, partial=True), with_hub=False)
     if not made.datasets:
         raise OptionError(f"{config}: no datasets: to convert")
-    for plugin in options.plugins:
-        registry.load_plugin(plugin)
-    entries = [
-        (_sources(entry), _options(made, entry, options, Path(config))) for entry in made.datasets
-    ]
     target = destination(out)
-    if target.format is not None:
-        return [_one_file(entries, target, options, watch)]
+    is_file = target.format is not None
+    entries = [_entry(made, entry, options, is_file=is_file) for entry in made.datasets]
+    for plugin in dict.fromkeys(name for _, chosen in entries for name in chosen.plugins):
+        registry.load_plugin(plugin)
+    measured = any(chosen.max_length for _, chosen in entries)
+    for note in _notes(made, measured=measured):
+        (say or _silent)(note)
+    if is_file:
+        return [_one_file(entries, target, watch)]
     folders = [target]
     if len(entries) > 1:
         folders = [Destination(target.path / f"{i:02}", None) for i in range(len(entries))]
@@ -65,49 +75,78 @@ def convert_config(
     ]
 
 
+def _silent(_: str) -> None:
+    """Take a note that nobody asked for."""
+
+
 def _one_file(
     entries: Sequence[tuple[list[object], ConvertOptions]],
     target: Destination,
-    options: ConvertOptions,
     watch: Watcher | None,
 ) -> Report:
     opened = [open_named(specs, chosen.hash) for specs, chosen in entries]
-    refuse_output(target, [source.name for sources in opened for source in sources], options)
+    refuse_output(target, [source.name for sources in opened for source in sources], entries[0][1])
     jobs = [
-        with_split(prepare(sources, chosen.request()), chosen)
+        with_split(prepare(sources, chosen), chosen)
         for sources, (_, chosen) in zip(opened, entries, strict=True)
     ]
-    return write_jobs(jobs, target, options, watch)
+    return write_jobs(jobs, target, entries[0][1], watch)
 
 
-def _sources(entry: DatasetPlan) -> list[object]:
-    specs, _ = specs_of(entry, parse_slice(str(entry.entry.get("split", "train"))))
-    return specs
-
-
-def _options(made: Plan, entry: DatasetPlan, given: ConvertOptions, config: Path) -> ConvertOptions:
-    """Return the options of an entry: the config's, then what was given on the command line."""
+def _entry(
+    made: Plan, entry: DatasetPlan, given: ConvertOptions, *, is_file: bool
+) -> tuple[list[object], ConvertOptions]:
+    """Return what an entry reads, and its options: the config's, then what was typed."""
     wish = parse_slice(str(entry.entry.get("split", "train")))
-    columns = entry.entry.get("columns")
-    named, where = made.template
-    template = None if entry.reading.is_text or where == "default" else named
-    own = None if entry.reading.template is not None else template
-    return replace(
-        given,
-        type=given.type or entry.reading.type,
-        method=given.method or made.method,
-        columns={**(columns if isinstance(columns, Mapping) else {}), **given.columns},
-        options={**entry.reading.options, **given.options},
-        chat_template=given.chat_template or own,
-        tokenizer=given.tokenizer or _tokenizer(made),
-        limit=given.limit or wish.limit,
-        config=str(config),
-        folders=(config.resolve().parent,),
-        function_config=made.config.nested(),
-    )
+    specs, local = specs_of(entry, wish)
+    own = options_of(made, entry, wish, local=bool(local), split=not is_file)
+    typed = _typed(given)
+    columns, options = ({**getattr(own, n), **typed.pop(n, {})} for n in ("columns", "options"))
+    changed = {**_text(made, entry, own), **typed, "columns": columns, "options": options}
+    return specs, replace(own, **changed)
+
+
+def _text(made: Plan, entry: DatasetPlan, own: ConvertOptions) -> dict[str, Any]:
+    """Return the options that make text where the config or the type names a template."""
+    if entry.table == "Tokens" or entry.reading.is_text:
+        # Text of a file is cut where it is written: who knows what trains on it?
+        return {"cut_in_training": False}
+    if made.template[1] == "default":
+        return {"as_": "messages", "as_made": False}
+    name = template_source(made.config, made.template)
+    chosen = {} if entry.reading.template else {"chat_template": name}
+    return {
+        "as_": "text",
+        "as_made": False,
+        "cut_in_training": False,
+        "tokenizer": own.tokenizer or _tokenizer(made),
+        **chosen,
+    }
 
 
 def _tokenizer(made: Plan) -> str | None:
-    """Return the model's tokenizer where it is at hand; a conversion to text needs none."""
+    """Return the model's tokenizer where it is at hand, for its special tokens."""
     name = made.config.text("tokenizer_config") or made.model
     return name if name is not None and Path(name).is_dir() else None
+
+
+def _typed(given: ConvertOptions) -> dict[str, Any]:
+    """Return the options that are not as they are by default: somebody gave them."""
+    defaults = vars(ConvertOptions())
+    return {name: value for name, value in vars(given).items() if value != defaults[name]}
+
+
+def _notes(made: Plan, *, measured: bool) -> list[str]:
+    """Say what length the trainer's default is, and which keys have no effect on a conversion."""
+    notes = [note for note in made.notes if measured and "sequence_len" in note]
+    for entry in made.datasets:
+        wish = parse_slice(str(entry.entry.get("split", "train")))
+        keys = [key for key in _IN_THE_TRAINER if key in entry.entry]
+        if not wish.is_whole and wish.limit is None:
+            keys.insert(0, f"split {entry.entry['split']}")
+        if keys:
+            named = ", ".join(keys)
+            notes.append(f"{entry.source}: all rows are written; {named} acts in `fmtkit train`")
+    if made.config.is_true("dataset_exact_deduplication"):
+        notes.append("dataset_exact_deduplication acts in `fmtkit train`; equal rows are written")
+    return notes

@@ -29,6 +29,9 @@ def _lines(plan: Plan, folder: Path) -> Iterator[str]:
             f"{report['overlong_dropped']:,} of {read:,} {what} have more than {_limit(plan)} "
             "tokens and do not train; sequence_len sets the limit"
         )
+    cut = report["warnings"].get("truncated", 0)
+    if cut:
+        yield f"{cut:,} of {read:,} rows have more than {_limit(plan)} tokens: the trainer cuts them"
     if report["quarantined"]:
         reasons = ", ".join(f"{code} {count:,}" for code, count in report["reasons"].items())
         yield (

@@ -5,50 +5,26 @@ type and its options, the template, the tokenizer, lengths, split and the versio
 """
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from fmtkit import atomic, hub_access
-from fmtkit.converting.text_stage import AS_MADE
+from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.user_functions import find_function
 from fmtkit.errors import NothingWrittenError, OptionError
 from fmtkit.training import empty_data
+from fmtkit.training.datatypes import template_source
 from fmtkit.training.job import Source
-from fmtkit.training.planning import LENGTH_POLICIES, DatasetPlan, Plan
+from fmtkit.training.planning import DatasetPlan, Plan
+from fmtkit.training.refusals_data import length_policy
 from fmtkit.training.rl.imports import places_of
+from fmtkit.training.slices import Slice, parse_slice
 
 KEY_SUFFIX = ".key.json"
-_SLICE = re.compile(r"^(?P<name>[\w.-]+)(?:\[(?P<from>\d+%?)?:(?P<to>\d+%?)?\])?$")
-
-
-@dataclass(frozen=True)
-class Slice:
-    """A part of a split, as `train[10%:20%]` says it; bounds are rows or shares."""
-
-    name: str
-    start: float = 0.0
-    stop: float | None = None
-    is_share: bool = False
-
-    @property
-    def limit(self) -> int | None:
-        """Return the number of first rows that this is, or None where it is something else."""
-        return None if self.is_share or self.start or self.stop is None else int(self.stop)
-
-    @property
-    def is_whole(self) -> bool:
-        """Tell whether nothing is cut."""
-        return not self.start and self.stop is None
-
-    def bounds(self, rows: int) -> tuple[int, int]:
-        """Return the first row and the one after the last, of so many."""
-        scale = rows if self.is_share else 1
-        stop = rows if self.stop is None else min(round(self.stop * scale), rows)
-        return min(round(self.start * scale), stop), stop
 
 
 @dataclass(frozen=True)
@@ -58,25 +34,6 @@ class Converted:
     train: Source
     evaluation: Source | None
     reused: bool
-
-
-def parse_slice(text: str) -> Slice:
-    """Read `train`, `train[:500]` or `train[10%:20%]`."""
-    match = _SLICE.match(text.strip())
-    if match is None:
-        raise OptionError(
-            f"split: {text!r}: write a name, or a slice such as train[:500] or train[10%:20%]"
-        )
-    bounds = [match["from"], match["to"]]
-    shares = {bound.endswith("%") for bound in bounds if bound}
-    if len(shares) > 1:
-        raise OptionError(f"split: {text!r}: count both ends in rows, or both in percent")
-    is_share = True in shares
-    scale = 100.0 if is_share else 1.0
-    start, stop = (float(b.rstrip("%")) / scale if b else None for b in bounds)
-    if stop is not None and stop <= (start or 0.0):
-        raise OptionError(f"split: {text!r}: ends where it begins, or before: no row is in it")
-    return Slice(match["name"], start or 0.0, stop, is_share)
 
 
 def prepare(
@@ -108,7 +65,6 @@ def _one(
     split: bool,
 ) -> Converted:
     from fmtkit.converting.conversions import convert_to
-    from fmtkit.converting.convert_options import ConvertOptions
 
     wish = parse_slice(str(dataset.entry.get("split", "train")))
     specs, identity = specs_of(dataset, wish)
@@ -119,9 +75,9 @@ def _one(
         key_file = _key_file(folder)
         key_file.unlink(missing_ok=True)
         try:
-            convert_to(specs, folder, ConvertOptions(**options))  # type: ignore[arg-type]
+            convert_to(specs, folder, replace(options, overwrite=True))
         except NothingWrittenError as error:
-            reason = empty_data.why(error, options.get("max_length"))
+            reason = empty_data.why(error, options.max_length, plan.runner.cuts)
             raise OptionError(f"datasets: {dataset.source}: {reason}") from error
         atomic.write_json(key_file, key)
     weight = _number(dataset.entry.get("weight")) * _number(dataset.entry.get("fraction"))
@@ -227,25 +183,30 @@ def _hub(entry: Mapping[str, object], path: str, wish: Slice) -> object:
 
 def options_of(
     plan: Plan, dataset: DatasetPlan, wish: Slice, *, local: bool, split: bool
-) -> dict[str, object]:
-    """Return the options of the conversion, by the names of `fmtkit convert`."""
+) -> ConvertOptions:
+    """Return the options of a dataset's conversion, as its config says them.
+
+    `fmtkit train` and `fmtkit convert -c` both convert by these, so that both have the same rows.
+    """
     config = plan.config
     columns = dataset.entry.get("columns")
     limit = plan.resolution.trainer.get("max_length") or plan.resolution.own.get("max_length")
     seed = config.get("seed")
-    policy = str(config.get("excess_length_strategy") or "drop")
-    out: dict[str, object] = {
+    policy = length_policy(config)
+    if policy.startswith("truncate") and config.is_true("train_on_inputs"):
+        # Prompts are learnt as well: something is left of every row that is cut.
+        policy = "keep"
+    out: dict[str, Any] = {
         "type": dataset.reading.type,
-        "form": _form(plan, dataset),
         "method": plan.method,
         "columns": dict(columns) if isinstance(columns, Mapping) else {},
         "options": dict(dataset.reading.options),
         "limit": wish.limit if local else None,
         "seed": seed if isinstance(seed, int) else 42,
         "workers": config.get("dataset_processes"),
-        "overwrite": True,
         "config": config.source,
         "plugins": (str(config.get("plugin")),) if config.get("plugin") else (),
+        **_form(plan, dataset),
     }
     if dataset.reading.function:
         out |= {"folders": places_of(config.source), "function_config": config.nested()}
@@ -255,30 +216,31 @@ def options_of(
     if plan.model and (measures or dataset.table == "Tokens"):
         out |= {
             "tokenizer": config.text("tokenizer_config") or plan.model,
-            "chat_template": plan.template[0],
+            "chat_template": template_source(config, plan.template),
         }
     if plan.model and measures and limit is not None:
-        out |= {"max_length": limit.value, "on_overlong": LENGTH_POLICIES.get(policy, policy)}
-    return out
+        out |= {"max_length": limit.value, "on_overlong": policy}
+        out["cut_in_training"] = policy.startswith("truncate")
+    return ConvertOptions(**out)
 
 
-def _form(plan: Plan, dataset: DatasetPlan) -> str | None:
+def _form(plan: Plan, dataset: DatasetPlan) -> dict[str, object]:
+    """Return the options that say what the columns hold: messages, but for text and tokens."""
     if dataset.table == "Tokens":
-        return "tokens"
+        return {"as_": "tokens"}
     # Prompts that are sampled from may be texts as well: the rows decide.
     open_ended = dataset.reading.function or dataset.reading.type == "passthrough"
-    as_is = "rewards" in plan.runner.needs and dataset.reading.template is None and open_ended
-    if as_is:
-        return AS_MADE
-    return None if dataset.reading.is_text else "messages"
+    if "rewards" in plan.runner.needs and dataset.reading.template is None and open_ended:
+        return {"as_made": True}
+    return {"as_": None if dataset.reading.is_text else "messages"}
 
 
 def _key(
-    files: Iterable[str], options: Mapping[str, object], template: str | None, plan: Plan
+    files: Iterable[str], options: ConvertOptions, template: str | None, plan: Plan
 ) -> dict[str, object]:
     kept = {
         name: value
-        for name, value in options.items()
+        for name, value in vars(options).items()
         if name not in {"workers", "overwrite", "config"}
     }
     return {
@@ -317,14 +279,11 @@ def _digest(name: str) -> str | None:
     return digest.hexdigest()
 
 
-def _function_digest(options: Mapping[str, object]) -> str | None:
+def _function_digest(options: ConvertOptions) -> str | None:
     """Return the hash of the user's file that a type names, or None for a type of ours."""
-    folders = options.get("folders")
-    if not isinstance(folders, tuple):
+    if not options.folders:
         return None
-    plugins = options["plugins"]
-    places = (*map(Path, plugins if isinstance(plugins, tuple) else ()), *folders)
-    return _digest(str(find_function(str(options["type"]), places).file))
+    return _digest(str(find_function(options.chosen_type, options.places).file))
 
 
 def _key_file(folder: Path) -> Path:

@@ -45,6 +45,8 @@ class Reading:
     options: Mapping[str, object] = field(default_factory=dict)
     function: bool = False
     """Whether the type is a function of the user's."""
+    source: str = ""
+    """Name of the type's converters; the type itself where it is empty."""
 
 
 def read(entry: Entry, config: Config, runner: Runner) -> Reading:
@@ -70,6 +72,7 @@ def read(entry: Entry, config: Config, runner: Runner) -> Reading:
         template=read_name.template,
         is_text=read_name.source in TEXT_TYPES,
         options=options,
+        source=read_name.source,
     )
 
 
@@ -153,6 +156,21 @@ def template_of(config: Config, readings: tuple[Reading, ...]) -> tuple[str, str
     return "identity", "finished text"
 
 
+def template_source(config: Config, template: tuple[str, str]) -> str:
+    """Return how the run's template is found: a name or a file; for `jinja` its file or its text."""
+    name, _ = template
+    if name != "jinja":
+        return name
+    entries = (*config.datasets, *config.test_datasets)
+    named = (config.get("chat_template_jinja"), *(e.get("chat_template_jinja") for e in entries))
+    found = next((str(text) for text in named if text is not None), None)
+    if found is None:
+        raise OptionError(
+            "chat_template: jinja: give its text or FILE.jinja as chat_template_jinja"
+        )
+    return found
+
+
 def _templates(config: Config, readings: tuple[Reading, ...]) -> dict[str, str]:
     """Return every template that is named, and where."""
     named: dict[str, str] = {}
@@ -162,6 +180,8 @@ def _templates(config: Config, readings: tuple[Reading, ...]) -> dict[str, str]:
     for entry in (*config.datasets, *config.test_datasets):
         if "chat_template" in entry:
             named.setdefault(str(entry["chat_template"]), "key datasets.chat_template")
+        elif "chat_template_jinja" in entry:
+            named.setdefault("jinja", "key datasets.chat_template_jinja")
     wish = config.text("chat_template")
     if config.get("chat_template_jinja") is not None:
         wish = "jinja"

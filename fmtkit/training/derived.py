@@ -2,8 +2,10 @@
 
 from fmtkit.runner import Runner
 from fmtkit.training import launch
-from fmtkit.training.arguments import fields_of
 from fmtkit.training.config import Config
+from fmtkit.training.named_arguments import arguments_of
+from fmtkit.training.problem import Problems
+from fmtkit.training.refusals_data import length_policy
 from fmtkit.training.resolve import Argument, Resolution
 
 _TRL_LENGTH = 1024
@@ -11,19 +13,28 @@ BY_DEVICE = "bfloat16 or float32"
 """The dtype of weights for `bf16: auto`: bfloat16 where the device has it."""
 
 
-def derive(config: Config, chosen: Runner, out: Resolution, launching: launch.Launch) -> None:
-    """Set the arguments that follow from several keys, or from none."""
-    for name, value in launching.trainer.items():
-        out.put("trainer", Argument(name, value, "how it is launched"))
-    _batch(config, out)
-    _schedule(config, out)
-    _precision(config, out)
-    _adapter(config, out)
+def derive(
+    config: Config,
+    chosen: Runner,
+    out: Resolution,
+    launching: launch.Launch,
+    problems: Problems,
+) -> None:
+    """Set the arguments that follow from several keys, or from none; collect contradictions."""
+    with problems.collecting("conflict"):
+        for name, value in launching.trainer.items():
+            out.put("trainer", Argument(name, value, "how it is launched"))
+    for step in (_batch, _schedule, _precision, _adapter):
+        with problems.collecting("conflict"):
+            step(config, out)
     _mask(config, chosen, out)
-    _length(chosen, out)
+    with problems.collecting("conflict"):
+        _length(config, chosen, out)
     for derive_section in chosen.hooks("derive"):
-        derive_section(config, chosen, out, launching)
-    _variables(config, chosen, out)
+        with problems.collecting("section"):
+            derive_section(config, chosen, out, launching)
+    with problems.collecting("conflict"):
+        _variables(config, chosen, out)
     out.default("activation_checkpointing", False, "default of fmtkit")
     out.default(
         "report_to",
@@ -117,17 +128,25 @@ def _mask(config: Config, chosen: Runner, out: Resolution) -> None:
     )
 
 
-def _length(chosen: Runner, out: Resolution) -> None:
+def _length(config: Config, chosen: Runner, out: Resolution) -> None:
     """Make TRL's own default explicit, since the conversion drops what is longer."""
-    if "max_length" in fields_of(chosen.config).annotations and "max_length" not in out.trainer:
+    known = arguments_of(chosen).fields
+    policy = length_policy(config)
+    if "max_length" in known and "max_length" not in out.trainer:
         out.default("max_length", _TRL_LENGTH, "default of TRL")
-        out.notes.append(f"rows longer than {_TRL_LENGTH} tokens are dropped; set sequence_len")
+        fate = _FATES.get(policy, "cut by the trainer")
+        out.notes.append(f"rows longer than {_TRL_LENGTH} tokens are {fate}; set sequence_len")
+    if policy == "truncate-start" and "truncation_mode" in known:
+        out.put("trainer", Argument("truncation_mode", "keep_end", "key excess_length_strategy"))
+
+
+_FATES = {"drop": "dropped", "fail": "rejected", "keep": "cut or dropped as TRL does"}
 
 
 def _variables(config: Config, chosen: Runner, out: Resolution) -> None:
     """Give the template's variables to the trainer; others read them from the rows."""
     name = "chat_template_kwargs"
-    if config.get(name) and name in fields_of(chosen.config).annotations:
+    if config.get(name) and name in arguments_of(chosen).fields:
         out.put("trainer", Argument(name, config.get(name), config.settings[name].origin))
 
 

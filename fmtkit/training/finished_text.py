@@ -12,6 +12,7 @@ from fmtkit.errors import ColumnMismatchError
 from fmtkit.sources.opening import open_sources
 from fmtkit.training import datasets, datatypes
 from fmtkit.training.planning import DatasetPlan, Plan
+from fmtkit.training.slices import parse_slice
 
 CANONICAL = "passthrough"
 
@@ -41,7 +42,7 @@ def _known(plan: Plan, dataset: DatasetPlan, *, with_hub: bool) -> DatasetPlan:
         return dataset
     here: list[object] = [str(path) for path in _files(dataset)]
     if not here and with_hub:
-        wish = datasets.parse_slice(str(dataset.entry.get("split", "train")))
+        wish = parse_slice(str(dataset.entry.get("split", "train")))
         here, _ = datasets.specs_of(dataset, wish)
     if not _is_text(plan, dataset, here):
         return dataset

@@ -3,7 +3,7 @@
 from fmtkit.runner import SECTIONS
 from fmtkit.training import launch
 from fmtkit.training.job import Job, Source
-from fmtkit.training.keys import table
+from fmtkit.training.named_arguments import find_key
 from fmtkit.training.planning import Plan
 from fmtkit.training.rl.imports import places_of
 
@@ -53,4 +53,5 @@ _GROUPS = ("trainer", "model", "peft", "quantization", "teacher", *SECTIONS)
 
 
 def _is_ours(name: str) -> bool:
-    return table()[name].to == "fmtkit"
+    key = find_key(name)
+    return key is not None and key.to == "fmtkit"

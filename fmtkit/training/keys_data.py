@@ -1,6 +1,6 @@
 """Keys about the data: the sources, their templates, lengths and splits."""
 
-from fmtkit.training.keys import Key
+from fmtkit.training.key import Key
 
 KEYS: tuple[Key, ...] = (
     Key("datasets", "datasets", "fmtkit", "what to train on, one entry a source"),
@@ -123,15 +123,12 @@ KEYS: tuple[Key, ...] = (
         "sft: pack the evaluation rows too",
         "eval_packing",
     ),
-    Key("packing_strategy", "enum:bfd|bfd_split|wrapped", "trainer", "how rows are packed"),
     Key("sample_packing_group_size", "count", "nothing", "TRL packs the whole dataset"),
     Key("sample_packing_bin_size", "count", "nothing", "TRL packs the whole dataset"),
     Key("sample_packing_sequentially", "bool", "nothing", "TRL packs the whole dataset"),
     Key("sample_packing_eff_est", "number", "nothing", "TRL packs the whole dataset"),
     Key("multipack_real_batches", "bool", "nothing", "TRL packs the whole dataset"),
     Key("pad_to_sequence_len", "bool", "nothing", "batches are padded to their longest row"),
-    Key("pad_to_multiple_of", "count", "trainer", "pad batches to a multiple"),
-    Key("padding_free", "bool", "trainer", "sft: no padding inside a batch (flash attention)"),
     Key(
         "group_by_length",
         "bool",
@@ -141,16 +138,6 @@ KEYS: tuple[Key, ...] = (
         (),
         {True: "group_by_length"},
     ),
-    Key(
-        "remove_unused_columns",
-        "bool",
-        "trainer",
-        "drop the columns that the trainer does not read",
-    ),
-    Key("dataloader_num_workers", "natural", "trainer", "processes that make batches"),
-    Key("dataloader_pin_memory", "bool", "trainer", "page-locked memory for batches"),
-    Key("dataloader_prefetch_factor", "count", "trainer", "batches made ahead by each worker"),
-    Key("dataloader_drop_last", "bool", "trainer", "drop the last batch if it is not full"),
     Key(
         "plugin",
         "text",

@@ -1,7 +1,7 @@
 """Keys about the method: which one, and the terms of its loss."""
 
 from fmtkit.runner import DEFAULT
-from fmtkit.training.keys import Key
+from fmtkit.training.key import Key
 
 KEYS: tuple[Key, ...] = (
     Key(
@@ -77,15 +77,6 @@ KEYS: tuple[Key, ...] = (
             "ALPHA]"
         ),
     ),
-    Key("ld_alpha", "fraction", "trainer", "weight of the tokens past the shorter reply"),
-    Key("f_divergence_type", "text", "trainer", "the divergence of dpo"),
-    Key("f_alpha_divergence_coef", "number", "trainer", "its coefficient"),
-    Key("discopop_tau", "number", "trainer", "temperature of the discopop loss"),
-    Key("precompute_ref_log_probs", "bool", "trainer", "run the reference once, before training"),
-    Key("precompute_ref_batch_size", "count", "trainer", "rows of a batch for it"),
-    Key("sync_ref_model", "bool", "trainer", "let the reference follow the model (no adapter)"),
-    Key("ref_model_mixup_alpha", "fraction", "trainer", "how much of the model enters it"),
-    Key("ref_model_sync_steps", "count", "trainer", "after how many steps"),
     Key("orpo_alpha", "number", "trainer", "orpo: weight of the odds ratio", "beta"),
     Key(
         "kto_desirable_weight",
@@ -103,14 +94,7 @@ KEYS: tuple[Key, ...] = (
         "undesirable_weight",
         ("undesirable_weight",),
     ),
-    Key(
-        "cpo_alpha", "number", "trainer", "cpo, simpo: weight of the likelihood of the better reply"
-    ),
-    Key("simpo_gamma", "number", "trainer", "simpo: margin between the replies"),
     Key("alpha", "number", "trainer", "alphapo: shape of the reward", aliases=("alphapo_alpha",)),
-    Key(
-        "center_rewards_coefficient", "number", "trainer", "reward: pull of the mean reward to zero"
-    ),
     Key("margin", "bool", "nothing", "a `margin` column is used where the data have one"),
     Key(
         "lmbda",
@@ -119,9 +103,6 @@ KEYS: tuple[Key, ...] = (
         "gkd: share of the model's own samples",
         aliases=("gkd_lmbda",),
     ),
-    Key("seq_kd", "bool", "trainer", "gkd: train on the teacher's samples"),
-    Key("max_new_tokens", "count", "trainer", "gkd: longest sample"),
-    Key("disable_dropout", "bool", "trainer", "no dropout while training"),
     Key(
         "assistant_only_loss",
         "bool",

@@ -1,6 +1,6 @@
 """Keys about the model, its tokenizer and its adapter."""
 
-from fmtkit.training.keys import Key
+from fmtkit.training.key import Key
 
 _ATTENTION = "another spelling of attn_implementation"
 

@@ -1,13 +1,11 @@
 """Keys of the online methods: sampling, rewards, the vLLM server, EBFT and NeMo Gym."""
 
-from fmtkit.training.keys import Key
+from fmtkit.training.key import Key
 
 _TRUTH: dict[object, object] = {True: "group", False: "none"}
 _ASYNC = "vllm server or a rollout_func"
 
 _TRL: tuple[Key, ...] = (
-    Key("beta", "number", "trainer", "weight of the KL term"),
-    Key("max_completion_length", "count", "trainer", "longest answer in tokens"),
     Key(
         "max_prompt_length",
         "count",
@@ -17,40 +15,12 @@ _TRL: tuple[Key, ...] = (
             "conversion"
         ),
     ),
-    Key("num_generations", "count", "trainer", "answers to each prompt"),
-    Key("num_generations_eval", "count", "trainer", "the same while evaluating"),
-    Key("temperature", "number", "trainer", "of sampling"),
-    Key("top_p", "number", "trainer", "nucleus of sampling"),
-    Key("top_k", "integer", "trainer", "candidates of sampling"),
-    Key("min_p", "number", "trainer", "least probability in sampling"),
-    Key("repetition_penalty", "number", "trainer", "of sampling"),
-    Key("generation_kwargs", "object", "trainer", "further arguments of generation"),
-    Key("chat_template_kwargs", "object", "trainer", "variables of the template"),
-    Key("generation_batch_size", "count", "trainer", "answers made at once"),
-    Key("steps_per_generation", "count", "trainer", "optimizer steps for each batch of answers"),
-    Key("num_iterations", "count", "trainer", "passes over each batch of answers"),
-    Key("epsilon", "number", "trainer", "lower clip of the ratio"),
-    Key("epsilon_high", "number", "trainer", "upper clip of the ratio"),
-    Key("delta", "number", "trainer", "upper clip of the ratio for negative advantages"),
-    Key("loss_type", "text", "trainer", "how token losses are summed"),
     Key(
         "scale_rewards",
         "bool or text",
         "trainer",
         "divide advantages by their spread: group, batch, none",
         values=_TRUTH,
-    ),
-    Key("mask_truncated_completions", "bool", "trainer", "do not learn answers that were cut"),
-    Key("log_completions", "bool", "trainer", "print answers"),
-    Key("num_completions_to_print", "count", "trainer", "how many"),
-    Key(
-        "importance_sampling_level",
-        "enum:token|sequence",
-        "trainer",
-        "ratio per token or per answer",
-    ),
-    Key(
-        "multi_objective_aggregation", "text", "trainer", "how several rewards become one advantage"
     ),
     Key(
         "backend",
@@ -64,7 +34,6 @@ _TRL: tuple[Key, ...] = (
         "rl",
         "module.function, FILE.py:function, or a reward model; with options: {NAME: {option: value}}",
     ),
-    Key("reward_weights", "numbers", "trainer", "weights of the rewards"),
     Key("reward_num_workers", "count", "rl", "processes that run reward functions"),
     Key(
         "reward_timeout", "number", "rl", "seconds that a call of a reward function may take (600)"
@@ -72,34 +41,24 @@ _TRL: tuple[Key, ...] = (
     Key("rollout_func", "text", "rl", "module.function that makes the answers"),
     Key("environment_factory", "text or object", "rl", "class of an environment with tools"),
     Key("tools", "texts", "rl", "module.function of each tool"),
-    Key("max_tool_calling_iterations", "count", "trainer", "rounds of tool calls"),
-    Key("sync_ref_model", "bool", "trainer", "let the reference follow the model"),
-    Key("ref_model_mixup_alpha", "fraction", "trainer", "how much of the model enters it"),
-    Key("ref_model_sync_steps", "count", "trainer", "after how many steps"),
     Key(
         "use_liger_loss",
         "bool",
         "nothing",
         "TRL fuses the head and the log-probabilities by itself",
     ),
-    Key("use_vllm", "bool", "trainer", "let vLLM make the answers"),
     Key(
         "vllm_mode",
         "enum:server|colocate",
         "trainer",
         "a server of its own, or in this process; server unless set",
     ),
-    Key("vllm_server_base_url", "text", "trainer", "the server"),
-    Key("vllm_server_host", "text", "trainer", "its host"),
-    Key("vllm_server_port", "count", "trainer", "its port"),
-    Key("vllm_server_timeout", "number", "trainer", "seconds to wait for it"),
     Key(
         "vllm_request_timeout",
         "number",
         "rl",
         "seconds that one request to it may take (1800); a frozen one is found earlier",
     ),
-    Key("vllm_group_port", "count", "trainer", "port of the weight transfer"),
     Key(
         "vllm_guided_decoding_regex",
         "text",
@@ -108,17 +67,6 @@ _TRL: tuple[Key, ...] = (
         "vllm_structured_outputs_regex",
         ("trl.vllm_structured_outputs_regex",),
     ),
-    Key("vllm_enable_sleep_mode", "bool", "trainer", "free memory between generations (colocate)"),
-    Key("vllm_gpu_memory_utilization", "fraction", "trainer", "memory for vLLM (colocate)"),
-    Key("vllm_tensor_parallel_size", "count", "trainer", "devices for vLLM (colocate)"),
-    Key("vllm_max_model_length", "count", "trainer", "longest context (colocate)"),
-    Key(
-        "vllm_importance_sampling_correction",
-        "bool",
-        "trainer",
-        "correct for the sampler's other probabilities",
-    ),
-    Key("vllm_importance_sampling_mode", "text", "trainer", "per token or sequence, cut or mask"),
     Key(
         "vllm_importance_sampling_cap",
         "number",
@@ -127,14 +75,6 @@ _TRL: tuple[Key, ...] = (
         "vllm_importance_sampling_clip_max",
         ("trl.vllm_importance_sampling_clip_max",),
     ),
-    Key("vllm_importance_sampling_clip_min", "number", "trainer", "lower clip of that ratio"),
-    Key(
-        "off_policy_mask_threshold",
-        "number",
-        "trainer",
-        "drop bad answers whose KL to the sampler is above it",
-    ),
-    Key("use_bias_correction_kl", "bool", "trainer", "weigh the KL term by the ratio"),
     Key("use_data_producer", "bool", "rl", "implied by what needs it"),
     Key("async_prefetch", "bool", "rl", f"make the next answers while training; needs a {_ASYNC}"),
     Key("prefetch_depth", "count", "rl", "batches made ahead"),

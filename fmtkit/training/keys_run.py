@@ -1,6 +1,6 @@
 """Keys about the run: steps, optimizer, precision, saving, logging and the processes."""
 
-from fmtkit.training.keys import Key
+from fmtkit.training.key import Key
 
 _KERNEL = "the peer's own kernels; leave it out"
 _CONTEXT = "context_parallel_size"
@@ -29,8 +29,6 @@ KEYS: tuple[Key, ...] = (
         "rows of one optimizer step; sets gradient_accumulation_steps",
         aliases=("global_batch_size",),
     ),
-    Key("gradient_accumulation_steps", "count", "trainer", "forward passes of one optimizer step"),
-    Key("auto_find_batch_size", "bool", "trainer", "halve the batch until it fits in memory"),
     Key(
         "num_epochs",
         "amount",
@@ -59,12 +57,7 @@ KEYS: tuple[Key, ...] = (
         {"adamw": "adamw_torch"},
     ),
     Key("optim_args", "text or object", "trainer", "further arguments of the optimizer"),
-    Key("optim_target_modules", "text or texts", "trainer", "modules of a low-rank optimizer"),
-    Key("weight_decay", "amount", "trainer", "weight decay"),
-    Key("adam_beta1", "fraction", "trainer", "first moment"),
-    Key("adam_beta2", "fraction", "trainer", "second moment"),
     Key("adam_beta3", "number", "refused", "it belongs to an optimizer of the peer's own"),
-    Key("adam_epsilon", "amount", "trainer", "term of the denominator"),
     Key("adam_epsilon2", "number", "refused", "it belongs to an optimizer of the peer's own"),
     Key(
         "max_grad_norm",
@@ -81,7 +74,6 @@ KEYS: tuple[Key, ...] = (
         "lr_scheduler_type",
         ("lr_scheduler_type",),
     ),
-    Key("lr_scheduler_kwargs", "object", "trainer", "arguments of the schedule"),
     Key(
         "cosine_min_lr_ratio",
         "fraction",
@@ -94,7 +86,6 @@ KEYS: tuple[Key, ...] = (
         "refused",
         "use lr_scheduler: cosine_with_min_lr with cosine_min_lr_ratio",
     ),
-    Key("warmup_steps", "amount", "trainer", "steps of warm-up; below 1 a share of all steps"),
     Key("warmup_ratio", "fraction", "trainer", "share of the steps that warm up", "warmup_steps"),
     Key(
         "neftune_noise_alpha",
@@ -103,15 +94,12 @@ KEYS: tuple[Key, ...] = (
         "noise on the embeddings",
         aliases=("noisy_embedding_alpha",),
     ),
-    Key("seed", "integer", "trainer", "seed of weights, dropout and order"),
-    Key("data_seed", "integer", "trainer", "seed of the order alone"),
     Key(
         "bf16",
         "bool or auto",
         "fmtkit",
         "weights and autocast in bfloat16; auto: where the device has it; unset: autocast there",
     ),
-    Key("fp16", "bool", "trainer", "float16 autocast with loss scaling"),
     Key(
         "tf32",
         "bool or auto",
@@ -119,7 +107,6 @@ KEYS: tuple[Key, ...] = (
         "TensorFloat32 matrix products (CUDA)",
         values={"auto": None},
     ),
-    Key("use_cpu", "bool", "trainer", "train on the CPU even if there is a device"),
     Key(
         "gradient_checkpointing",
         "bool or text",
@@ -137,11 +124,7 @@ KEYS: tuple[Key, ...] = (
         "activation_checkpointing_kwargs",
         ("activation_checkpointing_kwargs",),
     ),
-    Key("activation_offloading", "bool", "trainer", "keep activations in main memory"),
     Key("torch_compile", "bool or auto", "trainer", "compile the model", values={"auto": False}),
-    Key("torch_compile_backend", "text", "trainer", "its backend"),
-    Key("torch_compile_mode", "text", "trainer", "its mode"),
-    Key("torch_empty_cache_steps", "count", "trainer", "steps between two clearings of the cache"),
     Key("evals_per_epoch", "number", "fmtkit", "evaluations in an epoch; sets eval_steps"),
     Key(
         "eval_strategy",
@@ -151,8 +134,6 @@ KEYS: tuple[Key, ...] = (
         aliases=("evaluation_strategy",),
         values={False: "no"},
     ),
-    Key("eval_steps", "number", "trainer", "steps between evaluations; below 1 a share of all"),
-    Key("eval_on_start", "bool", "trainer", "evaluate before the first step"),
     Key("saves_per_epoch", "number", "fmtkit", "checkpoints in an epoch; sets save_steps"),
     Key(
         "save_strategy",
@@ -161,18 +142,7 @@ KEYS: tuple[Key, ...] = (
         "when to save a checkpoint",
         values={False: "no"},
     ),
-    Key("save_steps", "number", "trainer", "steps between checkpoints; below 1 a share of all"),
-    Key("save_total_limit", "count", "trainer", "checkpoints to keep"),
-    Key(
-        "save_only_model",
-        "bool",
-        "trainer",
-        "leave the optimizer out; a run that is resumed begins with a new one",
-    ),
     Key("save_safetensors", "bool", "nothing", "transformers 5 writes nothing else"),
-    Key("load_best_model_at_end", "bool", "trainer", "end with the best checkpoint"),
-    Key("metric_for_best_model", "text", "trainer", "by which metric"),
-    Key("greater_is_better", "bool", "trainer", "which way"),
     Key(
         "early_stopping_patience",
         "count",
@@ -192,8 +162,6 @@ KEYS: tuple[Key, ...] = (
         "fmtkit",
         "go on from the last checkpoint if there is one",
     ),
-    Key("logging_steps", "amount", "trainer", "steps between two lines of metrics"),
-    Key("logging_first_step", "bool", "trainer", "a line for the first step"),
     Key("report_to", "text or texts", "fmtkit", "tensorboard, wandb, trackio, mlflow, comet_ml"),
     Key(
         "run_name",
@@ -273,10 +241,6 @@ KEYS: tuple[Key, ...] = (
         "dp_shard_size",
     ),
     Key("dp_replicate_size", "count", "launch", "copies of the model", "dp_replicate_size"),
-    Key("ddp_timeout", "count", "trainer", "seconds that a process waits for the others"),
-    Key("ddp_bucket_cap_mb", "count", "trainer", "size of a gradient bucket"),
-    Key("ddp_broadcast_buffers", "bool", "trainer", "send buffers at each forward pass"),
-    Key("ddp_find_unused_parameters", "bool", "trainer", "look for parameters without a gradient"),
     Key("local_rank", "integer", "nothing", "the launcher sets it"),
     Key("world_size", "integer", "nothing", "the launcher sets it"),
     Key("cut_cross_entropy", "bool", "refused", _KERNEL),

@@ -1,7 +1,7 @@
 """The plan of a run: every dataset, argument and command, and where each came from."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,19 +9,22 @@ from fmtkit import runner
 from fmtkit.errors import OptionError
 from fmtkit.runner import Runner
 from fmtkit.training import (
+    checklist,
+    data_checks,
     datatypes,
     derived,
     fragments,
     launch,
-    refusals,
     trainer_package,
 )
+from fmtkit.training.check import Subject, run_checks
 from fmtkit.training.config import Config, Entry, load
 from fmtkit.training.datatypes import Reading
+from fmtkit.training.launch import Launch
+from fmtkit.training.problem import Problem, Problems
 from fmtkit.training.resolve import Resolution, resolve
-
-LENGTH_POLICIES = {"truncate": "truncate-end", "raise": "fail"}
-"""excess_length_strategy of the peer -> --on-overlong of convert; other values are the same."""
+from fmtkit.training.trainer_source import installed
+from fmtkit.writing.outputs import local_path
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Plan:
     template: tuple[str, str]
     datasets: tuple[DatasetPlan, ...]
     test_datasets: tuple[DatasetPlan, ...]
-    launch: launch.Launch
+    launch: Launch
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
@@ -125,36 +128,41 @@ def plan(
     *,
     partial: bool = False,
 ) -> Plan:
-    """Plan a run. With `partial` a fragment is planned too, and what it lacks is listed.
+    """Plan a run, and run every check of fmtkit.training.checklist that needs no model and no data.
 
-    Raises UnknownNameError, OptionError (a RefusalError for what cannot be honoured) and
-    DependencyError where the installed TRL is not one that the method works with.
+    With `partial` a fragment is planned too, and what it lacks is listed. Raises one error with every
+    problem that was found: a RefusalError, or where there is only one its own class: UnknownNameError,
+    OptionError, DependencyError where the installed TRL is not one that the method works with.
     """
     config = source if isinstance(source, Config) else load(source, overrides)
     if partial:
         config = fragments.completed(config)
     chosen = _runner(config)
-    package = trainer_package.version_of(chosen)
-    refusals.check(config, chosen)
-    resolution = resolve(config, chosen)
-    run = Path(config.text("output_dir") or Path("runs") / _stem(config))
-    launching = launch.make(config, run)
-    derived.derive(config, chosen, resolution, launching)
-    own = [found for datasets in chosen.hooks("datasets") if (found := datasets(config))]
-    sources: tuple[Entry, ...] = own[0] if own else config.datasets
-    entries = (*sources, *config.test_datasets)
-    readings = tuple(datatypes.read(entry, config, chosen) for entry in entries)
+    problems = Problems()
+    package = _package(chosen, problems)
+    run_checks(Subject(config, chosen), problems, (*checklist.KEYS, *checklist.of_method(chosen)))
+    resolution = resolve(config, chosen, problems)
+    run = Path("runs") / _stem(config)
+    with problems.collecting("value", "output_dir"):
+        run = local_path(config.text("output_dir") or run, "output_dir")
+    launching = Launch((), "one process")
+    with problems.collecting("launch"):
+        launching = launch.make(config, run)
+    derived.derive(config, chosen, resolution, launching, problems)
+    read = list(_readings(config, chosen, problems))
+    subject = Subject(config, chosen, resolution, launching, tuple((n, e, r) for n, e, r in read))
+    run_checks(subject, problems, (*checklist.of_sections(chosen), *checklist.ARGUMENTS))
+    template = ("tokenizer_default", "default")
+    with problems.collecting("template"):
+        template = datatypes.template_of(config, tuple(r for _, _, r in read))
     missing = tuple(fragments.missing(config, chosen))
     if missing and not partial:
-        raise OptionError(
-            f"{config.source}: {', '.join(missing)}: needed to train; a fragment is planned "
-            "with --dry-run"
-        )
-    count = len(sources)
-    planned = tuple(
-        DatasetPlan(_source(entry), reading, " or ".join(reading.tables), entry)
-        for entry, reading in zip(entries, readings, strict=True)
-    )
+        problems.found.append(_incomplete(missing))
+    problems.check(config.source, config.lines)
+    planned = [
+        (name, DatasetPlan(_source(entry), reading, " or ".join(reading.tables), entry))
+        for name, entry, reading in read
+    ]
     return Plan(
         config.source,
         config.method(),
@@ -164,12 +172,51 @@ def plan(
         run,
         config.text("base_model"),
         resolution,
-        datatypes.template_of(config, readings),
-        planned[:count],
-        planned[count:],
+        template,
+        tuple(dataset for name, dataset in planned if not name.startswith("test_")),
+        tuple(dataset for name, dataset in planned if name.startswith("test_")),
         launching,
         missing,
-        (*resolution.notes, *launching.notes, *datatypes.notes(config, readings)),
+        (
+            *config.notes,
+            *resolution.notes,
+            *launching.notes,
+            *datatypes.notes(config, tuple(r for _, _, r in read)),
+            *data_checks.absent_functions(config, [r for _, _, r in read]),
+        ),
+    )
+
+
+def _package(chosen: Runner, problems: Problems) -> str:
+    """Return the package of the trainer; where it is not installed, train raises and a plan says so."""
+    name = chosen.config.partition(":")[0].partition(".")[0]
+    if installed(name) is None:
+        return f"{name}, which is not installed"
+    with problems.collecting("package"):
+        return trainer_package.version_of(chosen)
+    return ""
+
+
+def _readings(
+    config: Config, chosen: Runner, problems: Problems
+) -> Iterator[tuple[str, Entry, Reading]]:
+    """Yield every dataset with its dotted name and how its type is read."""
+    named = [(f"datasets.{number}", entry) for number, entry in enumerate(config.datasets)]
+    with problems.collecting("section"):
+        for datasets in chosen.hooks("datasets"):
+            if own := datasets(config):
+                named = [(f"nemo_gym_datasets.{n}", entry) for n, entry in enumerate(own)]
+    named += [(f"test_datasets.{n}", entry) for n, entry in enumerate(config.test_datasets)]
+    for name, entry in named:
+        with problems.collecting("type", f"{name}.type"):
+            yield name, entry, datatypes.read(entry, config, chosen)
+
+
+def _incomplete(missing: tuple[str, ...]) -> Problem:
+    return Problem(
+        "missing",
+        f"{', '.join(missing)}: needed to train; a fragment is planned with --dry-run",
+        error=OptionError,
     )
 
 

@@ -4,8 +4,11 @@ from collections.abc import Callable
 
 from fmtkit.message_kinds import FLAGS
 from fmtkit.runner import Runner
-from fmtkit.training.arguments import fields_of
 from fmtkit.training.config import Config
+from fmtkit.training.named_arguments import arguments_of
+
+LENGTH_POLICIES = {"truncate": "truncate-end", "raise": "fail"}
+"""excess_length_strategy of axolotl -> --on-overlong of convert; other values are the same."""
 
 
 def _masks(config: Config, _: Runner) -> str | None:
@@ -41,7 +44,7 @@ def _templates(config: Config, _: Runner) -> str | None:
 def _variables(config: Config, runner: Runner) -> str | None:
     if not config.get("chat_template_kwargs"):
         return None
-    if runner.row_variables or "chat_template_kwargs" in fields_of(runner.config).annotations:
+    if runner.row_variables or "chat_template_kwargs" in arguments_of(runner).fields:
         return None
     return (
         f"chat_template_kwargs: the trainer for {runner.method} passes no variables to the "
@@ -71,11 +74,39 @@ def _weights(config: Config, _: Runner) -> str | None:
     return None
 
 
-REFUSALS: dict[str, Callable[[Config, Runner], str | None]] = {
-    "mask": _masks,
-    "two_templates": _templates,
-    "template_variables": _variables,
-    "message_field_training": _marks,
-    "mix_weight": _weights,
-}
-"""Name -> why a configuration cannot be honoured, or None."""
+def length_policy(config: Config) -> str:
+    """Return what becomes of longer rows, by the words of --on-overlong; they are dropped unless set."""
+    wish = config.text("excess_length_strategy") or "drop"
+    return LENGTH_POLICIES.get(wish, wish)
+
+
+def _cuts(config: Config, runner: Runner) -> str | None:
+    wish, way = config.text("excess_length_strategy"), length_policy(config)
+    if not way.startswith("truncate"):
+        return None
+    if way in runner.cuts and not (way == "truncate-start" and config.is_true("sample_packing")):
+        return None
+    other = sorted(runner.cuts - {way})
+    if way in runner.cuts:
+        why = "packing cuts a row at its end"
+    elif other:
+        why = f"{runner.method} cuts a row at its {other[0].rpartition('-')[2]}"
+    else:
+        why = f"{runner.method} cuts no row"
+    advice = f"write {other[0]}, or drop" if other else "write drop, or raise sequence_len"
+    return f"excess_length_strategy: {wish}: {why}; {advice}"
+
+
+RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
+    ("mask", "turns or ends that cannot be learnt", _masks),
+    ("two_templates", "two templates for one model", _templates),
+    (
+        "template_variables",
+        "variables of the template that the trainer does not pass on",
+        _variables,
+    ),
+    ("message_field_training", "a name that does not mark a message", _marks),
+    ("mix_weight", "a source with no weight in the mix", _weights),
+    ("overlong", "rows cut where the trainer cuts none, or at the other end", _cuts),
+)
+"""Code, what it looks for, and what finds the reason why a configuration cannot be honoured."""

@@ -67,20 +67,15 @@ def _sync(config: Config, _: Runner) -> str | None:
 
 
 def _losses(config: Config, runner: Runner) -> str | None:
+    """Look at what TRL says nowhere: which of its losses a method of ours stands for."""
     wish = config.get("loss_type")
-    known = runner.losses
-    if wish is None or not known:
+    if wish is None:
         return None
-    several = isinstance(wish, list)
     names = [str(name) for name in wish] if isinstance(wish, list) else [str(wish)]
-    if several and not runner.several_losses:
-        able = methods(lambda one: one.several_losses)
-        return f"loss_type: {runner.method} computes one loss; several of them are for {able}"
-    unknown = sorted({*names} - known)
-    if unknown:
-        return (
-            f"loss_type: {unknown[0]!r} is not one of {runner.method}'s: {', '.join(sorted(known))}"
-        )
+    fixed = runner.arguments.get("loss_type")
+    own = [fixed] if isinstance(fixed, str) else fixed
+    if isinstance(own, list) and names != own:
+        return f"loss_type: {names[0]!r} is not {runner.method}'s, which is {own[0]}; leave it out"
     if "exo_pair" in names and not config.get("label_smoothing"):
         return "loss_type: exo_pair needs label_smoothing above 0; its paper takes 0.001"
     weights = config.get("loss_weights")
@@ -96,12 +91,31 @@ def _gym(config: Config, runner: Runner) -> str | None:
     return f"nemo_gym_enabled: {runner.method} takes no rewards; a Gym is for {able}"
 
 
-REFUSALS: dict[str, Callable[[Config, Runner], str | None]] = {
-    "method": _method,
-    "context_parallel": _context_parallel,
-    "reference": _reference,
-    "sync_ref_model": _sync,
-    "loss_type": _losses,
-    "gym_method": _gym,
-}
-"""Name -> why a configuration cannot be honoured, or None."""
+def _lengths(config: Config, runner: Runner) -> str | None:
+    told = "kto_order" in runner.refusals
+    if runner.sees_lengths or told or not config.is_true("group_by_length"):
+        return None
+    return (
+        f"group_by_length: the rows of {runner.method} have no one length for transformers to group "
+        "by; leave it out"
+    )
+
+
+RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
+    ("method", "keys of `trl` or `ebft` beside a method that has none", _method),
+    ("context_parallel", "sequences split over devices by a method that cannot", _context_parallel),
+    ("reference", "a reference model for a method that takes none", _reference),
+    (
+        "sync_ref_model",
+        "a moving reference beside an adapter or precomputed log-probabilities",
+        _sync,
+    ),
+    (
+        "loss_type",
+        "losses that the method's trainer does not compute, and their number of weights",
+        _losses,
+    ),
+    ("gym_method", "a NeMo Gym for a method without rewards", _gym),
+    ("order", "batches by length for rows whose length the trainer cannot see", _lengths),
+)
+"""Code, what it looks for, and what finds the reason why a configuration cannot be honoured."""

@@ -69,12 +69,12 @@ def _tokens(config: Config, _: Runner) -> str | None:
     return None
 
 
-REFUSALS: dict[str, Callable[[Config, Runner], str | None]] = {
-    "quantized_weights": _quantized,
-    "precision": _precision,
-    "head_target": _targets,
-    "model_head": _head,
-    "frozen": _unfrozen,
-    "new_tokens": _tokens,
-}
-"""Name -> why a configuration cannot be honoured, or None."""
+RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
+    ("quantized_weights", "quantized weights that would have to train", _quantized),
+    ("precision", "bfloat16 and float16 at once", _precision),
+    ("head_target", "an adapter on the head that TRL fuses", _targets),
+    ("model_head", "a model class or a number of labels that is not the method's", _head),
+    ("frozen", "parameters chosen to train beside an adapter", _unfrozen),
+    ("new_tokens", "new tokens that an adapter cannot learn", _tokens),
+)
+"""Code, what it looks for, and what finds the reason why a configuration cannot be honoured."""

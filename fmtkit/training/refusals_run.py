@@ -53,10 +53,10 @@ def _steps(config: Config, _: Runner) -> str | None:
     return None
 
 
-REFUSALS: dict[str, Callable[[Config, Runner], str | None]] = {
-    "batch_size": _batch,
-    "nothing_to_evaluate": _evaluation,
-    "plugin": _missing_plugin,
-    "two_schedules": _steps,
-}
-"""Name -> why a configuration cannot be honoured, or None."""
+RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
+    ("batch_size", "a batch that is no multiple of what the processes take", _batch),
+    ("nothing_to_evaluate", "evaluation without data to evaluate on", _evaluation),
+    ("plugin", "plugins of axolotl without a counterpart", _missing_plugin),
+    ("two_schedules", "two keys that set one schedule", _steps),
+)
+"""Code, what it looks for, and what finds the reason why a configuration cannot be honoured."""

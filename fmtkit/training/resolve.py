@@ -5,9 +5,12 @@ from dataclasses import dataclass, field
 
 from fmtkit.errors import OptionError
 from fmtkit.runner import SECTIONS, Runner
-from fmtkit.training.arguments import Fields, fields_of
+from fmtkit.training.arguments import Field, Fields, fields_of
 from fmtkit.training.config import Config
-from fmtkit.training.keys import Key, table
+from fmtkit.training.key import Key
+from fmtkit.training.named_arguments import arguments_of, find_key
+from fmtkit.training.problem import Problems
+from fmtkit.training.trainer_source import installed
 
 MODEL_ARGUMENTS = frozenset(
     [
@@ -51,6 +54,8 @@ MODEL_ARGUMENTS = frozenset(
 )
 """Arguments of from_pretrained, and the attributes of a model's config that training changes."""
 
+_CODES = {"loss_type": "loss_type"}
+"""Argument -> the code of what is wrong with its value, where that is checked elsewhere too."""
 _SECTIONS = frozenset({*SECTIONS, "environment", "launch"})
 
 
@@ -106,29 +111,42 @@ class Resolution:
         self.trainer.setdefault(name, Argument(name, value, origin))
 
 
-def resolve(config: Config, runner: Runner) -> Resolution:
-    """Send every key to its destination, and check what reaches the trainer's config class."""
+def resolve(config: Config, runner: Runner, problems: Problems) -> Resolution:
+    """Send every key to its destination; collect what the classes there do not take."""
     out = Resolution()
     for name, value in runner.arguments.items():
         out.put("trainer", Argument(name, value, f"method {runner.method}"))
-    fields = fields_of(runner.config)
+    fields = arguments_of(runner)
+    if not fields.judged:
+        out.notes.append(
+            f"{fields.package} is not installed: the arguments of {fields.class_name} pass unchecked"
+        )
     for key, value, origin in _set_keys(config):
         if _section(key.name) in runner.idle:
             continue
-        for argument in _arguments(key, value, origin):
-            if key.to == "trainer" and argument.name in runner.own:
-                out.own[argument.name] = argument
-            else:
-                _place(out, key, argument, fields)
+        code = _CODES.get(key.target, "argument")
+        with problems.collecting(code, key.name):
+            for argument in _arguments(key, value, origin):
+                with problems.collecting(code, _place_of(key, argument)):
+                    if key.to == "trainer" and argument.name in runner.own:
+                        out.own[argument.name] = argument
+                    else:
+                        _place(out, key, argument, fields)
     for name, value in runner.defaults.items():
         out.default(name, value, f"default of {runner.method}")
     _notes(config, runner, out)
     return out
 
 
+def _place_of(key: Key, argument: Argument) -> str:
+    return f"{key.name}.{argument.name}" if key.target == "*" else key.name
+
+
 def _set_keys(config: Config) -> Iterator[tuple[Key, object, str]]:
     for name, setting in config.settings.items():
-        yield table()[name], setting.value, setting.origin
+        key = find_key(name)
+        if key is not None:
+            yield key, setting.value, setting.origin
 
 
 def _inner_origin(key: Key, name: str, origin: str) -> str:
@@ -150,6 +168,9 @@ def _arguments(key: Key, value: object, origin: str) -> Iterator[Argument]:
     # A switch that spells one value of an argument (flash_attention: true) says nothing when false.
     if value is False and key.values and False not in key.values:
         return
+    if key.target == "optim_args" and isinstance(value, Mapping):
+        # transformers wants a text of this form.
+        value = ",".join(f"{name}={inner}" for name, inner in value.items())
     yield Argument(key.target, key.translate(value), origin)
 
 
@@ -168,7 +189,10 @@ def _place(out: Resolution, key: Key, argument: Argument, fields: Fields) -> Non
         _check_model_argument(argument, own=key.target != "*")
         out.put("model", argument)
     elif key.to == "peft":
-        fields_of("peft:LoraConfig").check(argument.name, argument.origin)
+        if installed("peft") is not None:
+            taken = fields_of("peft:LoraConfig")
+            taken.check(argument.name, argument.origin)
+            taken.check_value(argument.name, argument.value, argument.origin)
         out.put("peft", argument)
     elif key.to in {"quantization", "teacher", *_SECTIONS}:
         out.put(key.to, argument)
@@ -181,15 +205,15 @@ def _check_model_argument(argument: Argument, *, own: bool) -> None:
         raise OptionError(f"{argument.origin}: transformers calls it dtype now")
     if argument.origin.startswith("key overrides_of_model_config"):
         return
-    Fields("from_pretrained", "transformers", dict.fromkeys(MODEL_ARGUMENTS, "")).check(
-        argument.name, argument.origin
-    )
+    known = {name: Field(name, "any", None) for name in MODEL_ARGUMENTS}
+    Fields("from_pretrained", "transformers", known).check(argument.name, argument.origin)
 
 
 def _notes(config: Config, runner: Runner, out: Resolution) -> None:
     """Say which keys were set and change nothing, so that nothing is ignored in silence."""
-    idle = [name for name in config.settings if table()[name].to == "nothing"]
-    out.notes += [f"{name} changes nothing: {table()[name].about}" for name in sorted(idle)]
+    idle = [key for key, _, _ in _set_keys(config) if key.to == "nothing"]
+    idle.sort(key=lambda key: key.name)
+    out.notes += [f"{key.name} changes nothing: {key.about}" for key in idle]
     dead = sorted(name for name in config.settings if _section(name) in runner.idle)
     if dead:
         out.notes.append(

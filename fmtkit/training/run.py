@@ -13,6 +13,7 @@ import yaml
 
 from fmtkit import atomic, hub_access, user_modules
 from fmtkit.errors import OptionError, ResumeError
+from fmtkit.options import keywords
 from fmtkit.training import (
     checkpoints,
     checks,
@@ -25,18 +26,17 @@ from fmtkit.training import (
     interrupts,
     job,
     planning,
+    run_folder,
     trackers,
     vllm_ready,
 )
 from fmtkit.training.config import Config
 from fmtkit.training.data_remarks import data_remarks
+from fmtkit.training.datatypes import template_source
 from fmtkit.training.planning import Plan
+from fmtkit.training.train_options import TrainOptions
 
 _KILLED = frozenset({-signal.SIGKILL, 128 + signal.SIGKILL})
-_RESULTS = ("report.json", "model", "merged", "report.html", "curves.png")
-"""What a run ends with; the report, which says that it ended, goes first."""
-_KEPT = (*_RESULTS, "error.log", "checkpoints", "metrics.jsonl", "completions.parquet")
-"""All that a run leaves; one that is resumed goes on with what is no result."""
 _FREE_TO_CHANGE = frozenset(
     {"max_steps", "num_train_epochs", "logging_steps", "save_steps", "save_strategy", "eval_steps"}
     | {"eval_strategy", "save_total_limit", "report_to", "run_name", "per_device_eval_batch_size"}
@@ -53,42 +53,48 @@ class Outcome:
 
 
 @config_words.advice()
+@keywords(TrainOptions)
 def train(
     source: str | Path | Mapping[str, object],
     *,
-    overrides: Sequence[str] = (),
-    dry_run: bool = False,
-    prepare: bool = False,
-    partial: bool = False,
-    num_processes: int | None = None,
-    accelerate_config: str | None = None,
-    resume: bool = False,
-    rebuild: bool = False,
     say: Callable[[str], None] | None = None,
+    options: TrainOptions,
 ) -> Outcome:
     """Train a model as a configuration says; with `dry_run` only plan it, with `prepare` only convert.
 
     A dry run also plans what lacks something to train, and lists that as `missing`. With `partial`
-    the method of a fragment is guessed from its keys, even if nothing is missing. `say` is given
-    each note: those of the plan before anything is converted, those on the rows after.
-    Raises UnknownNameError, OptionError, DependencyError, TokenizerError, SourceError and what a
-    conversion raises before a process is started. What goes wrong in the training processes is on
-    stderr and in the exit code: 0 done, 1 training failed, 2 configuration, 130 interrupted.
+    the method of a fragment is guessed from its keys, even if nothing is missing.
     A prepared run folder holds everything that the training processes read: they may be started
     elsewhere, on several machines, by the command of the plan.
+
+    Args:
+        source: A YAML file, or its keys as a mapping.
+        say: Given each note: those of the plan before anything is converted, those on the rows after.
+
+    Returns:
+        The plan, the exit code (0 done, 1 training failed, 2 configuration, 130 interrupted) and the
+        report of a run that came to its end.
+
+    Raises:
+        UnknownNameError, OptionError, DependencyError, TokenizerError, SourceError: and what a
+            conversion raises, before a process is started. What goes wrong in the training processes
+            is on stderr and in the exit code.
     """
-    more = [f"num_processes={num_processes}"] if num_processes else []
-    more += [f"accelerate_config={accelerate_config}"] if accelerate_config else []
-    settings = config.load(source, [*overrides, *more])
+    more = [f"num_processes={options.num_processes}"] if options.num_processes else []
+    more += [f"accelerate_config={options.accelerate_config}"] if options.accelerate_config else []
+    dry_run = options.dry_run
+    settings = config.load(source, [*options.overrides, *more])
     planned = planning.plan(
-        settings, partial=partial or (dry_run and planning.is_fragment(settings))
+        settings, partial=options.partial or (dry_run and planning.is_fragment(settings))
     )
     planned = finished_text.settled(planned, with_hub=not (dry_run or planned.missing))
+    resume = options.resume or _resumes(settings)
+    run_folder.check(planned, resume=resume)
     if dry_run:
         return Outcome(planned, 0)
     if planned.missing:
         raise OptionError(f"{planned.source}: {', '.join(planned.missing)}: needed to train")
-    checks.check_device(planned, here=not prepare)
+    checks.check_device(planned, here=not options.prepare)
     trackers.check(planned)
     checks.check_model(planned)
     for check in planned.runner.hooks("check"):
@@ -96,12 +102,12 @@ def train(
     say = say or _silent
     for note in (*planned.notes, *vllm_ready.check(planned, os.environ)):
         say(note)
-    for remark in _prepare(planned, resume=resume or _resumes(settings), rebuild=rebuild):
+    for remark in _prepare(planned, resume=resume, rebuild=options.rebuild):
         say(remark)
     for remarks in planned.runner.hooks("remarks"):
         for remark in remarks(planned):
             say(remark)
-    if prepare:
+    if options.prepare:
         return Outcome(planned, 0)
     with ExitStack() as running:
         for servers in planned.runner.hooks("servers"):
@@ -128,6 +134,9 @@ def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> list[str]:
     run = planned.run
     with atomic.writing(run):
         run.mkdir(parents=True, exist_ok=True)
+    if not (run / run_folder.PLAN).exists():
+        # First of all: by its plan a run that is killed here knows the folder for its own.
+        atomic.write_bytes(run / run_folder.PLAN, planned.dumps().encode() + b"\n")
     template = template_text(planned)
     train_rows, test_rows = datasets.prepare(planned, template, rebuild=rebuild)
     checks.check_rows(planned, train_rows, test_rows)
@@ -136,11 +145,11 @@ def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> list[str]:
     work = handover.job_of(planned, train_rows, test_rows, template, checkpoint)
     if checkpoint is not None:
         _check_resumable(run, work)
-        _move_aside(run, _there(run, _RESULTS) + [half.path for half in resumed.halves])
+        _move_aside(run, _there(run, run_folder.RESULTS) + [half.path for half in resumed.halves])
     else:
-        _move_aside(run, _there(run, _KEPT))
+        _move_aside(run, _there(run, run_folder.KEPT))
     atomic.write_bytes(run / "config.yaml", config.dumps(planned.config).encode())
-    atomic.write_bytes(run / "plan.json", planned.dumps().encode() + b"\n")
+    atomic.write_bytes(run / run_folder.PLAN, planned.dumps().encode() + b"\n")
     if planned.launch.accelerate is not None:
         atomic.write_bytes(run / "accelerate.yaml", _accelerate(planned).encode())
     work.write()
@@ -155,15 +164,13 @@ def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> list[str]:
 def template_text(planned: Plan) -> str | None:
     """Return the text of the run's chat template; None for the tokenizer's own."""
     name = planned.template[0]
-    if name == "jinja":
-        return planned.config.text("chat_template_jinja")
     if name == "tokenizer_default":
         return None
     from fmtkit.rendering import template_sources
 
     named_by_type = planned.template[1].startswith(("type ", "finished text"))
     find = template_sources.find_family if named_by_type else template_sources.find_model_template
-    found = find(name)
+    found = find(template_source(planned.config, planned.template))
     # The training variant marks the replies, and keeps earlier turns as they were.
     return found.training or found.source
 

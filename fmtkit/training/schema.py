@@ -1,16 +1,24 @@
-"""The JSON Schema of a configuration, made from the table of keys.
+"""The JSON Schema of a configuration, made from the table of keys and of the installed TRL.
 
-`python -m fmtkit.training.schema` writes `schemas/config.schema.json`; a test compares them.
+`python -m fmtkit.training.schema` writes `schemas/config.schema.json`; a test compares them where the
+TRL is installed that the shipped one was made from.
 """
 
 import json
+from functools import cache
 from importlib.resources import files
+from math import isfinite
 from pathlib import Path
 from typing import cast
 
+from jsonschema import Draft202012Validator
+
 from fmtkit import runner
-from fmtkit.training.keys import Key, aliases, sections, table
+from fmtkit.training.key import Key
+from fmtkit.training.keys import aliases, table
 from fmtkit.training.keys_data import DATASET_KEYS
+from fmtkit.training.named_arguments import MARK, everywhere, find_key
+from fmtkit.training.trainer_source import installed
 
 Schema = dict[str, object]
 
@@ -43,6 +51,7 @@ KINDS: dict[str, Schema] = {
     "fraction": {"type": "number", "minimum": 0, "maximum": 1},
     "text": _TEXT,
     "texts": _TEXTS,
+    "list": {"type": "array"},
     "numbers": {"type": "array", "items": _NUMBER},
     "object": {"type": "object"},
     "objects": {"type": "array", "items": {"type": "object"}},
@@ -81,6 +90,7 @@ WORDS: dict[str, str] = {
     "fraction": "a number from 0 to 1",
     "text": "a text",
     "texts": "a list of texts",
+    "list": "a list",
     "numbers": "a list of numbers",
     "object": "a mapping",
     "objects": "a list of mappings",
@@ -104,32 +114,52 @@ def words(kind: str) -> str:
     return WORDS[kind]
 
 
+def takes(key: Key, value: object) -> bool:
+    """Tell whether a value is of the kind that a key takes; null is, since it unsets the key."""
+    if isinstance(value, float) and not isfinite(value):
+        return False
+    if key.kind == "method":
+        return value is None or value in runner.names()
+    return _validator(key.kind).is_valid(value)
+
+
+@cache
+def _validator(kind: str) -> Draft202012Validator:
+    return Draft202012Validator(_nullable(_inner(kind)))
+
+
 def build() -> Schema:
-    """Return the schema of a whole configuration."""
+    """Return the schema of a whole configuration, with the arguments of the installed TRL."""
+    named = everywhere()
     properties: Schema = {}
-    for section, names in sections().items():
-        inside = {
-            name: _property(table()[f"{section}.{name}" if section else name]) for name in names
-        }
-        if section:
-            properties[section] = _nullable(
-                {"type": "object", "properties": inside, "additionalProperties": False}
-            )
-        else:
-            properties |= inside
-    for alias, name in aliases().items():
-        section, _, last = alias.rpartition(".")
-        where = properties
-        if section:
-            where = cast("Schema", cast("Schema", properties[section])["properties"])
-        where[last] = _property(table()[name])
+    for name in (*table(), *aliases(), *named):
+        key = find_key(aliases().get(name, name))
+        section, _, last = name.rpartition(".")
+        where = _section(properties, section) if section else properties
+        if key is None:
+            raise ValueError(f"{name} is no key")
+        where[last] = _property(key)
+        if name in named:
+            where[last] = {**_property(key), MARK: list(named[name].methods)}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A configuration of fmtkit train",
+        "description": f"Arguments of trainers are those of {made_from()}.",
         "type": "object",
         "properties": properties,
         "additionalProperties": False,
     }
+
+
+def made_from() -> str:
+    """Return the versions that the named arguments are read from."""
+    return ", ".join(f"{name} {installed(name)}" for name in ("trl", "transformers"))
+
+
+def _section(properties: Schema, name: str) -> Schema:
+    empty: Schema = {"type": "object", "properties": {}, "additionalProperties": False}
+    section = cast("Schema", properties.setdefault(name, _nullable(empty)))
+    return cast("Schema", section["properties"])
 
 
 def dumps() -> str:
@@ -138,28 +168,25 @@ def dumps() -> str:
 
 
 def _property(key: Key) -> Schema:
-    if key.kind == "datasets":
-        inner: Schema = {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    name: _property(entry)
-                    for entry in DATASET_KEYS
-                    for name in (entry.name, *entry.aliases)
-                },
-                "additionalProperties": False,
-            },
+    return {**_nullable(_inner(key.kind)), "description": key.about}
+
+
+def _inner(kind: str) -> Schema:
+    if kind == "datasets":
+        entries = {
+            name: _property(entry)
+            for entry in DATASET_KEYS
+            for name in (entry.name, *entry.aliases)
         }
-    elif key.kind == "method":
-        inner = {"enum": [*runner.shipped_names()]}
-    elif key.kind.startswith("enum:"):
-        choices: list[object] = [*key.kind.removeprefix("enum:").split("|")]
+        item = {"type": "object", "properties": entries, "additionalProperties": False}
+        return {"type": "array", "items": item}
+    if kind == "method":
+        return {"enum": [*runner.shipped_names()]}
+    if kind.startswith("enum:"):
+        choices: list[object] = [*kind.removeprefix("enum:").split("|")]
         # YAML reads a bare `no` as false.
-        inner = {"enum": [*choices, False] if "no" in choices else choices}
-    else:
-        inner = KINDS[key.kind]
-    return {**_nullable(inner), "description": key.about}
+        return {"enum": [*choices, False] if "no" in choices else choices}
+    return KINDS[kind]
 
 
 def _nullable(inner: Schema) -> Schema:

@@ -2,7 +2,8 @@
 
 from fmtkit.errors import DependencyError
 from fmtkit.runner import Runner
-from fmtkit.training.arguments import has_class, installed
+from fmtkit.training.arguments import has_class
+from fmtkit.training.trainer_source import installed
 
 _FOREIGN = frozenset({"trl", "transformers"})
 """Packages whose trainers are taken as they are; every other one derives its own from TRL's."""

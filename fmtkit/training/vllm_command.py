@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fmtkit.errors import OptionError
-from fmtkit.training.arguments import installed
 from fmtkit.training.config import Config
 from fmtkit.training.keys import table
+from fmtkit.training.trainer_source import installed
 
 HOST, PORT = "0.0.0.0", 8000  # noqa: S104 - vLLM's and TRL's own defaults
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 
 from fmtkit.runner import Runner
 from fmtkit.training import vllm_command
+from fmtkit.training.check import Check, Find, Subject
 from fmtkit.training.config import Config
 from fmtkit.training.launch import Launch, processes_of
-from fmtkit.training.refusals import RefusalError
 from fmtkit.training.resolve import Resolution
+
+ASYNC = "trl.experimental.async_grpo:AsyncGRPOConfig"
+"""The trainer that makes answers in processes of its own, and has rules of its own."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +55,8 @@ class Wishes:
 
 
 def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -> None:
-    """Check the keys of vLLM and of prefetch; set what they share. Raises RefusalError."""
+    """Set what the keys of vLLM and of the trainer share, and say what the user should know."""
     wishes = Wishes(config, chosen, processes_of(config, launching))
-    for name, why in _RULES.items():
-        reason = why(wishes)
-        if reason is not None:
-            raise RefusalError(name, reason)
     port = vllm_command.port_of(config)
     if config.is_true("trl.use_vllm") and config.get("vllm.port") is not None:
         out.default("vllm_server_port", port, "key vllm.port")
@@ -128,12 +127,29 @@ def _adapter(wishes: Wishes) -> str | None:
     return None
 
 
-_RULES: dict[str, Callable[[Wishes], str | None]] = {
-    "prefetch": _prefetch,
-    "sync_interval": _interval,
-    "lora_sync": _adapter,
-}
-"""Name of a refusal -> what finds the reason, or None."""
+_RULES: tuple[tuple[str, str, Callable[[Wishes], str | None]], ...] = (
+    ("prefetch", "answers made ahead by what cannot make them ahead", _prefetch),
+    (
+        "sync_interval",
+        "weights sent now and then where there is no vLLM, or it drops them",
+        _interval,
+    ),
+    ("lora_sync", "an adapter sent to a server that cannot take it", _adapter),
+)
+"""Code, what it looks for, and what finds the reason, or None."""
+
+
+def _check(rule: Callable[[Wishes], str | None]) -> Find:
+    def find(subject: Subject) -> str | None:
+        if subject.runner.config == ASYNC:
+            return None
+        processes = processes_of(subject.config, subject.launching)
+        return rule(Wishes(subject.config, subject.runner, processes))
+
+    return find
+
+
+CHECKS = tuple(Check(code, "config", about, _check(rule)) for code, about, rule in _RULES)
 
 
 def _notes(wishes: Wishes) -> list[str]:

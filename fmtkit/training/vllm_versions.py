@@ -3,7 +3,7 @@
 import sys
 
 from fmtkit.errors import DependencyError
-from fmtkit.training.arguments import installed
+from fmtkit.training.trainer_source import installed
 
 RANGE = ">=0.22.0,<=0.31.0"
 """What TRL 1.16 works with (its extra `vllm`)."""

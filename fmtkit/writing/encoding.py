@@ -1,6 +1,6 @@
 """Encode a canonical table as the bytes of one format: the costly part of writing, done on workers.
 
-`encode` is pure and safe on threads: equal tables give equal bytes, however they are chunked and
+Encoders are pure and safe on threads: equal tables give equal bytes, however they are chunked and
 whichever the worker. `fmtkit.writing.stitching` joins the results of many tables into one file.
 """
 
@@ -13,16 +13,8 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from fmtkit.errors import OptionError
 from fmtkit.writing import json_lines
 from fmtkit.writing.parquet_footer import split_file
-
-COMPRESSIONS: dict[str, tuple[str, ...]] = {
-    "parquet": ("snappy", "zstd", "lz4", "none"),
-    "jsonl": ("none",),
-    "arrow": ("none", "lz4", "zstd"),
-}
-"""Format -> the compressions that it knows, the default first."""
 
 ROW_GROUP_BYTES = 64 * 2**20
 """A table of more bytes than this becomes several row groups of about equal rows."""
@@ -53,42 +45,14 @@ class Encoded:
         return sum(buffer.size for buffer in self.payload)
 
 
-def check_format(wanted: str | None) -> None:
-    """Raise OptionError if there is no format of the wanted name."""
-    if wanted is not None and wanted not in COMPRESSIONS:
-        raise OptionError(f"--format {wanted}: choose one of {', '.join(COMPRESSIONS)}")
+def encode_json_lines(table: pa.Table, compression: str) -> Encoded:
+    """Encode rows as JSON lines, which know no compression."""
+    del compression
+    return Encoded("jsonl", table.num_rows, tuple(map(json_lines.encode, pieces(table))))
 
 
-def compression_of(format: str, wanted: str | None = None) -> str:
-    """Return `wanted`, or the format's own default.
-
-    Raises:
-        OptionError: if the format cannot be compressed that way.
-    """
-    known = COMPRESSIONS[format]
-    if wanted is None:
-        return known[0]
-    if wanted not in known:
-        raise OptionError(f"--compression {wanted}: {format} takes {', '.join(known)}")
-    return wanted
-
-
-def encode(table: pa.Table, format: str, compression: str) -> Encoded:
-    """Encode all rows; metadata of the schema is left out, that of the fields is kept.
-
-    Raises:
-        WriteError: if the format cannot hold a value (JSON has no NaN and no dates).
-    """
-    table = table.replace_schema_metadata(None).combine_chunks()
-    if format == "parquet":
-        return _encode_parquet(table, compression)
-    if format == "arrow":
-        return _encode_arrow(table, compression)
-    lines = tuple(json_lines.encode(piece) for piece in _pieces(table))
-    return Encoded(format, table.num_rows, lines)
-
-
-def _encode_parquet(table: pa.Table, compression: str) -> Encoded:
+def encode_parquet(table: pa.Table, compression: str) -> Encoded:
+    """Encode rows as the row groups of a Parquet file, with its footer beside them."""
     out = pa.BufferOutputStream()
     compact = [path for path, leaf in _leaves(table.schema) if _is_compact(path, leaf)]
     pq.write_table(
@@ -107,12 +71,13 @@ def _encode_parquet(table: pa.Table, compression: str) -> Encoded:
     return Encoded("parquet", table.num_rows, (file.slice(4, len(groups)),), footer)
 
 
-def _encode_arrow(table: pa.Table, compression: str) -> Encoded:
+def encode_arrow(table: pa.Table, compression: str) -> Encoded:
+    """Encode rows as IPC messages, with that of their schema beside them."""
     codec = None if compression == "none" else compression
     options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
     head = table.schema.serialize()
     messages = []
-    for piece in _pieces(table):
+    for piece in pieces(table):
         # `take` writes the rows anew: what lay under nulls and beyond a slice is zero afterwards.
         fresh = piece.take(pa.array(np.arange(piece.num_rows))).combine_chunks()
         for batch in fresh.to_batches():
@@ -124,7 +89,8 @@ def _encode_arrow(table: pa.Table, compression: str) -> Encoded:
     return Encoded("arrow", table.num_rows, tuple(messages), head.to_pybytes())
 
 
-def _pieces(table: pa.Table) -> Iterator[pa.Table]:
+def pieces(table: pa.Table) -> Iterator[pa.Table]:
+    """Yield the rows in slices of about `ROW_GROUP_BYTES`."""
     step = _rows_per_piece(table)
     for start in range(0, table.num_rows, step):
         yield table.slice(start, step)

@@ -104,7 +104,8 @@ class FileOutput:
         """Finish what a run was killed at, if all that it wrote is there and nothing else is in its way."""
         decided = read_json(partial_name(self.report))
         entries = entries_of(decided)
-        if entries is not None and decided["output"] == self.rows.name:
+        own = {self.rows.name, self.quarantine.name}
+        if entries is not None and decided["output"] == self.rows.name and entries.keys() <= own:
             places = [self.rows.with_name(name) for name in entries]
             if all(self._is_there(place, entries[place.name]) for place in places) and all(
                 self._is_ours(path) for path in (self.rows, self.quarantine)

@@ -118,12 +118,19 @@ class FolderSink:
         refuse_folder(path, overwrite=self._overwrite, retry=retry)
         with writing(path):
             if resume is None:
-                self._work.begin(self._journal)
+                self._begin()
             else:
                 self._work.take_back(self._journal, format)
         self._quarantine = QuarantineFile(
             self._work.out / QUARANTINE, resume_at=self._journal.quarantine_bytes
         )
+
+    def _begin(self) -> None:
+        try:
+            self._work.begin(self._journal)
+        except BaseException:
+            self._work.remove()
+            raise
 
     @property
     def quarantine_path(self) -> Path:

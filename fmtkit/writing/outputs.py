@@ -16,11 +16,10 @@ from typing import Any
 
 from fmtkit.atomic import Written, partial_name, writing
 from fmtkit.errors import OptionError, OutputExistsError, near_match
-from fmtkit.writing.encoding import COMPRESSIONS
+from fmtkit.writing import formats
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(:/|::)")
 _FILE = "file://"
-_FORMATS = ", ".join(f".{name}" for name in COMPRESSIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,14 @@ def destination(out: str | Path) -> Destination:
         WriteError: if the system cannot look at the path.
     """
     given = local_path(out, "OUT")
+    if given.name.removeprefix(".") in formats.names() and not given.suffix:
+        raise OptionError(f"{given}: the name has only a suffix; give FILE{given.name}")
     with writing(given):
+        here = Path.cwd()
+        if _resolved(given) in (here, *here.parents):
+            raise OptionError(
+                f"{given} is the current folder or holds it; give the name of a new one"
+            )
         is_named_folder = str(out).endswith(("/", os.sep)) or not given.suffix
         made = None if is_named_folder else _format(given)
         path = _followed(given)
@@ -69,21 +75,24 @@ def local_path(address: str | Path, option: str) -> Path:
 def _format(path: Path) -> str | None:
     """Return the format of a name with a suffix; None for a folder that is there."""
     suffix = path.suffix.removeprefix(".")
-    if suffix in COMPRESSIONS:
+    if suffix in formats.names():
         return suffix
     if path.is_dir():
         return None
-    near = near_match(suffix.lower(), COMPRESSIONS)
+    near = near_match(suffix.lower(), formats.names())
+    known = ", ".join(f".{name}" for name in formats.names())
     meant = f"; did you mean {path.with_suffix('.' + near)}?" if near else ""
     raise OptionError(
-        f"{path}: fmtkit writes no .{suffix} files, only {_FORMATS}{meant} "
+        f"{path}: fmtkit writes no .{suffix} files, only {known}{meant} "
         f"(a folder of that name: end it with /, as in {path}/)"
     )
 
 
 def _followed(path: Path) -> Path:
-    if not path.is_symlink():
-        return path
+    return _resolved(path) if path.is_symlink() else path
+
+
+def _resolved(path: Path) -> Path:
     try:
         return path.resolve()
     except RuntimeError as error:  # a loop, by Python 3.12
@@ -91,7 +100,11 @@ def _followed(path: Path) -> Path:
 
 
 def refuse_sources(
-    names: Iterable[str], *, files: Sequence[Path] = (), folders: Sequence[Path] = ()
+    names: Iterable[str],
+    *,
+    files: Sequence[Path] = (),
+    folders: Sequence[Path] = (),
+    option: str = "OUT",
 ) -> None:
     """Raise OptionError if one of the files to be written is a source, or a folder holds one.
 
@@ -105,11 +118,13 @@ def refuse_sources(
         if found is None:
             continue
         if found in targets:
-            raise OptionError(f"{targets[found]} is the source {name}; choose another OUT")
+            raise OptionError(f"{targets[found]} is the source {name}; choose another {option}")
         real = Path(name).resolve()
         for root, folder in zip(roots, folders, strict=True):
             if root in (real, *real.parents):
-                raise OptionError(f"{folder} is, or holds, the source {name}; choose another OUT")
+                raise OptionError(
+                    f"{folder} is, or holds, the source {name}; choose another {option}"
+                )
 
 
 def _identity(name: str | Path) -> tuple[int, int] | None:
@@ -118,6 +133,37 @@ def _identity(name: str | Path) -> tuple[int, int] | None:
     except (OSError, ValueError, AttributeError):  # tests and services have other stdins
         return None
     return found.st_dev, found.st_ino
+
+
+def page_path(
+    address: str, option: str, *, suffixes: Sequence[str], mark: bytes, overwrite: bool
+) -> Path:
+    """Return where a page or a picture may be written; by its `mark`, early in it, one is ours.
+
+    Raises:
+        OptionError: if it is a URL or has another suffix.
+        OutputExistsError: if something is there that is not ours, or not to be overwritten.
+        WriteError: if the system cannot look at the path.
+    """
+    path = local_path(address, option)
+    if path.suffix.lower() not in suffixes:
+        raise OptionError(f"{option} {address}: give {' or '.join('FILE' + s for s in suffixes)}")
+    with writing(path):
+        path = _followed(path)
+        if not os.path.lexists(path):
+            return path
+        if not path.is_file() or mark not in _head(path):
+            raise OutputExistsError(
+                f"{option} {address} exists already, and fmtkit did not write it; choose another name"
+            )
+    if not overwrite:
+        raise OutputExistsError(f"{option} {address} exists already; --overwrite replaces it")
+    return path
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(4096)
 
 
 def entry(written: Written, base: Path) -> dict[str, Any]:

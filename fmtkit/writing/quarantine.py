@@ -69,6 +69,11 @@ class QuarantineFile:
             self._file = PartialFile(self.path, hashed=True)
         self._file.write(lines)
 
+    @property
+    def has_begun(self) -> bool:
+        """Tell whether there is a line."""
+        return self._file is not None
+
     def sync(self) -> int:
         """Force the lines to the disk and return their size."""
         if self._file is None:

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 from fmtkit.atomic import PartialFile, Written, partial_name, writing
 from fmtkit.errors import OptionError, WriteError
+from fmtkit.writing import formats
 from fmtkit.writing.encoding import Encoded
 from fmtkit.writing.file_output import FileOutput, refuse_file
 from fmtkit.writing.quarantine import QuarantineFile
-from fmtkit.writing.stitching import STITCHERS
 
 TRAIN = "train"
 """The split of every row, unless some are set apart for validation."""
@@ -89,7 +89,7 @@ class RowFile:
     def __init__(self, path: Path, format: str, *, hashed: bool) -> None:
         self.file = PartialFile(path, hashed=hashed)
         self.rows = 0
-        self._stitcher = STITCHERS[format]()
+        self._stitcher = formats.find(format).stitcher()
 
     def write(self, encoded: Encoded) -> None:
         """Append rows.
@@ -158,6 +158,9 @@ class FileSink:
 
     def quarantine(self, lines: bytes) -> None:
         """Append lines made by `fmtkit.writing.quarantine.encode`."""
+        if lines and not self._quarantine.has_begun:
+            # A run that another has overtaken takes nothing from it: one of them comes to its end.
+            self._rows.file.check()
         self._quarantine.write(lines)
 
     def end_block(self, progress: Progress) -> None:

@@ -117,11 +117,3 @@ def _with_blocks(footer: bytes, blocks: list[tuple[int, int, int]]) -> bytes:
     for block in blocks:
         out += struct.pack("<qi4xq", *block)
     return bytes(out)
-
-
-STITCHERS: dict[str, type[Stitcher]] = {
-    "parquet": ParquetStitcher,
-    "jsonl": JsonLinesStitcher,
-    "arrow": ArrowStitcher,
-}
-"""Format -> its stitcher."""

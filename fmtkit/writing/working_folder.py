@@ -139,6 +139,8 @@ def refuse_existing(path: Path, *, overwrite: bool, retry: bool = False) -> None
     if path.is_symlink() or not path.is_dir():
         what = "a symbolic link" if path.is_symlink() else "a file"
         raise OutputExistsError(f"{path} is {what}; choose another name for the folder")
+    if path.is_mount():
+        raise OutputExistsError(f"{path} is a mount point; name a folder in it")
     found = files_of(path)
     if not found:
         return

@@ -1,11 +1,10 @@
 """What a plan says of `trl.backend: async`: TRL's AsyncGRPOTrainer on GPUs, beside a vLLM server."""
 
 from fmtkit.runner import Runner
-from fmtkit.training.config import Config
-from fmtkit.training.refusals import RefusalError
+from fmtkit.training.check import Check, Subject
 from fmtkit.training.resolve import Argument, Resolution
+from fmtkit.training.vllm_plan import ASYNC
 
-CONFIG = "trl.experimental.async_grpo:AsyncGRPOConfig"
 _TAKEN = frozenset(
     {
         "backend",
@@ -32,22 +31,36 @@ _INSTEAD = {
 
 def is_async(chosen: Runner) -> bool:
     """Tell whether a runner is TRL's asynchronous trainer."""
-    return chosen.config == CONFIG
+    return chosen.config == ASYNC
 
 
-def derive(config: Config, out: Resolution) -> None:
-    """Check the keys, and give the trainer what it calls by other names. Raises RefusalError."""
-    for name, argument in out.of("rl").items():
-        if name not in _TAKEN and argument.value not in (None, False):
-            advice = _INSTEAD.get(name, "it is for trl.backend: sync")
-            raise RefusalError(
-                "async_feature", f"trl.{name}: TRL's AsyncGRPOTrainer does not take it; {advice}"
-            )
-    if config.text("trl.vllm_mode") == "colocate":
-        raise RefusalError(
-            "async_server",
-            "trl.vllm_mode: colocate: the asynchronous trainer asks a server of its own; leave it out",
-        )
+def _features(subject: Subject) -> list[str]:
+    if not is_async(subject.runner):
+        return []
+    return [
+        f"trl.{name}: TRL's AsyncGRPOTrainer does not take it; "
+        f"{_INSTEAD.get(name, 'it is for trl.backend: sync')}"
+        for name, argument in subject.resolution.of("rl").items()
+        if name not in _TAKEN and argument.value not in (None, False)
+    ]
+
+
+def _server(subject: Subject) -> str | None:
+    if not is_async(subject.runner) or subject.config.text("trl.vllm_mode") != "colocate":
+        return None
+    return (
+        "trl.vllm_mode: colocate: the asynchronous trainer asks a server of its own; leave it out"
+    )
+
+
+CHECKS = (
+    Check("async_feature", "config", "keys that the asynchronous trainer does not take", _features),
+    Check("async_server", "config", "a vLLM inside the process of that trainer", _server),
+)
+
+
+def derive(out: Resolution) -> None:
+    """Give the trainer what it calls by other names."""
     interval = out.of("rl").get("vllm_sync_interval")
     if interval is not None:
         out.default("weight_sync_steps", interval.value, interval.origin)

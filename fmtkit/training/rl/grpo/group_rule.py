@@ -10,7 +10,7 @@ from math import gcd
 
 from fmtkit.errors import OptionError
 from fmtkit.runner import Runner
-from fmtkit.training.refusals import RefusalError
+from fmtkit.training.problem import RefusalError
 from fmtkit.training.resolve import Resolution
 
 _BATCH, _ACCUMULATION = 8, 1

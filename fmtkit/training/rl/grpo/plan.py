@@ -3,18 +3,19 @@
 Imports nothing heavy: a dry run reads it.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from fmtkit.runner import OUR_FEATURES, Runner, methods
+from fmtkit.training.check import Check, Subject
 from fmtkit.training.config import Config
 from fmtkit.training.launch import Launch, processes_of
-from fmtkit.training.refusals import RefusalError
 from fmtkit.training.resolve import Resolution
 from fmtkit.training.rl.grpo import async_plan, group_rule
 from fmtkit.training.rl.grpo.settings import GrpoSettings, read_settings
 from fmtkit.training.rl.imports import places_of
 from fmtkit.training.rl.nemo_gym import naming
-from fmtkit.training.rl.rewards import entries
+from fmtkit.training.rl.rewards import entries, options
 
 IDLE: dict[str, object] = {
     "async_prefetch": False,
@@ -27,38 +28,104 @@ IDLE: dict[str, object] = {
 
 
 def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -> None:
-    """Check the keys of an online method; set what fmtkit decides otherwise than TRL.
-
-    Raises RefusalError or OptionError for what no run can do.
-    """
+    """Set what fmtkit decides otherwise than TRL; say which rewards are not here."""
+    del launching
     named = config.get("trl.reward_funcs")
     if "nemo_gym" not in chosen.sections:
         naming.check(named, enabled=False, multi_turn=False)
-    rewards = naming.others(named)
-    out.notes += entries.missing(rewards, places_of(config.source))
+    out.notes += entries.missing(naming.others(named), places_of(config.source))
     functions = out.of("rl").get("reward_funcs")
     if functions is not None:
         out.of("rl")["reward_funcs"] = replace(functions, value=entries.resolved(functions.value))
     if async_plan.is_async(chosen):
-        async_plan.derive(config, out)
+        async_plan.derive(out)
         return
-    if config.text("trl.backend") == "async":
-        able = methods(lambda one: any(map(async_plan.is_async, one.variants.values())))
-        raise RefusalError(
-            "async_method",
-            f"trl.backend: async: TRL has it for {able} alone, not for {chosen.method}",
-        )
-    given = {argument.name: argument.value for argument in out.of("rl").values()}
-    settings = read_settings(given)
-    _check_features(chosen, given)
-    if chosen.group and not _is_open(config, out):
-        numbers = group_rule.batches_of(chosen, out, processes_of(config, launching))
-        group_rule.check(numbers, _whole_groups(chosen, settings))
-    _check_replay(settings, out)
     used = out.trainer.get("use_vllm")
     if used is not None and used.value is True:
         # TRL's own default is colocate; the documents' flow is a server in a second terminal.
         out.default("vllm_mode", "server", "default of fmtkit")
+
+
+def _given(out: Resolution) -> dict[str, object]:
+    return {argument.name: argument.value for argument in out.of("rl").values()}
+
+
+def _method(subject: Subject) -> str | None:
+    chosen = subject.runner
+    if subject.config.text("trl.backend") != "async" or async_plan.is_async(chosen):
+        return None
+    able = methods(lambda one: any(map(async_plan.is_async, one.variants.values())))
+    return f"trl.backend: async: TRL has it for {able} alone, not for {chosen.method}"
+
+
+def _features(subject: Subject) -> Iterator[str]:
+    chosen, given = subject.runner, _given(subject.resolution)
+    if async_plan.is_async(chosen):
+        return
+    for name in sorted(OUR_FEATURES - chosen.features):
+        value = given.get(name)
+        if value is not None and value != IDLE.get(name):
+            able = methods(lambda one: name in one.features)  # noqa: B023 - called at once
+            yield (
+                f"trl.{name}: TRL's trainer for {chosen.method} has nothing of the kind; it is for "
+                f"{able}"
+            )
+
+
+def _settings(subject: Subject) -> None:
+    given = _given(subject.resolution)
+    read_settings(given)
+    options.read_options(given)
+
+
+def _groups(subject: Subject) -> None:
+    chosen, out = subject.runner, subject.resolution
+    if not chosen.group or async_plan.is_async(chosen) or _is_open(subject.config, out):
+        return
+    processes = processes_of(subject.config, subject.launching)
+    numbers = group_rule.batches_of(chosen, out, processes)
+    group_rule.check(numbers, _whole_groups(chosen, read_settings(_given(out))))
+
+
+def _replay(subject: Subject) -> str | None:
+    moving = subject.resolution.trainer.get("sync_ref_model")
+    replays = read_settings(_given(subject.resolution)).replays
+    if async_plan.is_async(subject.runner) or not replays or not moving or moving.value is not True:
+        return None
+    return (
+        "trl.replay_buffer_size: groups are kept with the reference's log-probabilities, which "
+        "sync_ref_model changes; leave one of them out"
+    )
+
+
+def _weights(subject: Subject) -> None:
+    config = subject.config
+    rewards = naming.listed(config.get("trl.reward_funcs"))
+    if "rewards" in subject.runner.needs and rewards and not config.is_true("nemo_gym_enabled"):
+        entries.check_weights(config.get("trl.reward_weights"), rewards)
+
+
+CHECKS = (
+    Check("async_method", "config", "the asynchronous trainer for a method that has none", _method),
+    Check("reward_weights", "config", "another number of weights than of rewards", _weights),
+    *async_plan.CHECKS,
+    Check(
+        "online_feature",
+        "config",
+        "keys of fmtkit's GRPO trainer for a method of another trainer",
+        _features,
+    ),
+    Check(
+        "online_settings",
+        "config",
+        "values of fmtkit's own keys of `trl` that cannot be",
+        _settings,
+    ),
+    Check(
+        "groups", "config", "batches that do not divide into groups of answers to a prompt", _groups
+    ),
+    Check("replay_reference", "config", "a replay buffer beside a moving reference", _replay),
+)
 
 
 def _is_open(config: Config, out: Resolution) -> bool:
@@ -72,25 +139,3 @@ def _whole_groups(chosen: Runner, settings: GrpoSettings) -> str | None:
     if settings.replays:
         return "trl.replay_buffer_size"
     return "trl.reroll_start_fraction" if settings.rerolls else None
-
-
-def _check_features(chosen: Runner, given: dict[str, object]) -> None:
-    for name in sorted(OUR_FEATURES - chosen.features):
-        value = given.get(name)
-        if value is not None and value != IDLE.get(name):
-            able = methods(lambda one: name in one.features)  # noqa: B023 - called at once
-            raise RefusalError(
-                "online_feature",
-                f"trl.{name}: TRL's trainer for {chosen.method} has nothing of the kind; it is for "
-                f"{able}",
-            )
-
-
-def _check_replay(settings: GrpoSettings, out: Resolution) -> None:
-    moving = out.trainer.get("sync_ref_model")
-    if settings.replays and moving is not None and moving.value is True:
-        raise RefusalError(
-            "replay_reference",
-            "trl.replay_buffer_size: groups are kept with the reference's log-probabilities, which "
-            "sync_ref_model changes; leave one of them out",
-        )

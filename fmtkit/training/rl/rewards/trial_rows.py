@@ -3,7 +3,7 @@
 import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 
 from fmtkit.converting import reading
 from fmtkit.converting.conversions import convert_to
-from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.keeping import JSON_FIELD
 from fmtkit.errors import NothingWrittenError, OptionError, SourceError
 from fmtkit.rewards.answers import text_of
@@ -22,8 +21,15 @@ from fmtkit.sources.canonical_json import canonical
 from fmtkit.sources.opening import open_sources
 from fmtkit.training import datasets
 from fmtkit.training.planning import DatasetPlan, Plan
+from fmtkit.training.slices import parse_slice
 
-_MEASURES = ("tokenizer", "chat_template", "max_length", "on_overlong")
+_UNMEASURED: dict[str, Any] = {
+    "tokenizer": None,
+    "chat_template": None,
+    "max_length": None,
+    "on_overlong": "keep",
+}
+"""Options of rows whose lengths nobody asks for."""
 
 
 @dataclass(frozen=True)
@@ -110,17 +116,20 @@ def _is_completion(value: Any) -> bool:
 def _converted(
     plan: Plan, dataset: DatasetPlan, count: int, folder: Path
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    wish = datasets.parse_slice(str(dataset.entry.get("split", "train")))
+    wish = parse_slice(str(dataset.entry.get("split", "train")))
     specs, _ = datasets.specs_of(dataset, wish)
-    options = datasets.options_of(plan, dataset, wish, local=False, split=False)
-    kept = {name: value for name, value in options.items() if name not in _MEASURES}
-    kept |= {"limit": count, "hash": "never"}
+    options = replace(
+        datasets.options_of(plan, dataset, wish, local=False, split=False),
+        limit=count,
+        hash="never",
+        **_UNMEASURED,
+    )
     out = folder / "rows.parquet"
     try:
         report = convert_to(
             _head(specs, count, folder) or specs,
             out,
-            ConvertOptions(**kept),  # type: ignore[arg-type]
+            options,
         )
     except NothingWrittenError as error:
         raise NothingWrittenError(f"datasets: {dataset.source}: {error}") from error

@@ -1,0 +1,74 @@
+"""A key of a training configuration: what it holds, where its value goes, and what is said of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Destination = Literal[
+    "trainer",
+    "model",
+    "peft",
+    "quantization",
+    "teacher",
+    "launch",
+    "environment",
+    "fmtkit",
+    "rl",
+    "vllm",
+    "ebft",
+    "nemo_gym",
+    "nothing",
+    "refused",
+]
+
+DESTINATIONS: dict[Destination, str] = {
+    "trainer": "an argument of the trainer's config class (TRL or transformers)",
+    "model": "an argument of `from_pretrained`",
+    "peft": "an argument of peft's `LoraConfig`",
+    "quantization": "an argument of `BitsAndBytesConfig`",
+    "teacher": "an argument of the teacher's `from_pretrained`",
+    "launch": "how the training processes are started",
+    "environment": "an environment variable of the training processes",
+    "fmtkit": "fmtkit itself",
+    "rl": "fmtkit's own online methods",
+    "vllm": "`fmtkit vllm-serve`",
+    "ebft": "fmtkit's EBFT",
+    "nemo_gym": "fmtkit's NeMo Gym client",
+    "nothing": "accepted, and has nothing to change here",
+    "refused": "cannot be honoured",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of the configuration and where its value goes.
+
+    `argument` is its name at the destination, where that is another; `values` translates single
+    values; `idle` are the values of a refused key that ask for nothing and are let through.
+    """
+
+    name: str
+    kind: str
+    to: Destination
+    about: str
+    argument: str = ""
+    aliases: tuple[str, ...] = ()
+    values: Mapping[object, object] = field(default_factory=dict)
+    idle: tuple[object, ...] = (False, None)
+
+    @property
+    def target(self) -> str:
+        """Return the key's name at its destination."""
+        return self.argument or self.name.rpartition(".")[2]
+
+    def translate(self, value: object) -> object:
+        """Return the value as its destination spells it."""
+        if isinstance(value, (str, bool)):
+            return self.values.get(value, value)
+        return value
+
+    def refusal(self, value: object) -> str | None:
+        """Say why the value cannot be honoured, or return None; an idle value asks for nothing."""
+        if self.to != "refused" or any(value is idle or value == idle for idle in self.idle):
+            return None
+        return f"{self.name}: {value!r} cannot be honoured: {self.about}"

@@ -1,0 +1,129 @@
+"""What is wrong with a configuration: every problem with its code and its place, told at once."""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from fmtkit.errors import FmtkitError, OptionError
+
+_SAID_BY: dict[str, frozenset[str]] = {
+    "conflict": frozenset({"batch_size", "two_schedules", "precision"}),
+    "argument": frozenset({"two_schedules"}),
+    "template": frozenset({"two_templates"}),
+    "trainer_rule": frozenset(
+        {"argument", "conflict", "groups", "loss_type", "online_settings", "precision", "reference"}
+        | {"two_schedules", "nothing_to_evaluate"}
+    ),
+}
+"""Code of what a general check finds -> codes of checks that have said the same, and better."""
+_WORD = re.compile(r"[\w.]+\w")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that keeps a run from training; `key` is the (dotted) key that it is about."""
+
+    code: str
+    message: str
+    key: str = ""
+    error: type[FmtkitError] | None = None
+    """The error that it would be by itself; None for a RefusalError."""
+
+
+class RefusalError(OptionError):
+    """Say what of a configuration cannot be honoured: each problem's place, reason and way out.
+
+    `name` is the code of the first problem, `problems` are all of them.
+    """
+
+    def __init__(self, name: str, message: str, problems: tuple[Problem, ...] = ()) -> None:
+        super().__init__(message if problems else f"{message} [{name}]")
+        self.name = name
+        self.message = message
+        self.problems = problems or (Problem(name, message),)
+
+
+class Problems:
+    """Problems as they are found, so that the first one does not hide the others."""
+
+    def __init__(self) -> None:
+        self.found: list[Problem] = []
+
+    def add(self, code: str, message: str, key: str = "") -> None:
+        """Add a problem that is a RefusalError by itself."""
+        self.found.append(Problem(code, message, key))
+
+    def collecting(self, code: str, key: str = "") -> "_Collecting":
+        """Return a context that adds the error which ends its block, if one does."""
+        return _Collecting(self, code, key)
+
+    def has(self, codes: Collection[str]) -> bool:
+        """Tell whether a problem of one of these codes was found."""
+        return any(problem.code in codes for problem in self.found)
+
+    def check(self, source: str, lines: Mapping[str, int]) -> None:
+        """Raise one error that tells all that was found, in the order of the file.
+
+        It is a RefusalError, or the problem's own class where there is only one.
+        """
+        told = [p for p in self.found if not self.has(_SAID_BY.get(p.code, ()))]
+        found = sorted(dict.fromkeys(told), key=lambda p: line_of(p, lines) or 0)
+        if not found:
+            return
+        lines_told = [f"{_place(p, source, lines)}{p.message} [{p.code}]" for p in found]
+        if len(found) == 1:
+            raise _alone(found[0], lines_told[0])
+        text = "\n".join(
+            [f"{source}: {len(found)} problems", *(f"  {line}" for line in lines_told)]
+        )
+        raise RefusalError(found[0].code, text, tuple(found))
+
+
+@dataclass(frozen=True)
+class _Collecting:
+    """A block of which only the first error is kept; what follows the block runs in any case."""
+
+    problems: Problems
+    code: str
+    key: str
+
+    def __enter__(self) -> None:
+        """Begin the block."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> bool:
+        """Keep one of our errors; let any other pass."""
+        if isinstance(error, RefusalError):
+            self.problems.found += error.problems
+        elif isinstance(error, FmtkitError):
+            self.problems.found.append(Problem(self.code, str(error), self.key, type(error)))
+        return isinstance(error, FmtkitError)
+
+
+def line_of(problem: Problem, lines: Mapping[str, int]) -> int | None:
+    """Return the line of the key that a problem is about, or of the first one that it names."""
+    for word in (problem.key, *_WORD.findall(problem.message)):
+        parts = word.split(".")
+        # A place inside a key's value has the line of the key, where it has none of its own.
+        wholes = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
+        found = next((lines[whole] for whole in wholes if whole in lines), None)
+        if found is not None:
+            return found
+    return None
+
+
+def _place(problem: Problem, source: str, lines: Mapping[str, int]) -> str:
+    line = line_of(problem, lines)
+    if line is not None:
+        return f"{source}:{line}: "
+    return f"{source}: "
+
+
+def _alone(problem: Problem, text: str) -> FmtkitError:
+    kind = problem.error
+    if kind is None or kind is OptionError:
+        return RefusalError(problem.code, text, (problem,))
+    made = kind.__new__(kind, text)
+    made.args = (text,)
+    return made

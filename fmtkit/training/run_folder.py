@@ -1,0 +1,73 @@
+"""The run folder: what a run writes there, and what keeps it from doing so.
+
+A folder is a run's own if it holds a plan of fmtkit. In another one nothing may stand under a name that
+a run writes or moves to earlier/; and under such a name in any folder no source may stand.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from fmtkit.atomic import writing
+from fmtkit.errors import OptionError, OutputExistsError
+from fmtkit.training import config, job
+from fmtkit.training.planning import Plan
+from fmtkit.writing.outputs import read_json, refuse_sources
+
+PLAN = "plan.json"
+SETTINGS = ("config.yaml", PLAN, "accelerate.yaml", job.FILE)
+RESULTS = ("report.json", "model", "merged", "report.html", "curves.png")
+"""What a run ends with; the report, which says that it ended, goes first."""
+KEPT = (*RESULTS, "error.log", "checkpoints", "metrics.jsonl", "completions.parquet")
+"""All that a run leaves; one that is resumed goes on with what is no result."""
+_OF_A_PLAN = {"source", "method", "config_class", "run", "launch"}
+_MODELS = ("base_model", "tokenizer_config", "ref_model", "teacher_model")
+
+
+def check(plan: Plan, *, resume: bool) -> None:
+    """Look at the run folder before anything is written; a plan that lacks something writes nothing.
+
+    Raises:
+        OptionError: if the run would write over, or move, what it reads.
+        OutputExistsError: if what it would write over, or move, is not of a run of fmtkit.
+    """
+    if plan.missing:
+        return
+    with writing(plan.run):
+        _check(plan, RESULTS if resume else KEPT)
+
+
+def _check(plan: Plan, kept: tuple[str, ...]) -> None:
+    folders = [plan.run / name for name in kept]
+    files = [plan.run / name for name in SETTINGS if not _is_same(plan, plan.run / name)]
+    try:
+        refuse_sources(_sources(plan), files=files, folders=folders, option="output_dir")
+    except OptionError as error:
+        raise OptionError(f"{plan.source}: {error}") from error
+    if read_json(plan.run / PLAN).keys() >= _OF_A_PLAN:
+        return
+    for name in (*SETTINGS, *kept, "data"):
+        path = plan.run / name
+        if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
+            raise OutputExistsError(
+                f"{plan.source}: {path} is there, and no run of fmtkit wrote it; choose another "
+                "output_dir"
+            )
+
+
+def _is_same(plan: Plan, path: Path) -> bool:
+    """Tell whether a run would write the very bytes that are there: a run's own config, run again."""
+    if path.name != "config.yaml" or not path.is_file():
+        return False
+    return path.read_bytes() == config.dumps(plan.config).encode()
+
+
+def _sources(plan: Plan) -> Iterator[str]:
+    """Yield the local files and folders that a run reads; what is none of either harms nothing."""
+    yield plan.source
+    yield from filter(None, map(plan.config.text, _MODELS))
+    for dataset in (*plan.datasets, *plan.test_datasets):
+        files = dataset.entry.get("data_files")
+        for name in (dataset.entry.get("path"), *(files if isinstance(files, list) else [files])):
+            if isinstance(name, str):
+                yield str(Path(name).expanduser())

@@ -1,0 +1,211 @@
+"""Classes of installed packages, read from their files and never imported.
+
+Importing TRL costs seconds and loads torch. What a plan needs of it stands in the source: the fields
+of its config classes, and the checks that a config class and its trainer make of them.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.util import find_spec
+from pathlib import Path
+
+_LAZY = "transformers"
+"""Its `__init__` imports by name at run time, so names are looked for where training classes stand."""
+_TRAINING_FILES = (
+    "training_args.py",
+    "trainer.py",
+    "trainer_utils.py",
+    "trainer_callback.py",
+    "utils/generic.py",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Module:
+    """A file of an installed package: its syntax tree, and what its names stand for."""
+
+    file: Path
+    package: str
+    tree: ast.Module
+
+    @property
+    def inside(self) -> tuple[str, ...]:
+        """Return the names of the packages that the file lies in, outermost first."""
+        root = _root(self.package)
+        parts = self.file.relative_to(root).parts[:-1] if root else ()
+        return (*self.package.split("."), *parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Class:
+    """A class and the module that defines it."""
+
+    node: ast.ClassDef
+    module: Module
+
+    @property
+    def name(self) -> str:
+        """Return the class's name."""
+        return self.node.name
+
+    def bases(self) -> Iterator["Class"]:
+        """Yield the base classes that can be found, in order."""
+        for base in self.node.bases:
+            found = class_named(self.module, ast.unparse(base).rpartition(".")[2])
+            if found is not None:
+                yield found
+
+    def lineage(self) -> tuple["Class", ...]:
+        """Return the class and its bases, each before its own bases (single inheritance in TRL)."""
+        return _lineage(self)
+
+    def method(self, name: str) -> ast.FunctionDef | None:
+        """Return a method that the class itself defines."""
+        found = (n for n in self.node.body if isinstance(n, ast.FunctionDef) and n.name == name)
+        return next(found, None)
+
+    @property
+    def is_enum(self) -> bool:
+        """Tell whether the class is an enumeration of texts."""
+        named = {ast.unparse(base).rpartition(".")[2] for base in self.node.bases}
+        return bool(named & {"Enum", "StrEnum", "ExplicitEnum"})
+
+    def members(self) -> dict[str, str]:
+        """Return the members of an enumeration with their values."""
+        return {
+            ast.unparse(node.targets[0]): node.value.value
+            for node in self.node.body
+            if isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        }
+
+
+def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield every statement of a body and of what stands in it, but no expressions: they are many."""
+    for node in body:
+        yield node
+        for name in ("body", "orelse", "finalbody"):
+            yield from statements(getattr(node, name, ()))
+        for handler in getattr(node, "handlers", ()):
+            yield from statements(handler.body)
+
+
+@cache
+def _lineage(owner: Class) -> tuple[Class, ...]:
+    out = [owner]
+    for base in owner.bases():
+        out += [c for c in _lineage(base) if all(c.node is not o.node for o in out)]
+    return tuple(out)
+
+
+def installed(package: str) -> str | None:
+    """Return the version of the distribution that a package is of, or None."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        owners = packages_distributions().get(package)
+        return version(owners[0]) if owners else None
+
+
+@cache
+def find_class(path: str) -> Class | None:
+    """Return the class that a runner names ("trl:DPOTrainer"), or None where it is not installed."""
+    dotted, _, name = path.partition(":")
+    package = dotted.partition(".")[0]
+    if dotted == _LAZY:
+        return _among_training_files(name)
+    file = _file(dotted)
+    return None if file is None else class_named(_module(file, package), name)
+
+
+@cache
+def class_named(module: Module, name: str) -> Class | None:
+    """Return the class that a name means in a module: defined there, or imported from elsewhere."""
+    return _class_named(module, name, ())
+
+
+def _class_named(module: Module, name: str, seen: tuple[Path, ...]) -> Class | None:
+    if module.file in seen:
+        return None
+    own = _definition(module, name)
+    if own is not None:
+        return Class(own, module)
+    for file, package, original in _imported(module, name):
+        if package == _LAZY and file.name == "__init__.py":
+            return _among_training_files(original)
+        found = _class_named(_module(file, package), original, (*seen, module.file))
+        if found is not None:
+            return found
+    return None
+
+
+def _definition(module: Module, name: str) -> ast.ClassDef | None:
+    found = (n for n in module.tree.body if isinstance(n, ast.ClassDef) and n.name == name)
+    return next(found, None)
+
+
+@cache
+def _among_training_files(name: str) -> Class | None:
+    root = _root(_LAZY)
+    for relative in _TRAINING_FILES if root else ():
+        file = Path(str(root)) / relative
+        if file.is_file() and f"class {name}" in _text(file):
+            module = _module(file, _LAZY)
+            node = _definition(module, name)
+            if node is not None:
+                return Class(node, module)
+    return None
+
+
+def _imported(module: Module, name: str) -> Iterator[tuple[Path, str, str]]:
+    """Yield the files from which a module may take a name, with the name it has there."""
+    for dotted, original in _imports(module).get(name, ()):
+        file = _file(dotted)
+        if file is not None:
+            yield file, dotted.partition(".")[0], original
+
+
+@cache
+def _imports(module: Module) -> dict[str, list[tuple[str, str]]]:
+    """Return every name that a module imports from another: that module, and the name there."""
+    out: dict[str, list[tuple[str, str]]] = {}
+    for node in statements(module.tree.body):
+        for alias in node.names if isinstance(node, ast.ImportFrom) else ():
+            dotted = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+            if isinstance(node, ast.ImportFrom) and node.level:
+                inside = module.inside[: len(module.inside) - node.level + 1]
+                dotted = ".".join([*inside, *([dotted] if dotted else [])])
+            out.setdefault(alias.asname or alias.name, []).append((dotted, alias.name))
+    return out
+
+
+@cache
+def _root(package: str) -> Path | None:
+    spec = find_spec(package)
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent
+
+
+@cache
+def _file(dotted: str) -> Path | None:
+    """Return the file of a module, without importing it or its packages."""
+    package, *rest = dotted.split(".")
+    root = _root(package)
+    if root is None:
+        return None
+    path = root.joinpath(*rest)
+    candidates = (path / "__init__.py", path.with_name(f"{path.name}.py") if rest else None)
+    return next((file for file in candidates if file is not None and file.is_file()), None)
+
+
+@cache
+def _module(file: Path, package: str) -> Module:
+    return Module(file, package, ast.parse(_text(file)))
+
+
+@cache
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8")
