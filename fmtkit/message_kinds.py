@@ -10,7 +10,7 @@ from polars import Expr
 
 from fmtkit.kinds import Kind, OpenKind, absent
 from fmtkit.sources.canonical_json import canonical
-from fmtkit.sources.marks import Fault, faults, kind_of
+from fmtkit.sources.marks import Duplicated, Fault, faults, kind_of
 from fmtkit.sources.strict import parse
 
 ROLES: dict[str, str] = {
@@ -378,7 +378,9 @@ def _parsed(value: Any) -> Any:
 def json_value(text: str) -> Any:
     """Parse a text as JSON, keeping how numbers were written; return the text if it is none."""
     value, fault = parse(b'{"v":' + text.encode("utf-8", "surrogatepass") + b"}", written=True)
-    return text if fault is not None else value["v"]
+    # `1,"w":2` would be two members: a text that is JSON only here.
+    is_one = fault is None and list(value) == ["v"] and not isinstance(value, Duplicated)
+    return value["v"] if is_one else text
 
 
 def _called(message: Mapping[str, Any]) -> Any:

@@ -1,5 +1,8 @@
 """Thinking inside a reply: blocks between tags, taken off or told apart from the answer."""
 
+import re
+from collections.abc import Iterator
+
 import polars as pl
 from polars import Expr
 
@@ -17,6 +20,8 @@ def _either(tags: tuple[str, ...]) -> str:
 
 OPEN, CLOSE = (_either(kind) for kind in zip(*TAGS, strict=True))
 BLOCK = "|".join(f"{_either((start,))}.*?{_either((end,))}" for start, end in TAGS)
+BLOCK_OR_REST = rf"{BLOCK}|(?:{OPEN}).*\z"
+"""A block, or a tag that none closes with all behind it: each block behind it was a search to the end."""
 LEADING = "|".join(
     rf"\A\s*{_either((start,))}(?<r{i}>.*?){_either((end,))}(?<a{i}>.*)\z"
     for i, (start, end) in enumerate(TAGS)
@@ -28,10 +33,37 @@ def answer(text: Expr) -> Expr:
 
     Null where a block is never closed: nobody can say where the answer begins.
     """
-    rest = text.str.replace_all(f"(?s){BLOCK}", "")
-    unclosed = rest.str.contains(OPEN)
+    rest = text.str.replace_all(f"(?s){BLOCK_OR_REST}", "")
+    last = text.str.extract_all(f"(?s){BLOCK_OR_REST}").list.last().fill_null("")
+    closed = (last == "") | last.str.contains(f"(?s)\\A(?:{BLOCK})")
+    unclosed = rest.str.contains(OPEN) | ~closed
     after = rest.str.replace(f"(?s)\\A.*(?:{CLOSE})", "")
     return pl.when(~unclosed).then(after.str.strip_chars())
+
+
+def blocks(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where blocks of thinking begin and end, in order, as BLOCK finds them in linear time."""
+    end_of = dict(TAGS)
+    reached = 0
+    for tag in re.finditer(OPEN, text):
+        if tag.start() < reached or tag[0] not in end_of:
+            continue
+        place = text.find(end_of[tag[0]], tag.end())
+        if place < 0:
+            # Nothing closes it from here on: the next tag of its kind need not look.
+            del end_of[tag[0]]
+            continue
+        reached = place + len(end_of[tag[0]])
+        yield tag.start(), reached
+
+
+def without_blocks(text: str) -> str:
+    """Return a text without its blocks of thinking."""
+    kept, reached = [], 0
+    for start, end in blocks(text):
+        kept.append(text[reached:start])
+        reached = end
+    return "".join([*kept, text[reached:]])
 
 
 def leading(text: Expr) -> tuple[Expr, Expr]:

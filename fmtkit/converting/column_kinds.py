@@ -5,6 +5,7 @@ the strict parser looks at every value.
 """
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal, InvalidOperation
@@ -16,12 +17,16 @@ import pyarrow.compute as pc
 from fmtkit.converting import reading
 from fmtkit.converting.in_order import in_order
 from fmtkit.converting.parse import Records, is_shallow, plain_unit, read_json, units
+from fmtkit.converting.seen_types import MOST_KEYS
 from fmtkit.sources.blocks import ArrowBlock, Block, Readable
 from fmtkit.sources.marks import NonFinite, NotText, Overflow, WrittenFloat, is_unicode
 
 Seen = dict[str, set[str]]
 """Column -> kinds, in the order in which the columns were met."""
 
+MOST_COLONS = 10_000
+"""With so few keys in a unit it does not matter if each item of a list has others."""
+_STRINGS = re.compile(rb'"((?:[^"\\]++|\\.)*+)"[ \t\r]*+(:?)')
 EXACT_INTEGERS = 2**53
 _EXACT = pa.decimal256(76, 30)
 """Wide enough for numbers as people write them; others are looked at one by one."""
@@ -95,7 +100,8 @@ def is_exact(token: str, value: float) -> bool:
 def _of_unit(records: Records, start: int, stop: int) -> Seen:
     """Look at the types that the fast parser finds, and at values only where types do not tell."""
     unit = plain_unit(records, start, stop)
-    table = read_json(unit[0], None, "infer") if unit is not None and is_shallow(*unit) else None
+    sound = unit is not None and is_shallow(*unit) and not _has_many_keys(unit[0])
+    table = read_json(unit[0], None, "infer") if unit is not None and sound else None
     if unit is not None and table is not None and table.num_rows == stop - start:
         found = {
             field.name: _of_column(column) or _of_numbers(column, field.name, unit[0])
@@ -104,6 +110,14 @@ def _of_unit(records: Records, start: int, stop: int) -> Seen:
         if all(found.values()):
             return found
     return kinds_of_rows(records.value(record, written=True) for record in range(start, stop))
+
+
+def _has_many_keys(buffer: pa.Buffer) -> bool:
+    """Tell whether so many keys stand in a unit that each object with a null for each is too much."""
+    data = buffer.to_pybytes()
+    if data.count(b":") <= MOST_COLONS:
+        return False
+    return len({text for text, colon in _STRINGS.findall(data) if colon}) > MOST_KEYS
 
 
 def _of_batch(batch: pa.Table) -> Seen | None:

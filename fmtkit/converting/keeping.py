@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from fmtkit.converting.column_kinds import kinds_of_columns
+from fmtkit.converting.seen_types import MOST_KEYS
 from fmtkit.converting.type_options import TypeOptions
 from fmtkit.errors import OptionError, near_match
 from fmtkit.kinds import Kind, OpenKind, TextKind
@@ -92,6 +93,11 @@ def find_kept(
     }
     if "all" in wanted:
         names = [name for name in seen if name not in made and name not in used]
+        if len(names) > MOST_KEYS:
+            raise OptionError(
+                f"--keep all: the rows have {len(names)} columns beside those of the type, and each "
+                f"row of the table would hold all of them (at most {MOST_KEYS}); name those to keep"
+            )
     else:
         names = _named(wanted, seen, made)
     kinds = {name: kind_for(seen[name]) for name in names}

@@ -64,7 +64,12 @@ def pair_up(frame: pl.DataFrame, policy: str, seed: int = 0) -> Paired:
     )
     if policy in ("best-worst", "best-next", "best-random"):
         better = better.filter(pl.col("rank") == 0)
-    pairs = better.join(worse, on="__row", how="inner", maintain_order="left_right").filter(
+    candidates = (
+        _neighbours(better, worse)
+        if policy == "adjacent"
+        else better.join(worse, on="__row", how="inner", maintain_order="left_right")
+    )
+    pairs = candidates.filter(
         (pl.col("rank") < pl.col("rank_worse")) & (pl.col("scores") > pl.col("scores_worse"))
     )
     pairs = pairs.filter(~same_dialog(pl.col("chosen"), pl.col("rejected")))
@@ -88,6 +93,23 @@ def pair_up(frame: pl.DataFrame, policy: str, seed: int = 0) -> Paired:
 def _level() -> Expr:
     """Number the distinct scores of a row, best first."""
     return pl.col("scores").rank("dense", descending=True).over("__row")
+
+
+def _neighbours(better: pl.DataFrame, worse: pl.DataFrame) -> pl.DataFrame:
+    """Pair levels that follow each other: the first reply of one with all of the other, and back.
+
+    The first pair of a level whose replies differ is among these, and all pairs would be too many
+    where two levels (right and wrong) share the replies.
+    """
+    below = worse.with_columns(level=pl.col("level_worse") - 1)
+    firsts = pl.col("rank") == pl.col("rank").min().over("__row", "level")
+    first_below = pl.col("rank_worse") == pl.col("rank_worse").min().over("__row", "level")
+    joined = [
+        left.join(right, on=["__row", "level"], how="inner")
+        for left, right in ((better.filter(firsts), below), (better, below.filter(first_below)))
+    ]
+    pairs = pl.concat(joined).unique(["__row", "rank", "rank_worse"])
+    return pairs.sort("__row", "rank", "rank_worse")
 
 
 def _said(dialog: Expr) -> Expr:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.bound_column import MEDIA, BoundColumn, Row
-from fmtkit.converting.seen_types import learn
+from fmtkit.converting.seen_types import MOST_KEYS, learn
 
 
 @dataclass
@@ -72,7 +72,7 @@ class ReadPlan:
 
     def schema(self) -> pa.Schema | None:
         """Return the explicit schema of the fast parser; None where it cannot read this source."""
-        if self.mode == "strict":
+        if self.mode == "strict" or (self.mode == "error" and len(self.extra) > MOST_KEYS):
             return None
         types: dict[str, pa.DataType] = {}
         if self.mode == "error":

@@ -1,19 +1,28 @@
 """The Arrow types of columns, as far as rows have shown them."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
 
 from fmtkit.converting.bound_column import Row
-from fmtkit.sources.marks import NonFinite, NotText, Overflow, is_unicode
+from fmtkit.sources.marks import NotText, is_unicode
+
+MOST_KEYS = 1000
+"""Of a source, and of one of its columns: more are data, and each would cost every block its time."""
 
 
 def learn(extra: dict[str, pa.DataType | None], row: Row) -> bool:
     """Add what a row shows to the types of the columns; tell whether something was new.
 
-    None is the type of a column whose values no single Arrow type holds.
+    None is the type of a column whose values no single Arrow type holds. Once there are too many
+    columns nothing more is learnt.
     """
     grew = False
+    if len(extra) > MOST_KEYS:
+        return grew
     for name, value in row.items():
         if (name in extra and extra[name] is None) or not is_unicode(name):
             continue
@@ -29,24 +38,66 @@ def learn(extra: dict[str, pa.DataType | None], row: Row) -> bool:
 
 
 class _MixedError(ValueError):
-    """Values that no single Arrow type holds."""
+    """Values that no single Arrow type holds, or only one of too many keys."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was seen at one place inside a value; it grows in place, so that each value counts once."""
+
+    leaf: pa.DataType | None = None
+    item: "_Seen | None" = None
+    keys: "dict[str, _Seen] | None" = None
+
+    def type(self) -> pa.DataType:
+        if self.item is not None:
+            return pa.list_(self.item.type())
+        if self.keys is not None:
+            return pa.struct([(key, inner.type()) for key, inner in self.keys.items()])
+        return pa.null() if self.leaf is None else self.leaf
 
 
 def _type_of(value: Any) -> pa.DataType:
-    if value is None:
-        return pa.null()
+    seen = _Seen()
+    _see(value, seen, count(1))
+    return seen.type()
+
+
+def _see(value: Any, seen: _Seen, keys: Iterator[int]) -> None:
+    """Add a value to what was seen; `keys` counts those that were met for the first time."""
+    if isinstance(value, list):
+        if seen.leaf is not None or seen.keys is not None:
+            raise _MixedError
+        seen.item = seen.item or _Seen()
+        for item in value:
+            _see(item, seen.item, keys)
+    elif isinstance(value, dict):
+        if seen.leaf is not None or seen.item is not None:
+            raise _MixedError
+        seen.keys = {} if seen.keys is None else seen.keys
+        _see_members(value, seen.keys, keys)
+    elif value is not None:
+        leaf = _leaf(value)
+        if seen.item is not None or seen.keys is not None or seen.leaf not in (None, leaf):
+            raise _MixedError
+        seen.leaf = leaf
+
+
+def _see_members(value: dict[str, Any], seen: dict[str, _Seen], keys: Iterator[int]) -> None:
+    for key, item in value.items():
+        if not is_unicode(key):
+            continue
+        if key not in seen:
+            if next(keys) > MOST_KEYS:
+                raise _MixedError
+            seen[key] = _Seen()
+        _see(item, seen[key], keys)
+
+
+def _leaf(value: Any) -> pa.DataType:
     if isinstance(value, bool):
         return pa.bool_()
-    if isinstance(value, str | NotText):
-        return pa.string()
-    if isinstance(value, int | float | NonFinite | Overflow):
-        return pa.float64()
-    if isinstance(value, list):
-        inner = pa.null()
-        for item in value:
-            inner = _merge(inner, _type_of(item))
-        return pa.list_(inner)
-    return pa.struct([(key, _type_of(item)) for key, item in value.items() if is_unicode(key)])
+    return pa.string() if isinstance(value, str | NotText) else pa.float64()
 
 
 def _merge(one: pa.DataType | None, other: pa.DataType) -> pa.DataType:
@@ -65,5 +116,7 @@ def _merge(one: pa.DataType | None, other: pa.DataType) -> pa.DataType:
             fields[entry.name] = (
                 _merge(fields[entry.name], entry.type) if entry.name in fields else entry.type
             )
+        if len(fields) > MOST_KEYS:
+            raise _MixedError
         return pa.struct(list(fields.items()))
     raise _MixedError

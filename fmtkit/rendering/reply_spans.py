@@ -4,14 +4,10 @@ Most templates of models mark nothing. There a turn reaches from the generation 
 before to the end of the turn, as fmtkit.rendering.spans finds it for whole columns.
 """
 
-import re
-
 from fmtkit import thinking
 from fmtkit.errors import TemplateError
 from fmtkit.rendering.row_templates import Message, RowTemplate, Span
 from fmtkit.rendering.spans import SPEAKER, span_of
-
-_THOUGHT = re.compile(thinking.BLOCK, re.DOTALL)
 
 UNMARKED = (
     "the template marks no replies: they are found by writing one turn after the other, each with "
@@ -52,7 +48,7 @@ def _span(
 ) -> Span | None:
     """Return a turn's span; where the template left its thinking out, that of the rest."""
     said = (message.get("content") or "").strip()
-    answer = _THOUGHT.sub("", said).strip()
+    answer = thinking.without_blocks(said).strip()
     for words in dict.fromkeys((said, answer)):
         found = span_of(text, start, end, {**message, "content": words}, behind)
         # A template that drops a turn would leave an empty span, and nothing to learn.

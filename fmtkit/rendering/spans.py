@@ -1,8 +1,11 @@
 """Where the turns of the assistant stand in a rendered conversation, and which tokens they are."""
 
 import re
+import sys
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +20,14 @@ Span = tuple[int, int]
 
 Message = Mapping[str, Any]
 SPEAKER = "assistant"
-_BLOCK = re.compile(thinking.BLOCK, re.DOTALL)
+MOST_WRITTEN = 64 << 20
+"""To find its replies a conversation is written once for each of them: with 100,000 no memory suffices."""
+TURN_BYTES = 32
+"""About what a template writes around a turn."""
+TOO_MANY_TURNS = (
+    "so many turns, or so long ones, that their places cannot be found by writing each beginning of the "
+    f"conversation (more than {MOST_WRITTEN >> 20} MiB of text); cut the conversation"
+)
 _CLOSE = re.compile(thinking.CLOSE)
 _OPEN_AT_END = re.compile(rf"(?:{thinking.OPEN})\s*\Z")
 
@@ -64,8 +74,13 @@ def find_spans(
     rows: list[list[Message]] = dialogs.to_pylist()
     whole = chat.render(template, dialogs)
     failures = list(whole.failures)
+    costly = {i for i, row in enumerate(rows) if _written_again(row) > MOST_WRITTEN}
+    failures += [Failure(i, "template_error", TOO_MANY_TURNS) for i in sorted(costly)]
     places = [
-        (i, j) for i, row in enumerate(rows) for j, m in enumerate(row) if m["role"] == SPEAKER
+        (i, j)
+        for i, row in enumerate(rows)
+        for j, m in enumerate(row)
+        if m["role"] == SPEAKER and i not in costly
     ]
     before = pa.array([rows[i][:j] for i, j in places], dialogs.type)
     through = pa.array([rows[i][: j + 1] for i, j in places], dialogs.type)
@@ -87,10 +102,16 @@ def find_spans(
         Failure(i, "template_not_prefix_preserving", message.format(j)) for i, j in lost.items()
     ]
     out = [
-        None if text is None or i in lost else Spanned(text, tuple(spans[i]))
+        None if text is None or i in lost or i in costly else Spanned(text, tuple(spans[i]))
         for i, text in enumerate(texts)
     ]
     return out, failures
+
+
+def _written_again(row: Sequence[Message]) -> int:
+    """Return about how many bytes all beginnings of a conversation have that end in a reply."""
+    sizes = accumulate(TURN_BYTES + len(message["content"] or "") for message in row)
+    return sum(size for size, message in zip(sizes, row, strict=True) if message["role"] == SPEAKER)
 
 
 def span_of(
@@ -108,7 +129,7 @@ def thinking_spans(text: str, span: Span) -> list[Span]:
     """Return where an assistant's turn thinks; the prompt may have opened the thinking already."""
     start, end = span
     turn = text[start:end]
-    found = [(start + m.start(), start + m.end()) for m in _BLOCK.finditer(turn)]
+    found = [(start + begin, start + stop) for begin, stop in thinking.blocks(turn)]
     closing = _CLOSE.search(turn)
     if _OPEN_AT_END.search(text[:start]) and closing:
         found.append((start, start + closing.end()))
@@ -140,7 +161,9 @@ def token_rows(
 
 
 def _inside(place: int, spans: Sequence[Span]) -> bool:
-    return any(start <= place < end for start, end in spans)
+    """Tell whether a character stands in one of some spans, which are in order."""
+    before = bisect_right(spans, (place, sys.maxsize)) - 1
+    return before >= 0 and place < spans[before][1]
 
 
 def continuation_rows(

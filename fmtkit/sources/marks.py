@@ -10,6 +10,7 @@ from typing import Any
 from fmtkit.codes import PRECEDENCE
 
 _LONE = re.compile("[\ud800-\udfff]")
+LONE = "half a surrogate pair"
 
 
 class NonFinite:
@@ -94,28 +95,57 @@ def duplicate(key: str, path: str) -> Fault:
 
 
 def marks(value: Any, path: str) -> list[Fault]:
-    """Return every mark inside a value."""
+    """Return the first mark of each code inside a value, in the order in which they are met."""
+    found: dict[str, Fault] = {}
+    _look(value, [path], found)
+    return list(found.values())
+
+
+Way = list[str | int]
+"""The path of the value itself, then the keys and indices that lead into it."""
+
+
+def _look(value: Any, way: Way, found: dict[str, Fault]) -> None:
+    """Add the marks inside a value; paths are put together for these alone, since they may be long."""
     if isinstance(value, str):
-        return [] if is_unicode(value) else [_lone(path)]
-    if isinstance(value, NonFinite):
-        return [Fault("json_nonfinite", path, "NaN or Infinity is not JSON")]
-    if isinstance(value, Overflow):
-        return [Fault("number_overflow", path, "a number beyond 64 bits")]
-    if isinstance(value, NotText):
-        return [Fault("invalid_utf8", path, f"{path} holds bytes that are not UTF-8")]
-    if isinstance(value, list):
-        return [mark for i, item in enumerate(value) for mark in marks(item, f"{path}[{i}]")]
-    if isinstance(value, dict):
-        found = [mark for key, item in value.items() for mark in marks(item, f"{path}.{key}")]
-        found += [_lone(path) for key in value if not is_unicode(key)]
-        if isinstance(value, Duplicated):
-            found += [duplicate(key, f"{path}.{key}") for key in value.twice]
-        return found
-    return []
+        if not is_unicode(value):
+            _add(found, "invalid_unicode", way, LONE)
+    elif isinstance(value, list):
+        way.append(0)
+        for way[-1], item in enumerate(value):
+            _look(item, way, found)
+        way.pop()
+    elif isinstance(value, dict):
+        _look_at_members(value, way, found)
+    elif isinstance(value, NonFinite):
+        _add(found, "json_nonfinite", way, "NaN or Infinity is not JSON")
+    elif isinstance(value, Overflow):
+        _add(found, "number_overflow", way, "a number beyond 64 bits")
+    elif isinstance(value, NotText):
+        _add(found, "invalid_utf8", way, "{} holds bytes that are not UTF-8")
 
 
-def _lone(path: str) -> Fault:
-    return Fault("invalid_unicode", path, "half a surrogate pair")
+def _look_at_members(value: dict[str, Any], way: Way, found: dict[str, Fault]) -> None:
+    way.append("")
+    for way[-1], item in value.items():
+        _look(item, way, found)
+    way.pop()
+    if not all(map(is_unicode, value)):
+        _add(found, "invalid_unicode", way, LONE)
+    if isinstance(value, Duplicated) and "duplicate_key" not in found:
+        key = value.twice[0]
+        found["duplicate_key"] = duplicate(key, _path([*way, key]))
+
+
+def _add(found: dict[str, Fault], code: str, way: Way, message: str) -> None:
+    if code not in found:
+        path = _path(way)
+        found[code] = Fault(code, path, message.replace("{}", path))
+
+
+def _path(way: Way) -> str:
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in way[1:])
+    return f"{way[0]}{''.join(steps)}"
 
 
 def kind_of(value: Any) -> str:

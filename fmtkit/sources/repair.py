@@ -15,6 +15,7 @@ from fmtkit.sources.blocks import RAW_BYTES, JsonBlock
 from fmtkit.sources.kinds import LONGEST_TOKEN
 from fmtkit.sources.lookahead import Records, Text
 from fmtkit.sources.raw import PEEK_BYTES
+from fmtkit.sources.strict import MAX_DEPTH, TOKEN
 
 BLANKS = re.compile(rb"[ \t\r\n]*")
 WINDOW_BYTES = 16 << 10
@@ -194,16 +195,31 @@ def _read_window(window: bytes, decoder: json.JSONDecoder, *, is_whole: bool) ->
             return None
         return Fault(error.pos, "json_syntax", f"no JSON: {error.msg}")
     except RecursionError:
-        return Fault(1, "json_too_deep", "brackets are nested too deep")
+        return Fault(_too_deep_at(window), "json_too_deep", "brackets are nested too deep")
     return end if is_whole or end < len(window) else None
+
+
+def _too_deep_at(window: bytes) -> int:
+    """Return where the nesting passes the limit; what lies before it need not be read once more."""
+    level = 0
+    for token in TOKEN.finditer(window):
+        level += (token[0] in b"[{") - (token[0] in b"]}")
+        if level > MAX_DEPTH:
+            return token.start()
+    return 1
 
 
 def _end_with_line_feeds(held: bytes, at: int, fault: Fault) -> int | None:
     """Return where a value ends if raw control characters may stand in strings, else None."""
     if "control character" not in fault.message:
         return None
-    found = _read_window(held[at : fault.at + LENIENT_BYTES], LENIENT, is_whole=True)
-    return at + found if isinstance(found, int) else None
+    most = fault.at + LENIENT_BYTES - at
+    size = fault.at - at + WINDOW_BYTES
+    while True:
+        found = _read_window(held[at : at + min(size, most)], LENIENT, is_whole=size >= most)
+        if found is not None:
+            return at + found if isinstance(found, int) else None
+        size *= 2
 
 
 def _reject_to(text: Text, records: Records, mark: bytes | None, fault: Fault) -> None:

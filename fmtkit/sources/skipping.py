@@ -17,6 +17,7 @@ from fmtkit.sources.strict import parse
 from fmtkit.sources.structure import members_of
 
 SPACES = b" \t\r"
+BLANKS = re.compile(rb"[ \t\r]*")
 NEAR = 16
 """How far behind a comma the next member is looked for."""
 
@@ -34,10 +35,13 @@ def without(
     keys = {json.dumps(name, ensure_ascii=False).encode(): name for name in names}
     pattern = re.compile(b"|".join(map(re.escape, keys)))
     firsts, bounds, out = starts.tolist(), cuts.tolist(), bytearray(text)
+    member, key = -1, -1
     for match in pattern.finditer(text):
         place = match.start()
         at = bisect_left(bounds, place)
-        if text[bounds[at - 1] + 1 : place].strip(SPACES):
+        if at != member:
+            member, key = at, BLANKS.match(text, bounds[at - 1] + 1).end()  # type: ignore[union-attr]
+        if place != key:
             # The key of an object further inside, or behind such a name.
             continue
         end = bounds[at]

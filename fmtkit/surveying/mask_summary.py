@@ -121,15 +121,21 @@ def messages_of(row: Mapping[str, Any], side: str) -> list[tuple[str, str]]:
 
 def roles_of(one: Masked, messages: Sequence[tuple[str, str]]) -> list[str]:
     """Name the role of each token: that of the message in which it begins."""
-    starts = np.array([start for start, _ in one.offsets], dtype=np.int64)
+    starts, ends = np.array(one.offsets, dtype=np.int64).reshape(-1, 2).T
     roles = np.full(len(starts), TEMPLATE, dtype=object)
+    found: list[tuple[int, int, str]] = []
     at = 0
     for role, said in messages:
         text = said.strip()
-        found = one.text.find(text, at) if text else -1
-        if found >= 0:
-            at = found + len(text)
-            ends = np.array([end for _, end in one.offsets], dtype=np.int64)
-            roles[(starts >= found) & (starts < at) & (ends > starts)] = role
+        place = one.text.find(text, at) if text else -1
+        if place >= 0:
+            at = place + len(text)
+            found.append((place, at, role))
+    if found:
+        begins, stops, speakers = (np.array(column) for column in zip(*found, strict=True))
+        # Of each token, the message that begins last before it.
+        own = np.searchsorted(begins, starts, side="right") - 1
+        inside = (own >= 0) & (starts < stops[own]) & (ends > starts)
+        roles[inside] = speakers[own[inside]]
     named: list[str] = roles.tolist()
     return named
