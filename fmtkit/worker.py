@@ -64,11 +64,14 @@ class Overrun:
 class Worker:
     """A long-lived process that answers items one after another; threads take turns."""
 
-    def __init__(self, target: str, setup: Mapping[str, Any], limits: Limits) -> None:
-        """Remember what to serve; the process starts with the first item."""
+    def __init__(
+        self, target: str, setup: Mapping[str, Any], limits: Limits, *, quiet: bool = False
+    ) -> None:
+        """Remember what to serve; the process starts with the first item, `quiet` without stderr."""
         first = {"target": target, "setup": setup, "memory": limits.memory}
         self._first = json.dumps(first | {"seconds": limits.seconds}).encode()
         self._limits = limits
+        self._stderr = subprocess.DEVNULL if quiet else None
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
         self._lock = Lock()
@@ -125,6 +128,7 @@ class Worker:
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=STDERR,
+            stderr=self._stderr,
         )
         theirs.close()
         self._connection = connection = Connection(ours.detach())

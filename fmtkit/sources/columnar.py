@@ -1,6 +1,8 @@
 """Columnar sources: Parquet, Arrow IPC and tables in memory, in slices bounded by bytes."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +26,18 @@ VIEWS: dict[pa.DataType, pa.DataType] = {
 
 ARROW_MAGIC = b"ARROW1"
 
+BYTES_OF: dict[pa.DataType, pa.DataType] = {
+    pa.string(): pa.binary(),
+    pa.large_string(): pa.large_binary(),
+    pa.string_view(): pa.binary_view(),
+}
+"""Types of text -> those of bytes that lie in memory as it does."""
+
+IpcReader: TypeAlias = "pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader"
+
+ARROW_ERRORS = (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError)
+"""What pyarrow raises of damaged data: lengths beyond all memory, names that are not UTF-8 among it."""
+
 
 def parquet_batches(
     file: pq.ParquetFile, columns: Sequence[str] | None
@@ -35,41 +49,86 @@ def parquet_batches(
         if not size.num_rows:
             continue
         rows = size.num_rows * BLOCK_BYTES // max(size.total_byte_size, 1)
-        yield from file.iter_batches(
+        batches = file.iter_batches(
             batch_size=min(max(rows, 1), PARQUET_BATCH_ROWS),
             row_groups=[group],
             columns=None if columns is None else present(columns, file.schema_arrow),
             use_threads=False,
         )
+        yield from map(checked, batches)
 
 
-def ipc_batches(
-    reader: "pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader",
-    columns: Sequence[str] | None,
-) -> Iterator[pa.RecordBatch]:
+def ipc_batches(reader: IpcReader, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
     """Read an Arrow file or stream record batch by record batch."""
     kept = None if columns is None else present(columns, reader.schema)
-    for batch in _each(reader):
-        yield batch if kept is None else batch.select(kept)
+    for batch in each_batch(reader):
+        yield checked(batch if kept is None else batch.select(kept))
 
 
-def _each(
-    reader: "pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader",
-) -> Iterator[pa.RecordBatch]:
+def each_batch(reader: IpcReader, start: int = 0) -> Iterator[pa.RecordBatch]:
+    """Yield the record batches of an Arrow file or stream from one of them on."""
     if isinstance(reader, pa.ipc.RecordBatchStreamReader):
-        yield from reader
+        yield from islice(reader, start, None)
         return
-    for index in range(reader.num_record_batches):
+    for index in range(start, reader.num_record_batches):
         yield reader.get_batch(index)
 
 
-def open_ipc(
-    file: pa.NativeFile,
-) -> "pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader":
+def open_ipc(file: pa.NativeFile) -> IpcReader:
     """Open an Arrow file (which knows its end) or an Arrow stream."""
     magic = file.read(len(ARROW_MAGIC))
     file.seek(0)
     return pa.ipc.open_file(file) if magic == ARROW_MAGIC else pa.ipc.open_stream(file)
+
+
+def checked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch none of whose offsets and lengths reach beyond its buffers; raise ArrowInvalid.
+
+    Text that is not UTF-8 is no damage: it is what is wrong with a row.
+    """
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid as error:
+        if "UTF8" not in str(error):
+            raise
+        for column in batch.columns:
+            _check_but_for_text(column)
+    return batch
+
+
+def _check_but_for_text(array: pa.Array) -> None:
+    """Validate an array, its texts as if they were bytes."""
+    dtype = array.type
+    if dtype in BYTES_OF:
+        buffers = array.buffers()
+        count, offset = len(array), array.offset
+        pa.Array.from_buffers(BYTES_OF[dtype], count, buffers, offset=offset).validate(full=True)
+    elif pa.types.is_struct(dtype):
+        for index in range(dtype.num_fields):
+            _check_but_for_text(array.field(index))
+    elif pa.types.is_list(dtype) or pa.types.is_large_list(dtype):
+        made = pa.list_ if pa.types.is_list(dtype) else pa.large_list
+        items = [pa.nulls(len(array.values))]
+        pa.Array.from_buffers(
+            made(pa.null()), len(array), array.buffers()[:2], offset=array.offset, children=items
+        ).validate(full=True)
+        _check_but_for_text(array.values)
+    elif pa.types.is_dictionary(dtype):
+        pa.DictionaryArray.from_arrays(array.indices, pa.nulls(len(array.dictionary)))
+        _check_but_for_text(array.dictionary)
+    elif isinstance(dtype, pa.BaseExtensionType):
+        _check_but_for_text(array.storage)
+    else:
+        array.validate(full=True)
+
+
+def reason(error: BaseException) -> str:
+    """Say in one line what pyarrow complains of."""
+    if isinstance(error, MemoryError) and not str(error):
+        return "a length in it is beyond all memory: it is damaged"
+    if isinstance(error, UnicodeDecodeError):
+        return "the name of a column is not UTF-8"
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def present(columns: Sequence[str], schema: pa.Schema) -> list[str]:

@@ -3,21 +3,25 @@
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import IO, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fmtkit.errors import SourceError
+from fmtkit.sources.arrow_trial import Trial
 from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock, RowsBlock
 from fmtkit.sources.columnar import (
+    ARROW_ERRORS,
     READ_BUFFER_BYTES,
     cut_tables,
     decoded_schema,
     ipc_batches,
     open_ipc,
     parquet_batches,
+    reason,
 )
 from fmtkit.sources.compression import compression_of, decompressed
 from fmtkit.sources.delimited import Table
@@ -135,29 +139,52 @@ class ParquetReader:
         return self.location.sha256()
 
 
-@dataclass(frozen=True)
+@dataclass
 class IpcReader:
     """An Arrow file or stream."""
 
     location: Location
     head: bytes
+    _trial: Trial | None = field(default=None, init=False, repr=False)
 
     def blocks(self, columns: Sequence[str] | None) -> Iterator[ArrowBlock]:
         """Read record batches, joined and sliced to blocks."""
-        with native_file(self.location, self.head) as file, arrow_errors(self.location.name):
+        with self._opened() as (file, trial):
             read = 0
-            for table in cut_tables(ipc_batches(open_ipc(file), columns)):
+            for table in cut_tables(self._batches(file, trial, columns)):
                 read += table.nbytes
                 yield ArrowBlock(table, min(read, self.location.size or read))
 
     def schema(self) -> pa.Schema:
         """Read the schema message."""
-        with native_file(self.location, self.head) as file, arrow_errors(self.location.name):
+        with self._opened() as (file, _):
             return decoded_schema(open_ipc(file).schema)
 
     def sha256(self) -> str:
         """Return the hash of the file as it lies there."""
         return self.location.sha256()
+
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[pa.NativeFile, Trial]]:
+        """Open the file, from a path: another process reads it first."""
+        path = local_path(self.location, self.head)
+        if self._trial is None:
+            self._trial = Trial(path, self.location.name)
+        self._trial.open()
+        with pa.OSFile(path) as file, arrow_errors(self.location.name):
+            yield file, self._trial
+
+    @staticmethod
+    def _batches(
+        file: pa.NativeFile, trial: Trial, columns: Sequence[str] | None
+    ) -> Iterator[pa.RecordBatch]:
+        batches = ipc_batches(open_ipc(file), columns)
+        for index in count():
+            trial.reach(index)
+            batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
 
 
 def open_parquet(file: pa.NativeFile) -> pq.ParquetFile:
@@ -170,26 +197,31 @@ def arrow_errors(name: str) -> Iterator[None]:
     """Say of which file pyarrow complains."""
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except ARROW_ERRORS as error:
         if isinstance(error, SourceError):
             raise
-        reason = str(error).splitlines()[0]
-        raise SourceError(f"{name} cannot be read: {reason}") from error
+        raise SourceError(f"{name} cannot be read: {reason(error)}") from error
 
 
 @contextmanager
 def native_file(location: Location, head: bytes) -> Iterator[pa.NativeFile]:
     """Open a source for random access; what cannot seek is written to a temporary file first."""
-    plain = compression_of(head) is None and not location.once
-    if plain and location.path is None:
+    if compression_of(head) is None and not location.once and location.path is None:
         with pa.PythonFile(location.open(), "r") as file:
             yield file
         return
-    if not plain and location.spool is None:
-        location.spool = _spooled(location, head)
-    path = location.path if location.spool is None else location.spool.name
-    with pa.OSFile(str(path)) as file:
+    with pa.OSFile(local_path(location, head)) as file:
         yield file
+
+
+def local_path(location: Location, head: bytes) -> str:
+    """Return the path of a source's text: its own, or that of a temporary file with it."""
+    plain = compression_of(head) is None and not location.once
+    if plain and location.path is not None:
+        return str(location.path)
+    if location.spool is None:
+        location.spool = _spooled(location, head)
+    return location.spool.name
 
 
 def _spooled(location: Location, head: bytes) -> IO[bytes]:
