@@ -112,7 +112,7 @@ BAD_ROWS: dict[str, Code] = {
         "fmtkit converts text. A row with images, audio or video is never converted without them.",
     ),
     "template_error": Code(
-        "the template refuses these messages",
+        "the template refuses these messages, or leaves out what they say",
         "The message is the template's own, often about the order of roles or a system turn. "
         "Choose another template or repair the turns.",
     ),

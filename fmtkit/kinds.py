@@ -6,7 +6,7 @@ end in the same dtype, so that a row means the same whoever parsed it.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -54,6 +54,10 @@ class Kind(ABC):
     def value(self, value: Any) -> Any:
         """Return a sound value as converters see it."""
         return value
+
+    def contents(self, value: Any) -> Iterator[Any]:  # noqa: ARG002
+        """Yield the content of every message in a sound value, as it was written."""
+        return iter(())
 
     def shape_of(self, value: Any) -> str | None:
         """Return which of the kind's shapes a sound value has; None if only row by row."""

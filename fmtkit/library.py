@@ -20,8 +20,10 @@ from fmtkit.converting.run_report import Report
 from fmtkit.converting.text_stage import render_table
 from fmtkit.converting.validation import Finding, Findings, finding_of, validate_sources
 from fmtkit.errors import RejectedRowsWarning, TemplateError
+from fmtkit.message_kinds import part_faults
 from fmtkit.options import keywords
 from fmtkit.rendering.chat import ChatTemplate
+from fmtkit.rendering.content_parts import Cuts, Form, cuts_of, in_form
 from fmtkit.rendering.template_sources import find_model_template
 from fmtkit.surveying.inspect_options import InspectOptions
 from fmtkit.tables import WIDE_MESSAGE
@@ -210,7 +212,8 @@ def render(
     r"""Render canonical rows to the same rows as text; or one conversation, a list of messages, to a str.
 
     Args:
-        batch: A canonical table of messages, or a list of `{"role": ..., "content": ...}`.
+        batch: A canonical table of messages, or a list of `{"role": ..., "content": ...}`,
+            whose content is a text or a list of text parts.
         template: A name (`fmtkit templates`), a FILE.jinja, or a template that was found before.
 
     Returns:
@@ -226,14 +229,21 @@ def render(
     """
     found = find_model_template(template) if isinstance(template, str) else template
     if not isinstance(batch, pa.Table | pa.RecordBatch):
-        rows = pa.table({"messages": pa.array([list(batch)], pa.list_(WIDE_MESSAGE))})
-        return str(_rendered(rows, found).column("text")[0].as_py())
+        contents = [message.get("content") for message in batch]
+        fault = next((f for i, c in enumerate(contents) for f in part_faults(c, f"[{i}]")), None)
+        if fault is not None:
+            raise TemplateError(f"{fault.code}: messages{fault.message}")
+        messages = [in_form(message, Form.TEXT) for message in batch]
+        rows = pa.table({"messages": pa.array([messages], pa.list_(WIDE_MESSAGE))})
+        return str(_rendered(rows, found, {0: cuts_of(contents)}).column("text")[0].as_py())
     table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
     return _rendered(table, found)
 
 
-def _rendered(table: pa.Table, template: ChatTemplate) -> pa.Table:
-    done = render_table(table, template)
+def _rendered(
+    table: pa.Table, template: ChatTemplate, cuts: Mapping[int, Cuts] | None = None
+) -> pa.Table:
+    done = render_table(table, template, cuts)
     if done.failures:
         first = done.failures[0]
         raise TemplateError(f"row {first.row}: {first.code}: {first.message}")

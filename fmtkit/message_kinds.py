@@ -1,6 +1,6 @@
 """Kinds of column that hold a dialog: a list of messages, one message, or the text of one."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -156,9 +156,7 @@ class DialogKind(Kind):
             return self._call_faults(message, content, here)
         if not isinstance(content, list):
             return [_not_text(content, here)]
-        return [
-            fault for i, part in enumerate(content) for fault in _part_faults(part, f"{here}[{i}]")
-        ]
+        return part_faults(content, here)
 
     def _call_faults(self, message: dict[str, Any], content: str, path: str) -> list[Fault]:
         if not self.function_calls or message.get(self.role) != "function_call":
@@ -178,6 +176,11 @@ class DialogKind(Kind):
         if self.function_calls and role == "function_call":
             return "assistant"
         return self.roles.get(role)
+
+    def contents(self, value: Any) -> Iterator[Any]:
+        form = _form(value)
+        for message in value if form == "messages" else [value] if form == "message" else []:
+            yield message.get(self.content)
 
     def value(self, value: Any) -> list[dict[str, Any]]:
         form = _form(value)
@@ -306,6 +309,12 @@ def _form(value: Any) -> str | None:
 
 def _not_text(value: Any, path: str) -> Fault:
     return Fault("type_error", path, f"{path} holds {kind_of(value)}, not text")
+
+
+def part_faults(content: Any, path: str) -> list[Fault]:
+    """Return what is wrong with the parts of a content; of one that is no list, nothing."""
+    parts = enumerate(content) if isinstance(content, list) else ()
+    return [fault for i, part in parts for fault in _part_faults(part, f"{path}[{i}]")]
 
 
 def _part_faults(part: Any, path: str) -> list[Fault]:

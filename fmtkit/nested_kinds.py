@@ -1,6 +1,6 @@
 """Kinds of column that hold values of other kinds: lists and records."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -52,6 +52,9 @@ class ListKind(Kind):
             else:
                 found += self.item.faults(item, here)
         return found
+
+    def contents(self, value: Any) -> Iterator[Any]:
+        return (content for item in value for content in self.item.contents(item))
 
     def value(self, value: Any) -> list[Any]:
         return [self.item.value(item) for item in value]
@@ -114,6 +117,11 @@ class RecordKind(Kind):
             name: None if value.get(name) is None else kind.value(value[name])
             for name, kind in self.fields.items()
         }
+
+    def contents(self, value: Any) -> Iterator[Any]:
+        for name, kind in self.fields.items():
+            if value.get(name) is not None:
+                yield from kind.contents(value[name])
 
     def read_type(self, shape: str, extra: pa.DataType | None) -> pa.DataType:  # noqa: ARG002
         known = _struct_fields(extra)

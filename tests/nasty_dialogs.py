@@ -5,6 +5,8 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from fmtkit.rendering.content_parts import Cuts, Form, cuts_of, in_form, texts_of
+from fmtkit.rendering.jinja_environment import text_part
 from fmtkit.tables import WIDE_MESSAGE
 
 DIALOGS = pa.list_(WIDE_MESSAGE)
@@ -54,6 +56,23 @@ def dialogs(draw: st.DrawFn) -> list[dict[str, Any]]:
         return [draw(messages(role)) for role in roles or ["user"]]
     asked = draw(prompts())
     return [*asked, draw(messages("assistant"))] if draw(st.booleans()) else asked
+
+
+@st.composite
+def in_parts(draw: st.DrawFn, made: st.SearchStrategy[list[dict[str, Any]]]) -> list[Any]:
+    """Give some contents of conversations in text parts: one, several, blank ones, none."""
+    dialog = draw(made)
+    parts = st.lists(texts.map(text_part), max_size=3)
+    changed = [{**m, "content": draw(parts)} if draw(st.booleans()) else m for m in dialog]
+    # The parts of a content are found again by its text: one that also stands whole has none.
+    joined = ["".join(texts_of(m["content"])) for m in changed]
+    return changed if len(set(joined)) == len(joined) else dialog
+
+
+def joined(rows: list[Any]) -> tuple[list[Any], dict[int, Cuts]]:
+    """Make canonical messages of such in parts, and say of each row which parts these came in."""
+    cuts = {row: cuts_of(m["content"] for m in dialog) for row, dialog in enumerate(rows)}
+    return [[in_form(m, Form.TEXT) for m in dialog] for dialog in rows], cuts
 
 
 def column(rows: list[Any]) -> pa.Array:

@@ -14,6 +14,7 @@ from nasty_dialogs import DIALOGS, column, messages, prompts, say
 from fmtkit.errors import TemplateError
 from fmtkit.rendering import chat, template_sources
 from fmtkit.rendering.chat import ChatTemplate
+from fmtkit.rendering.content_parts import Form, form_of, in_form
 from fmtkit.rendering.tracing import Fault, Interpreter, Request
 from fmtkit.tables import MESSAGE
 
@@ -251,8 +252,14 @@ def template_named(name: str) -> ChatTemplate:
     return template_sources.find_family(name).with_tokens(TOKENS)
 
 
+@cache
+def form(source: str) -> Form:
+    return form_of(interpreter(source))
+
+
 def rendered(source: str, dialog: Any, prompt: bool) -> str | Fault:
-    return interpreter(source).render([Request(dialog, None, prompt)])[0]
+    given = [in_form(message, form(source)) for message in dialog]
+    return interpreter(source).render([Request(given, None, prompt)])[0]
 
 
 def check_cut(name: str, rows: list[Any]) -> None:

@@ -8,6 +8,7 @@ from fmtkit.errors import TemplateError
 from fmtkit.rendering import chat, template_sources
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.leaf_json import decode_leaf, encode_leaf, harmless
+from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.rendering.sandbox import Sandbox
 from fmtkit.rendering.tracing import Fault, Interpreter, Request, Shape, View
 from fmtkit.rendering.unknowns import Slot
@@ -150,3 +151,49 @@ def test_a_leaf_that_makes_much_of_little_is_refused(source):
     assert leaf is not None
     assert not harmless(leaf, 8, 1 << 18)
     assert Sandbox(source, {}).trace(signature, [View((0,))], row) is None
+
+
+SAID = "{% for m in messages %}{{ m.content }}{% endfor %}"
+DEEP = [
+    "{% if messages %}" * 500 + SAID + "{% endif %}" * 500,
+    "{{ " + "(" * 5_000 + "1" + ")" * 5_000 + " }}" + SAID,
+    "{{ " + "-" * 3_000 + "1 }}" + SAID,
+    "{{ " + "1 + " * 5_000 + "1 }}" + SAID,
+    "{{ messages" + ".a" * 5_000 + " }}" + SAID,
+    "{% generation %}" * 300 + SAID + "{% endgeneration %}" * 300,
+    "{% set a %}" * 300 + SAID + "{% endset %}" * 300,
+    # Python refuses more than 20 loops in each other, and 100 levels of indentation.
+    "{% for a in [1] %}" * 30 + SAID + "{% endfor %}" * 30,
+    "{% for a in [1] %}" * 120 + SAID + "{% endfor %}" * 120,
+]
+
+
+@pytest.mark.parametrize("source", DEEP, ids=range(len(DEEP)))
+def test_a_template_that_nests_too_deeply_is_refused_in_one_line(source):
+    with pytest.raises(TemplateError) as refused:
+        chat.render(ChatTemplate("deep", source), column([say(("user", "hi"))]))
+    assert "\n" not in str(refused.value)
+    assert "deeply" in str(refused.value) or "does not compile" in str(refused.value)
+
+
+@pytest.mark.parametrize("source", DEEP[-2:], ids=["blocks", "indentation"])
+def test_a_template_whose_spans_are_asked_for_is_refused_likewise(source):
+    with pytest.raises(TemplateError, match="does not compile"):
+        RowTemplate(
+            ChatTemplate("deep", source + "{% generation %}x{% endgeneration %}")
+        ).render_spans(say(("user", "hi")))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for m in messages recursive %}{{ loop(messages) }}{% endfor %}",
+        "{% block a %}{{ self.a() }}{% endblock %}",
+        "{% for i in range(10 ** 12) %}x{% endfor %}",
+        "{% set n = namespace(x=[]) %}{% for i in range(5000) %}{% set n.x = [n.x] %}{% endfor %}"
+        "{{ n.x | tojson }}",
+        "{% include 'self' %}",
+    ],
+)
+def test_what_recurses_while_it_runs_is_a_fault_of_the_row(source):
+    assert refusal(source)

@@ -17,6 +17,7 @@ from fmtkit.columns import ABSENT, parameter
 from fmtkit.converting.bound_column import MEDIA, BoundColumn, Row, column_faults, kept_faults
 from fmtkit.kinds import Kind, RowKind, TextKind, absent
 from fmtkit.registry import Converter
+from fmtkit.rendering.content_parts import Cuts, cuts_of
 from fmtkit.sources.marks import (
     Fault,
     faults_anywhere,
@@ -105,6 +106,16 @@ class Binding:
             )
         data["__row"] = pl.Series("__row", list(numbers), dtype=pl.Int64)
         return pl.DataFrame(data)
+
+    def cuts(self, row: Row) -> Cuts:
+        """Return the parts of those contents of a sound row that came in parts."""
+        values = [(column.kind, column.lookup(row)) for column in self.columns]
+        return cuts_of(
+            content
+            for kind, value in values
+            if value is not None
+            for content in kind.contents(value)
+        )
 
     def is_plain(self, row: Row) -> bool:
         """Tell whether the fast parser reads this sound row just as `frame` would."""

@@ -5,8 +5,8 @@ line, its plain rows are joined and parsed again by the fast parser, so that val
 parser; rows of another legal shape are read from the strict parser's values.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
 from typing import Any
@@ -22,6 +22,7 @@ from fmtkit.converting.bound_column import Row
 from fmtkit.converting.read_plan import ReadPlan
 from fmtkit.converting.seen_types import learn
 from fmtkit.number_kinds import holds_strange_numbers
+from fmtkit.rendering.content_parts import Cuts
 from fmtkit.sources import guards, skipping
 from fmtkit.sources.blocks import JsonBlock
 from fmtkit.sources.marks import Fault
@@ -47,6 +48,8 @@ class Parsed:
     records: int
     blank: int
     fast_rows: int
+    cuts: Mapping[int, Cuts] = field(default_factory=dict)
+    """Record -> which of its contents came in parts; records without such are not in it."""
 
 
 class Records:
@@ -103,6 +106,7 @@ def parse_records(records: Records, plan: ReadPlan, unit_bytes: int = UNIT_BYTES
     """
     frames: list[pl.DataFrame] = []
     rejects: list[Reject] = []
+    cuts: dict[int, Cuts] = {}
     fast = _FastRows(plan)
     count = len(records)
     runs = [(0, count)] if plan.last_was_clean and count else units(records, unit_bytes)
@@ -112,9 +116,10 @@ def parse_records(records: Records, plan: ReadPlan, unit_bytes: int = UNIT_BYTES
             if table is not None:
                 fast.add(table, start)
                 continue
-            judged, wrong = _parse_strictly(records, start, stop, plan)
+            judged, wrong, cut = _parse_strictly(records, start, stop, plan)
             frames.append(judged)
             rejects += wrong
+            cuts |= cut
     plan.last_was_clean = not frames
     fast_frames = fast.frames()
     every = [*fast_frames, *frames]
@@ -124,7 +129,7 @@ def parse_records(records: Records, plan: ReadPlan, unit_bytes: int = UNIT_BYTES
     if frames and len(every) > 1:
         whole = whole.sort("__row")
     rows = sum(frame.height for frame in fast_frames)
-    return Parsed(whole.rechunk(), rejects, len(records), records.found.blank, rows)
+    return Parsed(whole.rechunk(), rejects, len(records), records.found.blank, rows, cuts)
 
 
 class _FastRows:
@@ -263,7 +268,7 @@ def is_doubtful(table: pa.Table, binding: Binding) -> bool:
 
 def _parse_strictly(
     records: Records, start: int, stop: int, plan: ReadPlan
-) -> tuple[pl.DataFrame, list[Reject]]:
+) -> tuple[pl.DataFrame, list[Reject], dict[int, Cuts]]:
     """Judge each record of a unit; parse the sound ones."""
     binding = plan.binding
     plain: list[int] = []
@@ -287,7 +292,8 @@ def _parse_strictly(
     if others or not frames:
         frames.append(binding.frame([row for _, row in others], [record for record, _ in others]))
     frame = frames[0] if len(frames) == 1 else pl.concat(frames).sort("__row")
-    return frame, rejects
+    cuts = {record: cut for record, row in others if (cut := binding.cuts(row))}
+    return frame, rejects, cuts
 
 
 def _parse_plain(records: Records, plain: Sequence[int], plan: ReadPlan) -> pl.DataFrame:

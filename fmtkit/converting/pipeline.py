@@ -30,6 +30,7 @@ from fmtkit.converting.conversion import convert_frame
 from fmtkit.converting.in_order import in_order
 from fmtkit.converting.parse import Parsed
 from fmtkit.converting.preparation import Job
+from fmtkit.rendering.content_parts import Cuts
 from fmtkit.sources.blocks import BLOCK_BYTES, ArrowBlock, Block, MadeBlock, size_of
 from fmtkit.tables import DIALOG_COLUMNS
 
@@ -202,7 +203,7 @@ def _process(
     parts: list[_Part] = []
     encoded: list[Any] = []
     while frames:
-        part = _render(job, binding, frames.pop(0), together)
+        part = _render(job, binding, frames.pop(0), together, begun.cuts)
         if encode is not None:
             # The rows themselves are not kept: what waits for its turn is what was made of them.
             encoded += encode(part.table)
@@ -242,6 +243,7 @@ class _Converted:
     """The records of rankings of which no pair can be made (int64)."""
     blank: int
     fast_rows: int
+    cuts: Mapping[int, Cuts]
 
 
 @dataclass
@@ -272,7 +274,13 @@ def _parts(frame: pl.DataFrame, job: Job) -> list[pl.DataFrame]:
     return [frame.slice(at, end - at) for at, end in pairwise(cuts)]
 
 
-def _render(job: Job, binding: Binding, frame: pl.DataFrame, records: reading.Rows) -> _Part:
+def _render(
+    job: Job,
+    binding: Binding,
+    frame: pl.DataFrame,
+    records: reading.Rows,
+    cuts: Mapping[int, Cuts],
+) -> _Part:
     """Render converted rows; a row that has no text is rejected."""
     table, rows = _canonical(frame, job, binding), frame.get_column("__row").to_numpy()
     # Nobody else holds it: what was parsed is let go before anything is rendered.
@@ -280,7 +288,10 @@ def _render(job: Job, binding: Binding, frame: pl.DataFrame, records: reading.Ro
     warnings: Counter[str] = Counter()
     if job.control_tokens:
         warnings["control_tokens"] = control_tokens.count_rows(table, job.control_tokens)
-    done = job.text.apply(table)
+    cut = (
+        {place: cuts[row] for place, row in enumerate(rows.tolist()) if row in cuts} if cuts else {}
+    )
+    done = job.text.apply(table, cut)
     rejects = [records.reject(int(rows[f.row]), f.code, f.column, f.message) for f in done.failures]
     written, kept = _without(done.table, rows[done.kept], {reject.row for reject in rejects})
     return _Part(
@@ -400,6 +411,7 @@ def _convert(job: Job, binding: Binding, parsed: Parsed, records: reading.Rows) 
         without_pair=without_pair,
         blank=parsed.blank,
         fast_rows=parsed.fast_rows,
+        cuts=parsed.cuts,
     )
 
 

@@ -18,6 +18,7 @@ from fmtkit.converting.read_plan import ReadPlan
 from fmtkit.kinds import TextKind
 from fmtkit.message_kinds import DialogKind, json_value, may_carry
 from fmtkit.number_kinds import holds_strange_numbers
+from fmtkit.rendering.content_parts import Cuts
 from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock, MadeBlock, RowsBlock
 from fmtkit.sources.canonical_json import canonical, number_of
 from fmtkit.sources.marks import NON_FINITE, NOT_TEXT, OVERFLOW, Fault, NotText
@@ -247,7 +248,7 @@ def parse_block(block: Block, records: Rows, plan: ReadPlan) -> Parsed:
             return fast
         return parse_rows(records, plan.binding)
     parsed = parse_rows(records, plan.binding)
-    return Parsed(parsed.frame, parsed.rejects, parsed.records, block.blank_lines, 0)
+    return replace(parsed, blank=block.blank_lines)
 
 
 def cells(row: Row, binding: Binding) -> Row:
@@ -275,7 +276,8 @@ def parse_rows(records: Rows, binding: Binding) -> Parsed:
             sound.append(record)
             rows.append(value)
     frame = binding.frame(rows, sound)
-    return Parsed(frame, rejects, len(records), 0, 0)
+    cuts = {n: cut for n, row in zip(sound, rows, strict=True) if (cut := binding.cuts(row))}
+    return Parsed(frame, rejects, len(records), 0, 0, cuts)
 
 
 def parse_blocks(blocks: Sequence[Block], records: Sequence[Rows], plan: ReadPlan) -> list[Parsed]:
@@ -296,9 +298,11 @@ def joined(parsed: Sequence[Parsed]) -> Parsed:
     if len(parsed) == 1:
         return parsed[0]
     frames, rejects, first = [], [], 0
+    cuts: dict[int, Cuts] = {}
     for part in parsed:
         frames.append(part.frame.with_columns(pl.col("__row") + first))
         rejects += [replace(reject, row=reject.row + first) for reject in part.rejects]
+        cuts |= {row + first: cut for row, cut in part.cuts.items()}
         first += part.records
     return Parsed(
         pl.concat(frames, rechunk=True),
@@ -306,6 +310,7 @@ def joined(parsed: Sequence[Parsed]) -> Parsed:
         first,
         sum(part.blank for part in parsed),
         sum(part.fast_rows for part in parsed),
+        cuts,
     )
 
 

@@ -17,6 +17,7 @@ from fmtkit.errors import OptionError
 from fmtkit.registry import Converter
 from fmtkit.rendering import chat, template_sources
 from fmtkit.rendering.chat import ChatTemplate, Rendering, ReplyRendering
+from fmtkit.rendering.content_parts import Cuts
 from fmtkit.tables import (
     DIALOG_COLUMNS,
     TEXT_NAMES,
@@ -151,28 +152,31 @@ class TextStage:
         made = _text_schema(kept_aside.put(schema, self.table), dict.fromkeys(DIALOG_COLUMNS))
         return kept_aside.back(pa.schema(made))
 
-    def apply(self, table: pa.Table) -> Done:
-        """Render a table of messages and mind its length; rows are named by their place in it."""
+    def apply(self, table: pa.Table, cuts: Mapping[int, Cuts] | None = None) -> Done:
+        """Render a table of messages and mind its length; rows are named by their place in it.
+
+        `cuts` says by row which contents came in parts.
+        """
         if not table.num_rows:
             return Done(self.schema(table.schema).empty_table(), np.arange(0))
         aside = kept_aside.put(table.schema, self.table)
-        done = self._made(table.rename_columns(aside.names))
+        done = self._made(table.rename_columns(aside.names), cuts or {})
         return replace(
             done, table=done.table.rename_columns(kept_aside.back(done.table.schema).names)
         )
 
-    def _made(self, table: pa.Table) -> Done:
+    def _made(self, table: pa.Table, cuts: Mapping[int, Cuts]) -> Done:
         done = Done(table, np.arange(table.num_rows))
         if (
             self.template is not None
             and not self.text_source
             and (self.is_text or self.limit is not None)
         ):
-            done = render_table(table, self.template)
+            done = render_table(table, self.template, cuts)
         if self.limit is not None and done.table.num_rows:
             done = _limited(done, self.limit, self, table)
         if self.form == "tokens":
-            return _tokens(done, table, self)
+            return _tokens(done, table, self, cuts)
         if self.is_text or self.template is None:
             return done
         return replace(
@@ -358,7 +362,7 @@ def _cut(done: Done, limit: "LengthLimit", rows: np.ndarray) -> Done:
     )
 
 
-def _tokens(done: Done, table: pa.Table, stage: TextStage) -> Done:
+def _tokens(done: Done, table: pa.Table, stage: TextStage, cuts: Mapping[int, Cuts]) -> Done:
     """Tokenise the rows that are left; the assistant's turns (of a completion, the reply) are learnt."""
     from fmtkit import tokens
     from fmtkit.rendering.spans import find_spans, token_rows
@@ -368,7 +372,8 @@ def _tokens(done: Done, table: pa.Table, stage: TextStage) -> Done:
     left = table.take(buffers.int64s(done.kept))
     is_reply = "completion" in left.schema.names
     dialogs = _joined(left) if is_reply else buffers.whole(left.column("messages"))
-    spanned, failed = find_spans(stage.template, dialogs)
+    kept = {place: cuts[row] for place, row in enumerate(done.kept.tolist()) if row in cuts}
+    spanned, failed = find_spans(stage.template, dialogs, kept)
     found = [(i, one) for i, one in enumerate(spanned) if one is not None and one.spans]
     learnt = "last" if is_reply else "every"
     rows = token_rows(
@@ -433,10 +438,15 @@ def _joined(table: pa.Table) -> pa.Array:
     return pa.array(both, table.schema.field("prompt").type)
 
 
-def render_table(table: pa.Table, template: ChatTemplate) -> Done:
-    """Render the dialogs of a canonical table: a prompt up to its reply, a reply as what it adds."""
+def render_table(
+    table: pa.Table, template: ChatTemplate, cuts: Mapping[int, Cuts] | None = None
+) -> Done:
+    """Render the dialogs of a canonical table: a prompt up to its reply, a reply as what it adds.
+
+    `cuts` says by row which contents came in parts.
+    """
     columns = {name: table.column(name) for name in table.schema.names}
-    texts, made = _texts(columns, template)
+    texts, made = _texts(columns, template, cuts)
     warnings = Counter({code: len(rows) for code, rows in made.warnings.items()})
     failures = [RowFailure(f.row, f.code, None, f.message) for f in made.failures]
     failures += _equal_sides(texts, {failure.row for failure in failures})
@@ -468,16 +478,18 @@ def _bits(flags: pa.BooleanArray) -> np.ndarray:
 
 
 def _texts(
-    columns: Mapping[str, pa.ChunkedArray], template: ChatTemplate
+    columns: Mapping[str, pa.ChunkedArray],
+    template: ChatTemplate,
+    cuts: Mapping[int, Cuts] | None,
 ) -> tuple[dict[str, pa.Array], Rendering | ReplyRendering]:
     tools = columns.get("tools")
     replies = {name: columns[name] for name in REPLIES if name in columns}
     if replies:
-        both = chat.render_reply(template, columns["prompt"], replies, tools=tools)
+        both = chat.render_reply(template, columns["prompt"], replies, tools=tools, cuts=cuts)
         return {"prompt": both.prompt, **both.replies}, both
     name = "messages" if "messages" in columns else "prompt"
     asks = name == "prompt"
-    made = chat.render(template, columns[name], add_generation_prompt=asks, tools=tools)
+    made = chat.render(template, columns[name], add_generation_prompt=asks, tools=tools, cuts=cuts)
     return {name: made.text}, made
 
 

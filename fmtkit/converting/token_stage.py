@@ -3,7 +3,7 @@
 It stands where the text stage does for other tables.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from fmtkit.errors import OptionError
 from fmtkit.registry import Converter
 from fmtkit.rendering import chat, template_sources
 from fmtkit.rendering.chat import ChatTemplate
+from fmtkit.rendering.content_parts import Cuts
 from fmtkit.rendering.spans import TokenRow, continuation_rows, find_spans, token_rows
 from fmtkit.tables import MESSAGE, Table, Tokens
 from fmtkit.tokens import Tokenizer
@@ -75,9 +76,9 @@ class TokenStage:
         own = self.table.schema(wide=False, text=False)
         return pa.schema([*own, *(entry for entry in schema if entry.name not in COLUMNS)])
 
-    def apply(self, table: pa.Table) -> Done:
-        """Tokenise a table; rows are named by their place in it."""
-        places, rows, failures = self._rows(table)
+    def apply(self, table: pa.Table, cuts: Mapping[int, Cuts] | None = None) -> Done:
+        """Tokenise a table; rows are named by their place in it, also in `cuts` (see TextStage)."""
+        places, rows, failures = self._rows(table, cuts)
         short = [(i, row.cut(self.longest)) for i, row in zip(places, rows, strict=True)]
         kept = [(i, row) for i, row in short if any(row.anchor_mask)]
         lost = set(places) - {i for i, _ in kept}
@@ -94,7 +95,9 @@ class TokenStage:
                 )
         return Done(out, index, tuple(failures), plain_rows=len(rows))
 
-    def _rows(self, table: pa.Table) -> tuple[list[int], list[TokenRow], list[RowFailure]]:
+    def _rows(
+        self, table: pa.Table, cuts: Mapping[int, Cuts] | None
+    ) -> tuple[list[int], list[TokenRow], list[RowFailure]]:
         if self.table is Continuation:
             before, after = (table.column(n).to_pylist() for n in ("context", "continuation"))
             return list(range(table.num_rows)), continuation_rows(before, after, self.tokenizer), []
@@ -102,8 +105,9 @@ class TokenStage:
             raise OptionError("conversations need a chat template to become tokens")
         dialogs = whole(table.column("messages")).cast(pa.list_(MESSAGE))
         if self.table is Answer:
-            return self._answers(self.template, dialogs, table.column("answer").to_pylist())
-        spanned, failed = find_spans(self.template, dialogs)
+            answers = table.column("answer").to_pylist()
+            return self._answers(self.template, dialogs, answers, cuts)
+        spanned, failed = find_spans(self.template, dialogs, cuts)
         learnt = table.column("learnt").to_pylist()
         found = [(i, one) for i, one in enumerate(spanned) if one is not None]
         made = token_rows([one for _, one in found], [learnt[i] for i, _ in found], self.tokenizer)
@@ -111,10 +115,14 @@ class TokenStage:
         return [i for i, _ in found], made, failures
 
     def _answers(
-        self, template: ChatTemplate, prompts: pa.Array, answers: list[str]
+        self,
+        template: ChatTemplate,
+        prompts: pa.Array,
+        answers: list[str],
+        cuts: Mapping[int, Cuts] | None,
     ) -> tuple[list[int], list[TokenRow], list[RowFailure]]:
         """Let the template write the prompts, special tokens included; answers follow as text."""
-        written = chat.render(template, prompts, add_generation_prompt=True)
+        written = chat.render(template, prompts, add_generation_prompt=True, cuts=cuts)
         texts = {i: text for i, text in enumerate(written.text.to_pylist()) if text is not None}
         made = continuation_rows(
             list(texts.values()), [answers[i] for i in texts], self.tokenizer, special_tokens=False

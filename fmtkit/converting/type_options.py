@@ -115,7 +115,7 @@ def _mapping(key: str, value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise OptionError(f"option {key}: not JSON ({error})") from error
     if not isinstance(value, dict):
         raise OptionError(f"option {key}: give a JSON object")

@@ -17,6 +17,7 @@ from jinja2.exceptions import TemplateSyntaxError
 
 from fmtkit.buffers import whole
 from fmtkit.errors import TemplateError
+from fmtkit.rendering.content_parts import Cuts
 from fmtkit.rendering.dialog_columns import dialog_column
 from fmtkit.rendering.render_plan import Engine, Plan
 from fmtkit.rendering.sandbox import Sandbox
@@ -79,6 +80,10 @@ class ChatTemplate:
         except TemplateSyntaxError as error:
             where = f"the template {self.name!r}, line {error.lineno}"
             raise TemplateError(f"{where}: {error.message}; correct it and try again") from None
+        except RecursionError:
+            raise TemplateError(
+                f"the template {self.name!r} nests its blocks or expressions too deeply; flatten it"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +129,15 @@ def render(
     *,
     add_generation_prompt: bool = False,
     tools: Column | None = None,
+    cuts: Mapping[int, Cuts] | None = None,
 ) -> Rendering:
-    """Render whole conversations; `tools` is a column of canonical JSON text."""
+    """Render whole conversations; `tools` is a column of canonical JSON text.
+
+    `cuts` says by row which contents came in parts.
+    """
     plan = Plan(generation_prompt=add_generation_prompt)
-    done = render_batch(template.compiled, plan, [dialog_column(whole(dialogs))], _tools(tools))
+    column = dialog_column(whole(dialogs), template.compiled.form, cuts)
+    done = render_batch(template.compiled, plan, [column], _tools(tools))
     return Rendering(done.columns[0], _failures(done), *_counts(template, done))
 
 
@@ -137,9 +147,13 @@ def render_reply(
     replies: Mapping[str, Column],
     *,
     tools: Column | None = None,
+    cuts: Mapping[int, Cuts] | None = None,
 ) -> ReplyRendering:
     """Render prompts with the generation prompt, and what each reply adds to them."""
-    columns = [dialog_column(whole(dialogs)) for dialogs in (prompts, *replies.values())]
+    form = template.compiled.form
+    columns = [
+        dialog_column(whole(dialogs), form, cuts) for dialogs in (prompts, *replies.values())
+    ]
     plan = Plan(replies=len(replies))
     training = template.compiled_training
     done = render_batch(template.compiled, plan, columns, _tools(tools), training)

@@ -1,14 +1,16 @@
 """A batch of conversations as columns: who speaks, which keys a message has, and the texts."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from fmtkit.buffers import Bools, Int64s, numbers, offsets_of, validity
+from fmtkit.rendering.content_parts import Cuts, Form
+from fmtkit.rendering.jinja_environment import text_part
 from fmtkit.rendering.text_columns import TextColumn, text_column
 from fmtkit.rendering.tracing import Shape, Signature
 
@@ -21,7 +23,11 @@ NO_ROLE = -1
 
 @dataclass
 class DialogColumn:
-    """One dialog for each row: the messages of row i are those from starts[i] to ends[i]."""
+    """One dialog for each row: the messages of row i are those from starts[i] to ends[i].
+
+    A template gets a content as its text, as a list of one part (`in_part`), or as several `parts`,
+    by message.
+    """
 
     starts: Int64s
     ends: Int64s
@@ -29,6 +35,8 @@ class DialogColumn:
     roles: Int64s
     role_names: list[str]
     columns: dict[str, TextColumn]
+    in_part: Bools
+    parts: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -42,6 +50,10 @@ class DialogColumn:
             if column is not None and column.present[index]:
                 text = column.text(index)
                 made[key] = json.loads(text) if key == "tool_calls" else text
+        if index in self.parts:
+            made["content"] = [text_part(text) for text in self.parts[index]]
+        elif self.in_part[index]:
+            made["content"] = [text_part(made["content"])]
         return made
 
     def messages(self, row: int) -> list[dict[str, Any]]:
@@ -56,11 +68,12 @@ class DialogColumn:
         role = int(self.roles[index])
         keys = (key for key in TEXT_KEYS if key in self.columns)
         present = tuple(key for key in keys if self.columns[key].present[index])
-        return Shape(None if role == NO_ROLE else self.role_names[role], present)
+        name = None if role == NO_ROLE else self.role_names[role]
+        return Shape(name, present, bool(self.in_part[index]))
 
     def codes(self) -> Int64s:
         """Return a number for each message's shape: equal numbers, equal shapes."""
-        codes = self.roles + 1
+        codes = (self.roles + 1) * 2 + self.in_part
         for key in TEXT_KEYS:
             if key in self.columns:
                 codes = codes * 2 + self.columns[key].present
@@ -70,13 +83,24 @@ class DialogColumn:
         """Say which rows call tools."""
         if "tool_calls" not in self.columns:
             return np.zeros(len(self), np.bool_)
-        calls = np.flatnonzero(self.columns["tool_calls"].present)
-        found: Bools = np.searchsorted(calls, self.ends) > np.searchsorted(calls, self.starts)
+        return self._with_any(np.flatnonzero(self.columns["tool_calls"].present))
+
+    def with_parts(self) -> Bools:
+        """Say which rows have a content of several parts, or of none."""
+        return self._with_any(np.array(sorted(self.parts), np.int64))
+
+    def _with_any(self, messages: Int64s) -> Bools:
+        found: Bools = np.searchsorted(messages, self.ends) > np.searchsorted(messages, self.starts)
         return found
 
 
-def dialog_column(array: pa.Array) -> DialogColumn:
-    """Read a list of messages for each row in place; strings may be large."""
+def dialog_column(
+    array: pa.Array, form: Form = Form.TEXT, cuts: Mapping[int, Cuts] | None = None
+) -> DialogColumn:
+    """Read a list of messages for each row in place; strings may be large.
+
+    `form` is what the template takes, `cuts` says by row which contents came in parts.
+    """
     offsets = offsets_of(array)
     valid = validity(array)
     first = int(offsets[0])
@@ -91,7 +115,23 @@ def dialog_column(array: pa.Array) -> DialogColumn:
     }
     starts = offsets[:-1] - first
     ends = np.where(valid, offsets[1:] - first, starts)
-    return DialogColumn(starts, ends, valid, roles, names, columns)
+    made = DialogColumn(starts, ends, valid, roles, names, columns, np.zeros(len(roles), np.bool_))
+    return made if form is Form.TEXT else _in_parts(made, form, cuts or {})
+
+
+def _in_parts(dialog: DialogColumn, form: Form, cuts: Mapping[int, Cuts]) -> DialogColumn:
+    """Give contents in parts where they came so; everywhere where the template takes nothing else."""
+    contents = dialog.columns["content"]
+    found = {}
+    for row, known in cuts.items():
+        for index in range(int(dialog.starts[row]), int(dialog.ends[row])):
+            if contents.present[index] and (text := contents.text(index)) in known:
+                found[index] = known[text]
+    several = {index: parts for index, parts in found.items() if len(parts) != 1}
+    in_part = contents.present.copy() if form is Form.PARTS else dialog.in_part
+    in_part[[index for index in found if index not in several]] = True
+    in_part[list(several)] = False
+    return replace(dialog, in_part=in_part, parts=several)
 
 
 def _string(array: pa.Array) -> pa.Array:

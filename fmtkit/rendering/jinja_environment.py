@@ -141,6 +141,11 @@ def environment(
     return made
 
 
+def text_part(text: str) -> dict[str, str]:
+    """Make the one part of a content that is a list of parts."""
+    return {"type": "text", "text": text}
+
+
 def with_reasoning_aliases(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Give reasoning the names that templates read, and drop keys whose value is None."""
     return [_with_aliases({k: v for k, v in m.items() if v is not None}) for m in messages]

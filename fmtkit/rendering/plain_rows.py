@@ -1,8 +1,9 @@
 """The tier for whatever cannot be rendered by columns: rows one by one, cut by the same rules."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -10,11 +11,12 @@ import pyarrow as pa
 from fmtkit.buffers import Int64s
 from fmtkit.rendering.batch_answers import Rows, Unknowns
 from fmtkit.rendering.dialog_columns import DialogColumn, signature
+from fmtkit.rendering.jinja_environment import text_part
 from fmtkit.rendering.render_plan import Engine, Outcome, Output, Plan
 from fmtkit.rendering.reply_cut import Problem
-from fmtkit.rendering.survival import find, spoken
-from fmtkit.rendering.tracing import Request, Signature, View
-from fmtkit.rendering.unknowns import ANY_SYMBOL, FIRST, Slot
+from fmtkit.rendering.survival import find, part_slot, refusal, spoken
+from fmtkit.rendering.tracing import Fault, Request, View
+from fmtkit.rendering.unknowns import ANY_SYMBOL, FIRST, LAST, Slot
 
 Probe: TypeAlias = tuple[list[Output], Unknowns]
 """The symbolic outputs of a row's views."""
@@ -45,7 +47,7 @@ class PlainRows:
     dialogs: Sequence[DialogColumn]
     tools: pa.Array | None
     training: Engine | None = None
-    _absent: dict[Signature, list[Slot]] = field(default_factory=dict)
+    _absent: dict[Hashable, list[Slot]] = field(default_factory=dict)
 
     def render(self, rows: Int64s) -> Iterator[PlainRow]:
         """Render rows of any signature."""
@@ -86,7 +88,8 @@ class PlainRows:
         """See where a row's contents come to stand: by a trace, or a symbol for each one."""
         texts = Rows(self.dialogs).every_text(row)
         shapes = signature(self.dialogs, row)
-        leaf = None if self._has_tools(row) else self.engine.trace(shapes, self.plan.views, texts)
+        is_text = not self._has_tools(row) and not any(d.with_parts()[row] for d in self.dialogs)
+        leaf = self.engine.trace(shapes, self.plan.views, texts) if is_text else None
         if leaf is not None:
             return list(leaf.outputs), leaf.unknowns
         return self._probe_with_symbols(row)
@@ -96,7 +99,9 @@ class PlainRows:
         return self._tools(row) is not None or any("tool_calls" in m for m in messages)
 
     def _probe_with_symbols(self, row: int) -> Probe:
-        slots = spoken(signature(self.dialogs, row), range(len(self.dialogs)))
+        slots = list(self._said(row))
+        if len(slots) > LAST - FIRST:
+            return [Fault("more texts than there are symbols")], slots
         symbols = {slot: chr(FIRST + number) for number, slot in enumerate(slots)}
         requests = []
         for view in self.plan.views:
@@ -106,6 +111,11 @@ class PlainRows:
                     # A name may hold what looks like a symbol: nobody's, so it must not be taken for one.
                     bare = {k: _without_symbols(v) for k, v in message.items()}
                     known = {k: symbols.get(Slot(dialog, number, k), v) for k, v in bare.items()}
+                    if isinstance(content := known.get("content"), list):
+                        slot = partial(part_slot, dialog, number)
+                        known["content"] = [
+                            text_part(symbols[slot(i)]) for i in range(len(content))
+                        ]
                     messages.append(known)
             tools = _without_symbols(self._tools(row))
             requests.append(Request(messages, tools, view.generation_prompt))
@@ -115,25 +125,35 @@ class PlainRows:
         if isinstance(outcome, Problem):
             return PlainRow(row, outcome)
         warnings = ["generation_prompt_not_a_prefix"] if outcome.shortened else []
-        lost = self._lost(row, "".join(outcome.texts))
-        if any(slot.dialog and slot.key == "content" for slot in lost):
-            return PlainRow(row, Problem("template_error", "the template leaves out the reply"))
+        said = self._said(row)
+        lost = self._lost(row, said, "".join(outcome.texts))
+        problem = refusal([slot for slot, words in said.items() if words], lost)
+        if problem is not None:
+            return PlainRow(row, problem)
         return PlainRow(row, outcome, tuple(warnings + ["content_dropped"] * bool(lost)))
 
-    def _lost(self, row: int, text: str) -> list[Slot]:
+    def _lost(self, row: int, said: Mapping[Slot, str], text: str) -> list[Slot]:
         """Return the slots of which nothing occurs in a text."""
-        shapes = signature(self.dialogs, row)
+        shapes = (signature(self.dialogs, row), tuple(said))
         if shapes not in self._absent:
-            self._absent[shapes] = _missing(self._probe_with_symbols(row), shapes)
-        said = {slot: self._said(slot, row) for slot in spoken(shapes, range(len(shapes)))}
+            self._absent[shapes] = _missing(self._probe_with_symbols(row), said)
         # A short text occurs anywhere by chance: what symbols do not find is looked at closely.
         doubtful = {s for s, words in said.items() if words and words not in text}
         doubtful |= {slot for slot in self._absent[shapes] if said[slot]}
-        return [s for s in _missing(self._probe(row), shapes) if s in doubtful] if doubtful else []
+        return [s for s in _missing(self._probe(row), said) if s in doubtful] if doubtful else []
 
-    def _said(self, slot: Slot, row: int) -> str:
-        dialog = self.dialogs[slot.dialog]
-        return dialog.columns[slot.key].text(int(dialog.starts[row]) + slot.message).strip()
+    def _said(self, row: int) -> dict[Slot, str]:
+        """Return a row's texts by slot, trimmed; a content in parts has a slot for each of them."""
+        said: dict[Slot, str] = {}
+        for slot in spoken(signature(self.dialogs, row), range(len(self.dialogs))):
+            dialog = self.dialogs[slot.dialog]
+            place = int(dialog.starts[row]) + slot.message
+            if slot.key == "content" and place in dialog.parts:
+                for number, part in enumerate(dialog.parts[place]):
+                    said[part_slot(slot.dialog, slot.message, number)] = part.strip()
+            else:
+                said[slot] = dialog.columns[slot.key].text(place).strip()
+        return said
 
 
 def _without_symbols(value: Any) -> Any:
@@ -144,14 +164,13 @@ def _without_symbols(value: Any) -> Any:
     return [_without_symbols(item) for item in value] if isinstance(value, list) else value
 
 
-def _missing(probe: Probe, shapes: Signature) -> list[Slot]:
-    """Return the slots that none of the symbolic outputs holds."""
+def _missing(probe: Probe, slots: Iterable[Slot]) -> list[Slot]:
+    """Return the slots of a row that none of the symbolic outputs holds."""
     outputs, unknowns = probe
     if not all(isinstance(output, str) for output in outputs):
         return []
     found = find("".join(output for output in outputs if isinstance(output, str)), unknowns)
-    everything = spoken(shapes, range(len(shapes)))
-    return [slot for slot in everything if slot not in found.whole and slot not in found.pieces]
+    return [slot for slot in slots if slot not in found.whole and slot not in found.pieces]
 
 
 def _moved(cut: Outcome, probed: list[Output], outputs: list[Output]) -> Outcome | Problem:

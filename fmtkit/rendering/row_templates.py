@@ -7,7 +7,6 @@ do not ship run in a worker process with limits, here as there.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -15,8 +14,10 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from fmtkit.errors import TemplateError
 from fmtkit.rendering.chat import ChatTemplate
+from fmtkit.rendering.content_parts import in_form
 from fmtkit.rendering.jinja_environment import GENERATION_END, GENERATION_START, BoundedEnvironment
 from fmtkit.rendering.render_plan import Output
+from fmtkit.rendering.sandbox import Compiling
 from fmtkit.rendering.tracing import Fault, Interpreter, Request
 from fmtkit.tokens import Tokenizer
 from fmtkit.worker import Limits, Overrun, Serve, Worker
@@ -62,7 +63,7 @@ class RowTemplate:
         add_generation_prompt: bool = False,
     ) -> str:
         """Write messages out; raises TemplateError where the template refuses them."""
-        request = _request(messages, tools, generation_prompt=add_generation_prompt)
+        request = self._request(messages, tools, generation_prompt=add_generation_prompt)
         return _text(self.template.compiled.engine.render([request])[0])
 
     def render_spans(
@@ -74,7 +75,15 @@ class RowTemplate:
                 "the chat template has no {% generation %} block, so that replies cannot be told "
                 "from prompts; take one that has, or train on prompt and completion"
             )
-        return _split_marks(_text(self._marked(_request(messages, tools, generation_prompt=False))))
+        request = self._request(messages, tools, generation_prompt=False)
+        return _split_marks(_text(self._marked(request)))
+
+    def _request(
+        self, messages: list[Message], tools: str | None, *, generation_prompt: bool
+    ) -> Request:
+        form = self.template.compiled.form
+        opened = [in_form(_opened(message), form) for message in messages]
+        return Request(opened, json.loads(tools) if tools else None, generation_prompt)
 
     def _marked(self, request: Request) -> Output:
         if isinstance(self._marking, Interpreter):
@@ -99,11 +108,12 @@ class RowTemplate:
 
 def serve_marked(setup: Mapping[str, Any]) -> Serve:
     """Make the function that answers in the worker: the text with marks, or a fault."""
-    now = datetime.fromisoformat(setup["now"]) if setup["now"] else None
-    variables, kind = setup["variables"], BoundedMarkingEnvironment
-    template = Interpreter(setup["source"], variables, now=now, kind=kind)
+    compile_once = Compiling(setup, BoundedMarkingEnvironment)
 
     def answer(item: bytes) -> bytes:
+        template = compile_once()
+        if isinstance(template, str):
+            return json.dumps({"fault": f"it does not compile: {template}"}).encode()
         made = template.render([Request(**json.loads(item), generation_prompt=False)])[0]
         found = {"fault": made.message} if isinstance(made, Fault) else {"text": made}
         return json.dumps(found).encode()
@@ -121,11 +131,6 @@ def compile_template(source: str, tokenizer: Tokenizer) -> RowTemplate:
 
 def _has_generation(source: str) -> bool:
     return "generation" in source and "endgeneration" in source
-
-
-def _request(messages: list[Message], tools: str | None, *, generation_prompt: bool) -> Request:
-    opened = [_opened(message) for message in messages]
-    return Request(opened, json.loads(tools) if tools else None, generation_prompt)
 
 
 def _text(output: Output) -> str:

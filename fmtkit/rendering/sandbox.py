@@ -68,7 +68,7 @@ class Sandbox:
     ) -> Leaf | None:
         """Trace a row; a leaf that could make more of its texts than rendering may is refused."""
         item = {
-            "signature": [[[s.role, s.keys] for s in shapes] for shapes in signature],
+            "signature": [[[s.role, s.keys, s.in_part] for s in shapes] for shapes in signature],
             "views": [[view.dialogs, view.generation_prompt] for view in views],
             "row": [[slot.dialog, slot.message, slot.key, text] for slot, text in row.items()],
         }
@@ -109,27 +109,42 @@ def _output(answer: Any) -> str | Fault:
 
 def serve_template(setup: Mapping[str, Any]) -> Serve:
     """Make the function that answers in the worker; the template is compiled at the first item."""
-    compiled: list[Interpreter] = []
+    compile_once = Compiling(setup, BoundedEnvironment)
 
     def answer(item: bytes) -> bytes:
         request = json.loads(item)
-        try:
-            if not compiled:
-                compiled.append(_interpreter(setup))
-        except (TemplateSyntaxError, MemoryError, RecursionError) as error:
-            return json.dumps({"broken": str(error) or type(error).__name__}).encode()
-        compiled[0].max_output = SPARE_OUTPUT + GROWTH * len(item)
-        made = (
-            _traced(compiled[0], request) if "row" in request else _rendered(compiled[0], request)
-        )
+        template = compile_once()
+        if isinstance(template, str):
+            return json.dumps({"broken": template}).encode()
+        template.max_output = SPARE_OUTPUT + GROWTH * len(item)
+        made = _traced(template, request) if "row" in request else _rendered(template, request)
         return json.dumps(made, ensure_ascii=False).encode()
 
     return answer
 
 
-def _interpreter(setup: Mapping[str, Any]) -> Interpreter:
-    now = datetime.fromisoformat(setup["now"]) if setup["now"] else None
-    return Interpreter(setup["source"], setup["variables"], now=now, kind=BoundedEnvironment)
+class Compiling:
+    """A template to compile in the worker, at the first item: its limits hold from there on."""
+
+    def __init__(self, setup: Mapping[str, Any], kind: type[BoundedEnvironment]) -> None:
+        """Remember the source with its variables and clock."""
+        self._setup, self._kind = setup, kind
+        self._made: Interpreter | str | None = None
+
+    def __call__(self) -> Interpreter | str:
+        """Return the template, or why it does not compile."""
+        if self._made is None:
+            now = datetime.fromisoformat(self._setup["now"]) if self._setup["now"] else None
+            source, variables = self._setup["source"], self._setup["variables"]
+            try:
+                self._made = Interpreter(source, variables, now=now, kind=self._kind)
+            # Python itself refuses the code of deeply nested blocks: SyntaxError. Its parser has no
+            # room on its stack: MemoryError. A zero byte in the source: ValueError.
+            except SyntaxError as error:
+                self._made = error.msg
+            except (TemplateSyntaxError, ValueError, MemoryError, RecursionError) as error:
+                self._made = str(error) or type(error).__name__
+        return self._made
 
 
 def _rendered(template: Interpreter, item: dict[str, Any]) -> str | list[Any]:
@@ -139,7 +154,8 @@ def _rendered(template: Interpreter, item: dict[str, Any]) -> str | list[Any]:
 
 def _traced(template: Interpreter, item: dict[str, Any]) -> list[Any] | None:
     signature = tuple(
-        tuple(Shape(role, tuple(keys)) for role, keys in shapes) for shapes in item["signature"]
+        tuple(Shape(role, tuple(keys), in_part) for role, keys, in_part in shapes)
+        for shapes in item["signature"]
     )
     views = [View(tuple(dialogs), prompt) for dialogs, prompt in item["views"]]
     row = {Slot(dialog, message, key): text for dialog, message, key, text in item["row"]}

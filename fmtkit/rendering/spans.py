@@ -13,6 +13,7 @@ import pyarrow as pa
 from fmtkit import thinking
 from fmtkit.rendering import chat
 from fmtkit.rendering.chat import ChatTemplate, Failure
+from fmtkit.rendering.content_parts import Cuts
 from fmtkit.tokens import Tokenizer
 
 Span = tuple[int, int]
@@ -63,16 +64,16 @@ class TokenRow:
 
 
 def find_spans(
-    template: ChatTemplate, dialogs: pa.Array
+    template: ChatTemplate, dialogs: pa.Array, cuts: Mapping[int, Cuts] | None = None
 ) -> tuple[list[Spanned | None], list[Failure]]:
     """Render conversations and find their assistant's spans; None where there is a failure.
 
     A span reaches from the end of the generation prompt of what came before to the end of the
     turn. Where the template writes earlier turns otherwise once others follow, the turn's content
-    is looked for behind the span before.
+    is looked for behind the span before. `cuts` says by row which contents came in parts.
     """
     rows: list[list[Message]] = dialogs.to_pylist()
-    whole = chat.render(template, dialogs)
+    whole = chat.render(template, dialogs, cuts=cuts)
     failures = list(whole.failures)
     costly = {i for i, row in enumerate(rows) if _written_again(row) > MOST_WRITTEN}
     failures += [Failure(i, "template_error", TOO_MANY_TURNS) for i in sorted(costly)]
@@ -84,8 +85,10 @@ def find_spans(
     ]
     before = pa.array([rows[i][:j] for i, j in places], dialogs.type)
     through = pa.array([rows[i][: j + 1] for i, j in places], dialogs.type)
-    starts = chat.render(template, before, add_generation_prompt=True).text.to_pylist()
-    ends = chat.render(template, through).text.to_pylist()
+    begun = {n: cuts[i] for n, (i, _) in enumerate(places) if i in cuts} if cuts else None
+    started = chat.render(template, before, add_generation_prompt=True, cuts=begun)
+    starts = started.text.to_pylist()
+    ends = chat.render(template, through, cuts=begun).text.to_pylist()
     texts = whole.text.to_pylist()
     spans: list[list[Span]] = [[] for _ in rows]
     lost: dict[int, int] = {}

@@ -1,12 +1,13 @@
 """Which contents a template left out, wholly or in part, told from a symbolic text."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from fmtkit.buffers import Bools, Int64s
 from fmtkit.rendering.batch_answers import Rows, Unknowns
+from fmtkit.rendering.reply_cut import Problem
 from fmtkit.rendering.tracing import Signature
 from fmtkit.rendering.unknowns import FIRST, Derived, Slot, Unknown, evaluate, symbolic
 
@@ -31,6 +32,9 @@ KEEPING = frozenset(
 """Operations after which the text can still be found."""
 
 STRIP = ("strip", None)
+
+REPLY_LOST = Problem("template_error", "the template leaves out the reply")
+ALL_LOST = Problem("template_error", "the template leaves out every text of the conversation")
 
 
 @dataclass
@@ -93,6 +97,40 @@ def absent(slot: Slot, found: Found, rows: Rows, chosen: Int64s) -> Bools:
     if slot in found.whole or slot in found.pieces:
         return np.zeros(len(chosen), np.bool_)
     return rows.column(slot).nonempty((STRIP,))[rows.places(slot, chosen)]
+
+
+def silenced(slots: Iterable[Slot], found: Found, rows: Rows, chosen: Int64s) -> Bools:
+    """Say which rows have texts in the slots, of none of which anything occurs."""
+    said, kept = np.zeros(len(chosen), np.bool_), np.zeros(len(chosen), np.bool_)
+    for slot in slots:
+        printed = rows.column(slot).nonempty((STRIP,))[rows.places(slot, chosen)]
+        said |= printed
+        if slot in found.whole or slot in found.pieces:
+            kept |= printed
+    return said & ~kept
+
+
+def refusal(said: Iterable[Slot], lost: Collection[Slot]) -> Problem | None:
+    """Say why a row is refused that lost some of the slots in which it has a text.
+
+    A content in parts has a slot for each part (see `part_slot`); some of them may be lost.
+    """
+    kept = set(said) - set(lost)
+    messages = {(slot.dialog, slot.message) for slot in kept if is_content(slot)}
+    if any(s.dialog and is_content(s) and (s.dialog, s.message) not in messages for s in lost):
+        return REPLY_LOST
+    dialogs = {slot.dialog for slot in kept}
+    return ALL_LOST if any(slot.dialog not in dialogs for slot in lost) else None
+
+
+def part_slot(dialog: int, message: int, part: int) -> Slot:
+    """Return the slot of one part of a content."""
+    return Slot(dialog, message, f"content[{part}]")
+
+
+def is_content(slot: Slot) -> bool:
+    """Say whether a slot is a content, or a part of one."""
+    return slot.key.startswith("content")
 
 
 def incomplete(slot: Slot, found: Found, unknowns: Unknowns, rows: Rows, chosen: Int64s) -> Bools:

@@ -214,7 +214,7 @@ def _guarded_test(name: str, function: Callable[..., Any]) -> Callable[..., Any]
         value = args[skipped] if len(args) > skipped else None
         if name == "in":
             return SymbolicEnvironment.contains(args[1], args[0])
-        if isinstance(value, Symbol) and name in {"iterable", "sequence"}:
+        if isinstance(value, (Symbol, list)) and name in {"iterable", "sequence"}:
             return True
         if name not in TESTS and (unknown(args[skipped:]) or unknown(kwargs)):
             raise Untraceable(f"the test {name} on a content")

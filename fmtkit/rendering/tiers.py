@@ -84,12 +84,12 @@ def _candidates(source: str, dialogs: Sequence[DialogColumn]) -> tuple[Int64s, d
 def _traceable(
     compiled: Compiled, dialogs: Sequence[DialogColumn], tools: pa.Array | None
 ) -> Bools:
-    """Say which rows may be rendered by columns: those without tools, which are no text."""
+    """Say which rows may be rendered by columns: those of texts alone, without tools or parts."""
     if compiled.difference or not compiled.engine.traceable:
         return np.zeros(len(dialogs[0]), np.bool_)
     refused = validity(tools) if tools is not None else np.zeros(len(dialogs[0]), np.bool_)
     for dialog in dialogs:
-        refused = refused | dialog.with_tool_calls()
+        refused = refused | dialog.with_tool_calls() | dialog.with_parts()
     return ~refused
 
 

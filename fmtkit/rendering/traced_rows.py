@@ -7,20 +7,29 @@ leaf are given their texts from it at once.
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from fmtkit.buffers import Bools, Int64s
 from fmtkit.rendering.assembly import Assembly
 from fmtkit.rendering.batch_answers import Rows, Unknowns
+from fmtkit.rendering.content_parts import Form, form_of
 from fmtkit.rendering.decision_tree import Tree, walk
 from fmtkit.rendering.dialog_columns import DialogColumn, groups, signature
 from fmtkit.rendering.prefix_by_text import cut_by_text
 from fmtkit.rendering.render_plan import Engine, Outcome, Plan
 from fmtkit.rendering.reply_cut import Problem
-from fmtkit.rendering.survival import Found, absent, find, incomplete, spoken
+from fmtkit.rendering.survival import (
+    ALL_LOST,
+    REPLY_LOST,
+    absent,
+    find,
+    incomplete,
+    silenced,
+    spoken,
+)
 from fmtkit.rendering.tracing import Fault, Leaf, Signature
-from fmtkit.rendering.unknowns import Slot
 
 MAX_TREES = 4_000
 """Signatures whose paths are kept; data that has more has hardly two conversations alike."""
@@ -34,6 +43,11 @@ class Compiled:
     engine: Engine
     trees: dict[Plan, dict[Signature, Tree]] = field(default_factory=dict)
     difference: str | None = None
+
+    @cached_property
+    def form(self) -> Form:
+        """Return the form of content that the template takes."""
+        return form_of(self.engine)
 
     def tree(self, plan: Plan, shapes: Signature) -> Tree | None:
         """Return the tree of a signature; None where there are too many to keep another one."""
@@ -121,23 +135,23 @@ class TracedRows:
             self.warnings["generation_prompt_not_a_prefix"] += rows.tolist()
 
     def _survivors(self, text: str, unknowns: Unknowns, rows: Int64s, shapes: Signature) -> Int64s:
-        """Refuse rows whose reply does not occur in a text; note other lost contents."""
+        """Refuse rows whose reply, or whose every text, is lost; note other lost contents."""
         found = find(text, unknowns)
-        replies = spoken(shapes, range(1, len(self.dialogs)))
-        lost = self._absent([slot for slot in replies if slot.key == "content"], found, rows)
-        for row in rows[lost].tolist():
-            self.problems[row] = Problem("template_error", "the template leaves out the reply")
-        rows = rows[~lost]
-        everything = spoken(shapes, range(len(self.dialogs)))
-        dropped = self._absent(everything, found, rows)
-        for slot in everything:
+        for slot in spoken(shapes, range(1, len(self.dialogs))):
+            if slot.key == "content":
+                rows = self._refuse_lost(absent(slot, found, self.rows, rows), rows, REPLY_LOST)
+        for number in range(len(self.dialogs)):
+            lost = silenced(spoken(shapes, [number]), found, self.rows, rows)
+            rows = self._refuse_lost(lost, rows, ALL_LOST)
+        dropped = np.zeros(len(rows), np.bool_)
+        for slot in spoken(shapes, range(len(self.dialogs))):
+            dropped |= absent(slot, found, self.rows, rows)
             dropped |= incomplete(slot, found, unknowns, self.rows, rows)
         if dropped.any():
             self.warnings["content_dropped"] += rows[dropped].tolist()
         return rows
 
-    def _absent(self, slots: Sequence[Slot], found: Found, rows: Int64s) -> Bools:
-        missing = np.zeros(len(rows), np.bool_)
-        for slot in slots:
-            missing |= absent(slot, found, self.rows, rows)
-        return missing
+    def _refuse_lost(self, lost: Bools, rows: Int64s, problem: Problem) -> Int64s:
+        """Refuse the rows that lost what they must not; return the others."""
+        self.problems.update(dict.fromkeys(rows[lost].tolist(), problem))
+        return rows[~lost]

@@ -17,7 +17,7 @@ from jinja2 import Template, nodes
 from jinja2.exceptions import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from fmtkit.rendering.jinja_environment import environment, with_reasoning_aliases
+from fmtkit.rendering.jinja_environment import environment, text_part, with_reasoning_aliases
 from fmtkit.rendering.symbolic_environment import SymbolicEnvironment
 from fmtkit.rendering.symbols import ACTIVE, Symbol, Trace, Untraceable, plain
 from fmtkit.rendering.unknowns import Question, Slot, Unknown, symbolic
@@ -43,10 +43,11 @@ MAX_OUTPUT = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is known of a message without its texts."""
+    """What is known of a message without its texts; `in_part`: its content is a list of one part."""
 
     role: str | None
     keys: tuple[str, ...]
+    in_part: bool = False
 
 
 Signature = tuple[tuple[Shape, ...], ...]
@@ -200,6 +201,8 @@ def _symbols(trace: Trace, dialog: int, shapes: tuple[Shape, ...]) -> list[dict[
         message: dict[str, Any] = {"role": shape.role}
         for key in shape.keys:
             message[key] = trace.derive(Slot(dialog, number, key))
+        if shape.in_part:
+            message["content"] = [text_part(message["content"])]
         messages.append(message)
     return messages
 

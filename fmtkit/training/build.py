@@ -122,7 +122,7 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
 
     runner = runner_of(job)
     tokenizer = load_tokenizer(job)
-    train, evaluation = (_masked(job, rows, tokenizer) for rows in load_rows(job, runner))
+    train, evaluation = (_prepared(job, rows, tokenizer) for rows in load_rows(job, runner))
     arguments = make_arguments(job, runner, train.column_names)
     model, peft = make_model(job, runner, tokenizer)
     return Parts(
@@ -138,14 +138,17 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
     )
 
 
-def _masked(job: Job, rows: Any, tokenizer: Any) -> Any:
-    """Tokenize conversations that TRL cannot mask; other rows are left to the trainer."""
+def _prepared(job: Job, rows: Any, tokenizer: Any) -> Any:
+    """Tokenize conversations that TRL cannot mask; others get contents as their template reads them."""
+    from fmtkit.training.rows import in_parts
+
     everything = job.setting("train_on_inputs") is True
-    if rows is None or runner_of(job).mask != "completion":
+    if rows is None or tokenizer.chat_template is None:
         return rows
-    if not trained_messages.needs_marks(rows, tokenizer, everything=everything):
-        return rows
-    return trained_messages.tokenized(rows, tokenizer, everything=everything)
+    is_sft = runner_of(job).mask == "completion"
+    if is_sft and trained_messages.needs_marks(rows, tokenizer, everything=everything):
+        return trained_messages.tokenized(rows, tokenizer, everything=everything)
+    return in_parts(rows, tokenizer)
 
 
 def load_tokenizer(job: Job) -> Any:

@@ -1,9 +1,11 @@
 """Converted rows as the trainer's datasets: of one shape, mixed by weight, in a fixed order."""
 
+from __future__ import annotations
+
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +14,9 @@ from fmtkit.runner import Runner
 from fmtkit.tables import DIALOG_COLUMNS
 from fmtkit.training import kept_columns, trained_messages, whole_dialogs
 from fmtkit.training.job import Job, Source
+
+if TYPE_CHECKING:
+    from fmtkit.rendering.tracing import Fault, Request
 
 _TEXT_ROLES = {"prompt": "user"}
 
@@ -97,22 +102,59 @@ def _wide(rows: Any) -> Any:
     A column of structs has every key in every message; templates take a null for a value, and the
     arguments of two tool calls would be merged.
     """
-    from datasets import Json, List, Value
-
     wide = [
         n for n in rows.column_names if n in DIALOG_COLUMNS and len(_keys(rows.features[n])) > 2
     ]
-    if not wide:
+    return _as_json(rows, wide, _message)
+
+
+def in_parts(rows: Any, tokenizer: Any) -> Any:
+    """Give every content as a text part where the tokenizer's template writes out nothing else.
+
+    Templates of vision models read parts alone; TRL makes parts of texts for processors only.
+    """
+    from fmtkit.rendering.content_parts import Form, form_of, in_form
+
+    names = [n for n in rows.column_names if n in DIALOG_COLUMNS and not _is_text(rows.features[n])]
+    if not names or form_of(_Transformers(tokenizer)) is not Form.PARTS:
+        return rows
+    return _as_json(rows, names, lambda m: json.dumps(in_form(m, Form.PARTS), ensure_ascii=False))
+
+
+class _Transformers:
+    """The chat template of a tokenizer, run by transformers itself."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def render(self, requests: Sequence[Request]) -> list[str | Fault]:
+        """Render conversations one by one."""
+        return [self._render(request) for request in requests]
+
+    def _render(self, request: Request) -> str | Fault:
+        from fmtkit.rendering.tracing import FAULTS, fault
+
+        try:
+            return str(self._tokenizer.apply_chat_template(list(request.messages), tokenize=False))
+        except FAULTS as error:
+            return fault(error)
+
+
+def _as_json(rows: Any, names: Sequence[str], write: Callable[[dict[str, Any]], str]) -> Any:
+    """Turn the messages of some columns into JSON values, written as JSON text by `write`."""
+    from datasets import Json, List, Value
+
+    if not names:
         return rows
 
-    def narrow(batch: dict[str, list[list[dict[str, Any]]]]) -> dict[str, list[list[str]]]:
-        return {name: [[_message(m) for m in dialog] for dialog in batch[name]] for name in wide}
+    def written(batch: dict[str, list[list[dict[str, Any]]]]) -> dict[str, list[list[str]]]:
+        return {name: [[write(m) for m in dialog] for dialog in batch[name]] for name in names}
 
     features = rows.features.copy()
-    for name in wide:
+    for name in names:
         features[name] = List(Value("large_string"))
-    rows = rows.map(narrow, batched=True, features=features)
-    for name in wide:
+    rows = rows.map(written, batched=True, features=features)
+    for name in names:
         rows = rows.cast_column(name, List(Json()))
     return rows
 
