@@ -181,7 +181,7 @@ def _read_json(file: Path) -> dict[str, Any]:
         return {}
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise TokenizerError(f"{file} cannot be read: {error}") from error
     if not isinstance(found, dict):
         raise TokenizerError(f"{file} holds no JSON object")

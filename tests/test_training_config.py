@@ -176,3 +176,35 @@ def test_a_misspelt_method_is_refused_with_the_near_one_and_all_that_are_install
     )
     with pytest.raises(UnknownNameError, match=wanted):
         load({"rl": "dop"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: " + "[" * 5_000 + "]" * 5_000,
+        "a: " + "{b: " * 5_000 + "1" + "}" * 5_000,
+        "- " * 5_000 + "1",
+        "datasets: " + "[" * 150 + "]" * 150,
+        "".join(" " * depth + "a:\n" for depth in range(2_000)),
+    ],
+    ids=["lists", "mappings", "sequence", "150", "indented"],
+)
+def test_a_deep_configuration_is_refused_in_one_line(text):
+    with pytest.raises(OptionError, match=r"f\.yaml: more than 100 mappings or lists"):
+        parse(text, "f.yaml")
+
+
+def test_aliases_that_stand_for_millions_of_values_are_refused():
+    nines = [", ".join([f"*a{number - 1}"] * 9) for number in range(12)]
+    lines = ["a0: &a0 [1]", *(f"a{n}: &a{n} [{nines[n]}]" for n in range(1, 12))]
+    with pytest.raises(OptionError, match="stand for more than 1,000,000 values"):
+        parse("\n".join(lines), "f.yaml")
+
+
+@pytest.mark.parametrize(
+    "text", ["a: 2024-13-45", "a: " + "9" * 5_000, "? [a]\n: 1", "a: !!float x", "a: &a [*a]"]
+)
+def test_a_value_that_yaml_cannot_hold_is_refused_in_one_line(text):
+    with pytest.raises(OptionError, match=r"f\.yaml") as refused:
+        parse(text, "f.yaml")
+    assert "\n" not in str(refused.value)

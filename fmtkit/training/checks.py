@@ -69,6 +69,23 @@ def _check_weights(key: str, name: str | None) -> None:
         raise OptionError(f"{key}: {name}: {fault}; copy or download it again")
 
 
+def check_template(plan: Plan) -> None:
+    """Raise TemplateError for a template of the user's own that does not compile."""
+    name = plan.template[0]
+    text = plan.config.text("chat_template_jinja") if name == "jinja" else None
+    if text is None and not name.endswith((".jinja", ".j2")):
+        return
+    from fmtkit.rendering import template_sources
+
+    found = (
+        template_sources.find_model_template(name)
+        if text is None
+        else template_sources.recognised("chat_template_jinja", text, {})
+    )
+    # Compiled in its worker process, and tried: one that is fine for Jinja may be too deep for Python.
+    _ = found.compiled.form
+
+
 def check_device(plan: Plan, *, here: bool = True) -> None:
     """Raise OptionError for a run that needs a GPU where none can be; the process asks torch again.
 

@@ -19,6 +19,12 @@ from fmtkit.training.problem import Problems
 
 Entry = Mapping[str, object]
 
+MAX_DEPTH = 100
+"""Mappings and lists inside each other; as many as a row of JSON may have."""
+
+MAX_VALUES = 1_000_000
+TOO_DEEP = f"more than {MAX_DEPTH} mappings or lists inside each other, or one inside itself"
+
 _WHOLE_NAMES = frozenset({"datasets", "test_datasets"})
 
 
@@ -176,6 +182,7 @@ def parse(text: str, name: str) -> dict[str, object]:
     try:
         # The loader is a SafeLoader: it makes plain values and no objects.
         raw = yaml.load(text, Loader=_Loader)  # noqa: S506
+        size = _size(raw, 0, {})
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{name}:{mark.line + 1}" if mark else name
@@ -183,11 +190,30 @@ def parse(text: str, name: str) -> dict[str, object]:
         raise OptionError(f"{where}: {problem}") from error
     except OptionError as error:
         raise OptionError(f"{name}: {error}") from error
+    except RecursionError:
+        raise OptionError(f"{name}: {TOO_DEEP}") from None
+    except (TypeError, ValueError) as error:
+        # An impossible date (2024-13-01), a number of 5,000 digits, a list as a key.
+        raise OptionError(f"{name}: a value that YAML cannot read: {error}") from error
+    if size > MAX_VALUES:
+        raise OptionError(f"{name}: its aliases (*name) stand for more than {MAX_VALUES:,} values")
     if raw is None:
         return {}
     if not isinstance(raw, dict) or not all(isinstance(key, str) for key in raw):
         raise OptionError(f"{name}: a configuration is a mapping of keys, not {type(raw).__name__}")
     return cast("dict[str, object]", raw)
+
+
+def _size(value: object, depth: int, known: dict[int, int]) -> int:
+    """Count the values in a value, aliases written out; raise OptionError where it is too deep."""
+    if not isinstance(value, dict | list):
+        return 1
+    if depth > MAX_DEPTH:
+        raise OptionError(TOO_DEEP)
+    if id(value) not in known:
+        inner = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_size(item, depth + 1, known) for item in inner)
+    return known[id(value)]
 
 
 def _settings(

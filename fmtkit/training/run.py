@@ -88,6 +88,7 @@ def train(
         settings, partial=options.partial or (dry_run and planning.is_fragment(settings))
     )
     planned = finished_text.settled(planned, with_hub=not (dry_run or planned.missing))
+    checks.check_template(planned)
     resume = options.resume or _resumes(settings)
     run_folder.check(planned, resume=resume)
     if dry_run:

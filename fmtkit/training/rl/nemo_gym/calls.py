@@ -138,7 +138,7 @@ def _parsed(url: str, status: int, answer: bytes) -> Any:
         raise CallError(f"{url} answered {status}: {text}", status=status)
     try:
         return json.loads(answer)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CallError(f"{url} answered {status} with what is no JSON", status=status) from error
 
 

@@ -52,7 +52,7 @@ def _config(answer: object, url: str) -> Mapping[str, Any]:
     """Read the whole configuration: the answer is a JSON text that holds YAML."""
     try:
         value = yaml.safe_load(answer) if isinstance(answer, str) else answer
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise OptionError(f"{url}: the head server's configuration is no YAML: {error}") from error
     if not isinstance(value, Mapping):
         raise OptionError(f"{url}: this is no head server of a NeMo Gym; see nemo_gym_head_port")

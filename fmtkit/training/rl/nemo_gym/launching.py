@@ -55,17 +55,25 @@ def _program(settings: GymSettings) -> list[str]:
 
 def _steps(settings: GymSettings) -> list[str]:
     """Return where the configurations say how many turns each agent may take."""
-    import yaml
-
     if not settings.multi_turn:
         return []
     found = []
     for path in config_files(settings):
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = _content(path)
         for name, kinds in content.items() if isinstance(content, Mapping) else ():
             agents = kinds.get(AGENTS) if isinstance(kinds, Mapping) else None
             found += [f"{name}.{AGENTS}.{inner}.max_steps" for inner in agents or ()]
     return found
+
+
+def _content(path: Path) -> object:
+    import yaml
+
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+        said = " ".join(str(error).split())
+        raise OptionError(f"nemo_gym_config_paths: {path}: cannot be read: {said}") from error
 
 
 def config_files(settings: GymSettings) -> list[Path]:

@@ -94,7 +94,7 @@ def _line(line: str, number: int, path: str, count: int) -> tuple[int, list[Any]
     where = f"--completions: {path}:{number + 1}"
     try:
         value = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise OptionError(f"{where}: {error}; write a JSON text, or an object") from error
     row, found = number, [value]
     if isinstance(value, dict):
