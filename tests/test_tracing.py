@@ -131,13 +131,15 @@ EXPRESSIONS = [
     "messages | tojson",
 ]
 PROLOGUE = "{% set c = messages[0].content %}{% set d = messages[1].content %}"
+EPILOGUE = "{{ c }}{{ d }}"
+"""A rendering without any content would be refused."""
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 @settings(max_examples=8, deadline=None)
 @given(rows=st.lists(st.tuples(texts, texts), min_size=4, max_size=12))
 def test_whatever_a_template_does_comes_out_as_row_by_row(expression, rows):
-    source = PROLOGUE + "[{{ " + expression + " }}]"
+    source = PROLOGUE + "[{{ " + expression + " }}]" + EPILOGUE
     done = chat.render(template(source), column([say(("user", c), ("user", d)) for c, d in rows]))
     assert done.difference is None
     for row, (c, d) in enumerate(rows):
@@ -166,7 +168,7 @@ STATEMENTS = [
 @settings(max_examples=8, deadline=None)
 @given(rows=st.lists(st.tuples(texts, texts), min_size=4, max_size=12))
 def test_whatever_a_statement_does_comes_out_as_row_by_row(statement, rows):
-    source = PROLOGUE + statement
+    source = PROLOGUE + statement + EPILOGUE
     done = chat.render(template(source), column([say(("user", c), ("user", d)) for c, d in rows]))
     failed = {failure.row: failure.message for failure in done.failures}
     assert done.difference is None
@@ -233,12 +235,12 @@ def test_all_rows_of_long_conversations_take_the_traced_tier(name):
 
 
 def test_a_path_that_rows_take_once_each_ends_in_the_plain_tier():
-    bits = "{% for m in messages %}{{ 'x' in m.content }}{% endfor %}"
+    bits = "{% for m in messages %}{{ 'x' in m.content }}{{ m.content }}{% endfor %}"
     rows = [say(*[("user", "x" if n >> k & 1 else "y") for k in range(8)]) for n in range(256)]
     done = chat.render(made(bits), column(rows))
     assert done.traced_rows + done.plain_rows == 256
     assert done.plain_rows > 0
-    expected = ["".join(str(bool(n >> k & 1)) for k in range(8)) for n in range(256)]
+    expected = ["".join(("Falsey", "Truex")[n >> k & 1] for k in range(8)) for n in range(256)]
     assert done.text.to_pylist() == expected
 
 
