@@ -3,6 +3,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -205,6 +207,24 @@ def test_every_side_of_a_pair_keeps_its_parts(tmp_path):
     options = {"chat_template": str(template), "form": "text"}
     (found,) = fmtkit.table(source, "passthrough", **options).to_pylist()
     assert [found[name] for name in row] == ["[ab]", "[cd]", "[c  e]"]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_parts_are_kept_where_small_files_are_read_together(tmp_path, suffix):
+    template = tmp_path / "either.jinja"
+    template.write_text(EITHER)
+    (tmp_path / "files").mkdir()
+    for number in range(5):
+        user = {"role": "user", "content": parts(f"{number} ", " b")}
+        row = {"messages": [user, {"role": "assistant", "content": parts("c")}]}
+        file = tmp_path / "files" / f"{number}.{suffix}"
+        write_lines(file, row)
+        if suffix == "parquet":
+            pq.write_table(pa.Table.from_pylist([row]), file)
+    options = {"chat_template": str(template), "form": "text", "out": tmp_path / "out.jsonl"}
+    fmtkit.convert(str(tmp_path / "files"), "passthrough", **options)
+    lines = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert [json.loads(line)["text"] for line in lines] == [f"[{n}b][c]" for n in range(5)]
 
 
 def test_messages_hold_the_joined_text(tmp_path):
