@@ -12,7 +12,6 @@ import polars as pl
 import pyarrow as pa
 
 from fmtkit.converting.column_kinds import kinds_of_columns
-from fmtkit.converting.seen_types import MOST_KEYS
 from fmtkit.converting.type_options import TypeOptions
 from fmtkit.errors import OptionError, near_match
 from fmtkit.kinds import Kind, OpenKind, TextKind
@@ -20,6 +19,8 @@ from fmtkit.number_kinds import FlagKind, NumberKind
 from fmtkit.registry import Converter
 from fmtkit.sources.blocks import Readable
 
+MOST_KEPT = 1000
+"""Columns that are kept without being named: each row holds all of them."""
 JSON_FIELD = {b"fmtkit:json": b"1"}
 """Metadata of a field whose text is canonical JSON."""
 
@@ -93,10 +94,10 @@ def find_kept(
     }
     if "all" in wanted:
         names = [name for name in seen if name not in made and name not in used]
-        if len(names) > MOST_KEYS:
+        if len(names) > MOST_KEPT:
             raise OptionError(
                 f"--keep all: the rows have {len(names)} columns beside those of the type, and each "
-                f"row of the table would hold all of them (at most {MOST_KEYS}); name those to keep"
+                f"row of the table would hold all of them (at most {MOST_KEPT}); name those to keep"
             )
     else:
         names = _named(wanted, seen, made)

@@ -10,8 +10,8 @@ import pyarrow as pa
 from fmtkit.converting.bound_column import Row
 from fmtkit.sources.marks import NotText, is_unicode
 
-MOST_KEYS = 1000
-"""Of a source, and of one of its columns: more are data, and each would cost every block its time."""
+MOST_KEYS = 256
+"""Of a source, and of one of its columns: more are data, and the fast parser fills in a null for each."""
 
 
 def learn(extra: dict[str, pa.DataType | None], row: Row) -> bool:
