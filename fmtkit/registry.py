@@ -15,7 +15,7 @@ from inspect import Parameter, getdoc, signature
 from typing import Any, TypeVar, get_type_hints
 
 from fmtkit import plugins, runner, user_modules
-from fmtkit.errors import OptionError, UnknownNameError
+from fmtkit.errors import FmtkitError, OptionError, UnknownNameError
 from fmtkit.kinds import Kind, RowKind
 from fmtkit.problems import Column
 from fmtkit.tables import Table
@@ -46,6 +46,26 @@ class Converter:
     """The deliberate difference from the peer, in one line; empty where there is none."""
     source_url: str = ""
     order: int = 0
+
+    @property
+    def file(self) -> str:
+        """Return the file that the function stands in."""
+        return self.function.__code__.co_filename
+
+    @property
+    def is_ours(self) -> bool:
+        """Tell whether fmtkit ships it; what others raise is said with their file and line."""
+        return self.function.__module__.startswith("fmtkit.")
+
+    def make(self, arguments: Mapping[str, Any]) -> Table:
+        """Call the function; OptionError names the file and line of one that raises."""
+        try:
+            return self.function(**arguments)
+        except Exception as error:
+            if self.is_ours or isinstance(error, FmtkitError):
+                raise
+            where = user_modules.told(error, self.file)
+            raise OptionError(f"type {self.name}: its converter raised {where}") from error
 
     @property
     def columns(self) -> Mapping[str, Kind]:
@@ -147,7 +167,7 @@ def _made_columns(chosen: Converter) -> frozenset[str]:
         import polars as pl
 
         columns = {p: Column(pl.col(p)) for p in chosen.takes}
-        table = chosen.function(**columns, **chosen.options)
+        table = chosen.make({**columns, **chosen.options})
         made = (n for n in chosen.makes.optional if getattr(table, n) is not None)
         _MADE[chosen.function] = frozenset(made)
     return _MADE[chosen.function]
@@ -183,7 +203,13 @@ def load_plugin(path: str) -> None:
     if user_modules.installed(file.stem) is None:
         sys.modules.setdefault(file.stem, module)
     user_modules.serve([file.parent], module.__name__)
-    spec.loader.exec_module(module)
+    count = len(_CONVERTERS)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        # What a stranger's file raises is no traceback of ours; half of it is no plugin either.
+        del _CONVERTERS[count:]
+        raise OptionError(f"--plugin {path}: {user_modules.told(error, file)}") from error
     converters.cache_clear()
 
 

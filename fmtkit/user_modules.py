@@ -13,11 +13,22 @@ from collections.abc import Iterable, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from traceback import extract_tb
 from types import FrameType, ModuleType
 from typing import Any
 
 _PICKLES = frozenset({__name__, "pickle", "multiprocessing", "concurrent"})
 """Modules, or their packages, that load pickles."""
+
+
+def told(error: BaseException, file: str | Path) -> str:
+    """Say what a user's code raised, and on which line of their file, in one line."""
+    own = Path(file).resolve()
+    frames = [f for f in extract_tb(error.__traceback__) if Path(f.filename).resolve() == own]
+    line = frames[-1].lineno if frames else getattr(error, "lineno", None)
+    where = f" ({Path(file).name}:{line})" if line else ""
+    reason = " ".join(str(error).split())
+    return f"{type(error).__name__}: {reason}{where}" if reason else type(error).__name__ + where
 
 
 class Finder(MetaPathFinder):

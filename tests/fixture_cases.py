@@ -13,6 +13,7 @@ from typing import Any
 
 from fmtkit.converting.conversions import open_named
 from fmtkit.converting.convert_options import RowOptions
+from fmtkit.converting.engines import Threads
 from fmtkit.converting.pipeline import stream
 from fmtkit.converting.preparation import Job, prepare
 
@@ -83,7 +84,7 @@ def run(case: Case, source: Path | None = None, *, template: str | None = None) 
     rows: list[dict[str, Any]] = []
     rejects: list[dict[str, Any]] = []
     warnings: Counter[str] = Counter()
-    for piece in stream(job_of(case, source or case.source, template=template), workers=1):
+    for piece in stream(job_of(case, source or case.source, template=template), engine=Threads(1)):
         rows += [without_nulls(row) for row in piece.table.to_pylist()]
         rejects += [{"line": r.line, "code": r.code, "column": r.column} for r in piece.rejects]
         warnings += piece.warnings

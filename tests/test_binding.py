@@ -6,7 +6,7 @@ from runs import INTEL
 
 from fmtkit import registry
 from fmtkit.converting.binding import bind
-from fmtkit.converting.read_plan import ReadPlan
+from fmtkit.converting.read_plan import ReadPlan, ReadState
 from fmtkit.converting.seen_types import learn
 
 USER, BOT = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
@@ -45,32 +45,32 @@ def test_text_is_read_though_the_sample_has_none():
 def test_flat_columns_are_read_past_the_others():
     plan = ReadPlan.of(bound("intel", [INTEL]), [INTEL | {"meta": {"a": 1}}])
     assert plan.mode == "ignore"
-    assert "meta" not in plan.schema().names
+    assert "meta" not in ReadState(plan).schema().names
 
 
 def test_nested_columns_are_read_with_every_key_that_was_seen():
     row = {"chosen": [USER | {"mood": "glad"}, BOT], "rejected": [USER, BOT], "id": 5}
     plan = ReadPlan.of(bound("argilla_chat", [row]), [row])
     assert plan.mode == "error"
-    message = plan.schema().field("chosen").type.value_type
+    message = ReadState(plan).schema().field("chosen").type.value_type
     assert [message.field(i).name for i in range(message.num_fields)] == ["role", "content", "mood"]
-    assert plan.schema().field("id").type == pa.float64()
+    assert ReadState(plan).schema().field("id").type == pa.float64()
 
 
 def test_open_values_are_read_strictly():
     row = {"messages": [USER, BOT], "tools": [{"name": "f"}]}
-    assert ReadPlan.of(bound("openai", [row]), [row]).schema() is None
+    assert ReadState(ReadPlan.of(bound("openai", [row]), [row])).schema() is None
 
 
 def test_a_source_without_tools_is_read_fast_by_a_type_that_takes_them():
     row = {"messages": [USER, BOT]}
-    assert ReadPlan.of(bound("openai", [row]), [row]).schema() is not None
+    assert ReadState(ReadPlan.of(bound("openai", [row]), [row])).schema() is not None
 
 
 def test_dotted_paths_are_read_as_nested_columns():
     row = {"meta": {"ask": {"q": "Q"}}, "chosen": "a", "rejected": "b"}
     binding = bound("intel", [row], mapping={"question": "meta.ask.q"})
-    dtype = ReadPlan.of(binding, [row]).schema().field("meta").type
+    dtype = ReadState(ReadPlan.of(binding, [row])).schema().field("meta").type
     assert dtype == pa.struct([("ask", pa.struct([("q", pa.string())]))])
     assert codes(binding, row) == []
     assert codes(binding, row | {"meta": None}) == [("null_field", "meta")]

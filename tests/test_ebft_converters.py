@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fmtkit.converting.convert_options import RowOptions
+from fmtkit.converting.engines import Threads
 from fmtkit.converting.pipeline import stream
 from fmtkit.converting.preparation import prepare
 from fmtkit.errors import ColumnMismatchError, OptionError
@@ -29,7 +30,7 @@ def converted(folder: Path, rows: list[dict], type: str, **request: object):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     job = prepare(open_sources([str(path)]), RowOptions(type=type, **request))
     out, codes, warnings = [], [], {}
-    for piece in stream(job, workers=1):
+    for piece in stream(job, engine=Threads(1)):
         out += piece.table.to_pylist()
         codes += [reject.code for reject in piece.rejects]
         warnings.update(piece.warnings)

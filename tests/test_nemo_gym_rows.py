@@ -8,6 +8,7 @@ import pytest
 
 from fmtkit.converting.conversions import open_named
 from fmtkit.converting.convert_options import RowOptions
+from fmtkit.converting.engines import Threads
 from fmtkit.converting.pipeline import stream
 from fmtkit.converting.preparation import prepare
 from fmtkit.training import kept_columns
@@ -17,7 +18,7 @@ ROW = {"responses_create_params": {"input": "2+2?"}, "answer": "4", "level": 3}
 
 def converted(path, **options):
     job = prepare(open_named(str(path)), RowOptions(type="nemo_gym", options=options))
-    pieces = list(stream(job, workers=1))
+    pieces = list(stream(job, engine=Threads(1)))
     return [row for piece in pieces for row in piece.table.to_pylist()]
 
 

@@ -1,6 +1,7 @@
 """A row's verdict and value depend on that row alone, however its neighbours make it be parsed."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -14,9 +15,10 @@ from runs import INTEL, KTO, line, lines
 
 from fmtkit.converting.conversion import convert_frame
 from fmtkit.converting.convert_options import RowOptions
-from fmtkit.converting.parse import Records, parse_records
+from fmtkit.converting.parse import parse_records
 from fmtkit.converting.pipeline import process
 from fmtkit.converting.preparation import Job, prepare
+from fmtkit.converting.read_plan import ReadState
 from fmtkit.sources.blocks import JsonBlock
 from fmtkit.sources.opening import open_sources
 
@@ -54,9 +56,9 @@ def strictly(job: Job) -> Job:
     return replace(job, plans=tuple(replace(plan, mode="strict") for plan in job.plans))
 
 
-def results(job: Job, data: bytes) -> list[Result]:
+def results(job: Job, data: bytes, states: Sequence[ReadState] | None = None) -> list[Result]:
     """Return what becomes of each row of a block: its values, or its code and column."""
-    made = process(job, 0, 0, JsonBlock(data, 1))
+    made = process(job, 0, 0, JsonBlock(data, 1), states)
     found: dict[int, list[Any]] = {}
     for record, row in zip(made.records.tolist(), made.table.to_pylist(), strict=True):
         found.setdefault(record, []).append(row)
@@ -85,13 +87,13 @@ def check(case: Case, data: st.DataObject, keep: str = "") -> None:
     """Compare the rows of one block with each of them alone, before a strict judge."""
     rows = data.draw(st.lists(neighbours(case), min_size=1, max_size=3))
     job = bound(case, keep)
-    job = replace(job, plans=tuple(replace(p, extra=dict(p.extra)) for p in job.plans))
     expected = [
         numbered(result, number) for number, row in enumerate(rows, 1) for result in alone(job, row)
     ]
-    assert results(job, lines(rows)) == expected
-    # Once more: the plan has learnt from the rows, which must change nothing.
-    assert results(job, lines(rows)) == expected
+    states = ReadState.of(job.plans)
+    assert results(job, lines(rows), states) == expected
+    # Once more: what was learnt from the rows must change nothing.
+    assert results(job, lines(rows), states) == expected
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -127,8 +129,7 @@ def test_rows_do_not_depend_on_where_units_are_cut(
     [plan] = bound(case).plans
     found = []
     for size in (unit, 1 << 20):
-        fresh = replace(plan, extra=dict(plan.extra))
-        parsed = parse_records(Records(JsonBlock(text, 1)), fresh, size)
+        parsed = parse_records(JsonBlock(text, 1).records(), ReadState(plan), size)
         # A null is found by the strict parser, or once the fast one's rows are converted.
         made = convert_frame(parsed.frame, plan.binding)
         bad = sorted([reject.row for reject in parsed.rejects] + [row for row, _ in made.bad])

@@ -1,7 +1,6 @@
 """A run's rows do not depend on workers, blocks or units, and its ledger always balances."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,9 +10,11 @@ from mutated_rows import damaged, mutated
 from runs import INTEL, KTO, line, lines
 
 from fmtkit.converting.convert_options import RowOptions
+from fmtkit.converting.engines import Threads
 from fmtkit.converting.ledger import TERMS, Ledger
 from fmtkit.converting.pipeline import Piece, Progress, process, stream
 from fmtkit.converting.preparation import Job, prepare
+from fmtkit.converting.read_plan import ReadState
 from fmtkit.errors import ColumnMismatchError, OptionError
 from fmtkit.sources.blocks import JsonBlock
 from fmtkit.sources.jsonl import blocks_of_lines
@@ -123,10 +124,10 @@ def everything(pieces: Any) -> list[Any]:
 
 def test_pieces_come_in_input_order_for_any_number_of_workers(tmp_path):
     job = prepare(many(tmp_path), RowOptions(type="chatml.intel"))
-    expected = everything(stream(job, workers=1))
+    expected = everything(stream(job, engine=Threads(1)))
     assert [source for source, *_ in expected] == [0, 1, 2]
     for workers in (2, 3, 8):
-        assert everything(stream(job, workers=workers)) == expected
+        assert everything(stream(job, engine=Threads(workers))) == expected
 
 
 def test_records_are_counted_within_each_source(tmp_path):
@@ -231,12 +232,12 @@ def test_a_row_of_which_one_pair_cannot_be_rendered_is_lost_as_a_whole(tmp_path)
     assert (piece.converted, piece.rows_written) == (1, 1)
 
 
-def test_a_plan_that_learns_from_rows_changes_no_other_row():
+def test_what_is_learnt_from_rows_changes_no_other_row():
     job = bound("zephyr.argilla_chat")
+    states = ReadState.of(job.plans)
     odd = line(CHAT | {"chosen": [{**CHAT["chosen"][0], "mood": [1]}, CHAT["chosen"][1]]})
     data = lines([CHAT, odd, CHAT])
-    first = process(job, 0, 0, JsonBlock(data, 1))
-    again = process(job, 0, 1, JsonBlock(data, 1))
+    first = process(job, 0, 0, JsonBlock(data, 1), states)
+    again = process(job, 0, 1, JsonBlock(data, 1), states)
     assert again.fast_rows > first.fast_rows
     assert again.table.equals(first.table)
-    assert replace(job, plans=()).plans == ()

@@ -16,6 +16,7 @@ from fmtkit.codes import PRECEDENCE
 from fmtkit.columns import ABSENT, parameter
 from fmtkit.converting.bound_column import MEDIA, BoundColumn, Row, column_faults, kept_faults
 from fmtkit.kinds import Kind, RowKind, TextKind, absent
+from fmtkit.pickling import PickledByFields
 from fmtkit.registry import Converter
 from fmtkit.rendering.content_parts import Cuts, cuts_of
 from fmtkit.sources.marks import (
@@ -27,7 +28,7 @@ from fmtkit.tables import Table
 
 
 @dataclass(frozen=True)
-class Binding:
+class Binding(PickledByFields):
     """A converter bound to a source: which columns to read, how, and what makes a row bad."""
 
     converter: Converter
@@ -58,7 +59,7 @@ class Binding:
     @cached_property
     def made(self) -> Table:
         """Return what the converter makes of these arguments: expressions, the same for every block."""
-        return self.converter.function(**self.arguments())
+        return self.converter.make(self.arguments())
 
     def is_like(self, other: "Binding") -> bool:
         """Tell whether both convert alike: they may differ in the shapes that they read, no more."""

@@ -4,10 +4,8 @@ The fast parser tells it of most units; where it refuses one, or cannot tell how
 the strict parser looks at every value.
 """
 
-import os
 import re
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -15,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fmtkit.converting import reading
-from fmtkit.converting.in_order import in_order
-from fmtkit.converting.parse import Records, is_shallow, plain_unit, read_json, units
+from fmtkit.converting.engines import Threads
+from fmtkit.converting.parse import is_shallow, plain_unit, read_json, units
 from fmtkit.sources.blocks import ArrowBlock, Block, Readable
 from fmtkit.sources.marks import NonFinite, NotText, Overflow, WrittenFloat, is_unicode
+from fmtkit.sources.records import Records
 
 Seen = dict[str, set[str]]
 """Column -> kinds, in the order in which the columns were met."""
@@ -33,9 +32,7 @@ _EXACT = pa.decimal256(76, 30)
 
 def kinds_of_columns(sources: Iterable[Readable]) -> Seen:
     """Return every column of the sources with the kinds of JSON value that it holds."""
-    count = os.cpu_count() or 1
-    with ThreadPoolExecutor(max_workers=count) as pool:
-        return _together(in_order(pool, _blocks(sources), _of_block, count + 1))
+    return _together(Threads().map(_of_block, _blocks(sources)))
 
 
 def _blocks(sources: Iterable[Readable]) -> Iterator[Block]:

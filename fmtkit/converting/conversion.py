@@ -2,12 +2,15 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 import polars as pl
 from polars import Expr
 
+from fmtkit import user_modules
 from fmtkit.codes import PRECEDENCE
 from fmtkit.converting.binding import Binding
+from fmtkit.errors import OptionError
 from fmtkit.expansion import expand
 from fmtkit.problems import Column, Problem
 from fmtkit.tables import TEXT_NAMES, Table
@@ -23,7 +26,42 @@ class Converted:
 
 
 def convert_frame(frame: pl.DataFrame, binding: Binding) -> Converted:
-    """Run a converter over the frame that its parameters were bound to."""
+    """Run a converter over the frame that its parameters were bound to.
+
+    Where the expressions of a plugin raise, the rows that they raise for are bad.
+    """
+    if binding.converter.is_ours:
+        return _convert(frame, binding)
+    try:
+        return _convert(frame, binding)
+    except (Exception, pl.exceptions.PanicException) as error:
+        # Any: a plugin's expressions may call functions of the user's, which raise what they like.
+        if frame.height > 1:
+            half = frame.height // 2
+            parts = [convert_frame(part, binding) for part in (frame[:half], frame[half:])]
+            return Converted(
+                pl.concat([part.frame for part in parts]),
+                [entry for part in parts for entry in part.bad],
+                sum((part.warnings for part in parts), Counter()),
+            )
+        if not frame.height:
+            raise OptionError(
+                f"type {binding.converter.name}: {_raised(error, binding)}"
+            ) from error
+        problem = Problem("value_error", None, pl.lit(value=True), _raised(error, binding))
+        empty = _convert(frame.clear(), binding)
+        return Converted(empty.frame, [(frame["__row"][0], problem)], Counter())
+
+
+def _raised(error: BaseException, binding: Binding) -> str:
+    code = binding.converter.function.__code__
+    told = user_modules.told(error, code.co_filename)
+    place = f"{Path(code.co_filename).name}:"
+    where = "" if place in told else f" ({place}{code.co_firstlineno})"
+    return f"{code.co_name} raised {told}{where}"
+
+
+def _convert(frame: pl.DataFrame, binding: Binding) -> Converted:
     columns = _columns(binding.made, text=binding.converter.text)
     problems = _problems(columns)
     for name, step in _steps(columns).items():

@@ -132,9 +132,7 @@ class ConversionRun:
 
     def _write_job(self) -> None:
         """Stream a job's pieces into the sink."""
-        pieces = stream(
-            self.job, workers=self.options.workers, encode=self._encode, progress=self.progress
-        )
+        pieces = stream(self.job, encode=self._encode, progress=self.progress)
         for piece in pieces:
             self._account(piece)
             if self.options.on_error != "skip":

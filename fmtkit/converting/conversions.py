@@ -74,7 +74,7 @@ class RowStream:
         self.ledger, self.progress = Ledger(), Progress()
 
     def __iter__(self) -> Iterator[Piece]:
-        for piece in stream(self.job, workers=self.options.workers):
+        for piece in stream(self.job):
             self.ledger.add(piece, skipped=self.options.on_error == "skip")
             self.progress.add(piece)
             source = self.job.sources[piece.source].name
@@ -111,7 +111,7 @@ def with_split(job: Job, options: ConvertOptions) -> Job:
     counts: Counter[int] = Counter()
     for source in job.sources:
         source.keep()
-    for piece in stream(job, workers=options.workers):
+    for piece in stream(job):
         counts.update(prompt_hashes(frame_of(piece.table), options.seed).tolist())
     return replace(job, split=by_rows(counts, size, options.seed))
 

@@ -7,9 +7,6 @@ parser; rows of another legal shape are read from the strict parser's values.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from threading import Lock
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -18,22 +15,16 @@ from pyarrow import json as pajson
 
 from fmtkit.codes import Reject
 from fmtkit.converting.binding import Binding
-from fmtkit.converting.bound_column import Row
-from fmtkit.converting.read_plan import ReadPlan
-from fmtkit.converting.seen_types import learn
+from fmtkit.converting.read_plan import ReadPlan, ReadState
 from fmtkit.number_kinds import holds_strange_numbers
 from fmtkit.rendering.content_parts import Cuts
 from fmtkit.sources import guards, skipping
-from fmtkit.sources.blocks import JsonBlock
-from fmtkit.sources.marks import Fault
-from fmtkit.sources.strict import parse
+from fmtkit.sources.records import Records, Row
 
 UNIT_BYTES = 512 * 1024
 """Small units keep one bad row in 1,000 cheap: 512 KiB cost 0.5 s on 839 MB, 8 MiB 5 s."""
 PART_BYTES = 64 * 1024
 """What is judged line by line at least, where a line of it is suspicious."""
-RAW_LIMIT = 1024 * 1024
-_LEARNING = Lock()
 
 
 @dataclass(frozen=True)
@@ -52,75 +43,30 @@ class Parsed:
     """Record -> which of its contents came in parts; records without such are not in it."""
 
 
-class Records:
-    """The records of a block of JSON lines, for who needs a record's bytes or its line."""
-
-    def __init__(self, block: JsonBlock) -> None:
-        self.data = block.data
-        self.buffer = pa.py_buffer(block.data)
-        self.array = np.frombuffer(block.data, dtype=np.uint8)
-        self.found = guards.find_lines(self.array, block.line_feeds)
-        self.first_line = block.first_line
-        self.lines = block.lines
-
-    def __len__(self) -> int:
-        return len(self.found.starts)
-
-    @cached_property
-    def is_utf8(self) -> bool:
-        """Say whether all of the block is UTF-8."""
-        return guards.is_utf8(self.buffer)
-
-    def raw(self, record: int) -> bytes:
-        """Return the bytes of a record, without its newline."""
-        return self.data[self.found.starts[record] : self.found.ends[record]]
-
-    def line(self, record: int) -> int | None:
-        """Return the physical line on which a record begins, 1-based; None of rows in memory."""
-        if self.lines is not None:
-            return int(self.lines[record])
-        if not self.first_line:
-            return None
-        return self.first_line + int(self.found.numbers[record])
-
-    def value(self, record: int, *, written: bool = False) -> tuple[Any, Fault | None]:
-        """Parse a record strictly."""
-        return parse(self.raw(record), written=written)
-
-    def values(self, *, written: bool = False) -> Iterator[tuple[Any, Fault | None]]:
-        """Parse every record strictly."""
-        return (self.value(record, written=written) for record in range(len(self)))
-
-    def reject(self, record: int, code: str, column: str | None, message: str) -> Reject:
-        """Make the reject of a record."""
-        raw = self.raw(record)
-        whole = len(raw) if len(raw) > RAW_LIMIT else None
-        return Reject(record, self.line(record), code, column, message, raw[:RAW_LIMIT], whole)
-
-
-def parse_records(records: Records, plan: ReadPlan, unit_bytes: int = UNIT_BYTES) -> Parsed:
+def parse_records(records: Records, state: ReadState, unit_bytes: int = UNIT_BYTES) -> Parsed:
     """Parse the records of a block by the plan of its source; how it is cut changes nothing about rows.
 
     After a block without a suspicion the next one is tried as a whole, which saves a tenth of the
     time. Of a suspicious unit only the parts with a suspicion are judged line by line.
     """
+    plan = state.plan
     frames: list[pl.DataFrame] = []
     rejects: list[Reject] = []
     cuts: dict[int, Cuts] = {}
     fast = _FastRows(plan)
     count = len(records)
-    runs = [(0, count)] if plan.last_was_clean and count else units(records, unit_bytes)
+    runs = [(0, count)] if state.last_was_clean and count else units(records, unit_bytes)
     sizes = (unit_bytes, PART_BYTES)
     for begin, end in runs:
-        for start, stop, table in _fast_runs(records, plan, begin, end, sizes):
+        for start, stop, table in _fast_runs(records, state, begin, end, sizes):
             if table is not None:
                 fast.add(table, start)
                 continue
-            judged, wrong, cut = _parse_strictly(records, start, stop, plan)
+            judged, wrong, cut = _parse_strictly(records, start, stop, state)
             frames.append(judged)
             rejects += wrong
             cuts |= cut
-    plan.last_was_clean = not frames
+    state.last_was_clean = not frames
     fast_frames = fast.frames()
     every = [*fast_frames, *frames]
     if not every:
@@ -174,23 +120,23 @@ def units(
 
 
 def _fast_runs(
-    records: Records, plan: ReadPlan, start: int, stop: int, sizes: Sequence[int]
+    records: Records, state: ReadState, start: int, stop: int, sizes: Sequence[int]
 ) -> Iterator[tuple[int, int, pa.Table | None]]:
     """Yield records in runs as long as the fast parser takes them; None for those that it does not."""
-    table = _parse_fast(records, start, stop, plan)
+    table = _parse_fast(records, start, stop, state)
     cut = [(start, stop)]
-    while table is None and plan.mode != "strict" and sizes and len(cut) == 1:
+    while table is None and state.plan.mode != "strict" and sizes and len(cut) == 1:
         cut, sizes = units(records, sizes[0], start, stop), sizes[1:]
     if len(cut) == 1:
         yield start, stop, table
         return
     for begin, end in cut:
-        yield from _fast_runs(records, plan, begin, end, sizes)
+        yield from _fast_runs(records, state, begin, end, sizes)
 
 
-def _parse_fast(records: Records, start: int, stop: int, plan: ReadPlan) -> pa.Table | None:
+def _parse_fast(records: Records, start: int, stop: int, state: ReadState) -> pa.Table | None:
     """Parse a unit with pyarrow; None if anything about it is suspicious."""
-    schema, mixed = plan.schema(), plan.mixed
+    plan, schema, mixed = state.plan, state.schema(), state.mixed
     if schema is None:
         return None
     unit = plain_unit(records, start, stop)
@@ -202,11 +148,11 @@ def _parse_fast(records: Records, start: int, stop: int, plan: ReadPlan) -> pa.T
         if rest is None:
             return None
         buffer = pa.py_buffer(rest)
-    table = read_json(buffer, schema, "error") if plan.is_closed else None
+    table = read_json(buffer, schema, "error") if state.is_closed else None
     # An unexpected field or shape ends the parse at once; a field that is skipped may nest deep.
     if table is None and plan.mode == "ignore" and is_shallow(buffer, lines):
         table = read_json(buffer, schema, "ignore")
-        plan.is_closed = plan.is_closed and table is None
+        state.is_closed = state.is_closed and table is None
     if table is None or table.num_rows != stop - start or is_doubtful(table, plan.binding):
         return None
     return table
@@ -267,10 +213,10 @@ def is_doubtful(table: pa.Table, binding: Binding) -> bool:
 
 
 def _parse_strictly(
-    records: Records, start: int, stop: int, plan: ReadPlan
+    records: Records, start: int, stop: int, state: ReadState
 ) -> tuple[pl.DataFrame, list[Reject], dict[int, Cuts]]:
     """Judge each record of a unit; parse the sound ones."""
-    binding = plan.binding
+    plan, binding = state.plan, state.plan.binding
     plain: list[int] = []
     others: list[tuple[int, Row]] = []
     rejects: list[Reject] = []
@@ -281,14 +227,12 @@ def _parse_strictly(
             first = found[0]
             rejects.append(records.reject(record, first.code, first.column, first.message))
             continue
-        if plan.mode == "error":
-            with _LEARNING:
-                learn(plan.extra, value)
+        state.learn(value)
         if plan.mode != "strict" and binding.is_plain(value):
             plain.append(record)
         else:
             others.append((record, value))
-    frames = [_parse_plain(records, plain, plan)] if plain else []
+    frames = [_parse_plain(records, plain, state)] if plain else []
     if others or not frames:
         frames.append(binding.frame([row for _, row in others], [record for record, _ in others]))
     frame = frames[0] if len(frames) == 1 else pl.concat(frames).sort("__row")
@@ -296,10 +240,10 @@ def _parse_strictly(
     return frame, rejects, cuts
 
 
-def _parse_plain(records: Records, plain: Sequence[int], plan: ReadPlan) -> pl.DataFrame:
+def _parse_plain(records: Records, plain: Sequence[int], state: ReadState) -> pl.DataFrame:
     """Parse sound rows of the bound shapes with the fast parser, once more and without their company."""
     buffer = pa.py_buffer(b"\n".join(records.raw(record) for record in plain) + b"\n")
-    schema = _used_schema(plan)
+    plan, schema = state.plan, _used_schema(state)
     table = read_json(buffer, schema, "ignore")
     if table is not None and table.num_rows == len(plain):
         return plan.select(_to_polars(table), pl.Series(plain, dtype=pl.Int64))
@@ -307,8 +251,8 @@ def _parse_plain(records: Records, plain: Sequence[int], plan: ReadPlan) -> pl.D
     return plan.binding.frame(rows, plain)
 
 
-def _used_schema(plan: ReadPlan) -> pa.Schema:
-    bare = ReadPlan(plan.binding, "ignore", plan.extra)
+def _used_schema(state: ReadState) -> pa.Schema:
+    bare = ReadState(ReadPlan(state.plan.binding, "ignore", dict(state.extra)))
     schema = bare.schema()
     assert schema is not None
     return schema

@@ -4,10 +4,8 @@
 `fmtkit.converting.conversions` hands the pieces to a sink.
 """
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, groupby, pairwise
@@ -27,11 +25,13 @@ from fmtkit.converting import (
 )
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.conversion import convert_frame
-from fmtkit.converting.in_order import in_order
+from fmtkit.converting.engines import Engine, Threads
 from fmtkit.converting.parse import Parsed
 from fmtkit.converting.preparation import Job
+from fmtkit.converting.read_plan import ReadState
 from fmtkit.rendering.content_parts import Cuts
-from fmtkit.sources.blocks import BLOCK_BYTES, ArrowBlock, Block, MadeBlock, size_of
+from fmtkit.sources.blocks import BLOCK_BYTES, Block
+from fmtkit.sources.records import JoinedRows, Rows
 from fmtkit.tables import DIALOG_COLUMNS
 
 Task = tuple[int, int, Block]
@@ -92,8 +92,8 @@ class Piece:
     block: int
     table: pa.Table
     records: np.ndarray
-    lines: Callable[[int], int | None]
-    """Row of the table -> the physical line of its record."""
+    lines: np.ndarray | None
+    """The physical line of each row's record (int64); None where the source has none, or with `encode`."""
     rejects: tuple[Reject, ...]
     rows_read: int
     converted: int
@@ -110,37 +110,41 @@ class Piece:
     result: Any = ()
     """What the caller's own step made of the table on the worker; of `encode`, a list."""
 
+    def line(self, row: int) -> int | None:
+        """Return the physical line of the record of a row of the table, where it is known."""
+        return None if self.lines is None else int(self.lines[row])
+
 
 def stream(
     job: Job,
     *,
-    workers: int | None = None,
+    engine: Engine | None = None,
     step: Callable[[pa.Table, "Piece"], Any] | None = None,
     encode: Callable[[pa.Table], list[Any]] | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Piece]:
     """Yield what each block becomes, in input order, from where `progress` says on.
 
+    The engine is threads, as many as the job's options say, unless another is passed in.
     `step` runs on the worker over each table, whose rows are then let go; so does `encode`, but a
     table that pairs have made much larger than its block comes to it in parts. Records and lines
     of rejects are within their source. With `encode` small blocks go the way together, so that a
     file of one row costs little: the last of them brings what was encoded of all.
     """
-    count = workers or os.cpu_count() or 1
     begun = progress or Progress()
     places = dict(begun.rows)
     tasks = _tasks(job, begun.next_block, sum(places.values()))
     groups = ([task] for task in tasks) if encode is None else _groups(job, tasks)
-    with ThreadPoolExecutor(max_workers=count) as pool:
-        work = partial(_process, job, step=step, encode=encode)
-        for piece in chain.from_iterable(in_order(pool, groups, work, count + 2)):
-            first = places.get(piece.source, 0)
-            places[piece.source] = first + piece.rows_read
-            yield replace(
-                piece,
-                records=piece.records + first,
-                rejects=tuple(replace(reject, row=reject.row + first) for reject in piece.rejects),
-            )
+    engine = engine or Threads(job.options.workers)
+    work = partial(_process, job, ReadState.of(job.plans), step=step, encode=encode)
+    for piece in chain.from_iterable(engine.map(work, groups)):
+        first = places.get(piece.source, 0)
+        places[piece.source] = first + piece.rows_read
+        yield replace(
+            piece,
+            records=piece.records + first,
+            rejects=tuple(replace(reject, row=reject.row + first) for reject in piece.rejects),
+        )
 
 
 def _groups(job: Job, tasks: Iterator[Task]) -> Iterator[list[Task]]:
@@ -149,7 +153,7 @@ def _groups(job: Job, tasks: Iterator[Task]) -> Iterator[list[Task]]:
     size = 0
     for task in tasks:
         source, _, block = task
-        own = size_of(block)
+        own = block.nbytes
         if group and not (
             own + size <= GROUP_BYTES
             and len(group) < GROUP_BLOCKS
@@ -175,19 +179,26 @@ def _tasks(job: Job, start: tuple[int, int], done: int) -> Iterator[Task]:
             if left is None:
                 yield index, number, block
                 continue
-            kept, left = reading.head(block, left)
+            kept, left = block.head(left)
             yield index, number, kept
             if left <= 0:
                 return
 
 
-def process(job: Job, source: int, number: int, block: Block) -> Piece:
-    """Take one block the whole way."""
-    return _process(job, [(source, number, block)])[0]
+def process(
+    job: Job,
+    source: int,
+    number: int,
+    block: Block,
+    states: Sequence[ReadState] | None = None,
+) -> Piece:
+    """Take one block the whole way; `states` are what blocks before it have shown, by source."""
+    return _process(job, states or ReadState.of(job.plans), [(source, number, block)])[0]
 
 
 def _process(
     job: Job,
+    states: Sequence[ReadState],
     group: list[Task],
     *,
     step: Callable[[pa.Table, Piece], Any] | None = None,
@@ -196,8 +207,8 @@ def _process(
     """Take blocks the whole way; with a step, one block."""
     binding = job.plans[group[0][0]].binding
     records = [reading.records_of(b, job.plans[source].binding) for source, _, b in group]
-    together = records[0] if len(group) == 1 else reading.JoinedRows(records)
-    begun = _convert(job, binding, _parsed(job, group, records), together)
+    together = records[0] if len(group) == 1 else JoinedRows(records)
+    begun = _convert(job, binding, _parsed(states, group, records), together)
     frames = [begun.frame] if encode is None else _parts(begun.frame, job)
     begun.frame = begun.frame.clear()
     parts: list[_Part] = []
@@ -211,24 +222,23 @@ def _process(
         parts.append(part)
     pieces = _account(group, records, begun, parts)
     if encode is not None:
-        pieces = [replace(piece, lines=_no_line) for piece in pieces]
+        pieces = [replace(piece, lines=None) for piece in pieces]
         pieces[-1] = replace(pieces[-1], result=encoded)
     if step is None:
         return pieces
     (piece,) = pieces
     result = step(piece.table, piece)
-    return [replace(piece, result=result, table=piece.table.slice(0, 0), lines=_no_line)]
+    return [replace(piece, result=result, table=piece.table.slice(0, 0), lines=None)]
 
 
-def _parsed(job: Job, group: Sequence[Task], records: Sequence[reading.Rows]) -> Parsed:
+def _parsed(states: Sequence[ReadState], group: Sequence[Task], records: Sequence[Rows]) -> Parsed:
     """Parse blocks, at once where their sources have one plan."""
     parsed, at = [], 0
-    for _, run in groupby(group, lambda task: id(job.plans[task[0]])):
+    for _, run in groupby(group, lambda task: id(states[task[0]])):
         tasks = list(run)
-        blocks = [block for _, _, block in tasks]
-        own = records[at : at + len(blocks)]
-        at += len(blocks)
-        parsed += reading.parse_blocks(blocks, own, job.plans[tasks[0][0]])
+        own = records[at : at + len(tasks)]
+        at += len(tasks)
+        parsed += reading.parse_blocks(own, states[tasks[0][0]])
     return reading.joined(parsed)
 
 
@@ -278,7 +288,7 @@ def _render(
     job: Job,
     binding: Binding,
     frame: pl.DataFrame,
-    records: reading.Rows,
+    records: Rows,
     cuts: Mapping[int, Cuts],
 ) -> _Part:
     """Render converted rows; a row that has no text is rejected."""
@@ -307,7 +317,7 @@ def _render(
 
 def _account(
     group: Sequence[Task],
-    records: Sequence[reading.Rows],
+    records: Sequence[Rows],
     begun: _Converted,
     parts: Sequence[_Part],
 ) -> list[Piece]:
@@ -336,8 +346,8 @@ def _account(
         for i, (task, rows) in enumerate(zip(group, records, strict=True))
     ]
     if len(group) == 1:
-        places = reading.places_of(group[0][2], len(records[0]))
-        pieces[0] = replace(pieces[0], records=places[kept], lines=_lines(records[0], kept))
+        places = group[0][2].places(len(records[0]))
+        pieces[0] = replace(pieces[0], records=places[kept], lines=records[0].lines_of(kept))
     pieces[-1] = replace(
         pieces[-1],
         table=parts[0].table if len(parts) == 1 else empty,
@@ -357,7 +367,7 @@ def _by_block(rows: np.ndarray, ends: np.ndarray) -> np.ndarray:
 
 def _piece(
     task: Task,
-    records: reading.Rows,
+    records: Rows,
     empty: pa.Table,
     found: Sequence[Reject],
     written: int,
@@ -366,10 +376,10 @@ def _piece(
 ) -> Piece:
     """Account for the rows of one block."""
     source, number, block = task
-    own = () if isinstance(block, ArrowBlock) else block.rejects
-    places = reading.places_of(block, len(records))
+    own = block.rejects
+    places = block.places(len(records))
     rejects = _one_each([*(replace(r, row=int(places[r.row])) for r in found), *own])
-    filtered = block.filtered if isinstance(block, MadeBlock) else 0
+    filtered = block.filtered
     rows_read = len(records) + len(own) + filtered
     return Piece(
         source=source,
@@ -377,7 +387,7 @@ def _piece(
         bytes_read=block.bytes_read,
         table=empty,
         records=places[:0],
-        lines=_no_line,
+        lines=None,
         rejects=tuple(rejects),
         rows_read=rows_read,
         converted=rows_read - len(rejects) - no_pair - too_long - filtered,
@@ -393,7 +403,7 @@ def _piece(
     )
 
 
-def _convert(job: Job, binding: Binding, parsed: Parsed, records: reading.Rows) -> _Converted:
+def _convert(job: Job, binding: Binding, parsed: Parsed, records: Rows) -> _Converted:
     """Convert what was parsed of blocks, and pair the rankings."""
     converted = convert_frame(parsed.frame, binding)
     bad = [verdicts.refused(records, binding, *entry) for entry in converted.bad]
@@ -415,20 +425,12 @@ def _convert(job: Job, binding: Binding, parsed: Parsed, records: reading.Rows) 
     )
 
 
-def _no_line(row: int) -> int | None:  # noqa: ARG001
-    return None
-
-
 def _without(table: pa.Table, rows: np.ndarray, lost: set[int]) -> tuple[pa.Table, np.ndarray]:
     """Drop the rows of lost records: if one pair of a row has no text, the row has none."""
     if not lost:
         return table, rows
     keep = ~np.isin(rows, list(lost))
     return (table, rows) if keep.all() else (table.filter(buffers.booleans(keep)), rows[keep])
-
-
-def _lines(records: reading.Rows, kept: np.ndarray) -> Callable[[int], int | None]:
-    return lambda row: records.line(int(kept[row]))
 
 
 def _one_each(rejects: Sequence[Reject]) -> list[Reject]:

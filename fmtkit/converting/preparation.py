@@ -4,13 +4,18 @@ Converters are chosen by what the first rows of each source hold; whatever does 
 before a row is read.
 """
 
+import pickle
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from itertools import islice
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
+from fmtkit import registry
 from fmtkit.converting import (
     control_tokens,
     detection,
@@ -63,6 +68,11 @@ class Job:
     """Of the rows that `stream` yields."""
     split: Split | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Take along the plugins: their converters are found where the job is unpickled."""
+        state = tuple(getattr(self, entry.name) for entry in fields(self))
+        return _unpickled, (self.options.plugins, pickle.dumps(state))
+
     @cached_property
     def control_tokens(self) -> tuple[str, ...]:
         """Return the tokens that content had better not hold: those of the template in use."""
@@ -80,6 +90,13 @@ class Job:
     def converter(self) -> Converter:
         """Return the converter of the first source; all make the same table."""
         return self.plans[0].binding.converter
+
+
+def _unpickled(plugins: Sequence[str], state: bytes) -> Job:
+    for plugin in plugins:
+        if Path(plugin).stem not in sys.modules:
+            registry.load_plugin(plugin)
+    return Job(*pickle.loads(state))  # noqa: S301 - made by Job.__reduce__, for a process of ours
 
 
 def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:

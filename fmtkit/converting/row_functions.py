@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -47,7 +46,7 @@ def load(
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise OptionError(f"{file} cannot be loaded: {type(error).__name__}: {error}") from error
+        raise OptionError(f"{file} cannot be loaded: {user_modules.told(error, file)}") from error
     factory = getattr(module, name, None)
     if not callable(factory):
         known = [key for key, value in vars(module).items() if callable(value)]
@@ -55,7 +54,10 @@ def load(
         raise OptionError(
             f"{file} has no function {name!r}" + (f"; did you mean {near!r}?" if near else "")
         )
-    made = factory(dict(config))
+    try:
+        made = factory(dict(config))
+    except Exception as error:
+        raise OptionError(f"{file}: {name} raised {user_modules.told(error, file)}") from error
     row_function, extra = made if isinstance(made, tuple) and len(made) == 2 else (made, {})
     if not callable(row_function) or not isinstance(extra, Mapping):
         raise OptionError(
@@ -91,6 +93,4 @@ def _encoded(made: Any, row: dict[str, Any], removed: frozenset[str]) -> bytes:
 
 
 def _told(error: Exception, setup: Mapping[str, Any]) -> str:
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == setup["file"]]
-    where = f" ({Path(setup['file']).name}:{frames[-1].lineno})" if frames else ""
-    return f"{setup['name']} raised {type(error).__name__}: {error}{where}"
+    return f"{setup['name']} raised {user_modules.told(error, setup['file'])}"

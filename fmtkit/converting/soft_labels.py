@@ -4,18 +4,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from fmtkit.converting import reading
-from fmtkit.converting.parse import Records, read_json
+from fmtkit.converting.parse import read_json
 from fmtkit.sources.blocks import Readable
+from fmtkit.sources.records import Records, Rows
 
 
 def has_soft_labels(source: Readable, column: str) -> bool:
     """Tell whether any label of a source is neither true, false, 0 nor 1."""
     source.keep()
-    return any(_is_soft(reading.records_of(block), column) for block in source.blocks())
+    return any(_is_soft(block.records(), column) for block in source.blocks())
 
 
-def _is_soft(records: reading.Rows, column: str) -> bool:
+def _is_soft(records: Rows, column: str) -> bool:
     if isinstance(records, Records) and "." not in column:
         schema = pa.schema([(column, pa.list_(pa.bool_()))])
         table = (

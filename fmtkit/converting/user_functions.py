@@ -19,6 +19,7 @@ from fmtkit.converting import reading
 from fmtkit.converting.row_functions import FILTERED
 from fmtkit.errors import OptionError, near_match
 from fmtkit.kinds import RowKind
+from fmtkit.pickling import PickledByFields
 from fmtkit.sources.blocks import Block, MadeBlock
 from fmtkit.sources.canonical_json import canonical
 from fmtkit.sources.opening import Source
@@ -64,7 +65,7 @@ def find_function(name: str, places: Sequence[Path]) -> UserFunction:
 
 
 @dataclass(eq=False)
-class TransformedSource:
+class TransformedSource(PickledByFields):
     """A source whose rows went through a user's function; it is read like any other."""
 
     source: Source
@@ -133,9 +134,8 @@ class TransformedSource:
 def _transform(block: Block, worker: Worker, function: UserFunction) -> MadeBlock:
     """Run the row function over a block's sound rows."""
     records = reading.records_of(block)
-    own = () if not hasattr(block, "rejects") else block.rejects
-    places = reading.places(own, len(records))
-    rejects: list[Reject] = list(own)
+    places = block.places(len(records))
+    rejects: list[Reject] = list(block.rejects)
     sound: list[int] = []
     items: list[bytes] = []
     for record in range(len(records)):
@@ -160,12 +160,12 @@ def _transform(block: Block, worker: Worker, function: UserFunction) -> MadeBloc
             rows.append((int(places[record]), made))
             lines.append(records.line(record))
     return MadeBlock(
-        places=[place for place, _ in rows],
+        made_of=[place for place, _ in rows],
         rows=[row for _, row in rows],
         lines=lines,
         rejects=tuple(sorted(rejects, key=lambda reject: reject.row)),
         filtered=filtered,
-        blank_lines=getattr(block, "blank_lines", 0) or reading.blank_lines(records),
+        blank_lines=records.blank,
         bytes_read=block.bytes_read,
     )
 

@@ -108,7 +108,7 @@ class _SchemaCheck:
                     Finding(
                         name,
                         int(piece.records[i]),
-                        piece.lines(i),
+                        piece.line(i),
                         "value_error",
                         path,
                         f"{path}: {error.message}",

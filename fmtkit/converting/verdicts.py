@@ -10,9 +10,9 @@ from dataclasses import replace
 from fmtkit.codes import PRECEDENCE, Reject
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.conversion import convert_frame
-from fmtkit.converting.reading import Rows
 from fmtkit.problems import Problem
 from fmtkit.sources.marks import Fault
+from fmtkit.sources.records import Rows
 
 _BESIDE = ("duplicate_key", "json_nonfinite", "number_overflow", "invalid_unicode", "unsupported")
 """Codes of faults that may stand beside columns with which nothing is wrong."""

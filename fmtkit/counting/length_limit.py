@@ -5,7 +5,7 @@ of prompt+chosen and prompt+rejected.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from threading import local
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ import pyarrow as pa
 from fmtkit import tokens
 from fmtkit.counting.lengths import RowLengths, count_columns, count_lists
 from fmtkit.counting.token_counts import TokenCounter
+from fmtkit.pickling import PickledByFields
 from fmtkit.tokens import Tokenizer
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ REPLIES = ("completion", "chosen", "rejected", "ground_truth")
 
 
 @dataclass(frozen=True, eq=False)
-class LengthLimit:
+class LengthLimit(PickledByFields):
     """At most `tokens` tokens a row; `action` is the flag --on-overlong."""
 
     tokens: int
@@ -33,12 +34,16 @@ class LengthLimit:
     tokenizer_name: str
     cuts: bool = True
     """Whether rows are cut here; else only those are refused of which a trainer's cut leaves nothing."""
-    _counters: local = field(default_factory=local, repr=False)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """Return the tokenizer; TokenizerError if it cannot be loaded."""
         return tokens.load(self.tokenizer_name)
+
+    @cached_property
+    def _counters(self) -> local:
+        """Return what keeps a counter for each thread."""
+        return local()
 
     def overlong(self, texts: Mapping[str, pa.Array]) -> np.ndarray:
         """Return the rows (indices, ascending) that have more tokens than the limit."""

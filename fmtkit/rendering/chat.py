@@ -17,6 +17,7 @@ from jinja2.exceptions import TemplateSyntaxError
 
 from fmtkit.buffers import whole
 from fmtkit.errors import TemplateError
+from fmtkit.pickling import PickledByFields
 from fmtkit.rendering.content_parts import Cuts
 from fmtkit.rendering.dialog_columns import dialog_column
 from fmtkit.rendering.render_plan import Engine, Plan
@@ -29,7 +30,7 @@ Column: TypeAlias = pa.Array | pa.ChunkedArray
 
 
 @dataclass(frozen=True, eq=False)
-class ChatTemplate:
+class ChatTemplate(PickledByFields):
     """A chat template with what it is rendered with.
 
     `special_tokens` (bos_token, ...) and `kwargs` are the template's variables. `trusted` templates

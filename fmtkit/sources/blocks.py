@@ -4,23 +4,24 @@ Where a block ends depends on the bytes of the source and the constants here (fo
 also on the columns that are read), never on workers, on the size of single reads or on the clock.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from fmtkit.codes import Reject
+from fmtkit.sources.records import ArrowRows, ListedRows, MadeRows, Records, Row
+
+ReadCells = Callable[[Row], Row]
+"""How a row of cells of text becomes values; rows of other layouts have values already."""
 
 BLOCK_BYTES = 6 << 20
 """About how many bytes of a source one block holds."""
 
 MAX_LINE_BYTES = 16 << 20
 """The longest line, array element or CSV row that is read; longer ones become `line_too_long`."""
-
-RAW_BYTES = 1 << 20
-"""How much of a record that never reaches the parser is kept in its reject."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,32 @@ class JsonBlock:
     """Bytes of the source consumed so far (compressed ones, where it is), for a progress bar."""
     line_feeds: np.ndarray | None = field(default=None, compare=False)
     """int64: where the line feeds of `data` are, if who cut the block has looked for them."""
+    filtered: ClassVar[int] = 0
+    blank_lines: ClassVar[int] = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Return the size of the rows."""
+        return len(self.data)
+
+    def records(self, read: ReadCells | None = None) -> Records:  # noqa: ARG002
+        """Return the records in `data`."""
+        return Records(self.data, self.first_line, self.lines, self.line_feeds)
+
+    def places(self, records: int) -> np.ndarray:
+        """Return the row of each of so many records among all records of the block (int64)."""
+        return places(self.rejects, records)
+
+    def head(self, rows: int) -> "tuple[Block, int]":
+        """Return the first rows, and how many more are wanted after them."""
+        found = self.records().found
+        count = len(found.ends) + len(self.rejects)
+        if count <= rows:
+            return self, rows - count
+        kept = _head_of(self.rejects, rows)
+        records = rows - len(kept)
+        end = int(found.ends[records - 1]) if records else 0
+        return replace(self, data=self.data[:end], rejects=kept, line_feeds=None), 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +80,26 @@ class ArrowBlock:
 
     batch: pa.Table
     bytes_read: int = 0
+    rejects: ClassVar[tuple[Reject, ...]] = ()
+    filtered: ClassVar[int] = 0
+    blank_lines: ClassVar[int] = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Return the size of the rows."""
+        return int(self.batch.nbytes)
+
+    def records(self, read: ReadCells | None = None) -> ArrowRows:  # noqa: ARG002
+        """Return the rows of the batch."""
+        return ArrowRows(self.batch)
+
+    def places(self, records: int) -> np.ndarray:
+        """Return the row of each record: its own number."""
+        return np.arange(records)
+
+    def head(self, rows: int) -> "tuple[Block, int]":
+        """Return the first rows, and how many more are wanted after them."""
+        return replace(self, batch=self.batch.slice(0, rows)), max(rows - self.batch.num_rows, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +115,32 @@ class RowsBlock:
     rejects: tuple[Reject, ...] = ()
     blank_lines: int = 0
     bytes_read: int = 0
+    filtered: ClassVar[int] = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Return about how many bytes the cells have; of many rows, that they are many."""
+        if len(self.rows) > _SMALL_ROWS:
+            return BLOCK_BYTES
+        return sum(len(cell or "") for row in self.rows for cell in row.values())
+
+    def records(self, read: ReadCells | None = None) -> ListedRows:
+        """Return the rows, their cells as text or as `read` takes them."""
+        rows = self.rows if read is None else [read(row) for row in self.rows]
+        return ListedRows(rows, self.lines, self.blank_lines)
+
+    def places(self, records: int) -> np.ndarray:
+        """Return the row of each of so many records among all records of the block (int64)."""
+        return places(self.rejects, records)
+
+    def head(self, rows: int) -> "tuple[Block, int]":
+        """Return the first rows, and how many more are wanted after them."""
+        count = len(self.rows) + len(self.rejects)
+        if count <= rows:
+            return self, rows - count
+        kept = _head_of(self.rejects, rows)
+        records = rows - len(kept)
+        return replace(self, rows=self.rows[:records], lines=self.lines[:records], rejects=kept), 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,31 +151,56 @@ class MadeBlock:
     """
 
     rows: list[bytes]
-    places: list[int]
+    made_of: list[int]
+    """The row of the block that each was made of."""
     lines: list[int | None]
     rejects: tuple[Reject, ...] = ()
     filtered: int = 0
     blank_lines: int = 0
     bytes_read: int = 0
 
+    @property
+    def nbytes(self) -> int:
+        """Return the size of the rows; of many, that they are many."""
+        return BLOCK_BYTES if len(self.rows) > _SMALL_ROWS else sum(map(len, self.rows))
+
+    def records(self, read: ReadCells | None = None) -> MadeRows:  # noqa: ARG002
+        """Return the rows that the function made."""
+        return MadeRows(self.rows, self.lines, self.blank_lines)
+
+    def places(self, records: int) -> np.ndarray:
+        """Return the row that each record was made of (int64)."""
+        return np.asarray(self.made_of, dtype=np.int64)[:records]
+
+    def head(self, rows: int) -> "tuple[Block, int]":
+        """Return what was made of the first rows, and how many more are wanted after them."""
+        count = len(self.rows) + len(self.rejects) + self.filtered
+        if count <= rows:
+            return self, rows - count
+        kept = [i for i, place in enumerate(self.made_of) if place < rows]
+        rejects = _head_of(self.rejects, rows)
+        return replace(
+            self,
+            rows=[self.rows[i] for i in kept],
+            lines=[self.lines[i] for i in kept],
+            made_of=[self.made_of[i] for i in kept],
+            rejects=rejects,
+            filtered=rows - len(kept) - len(rejects),
+        ), 0
+
 
 Block = JsonBlock | ArrowBlock | RowsBlock | MadeBlock
-
-
 _SMALL_ROWS = 256
 
 
-def size_of(block: Block) -> int:
-    """Return about how many bytes a block's rows have; of many cells of text, that they are many."""
-    if isinstance(block, JsonBlock):
-        return len(block.data)
-    if isinstance(block, ArrowBlock):
-        return int(block.batch.nbytes)
-    if len(block.rows) > _SMALL_ROWS:
-        return BLOCK_BYTES
-    if isinstance(block, MadeBlock):
-        return sum(map(len, block.rows))
-    return sum(len(cell or "") for row in block.rows for cell in row.values())
+def places(own: Sequence[Reject], records: int) -> np.ndarray:
+    """Return the row of each record among all of a block, the block's own rejects too (int64)."""
+    everything = np.arange(records + len(own))
+    return np.delete(everything, [reject.row for reject in own]) if own else everything
+
+
+def _head_of(rejects: Sequence[Reject], rows: int) -> tuple[Reject, ...]:
+    return tuple(reject for reject in rejects if reject.row < rows)
 
 
 class Readable(Protocol):

@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -74,12 +75,12 @@ def reader_of(dataset: Any, name: str, split: str | None) -> TableReader:
     if isinstance(dataset, dict):
         dataset = dataset[_split_of(list(dataset), name, split)]
     arrow: datasets.Dataset = dataset.with_format("arrow")
+    return TableReader(_schema_of(dataset, arrow), partial(_batches_of, arrow))
 
-    def batches() -> Iterator[pa.RecordBatch]:
-        for table in arrow.iter(batch_size=PARQUET_BATCH_ROWS):
-            yield from table.to_batches()
 
-    return TableReader(_schema_of(dataset, arrow), batches)
+def _batches_of(arrow: Any) -> Iterator[pa.RecordBatch]:
+    for table in arrow.iter(batch_size=PARQUET_BATCH_ROWS):
+        yield from table.to_batches()
 
 
 def _split_of(splits: list[str], name: str, split: str | None) -> str:

@@ -3,6 +3,7 @@
 import io
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +19,7 @@ FILE_SCHEME = "file://"
 def locations(argument: str, split: str | None = None) -> list[Location]:
     """Return what a path, glob, folder, URL or "-" stands for, in order; raise SourceError."""
     if argument == "-":
-        return [Location("-", lambda: cast("Readable", sys.stdin.buffer), once=True)]
+        return [Location("-", _standard_input, once=True)]
     if URL.match(argument) and not argument.startswith(FILE_SCHEME):
         return remote(argument)
     return [local(path) for path in local_files(argument.removeprefix(FILE_SCHEME), split)]
@@ -31,8 +32,15 @@ def local(path: Path) -> Location:
     except OSError as error:
         raise SourceError(f"{path} cannot be opened: {error.strerror}") from error
     # Pipes (/dev/stdin, <(zcat a.gz)) have neither size nor a second pass.
-    opener = lambda: cast("Readable", io.FileIO(path))  # noqa: E731
-    return Location(str(path), opener, size, once=size is None, path=path)
+    return Location(str(path), partial(_file, path), size, once=size is None, path=path)
+
+
+def _file(path: Path) -> Readable:
+    return cast("Readable", io.FileIO(path))
+
+
+def _standard_input() -> Readable:
+    return cast("Readable", sys.stdin.buffer)
 
 
 class _OpenFile:
@@ -72,4 +80,6 @@ class _OpenFile:
 def opened_file(file: object) -> Location:
     """Return the location of a file object, read once from where it stands."""
     name = getattr(file, "name", None)
-    return Location(name if isinstance(name, str) else "<file>", lambda: _OpenFile(file), once=True)
+    return Location(
+        name if isinstance(name, str) else "<file>", partial(_OpenFile, file), once=True
+    )

@@ -4,14 +4,16 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
 from fmtkit.codes import Reject
-from fmtkit.sources.blocks import BLOCK_BYTES, RAW_BYTES, ArrowBlock, JsonBlock
+from fmtkit.sources.blocks import BLOCK_BYTES, ArrowBlock, JsonBlock
 from fmtkit.sources.columnar import PARQUET_BATCH_ROWS, cut_tables, decoded_schema, present
+from fmtkit.sources.records import RAW_BYTES
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,12 @@ class TableReader:
 
 def reader_of_frame(frame: pl.DataFrame) -> TableReader:
     """Read a polars frame piece by piece: its strings are copied to become Arrow's."""
+    return TableReader(frame.clear().to_arrow().schema, partial(_batches_of_frame, frame))
 
-    def batches() -> Iterator[pa.RecordBatch]:
-        for part in frame.iter_slices(PARQUET_BATCH_ROWS):
-            yield from part.to_arrow().to_batches()
 
-    return TableReader(frame.clear().to_arrow().schema, batches)
+def _batches_of_frame(frame: pl.DataFrame) -> Iterator[pa.RecordBatch]:
+    for part in frame.iter_slices(PARQUET_BATCH_ROWS):
+        yield from part.to_arrow().to_batches()
 
 
 class _Digest:

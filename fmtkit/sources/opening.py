@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -154,11 +155,11 @@ def _open(spec: object, selection: Selection, reading: Reading) -> list[Source]:
     if isinstance(spec, pl.DataFrame | pl.LazyFrame):
         return [_of_table(reader_of_frame(spec.lazy().collect()), None)]
     if isinstance(spec, pa.RecordBatchReader):
-        return [_of_table(TableReader(spec.schema, lambda: spec), None, once=True)]
+        return [_of_table(TableReader(spec.schema, partial(iter, spec)), None, once=True)]
     if hasattr(spec, "__arrow_c_stream__"):
         stream = pa.RecordBatchReader.from_stream
         size = spec.nbytes if isinstance(spec, pa.Table) else None
-        return [_of_table(TableReader(stream(spec).schema, lambda: stream(spec)), size)]
+        return [_of_table(TableReader(stream(spec).schema, partial(stream, spec)), size)]
     if callable(getattr(spec, "read", None)):
         return [_open_location(opened_file(spec), reading)]
     if isinstance(spec, Iterable) and not isinstance(spec, Mapping | bytes):

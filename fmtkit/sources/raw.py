@@ -5,7 +5,7 @@ import io
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 from fmtkit.errors import SourceError
 
@@ -133,6 +133,12 @@ class Location:
         self._opener = opener
         self._kept: tuple[bytes, Readable] | None = None
         self._used = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle where the bytes are and how they are opened, not what was read of them."""
+        if self.once:
+            raise TypeError(f"{self.name} can be read only once, by the process that opened it")
+        return {**vars(self), "spool": None, "_kept": None}
 
     def peek(self, size: int = PEEK_BYTES) -> bytes:
         """Return the first bytes; raise SourceError where the source cannot be opened or read."""

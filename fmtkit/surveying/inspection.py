@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from fmtkit import registry, tokens
 from fmtkit.codes import Reject
-from fmtkit.converting import pipeline, preparation, reading, typenames
+from fmtkit.converting import pipeline, preparation, typenames
 from fmtkit.converting.block_tap import BlockTap
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.ledger import Ledger
@@ -26,7 +26,7 @@ from fmtkit.counting.token_counts import TokenCounter
 from fmtkit.documents import Untokenized
 from fmtkit.errors import OptionError
 from fmtkit.rendering.row_templates import RowTemplate
-from fmtkit.sources.blocks import ArrowBlock, Block
+from fmtkit.sources.blocks import Block
 from fmtkit.sources.opening import Source, open_sources
 from fmtkit.surveying.as_trained import masking_of, template_of
 from fmtkit.surveying.cutting import LADDER
@@ -150,6 +150,7 @@ def _row_options(name: typenames.TypeName, options: InspectOptions) -> RowOption
         columns=options.columns,
         options=options.options,
         limit=options.limit,
+        workers=options.workers,
     )
 
 
@@ -167,8 +168,7 @@ def _stride(opened: Opened, sample: int | None) -> int:
 
 
 def _rows_of(block: Block) -> int:
-    own = () if isinstance(block, ArrowBlock) else block.rejects
-    return len(reading.records_of(block)) + len(own)
+    return len(block.records()) + len(block.rejects)
 
 
 def _sources(opened: Opened, rows: Mapping[int, int]) -> tuple[SourceSummary, ...]:
@@ -213,7 +213,7 @@ class _Pass:
 
     def run(self) -> None:
         """Look at every row, in input order."""
-        for piece in pipeline.stream(self.job, workers=self.options.workers, step=self._step):
+        for piece in pipeline.stream(self.job, step=self._step):
             of_source = self.rows_of.get(piece.source, 0)
             start = BlockStart(
                 piece.source, piece.block, self.ledger.rows_read, of_source, piece.rows_read
@@ -243,11 +243,11 @@ class _Pass:
         look = self.viewer.view(table, piece.records, self._counter(), self.splits[piece.source])
         look.columns.add_block(block, piece.block)
         for row in look.findings.named():
-            look.lines[row] = piece.lines(int(np.searchsorted(piece.records, row)))
+            look.lines[row] = piece.line(int(np.searchsorted(piece.records, row)))
         if not self.job.sources[piece.source].once or piece.block:
             return _Result(look)
         first = table.slice(0, 200)
-        return _Result(look, first, piece.records, [piece.lines(i) for i in range(first.num_rows)])
+        return _Result(look, first, piece.records, [piece.line(i) for i in range(first.num_rows)])
 
     def _counter(self) -> Counter:
         """Return this thread's counter: its memory of pieces is for one thread."""
@@ -262,10 +262,9 @@ class _Pass:
         names = self.scores[piece.source]
         if not names or "chosen" not in table.column_names or not table.num_rows:
             return table
-        own = () if isinstance(block, ArrowBlock) else block.rejects
         for name, numbers in read_scores(block, names).items():
-            everything = np.full(len(numbers) + len(own), np.nan)
-            everything[reading.places(own, len(numbers))] = numbers
+            everything = np.full(len(numbers) + len(block.rejects), np.nan)
+            everything[block.places(len(numbers))] = numbers
             table = table.append_column(name, pa.array(everything[piece.records]))
         return table
 

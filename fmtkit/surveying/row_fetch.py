@@ -127,7 +127,7 @@ class RowFetch:
                 yield Fetched(self.place(number), None)
                 continue
             row = piece.table.slice(i, 1).to_pylist()[0]
-            yield Fetched(self.place(number, piece.lines(i)), row)
+            yield Fetched(self.place(number, piece.line(i)), row)
 
 
 def spread(rows: int, count: int) -> list[int]:

@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fmtkit.converting import reading
-from fmtkit.converting.parse import Records
 from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock
 from fmtkit.surveying.directions import RANKS, SCORES
 
@@ -47,7 +46,7 @@ def _is_number(value: Any) -> bool:
 def read_scores(block: Block, names: Sequence[str]) -> dict[str, Floats]:
     """Return of each name the number in each record of a block, NaN where there is none."""
     if isinstance(block, JsonBlock):
-        records = Records(block)
+        records = block.records()
         return {name: _scan(block.data, records.found.starts, name) for name in names}
     if isinstance(block, ArrowBlock):
         return {name: _column(block.batch, name) for name in names}

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from fmtkit.converting import reading
 from fmtkit.sources.blocks import ArrowBlock, Block
+from fmtkit.sources.records import ArrowRows
 from fmtkit.surveying.scripts import count_scripts
 
 FIRST_ROWS = 1000
@@ -53,7 +53,7 @@ class ColumnCounts:
         if isinstance(block, ArrowBlock):
             self._add_batch(block.batch)
             return
-        records = reading.records_of(block)
+        records = block.records()
         wanted = FIRST_ROWS if number == 0 else LATER_ROWS
         step = max(1, len(records) // wanted) if number else 1
         chosen = range(0, min(len(records), wanted * step), step)
@@ -81,7 +81,7 @@ class ColumnCounts:
             filled = batch.num_rows - column.null_count
             if filled:
                 counts[str(column.type)] += filled
-        for row, fault in reading.ArrowRows(batch.slice(0, SCRIPT_ROWS)).values():
+        for row, fault in ArrowRows(batch.slice(0, SCRIPT_ROWS)).values():
             if fault is None:
                 self.scripts.update(count_scripts(texts_of(row)))
 

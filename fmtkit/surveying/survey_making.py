@@ -10,7 +10,6 @@ from fmtkit.converting.block_tap import BlockTap
 from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.pipeline import Piece
 from fmtkit.counting.lengths import summarize
-from fmtkit.sources.blocks import ArrowBlock
 from fmtkit.sources.opening import Source
 from fmtkit.surveying.cutting import EXAMPLES, Cutting
 from fmtkit.surveying.findings import Finding
@@ -125,7 +124,7 @@ def make_bare_survey(
         for number, block in enumerate(source.blocks()):
             tap.take(index, number)
             columns.add_block(block, number)
-            own = () if isinstance(block, ArrowBlock) else block.rejects
+            own = block.rejects
             rows += len(reading.records_of(block)) + len(own)
         counts.append(rows)
     summaries = tuple(replace(s, rows=n) for s, n in zip(summaries, counts, strict=True))

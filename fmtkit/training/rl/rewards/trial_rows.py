@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from fmtkit.converting import reading
 from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.keeping import JSON_FIELD
 from fmtkit.errors import NothingWrittenError, OptionError, SourceError
@@ -19,6 +18,7 @@ from fmtkit.rewards.correctness import REFERENCES
 from fmtkit.sources.blocks import ArrowBlock, JsonBlock
 from fmtkit.sources.canonical_json import canonical
 from fmtkit.sources.opening import open_sources
+from fmtkit.sources.records import plain_json
 from fmtkit.training import datasets
 from fmtkit.training.planning import DatasetPlan, Plan
 from fmtkit.training.slices import parse_slice
@@ -149,9 +149,9 @@ def _head(specs: Sequence[object], count: int, folder: Path) -> list[object]:
                 continue
             if not isinstance(block, JsonBlock | ArrowBlock):
                 return []
-            for value, fault in islice(reading.records_of(block).values(written=True), count):
+            for value, fault in islice(block.records().values(written=True), count):
                 if fault is None and written < count:
-                    file.write(canonical(reading.plain_json(value)) + "\n")
+                    file.write(canonical(plain_json(value)) + "\n")
                     written += 1
     return [str(path)] if written else []
 

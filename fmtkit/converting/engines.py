@@ -1,0 +1,49 @@
+"""Engines: what maps work over the tasks of a run, with results in the order of the tasks."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Engine(Protocol):
+    """Runs one function over many tasks.
+
+    A function handed to an engine, its tasks and its results can be pickled where they are made of a
+    job and of blocks of bytes, so that an engine may run them in other processes.
+    """
+
+    def map(self, work: Callable[[Any], T], tasks: Iterator[Any]) -> Iterator[T]:
+        """Yield what `work` makes of each task, in the order of the tasks.
+
+        Tasks are taken as room is made for them: memory is bounded by the number in flight.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Threads:
+    """An engine of threads of this process: as many as there are cores, or so many."""
+
+    workers: int | None = None
+
+    def map(self, work: Callable[[Any], T], tasks: Iterator[Any]) -> Iterator[T]:
+        """Run tasks on a pool with two more in flight than there are threads."""
+        count = self.workers or os.cpu_count() or 1
+        with ThreadPoolExecutor(max_workers=count) as pool:
+            waiting: deque[Future[T]] = deque(
+                pool.submit(work, task) for task in islice(tasks, count + 2)
+            )
+            try:
+                while waiting:
+                    result = waiting.popleft().result()
+                    waiting.extend(pool.submit(work, task) for task in islice(tasks, 1))
+                    yield result
+            finally:
+                for future in waiting:
+                    future.cancel()
