@@ -12,6 +12,7 @@ import pytest
 
 from fmtkit.converting.conversions import open_named
 from fmtkit.converting.convert_options import RowOptions
+from fmtkit.converting.engines import Threads
 from fmtkit.converting.pipeline import stream
 from fmtkit.converting.preparation import prepare
 from fmtkit.errors import ColumnMismatchError, FmtkitError
@@ -78,7 +79,7 @@ def converted(case: dict[str, Any], request: RowOptions, folder: Path) -> list[d
     path = folder / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     outcome: list[dict[str, Any]] = [{"dropped": True} for _ in rows]
-    for piece in stream(prepare(open_named(str(path)), request), workers=1):
+    for piece in stream(prepare(open_named(str(path)), request), engine=Threads(1)):
         for record, row in zip(piece.records.tolist(), piece.table.to_pylist(), strict=True):
             outcome[record] = {"row": row, "warnings": set(piece.warnings)}
         for reject in piece.rejects:

@@ -50,7 +50,7 @@ def results(job: Job, pieces: list[Piece], starts: list[int]) -> list[Any]:
     found: list[Any] = []
     for piece, start in zip(pieces, starts, strict=True):
         for i, row in enumerate(piece.table.to_pylist()):
-            found.append((int(piece.records[i]) + start, piece.lines(i), json.dumps(row)))
+            found.append((int(piece.records[i]) + start, piece.line(i), json.dumps(row)))
         bad = piece.rejects
         found += [(b.row + start, b.line, (b.code, b.column, b.raw)) for b in bad]
     return sorted(found, key=lambda entry: entry[0])
