@@ -22,9 +22,16 @@ _QUOTED = re.compile(r"`?[\"']([\w.+-]+)[\"']`?")
 
 @cache
 def from_annotations(annotation: str) -> tuple[str, ...] | None:
-    """Return the texts of a `Literal`, or None where the annotation names none."""
-    match = re.search(r"Literal\[([^]]*)\]", annotation)
-    return tuple(re.findall(r"['\"]([^'\"]+)['\"]", match[1])) if match else None
+    """Return the texts of a `Literal`, none where they are open; None where it names no `Literal`."""
+    for node in ast.walk(ast.parse(annotation, mode="eval")):
+        match node:
+            case ast.Subscript(value=ast.Name(id="Literal"), slice=inner):
+                items = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+                values = [item.value for item in items if isinstance(item, ast.Constant)]
+                texts = tuple(value for value in values if isinstance(value, str))
+                # PEFT lists a pattern among the texts: pissa_niter_[number of iters].
+                return () if any("[" in text for text in texts) else texts
+    return None
 
 
 @cache

@@ -229,7 +229,8 @@ def _fields(config: Class, trainer: Class | None) -> dict[str, Field]:
                 continue
             name = node.target.id
             types = types_of(annotation)
-            texts = argument_choices.from_annotations(annotation) or choices.get(name, ())
+            literal = argument_choices.from_annotations(annotation)
+            texts = choices.get(name, ()) if literal is None else literal
             out[name] = Field(
                 name, annotation, types, _default(node.value), texts, docs.get(name, "")
             )

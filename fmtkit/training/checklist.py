@@ -16,8 +16,9 @@ from fmtkit.training import (
     refusals_method,
     refusals_model,
     refusals_run,
+    trackers,
 )
-from fmtkit.training.check import Check, Find, of_keys
+from fmtkit.training.check import Check, Find, Needs, of_keys
 
 KEYS: tuple[Check, ...] = (
     *of_keys(refusals_method.RULES),
@@ -52,6 +53,7 @@ ARGUMENTS: tuple[Check, ...] = (
         "options, columns and formats that a dataset's type does not take",
         lambda s: data_checks.check_types(s.readings),
     ),
+    Check("tracker", "config", "a tracker of no such name in `report_to`", trackers.check_names),
     Check(
         argument_checks.CODE,
         "config",
@@ -76,6 +78,22 @@ MAKING: tuple[tuple[str, str], ...] = (
 """Codes of what is found while the plan is made, beside the checks."""
 
 
+PREFLIGHT: tuple[tuple[str, Needs, str], ...] = (
+    ("model", "files", "models and adapters that are not there, or have another head"),
+    (
+        "tokenizer",
+        "files",
+        "tokenizers without a padding token, a template or a token that is named",
+    ),
+    ("user_code", "files", "rewards, rollouts, tools and environments that are not there"),
+    ("device", "device", "a run that needs GPUs where none, or fewer, are visible"),
+    ("tracker_package", "device", "trackers of `report_to` that are not installed"),
+    ("server", "device", "what keeps a vLLM server or a NeMo Gym from working with the run"),
+    ("rows", "data", "no rows, rows of one label, prompts that end with an answer"),
+)
+"""Code, need and meaning of what fmtkit.training.run looks for once the plan is made."""
+
+
 def of_sections(runner: Runner | None = None) -> tuple[Check, ...]:
     """Return the checks of the sections that a method takes; of all sections without one."""
     taken = SECTIONS if runner is None else [s for s in SECTIONS if s in runner.sections]
@@ -95,6 +113,7 @@ def of_method(runner: Runner) -> tuple[Check, ...]:
 
 def every() -> tuple[Check, ...]:
     """Return everything that is looked for: while the plan is made, then check by check."""
+    later = (Check(code, needs, about, lambda _: None) for code, needs, about in PREFLIGHT)
     made = (Check(code, "config", about, lambda _: None) for code, about in MAKING)
     own = (check for runner in shipped() for check in of_method(runner))
-    return (*made, *KEYS, *own, *of_sections(), *ARGUMENTS)
+    return (*made, *KEYS, *own, *of_sections(), *ARGUMENTS, *later)

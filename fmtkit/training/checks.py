@@ -16,6 +16,7 @@ from fmtkit.tokens import Tokenizer
 from fmtkit.training import checkpoints, gpus
 from fmtkit.training.job import Source
 from fmtkit.training.planning import Plan
+from fmtkit.training.problem import Problems
 from fmtkit.training.rl.grpo import checks as online
 
 _LOOK = 1000
@@ -31,15 +32,41 @@ _FILE_OF = {
     "lora_model_dir": "adapter_config.json",
 }
 """Key -> the file that what it names has; a model has config.json."""
+_MODELS = ("base_model", "ref_model", "teacher_model", "tokenizer_config", "lora_model_dir")
 _OWN_HEADS = frozenset(_HEADS.values())
 
 
+def check_files(plan: Plan, problems: Problems) -> None:
+    """Collect what is wrong with models and tokenizers as far as they lie on this machine."""
+    config = plan.config
+    for key in _MODELS:
+        name = config.text(key)
+        with problems.collecting("model", key):
+            if name is not None and (_is_path(name) or Path(name).expanduser().exists()):
+                _check_there(key, name)
+    if problems.found:
+        return
+    model = Path(plan.model or "").expanduser()
+    with problems.collecting("model", "base_model"):
+        if plan.model and model.is_dir():
+            _check_head(plan.model, model / "config.json", plan.runner)
+    name = config.text("tokenizer_config") or plan.model
+    with problems.collecting("tokenizer", "base_model"):
+        if name and Path(name).expanduser().is_dir():
+            _check_tokenizer(plan, name)
+
+
 def check_model(plan: Plan) -> None:
-    """Raise OptionError or TokenizerError for a model or tokenizer that the method cannot train."""
+    """Raise OptionError or TokenizerError for a model, a tokenizer or rewards that cannot train."""
     online.check_device(plan)
     online.check_users_names(plan)
+    check_models(plan)
+
+
+def check_models(plan: Plan) -> None:
+    """Raise OptionError or TokenizerError for a model or tokenizer that the method cannot train."""
     config = plan.config
-    for key in ("base_model", "ref_model", "teacher_model", "tokenizer_config", "lora_model_dir"):
+    for key in _MODELS:
         name = config.text(key)
         if name is not None:
             _check_there(key, name)
@@ -185,9 +212,14 @@ def _check_there(key: str, name: str) -> None:
         raise OptionError(f"{key}: {name}: has no config.json, so it is no model")
     if path.exists():
         return
-    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+    if _is_path(name):
         raise OptionError(f"{key}: {name}: no such folder")
     _hub_file(key, name, _FILE_OF.get(key, "config.json"))
+
+
+def _is_path(name: str) -> bool:
+    """Tell whether a name can be no model of the hub."""
+    return name.startswith((".", "/", "~")) or name.count("/") > 1
 
 
 def _is_model(path: Path, key: str) -> bool:

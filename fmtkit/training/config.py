@@ -301,7 +301,9 @@ def _check_value(key: Key, name: str, value: object, problems: Problems) -> None
             unknown = runner.unknown(value)
             unknown.args = (f"{name}: {unknown}",)
             raise unknown
-        if not schema.takes(key, value):
+        # Which of an argument's texts a method knows is said when it is known which method it is.
+        is_open = key.to == "trainer" and key.kind.startswith("enum:") and isinstance(value, str)
+        if not is_open and not schema.takes(key, value):
             raise OptionError(f"{name}: {value!r} is not {schema.words(key.kind)}")
 
 

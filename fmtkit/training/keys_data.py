@@ -12,7 +12,7 @@ KEYS: tuple[Key, ...] = (
         "refused",
         "fmtkit is for post-training; give text as a dataset of type `text`",
     ),
-    Key("val_set_size", "number", "fmtkit", "share (below 1) or number of prompts to evaluate on"),
+    Key("val_set_size", "amount", "fmtkit", "share (below 1) or number of prompts to evaluate on"),
     Key("dataset_prepared_path", "text", "nothing", "converted data lie in the run folder"),
     Key(
         "dataset_processes",

@@ -20,7 +20,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "rl_beta",
-        "number",
+        "amount",
         "trainer",
         "strength of the pull to the reference; of the odds ratio in orpo",
         "beta",
@@ -77,10 +77,10 @@ KEYS: tuple[Key, ...] = (
             "ALPHA]"
         ),
     ),
-    Key("orpo_alpha", "number", "trainer", "orpo: weight of the odds ratio", "beta"),
+    Key("orpo_alpha", "amount", "trainer", "orpo: weight of the odds ratio", "beta"),
     Key(
         "kto_desirable_weight",
-        "number",
+        "amount",
         "trainer",
         "kto, bco: weight of liked replies",
         "desirable_weight",
@@ -88,7 +88,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "kto_undesirable_weight",
-        "number",
+        "amount",
         "trainer",
         "kto, bco: weight of disliked replies",
         "undesirable_weight",

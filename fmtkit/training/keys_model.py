@@ -204,7 +204,7 @@ KEYS: tuple[Key, ...] = (
         aliases=("peft_model_dir",),
     ),
     Key("lora_r", "count", "peft", "rank of the adapter", "r"),
-    Key("lora_alpha", "number", "peft", "scale of the adapter"),
+    Key("lora_alpha", "amount", "peft", "scale of the adapter"),
     Key("lora_dropout", "fraction", "peft", "dropout before the adapter"),
     Key(
         "lora_target_modules",

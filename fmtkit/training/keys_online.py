@@ -36,7 +36,7 @@ _TRL: tuple[Key, ...] = (
     ),
     Key("reward_num_workers", "count", "rl", "processes that run reward functions"),
     Key(
-        "reward_timeout", "number", "rl", "seconds that a call of a reward function may take (600)"
+        "reward_timeout", "amount", "rl", "seconds that a call of a reward function may take (600)"
     ),
     Key("rollout_func", "text", "rl", "module.function that makes the answers"),
     Key("environment_factory", "text or object", "rl", "class of an environment with tools"),
@@ -69,7 +69,7 @@ _TRL: tuple[Key, ...] = (
     ),
     Key(
         "vllm_importance_sampling_cap",
-        "number",
+        "amount",
         "trainer",
         "upper clip of that ratio",
         "vllm_importance_sampling_clip_max",

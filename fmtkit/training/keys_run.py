@@ -89,7 +89,7 @@ KEYS: tuple[Key, ...] = (
     Key("warmup_ratio", "fraction", "trainer", "share of the steps that warm up", "warmup_steps"),
     Key(
         "neftune_noise_alpha",
-        "number",
+        "amount",
         "trainer",
         "noise on the embeddings",
         aliases=("noisy_embedding_alpha",),
@@ -125,7 +125,7 @@ KEYS: tuple[Key, ...] = (
         ("activation_checkpointing_kwargs",),
     ),
     Key("torch_compile", "bool or auto", "trainer", "compile the model", values={"auto": False}),
-    Key("evals_per_epoch", "number", "fmtkit", "evaluations in an epoch; sets eval_steps"),
+    Key("evals_per_epoch", "amount", "fmtkit", "evaluations in an epoch; sets eval_steps"),
     Key(
         "eval_strategy",
         "enum:no|steps|epoch",
@@ -134,7 +134,7 @@ KEYS: tuple[Key, ...] = (
         aliases=("evaluation_strategy",),
         values={False: "no"},
     ),
-    Key("saves_per_epoch", "number", "fmtkit", "checkpoints in an epoch; sets save_steps"),
+    Key("saves_per_epoch", "amount", "fmtkit", "checkpoints in an epoch; sets save_steps"),
     Key(
         "save_strategy",
         "enum:no|steps|epoch|best",

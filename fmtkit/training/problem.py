@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fmtkit.errors import FmtkitError, OptionError
 
 _SAID_BY: dict[str, frozenset[str]] = {
-    "conflict": frozenset({"batch_size", "two_schedules", "precision"}),
+    "conflict": frozenset({"batch_size", "loss_type", "two_schedules", "precision"}),
     "argument": frozenset({"two_schedules"}),
     "template": frozenset({"two_templates"}),
     "trainer_rule": frozenset(

@@ -1,7 +1,8 @@
 """Refusals about the model: its head, its precision and what of it trains."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from fmtkit.errors import near_match
 from fmtkit.runner import Runner
 from fmtkit.training.config import Config
 
@@ -10,6 +11,17 @@ _HEADS = {
     "score": "AutoModelForSequenceClassification",
     "steps": "AutoModelForTokenClassification",
 }
+SPECIAL_TOKENS = (
+    "bos_token",
+    "eos_token",
+    "unk_token",
+    "sep_token",
+    "pad_token",
+    "cls_token",
+    "mask_token",
+    "additional_special_tokens",
+)
+"""What tokenizers of transformers call their special tokens."""
 _LABELS = {"score": 1, "steps": 2}
 
 
@@ -60,6 +72,18 @@ def _unfrozen(config: Config, _: Runner) -> str | None:
     return None
 
 
+def _special(config: Config, _: Runner) -> str | None:
+    given = config.get("special_tokens")
+    for name, text in given.items() if isinstance(given, Mapping) else ():
+        if name not in SPECIAL_TOKENS:
+            near = near_match(str(name), SPECIAL_TOKENS)
+            advice = f"did you mean {near!r}?" if near else f"known: {', '.join(SPECIAL_TOKENS)}"
+            return f"special_tokens.{name}: no special token is called so; {advice}"
+        if name != "additional_special_tokens" and not isinstance(text, str | None):
+            return f"special_tokens.{name}: {text!r} is not a text"
+    return None
+
+
 def _tokens(config: Config, _: Runner) -> str | None:
     if config.get("tokens") and config.get("adapter") and not config.get("lora_modules_to_save"):
         return (
@@ -75,6 +99,7 @@ RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
     ("head_target", "an adapter on the head that TRL fuses", _targets),
     ("model_head", "a model class or a number of labels that is not the method's", _head),
     ("frozen", "parameters chosen to train beside an adapter", _unfrozen),
+    ("special_tokens", "special tokens that no tokenizer has", _special),
     ("new_tokens", "new tokens that an adapter cannot learn", _tokens),
 )
 """Code, what it looks for, and what finds the reason why a configuration cannot be honoured."""

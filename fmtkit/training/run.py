@@ -6,7 +6,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
@@ -34,6 +34,8 @@ from fmtkit.training.config import Config
 from fmtkit.training.data_remarks import data_remarks
 from fmtkit.training.datatypes import template_source
 from fmtkit.training.planning import Plan
+from fmtkit.training.problem import Problems
+from fmtkit.training.rl.grpo import checks as online
 from fmtkit.training.train_options import TrainOptions
 
 _KILLED = frozenset({-signal.SIGKILL, 128 + signal.SIGKILL})
@@ -91,15 +93,16 @@ def train(
     checks.check_template(planned)
     resume = options.resume or _resumes(settings)
     run_folder.check(planned, resume=resume)
+    problems = Problems()
     if dry_run:
-        return Outcome(planned, 0)
+        if not planned.missing:
+            checks.check_files(planned, problems)
+        problems.check(settings.source, settings.lines)
+        return Outcome(replace(planned, notes=(*planned.notes, *_absent_here(planned))), 0)
     if planned.missing:
         raise OptionError(f"{planned.source}: {', '.join(planned.missing)}: needed to train")
-    checks.check_device(planned, here=not options.prepare)
-    trackers.check(planned)
-    checks.check_model(planned)
-    for check in planned.runner.hooks("check"):
-        check(planned)
+    _preflight(planned, problems, here=not options.prepare)
+    problems.check(settings.source, settings.lines)
     say = say or _silent
     for note in (*planned.notes, *vllm_ready.check(planned, os.environ)):
         say(note)
@@ -119,6 +122,33 @@ def train(
     return Outcome(
         planned, exit_code, json.loads(report.read_text(encoding="utf-8")) if done else None
     )
+
+
+def _preflight(planned: Plan, problems: Problems, *, here: bool) -> None:
+    """Collect what would stop the run on this machine; nothing is converted or loaded before."""
+    with problems.collecting("device"):
+        checks.check_device(planned, here=here)
+    with problems.collecting("device"):
+        online.check_device(planned)
+    with problems.collecting("tracker_package", "report_to"):
+        trackers.check(planned.resolution)
+    with problems.collecting("user_code"):
+        online.check_users_names(planned)
+    with problems.collecting("model"):
+        checks.check_models(planned)
+    for check in planned.runner.hooks("check"):
+        with problems.collecting("server"):
+            check(planned)
+
+
+def _absent_here(planned: Plan) -> list[str]:
+    """Return what the run needs and this machine lacks; it may be made on another one."""
+    lacking = Problems()
+    with lacking.collecting("device"):
+        checks.check_device(planned, here=False)
+    with lacking.collecting("tracker_package"):
+        trackers.check(planned.resolution)
+    return [f"{problem.message} (needed to train)" for problem in lacking.found]
 
 
 def _silent(_: str) -> None:

@@ -3,7 +3,8 @@
 from importlib.util import find_spec
 
 from fmtkit.errors import DependencyError, UnknownNameError
-from fmtkit.training.planning import Plan
+from fmtkit.training.check import Subject
+from fmtkit.training.resolve import Resolution
 
 PACKAGES: dict[str, tuple[str, ...]] = {
     "tensorboard": ("tensorboard", "tensorboardX"),
@@ -26,15 +27,23 @@ PACKAGES: dict[str, tuple[str, ...]] = {
 NOT_A_TRACKER = frozenset({"all", "none"})
 
 
-def check(plan: Plan) -> None:
-    """Raise UnknownNameError or DependencyError for a tracker that no run could report to."""
-    argument = plan.resolution.trainer.get("report_to")
-    wish = argument.value if argument is not None else None
-    for name in wish if isinstance(wish, list) else [wish] if wish else []:
-        if name in NOT_A_TRACKER:
-            continue
+def check_names(subject: Subject) -> None:
+    """Raise UnknownNameError for a tracker of no such name."""
+    for name in _named(subject.resolution):
         if name not in PACKAGES:
-            raise UnknownNameError("tracker (report_to)", str(name), PACKAGES)
+            raise UnknownNameError("tracker (report_to)", name, PACKAGES)
+
+
+def _named(resolution: Resolution) -> list[str]:
+    argument = resolution.trainer.get("report_to")
+    wish = argument.value if argument is not None else None
+    listed = wish if isinstance(wish, list) else [wish] if wish else []
+    return [str(name) for name in listed if name not in NOT_A_TRACKER]
+
+
+def check(resolution: Resolution) -> None:
+    """Raise DependencyError for a tracker that is not installed."""
+    for name in _named(resolution):
         packages = PACKAGES[name]
         if packages and not any(map(find_spec, packages)):
             raise DependencyError(

@@ -1,0 +1,267 @@
+"""`--dry-run` refuses what would fail later, tells all of it at once, and says in which line it stands."""
+
+import importlib
+import subprocess
+import sys
+from dataclasses import MISSING, fields
+
+import pytest
+
+pytest.importorskip("trl")
+
+import tiny_training as tiny
+
+from fmtkit.errors import FmtkitError, OptionError
+from fmtkit.runner import shipped
+from fmtkit.training import checklist, named_arguments, planning, train, trainer_rules
+from fmtkit.training.arguments import fields_of, has_class
+from fmtkit.training.config import load, parse
+from fmtkit.training.problem import RefusalError
+from fmtkit.training.trainer_source import find_class, installed
+
+# What no run can do -> what is said of it. Each of these was planned once, and failed later.
+FAULTS = {
+    "rl: grpo\ntrl: {loss_type: foo}": "'foo' is not one of grpo, dr_grpo, dapo",
+    "rl: grpo\ntrl: {multi_objective_aggregation: foo}": "'foo' is not one of sum_then_normalize",
+    "rl: grpo\ntrl: {scale_rewards: foo}": "'foo' is not one of batch, group, none",
+    "rl: grpo\ntrl: {vllm_importance_sampling_mode: foo}": "is not one of sequence_mask",
+    "rl: grpo\ntrl: {temperature: -1}": "trl.temperature: -1 is not a number from 0",
+    "rl: grpo\ntrl: {top_p: 2}": "trl.top_p: 2 is not a number from 0 to 1",
+    "rl: grpo\ntrl: {num_generations: -2}": "-2 is not a whole number from 1",
+    "rl: grpo\ntrl: {reward_funcs: [a.b, c.d], reward_weights: [1.0]}": "1 numbers for 2",
+    "rl: dpo\ngroup_by_length: true": "group_by_length: the rows of dpo",
+    "rl: reward\ngroup_by_length: true": "group_by_length: the rows of reward",
+    "rl: dpo\nloss_type: [sigmoid, foo]": "'foo' is not one of sigmoid",
+    "rl: dpo\nrl_beta: -0.1": "rl_beta: -0.1 is not a number from 0",
+    "rl: cpo\nloss_type: foo": "'foo' is not one of",
+    "rl: simpo\nloss_type: ipo": "loss_type: 'ipo' is not simpo's",
+    "lr_scheduler: rex": "'rex' is not one of linear, cosine",
+    "lr_scheduler: cosin": "did you mean 'cosine'?",
+    "optimizer: muon": "'muon' is not one of adamw_torch",
+    "hub_strategy: often": "'often' is not one of end, every_save",
+    "packing_strategy: first": "'first' is not one of bfd",
+    "val_set_size: -0.1": "val_set_size: -0.1 is not a number from 0",
+    "weight_decay: .nan": "weight_decay: nan is not a number",
+    "learning_rate: .inf": "learning_rate: inf is not a number",
+    "report_to: wandbb": "did you mean 'wandb'?",
+    "special_tokens: {pad: x}": "special_tokens.pad: no special token",
+    "chat_template: no_such_template": "no template named 'no_such_template'",
+    "chat_template: jinja": "the template's text is missing",
+    "chat_template_jinja: '{% for %}'": "chat_template_jinja: line 1",
+    "datasets: [{path: a/b, split: ../x}]": "split: '../x': write a name, or a slice",
+    "datasets: [{path: a/b, split: 'train[9:2]'}]": "ends where it begins",
+    "datasets: [{path: a/b, shards: 2, shards_idx: 2}]": "2 shards are counted from 0",
+    "datasets: [{path: a/b, shards_idx: 2}]": "set shards",
+    "datasets: [{path: a/b, fraction: 0}]": "fraction: 0: no row is left",
+    "base_model: a/m\ndatasets: [{path: ./nope.jsonl}]": "./nope.jsonl: no such file or folder",
+    "base_model: a/m\ndatasets: [{path: json}]": "names no file; set data_files",
+    "rl: dpo\ndatasets: [{path: a/b, type: {prompt_format: '{nope}'}}]": "no placeholder",
+    "rl: dpo\ndatasets: [{path: a/b, type: intel, options: {nope: 1}}]": "no option of type intel",
+    "rl: dpo\ndatasets: [{path: a/b, type: intel, columns: {nope: x}}]": "no column of type intel",
+}
+WHOLE = "base_model: a/m\ndatasets: [{path: a/b}]\n"
+# The same for what TRL and transformers refuse in their own source, whose text is theirs.
+RULES = {
+    "padding_free: true": "padding_free",
+    "logging_steps: 2.5": "logging_steps",
+    "dataloader_prefetch_factor: 2": "prefetch_factor",
+    "lr_scheduler: reduce_lr_on_plateau": "requires an eval strategy",
+    "val_set_size: 0.1\nload_best_model_at_end: true\nsave_strategy: steps": "load_best_model_at_end",
+    "rl: dpo\nloss_type: aot\nf_divergence_type: js_divergence": "f_divergence_type",
+    "rl: dpo\nloss_type: aot\ndpo_use_weighting: true": "aot",
+    "rl: grpo\nauto_find_batch_size: true\ntrl: {reward_funcs: a/r}": "auto_find_batch_size",
+    "rl: grpo\ntrl: {reward_funcs: a/r, vllm_importance_sampling_clip_min: 9}": "clip_min",
+    "rl: gkd\nteacher_model: a/t\nrl_beta: 2": "beta must be in",
+}
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(FmtkitError) as error:
+        planning.plan(parse(text, "x"), partial=True)
+    assert error.value.exit_code == 2
+    assert "\n" not in str(error.value), "one fault, one line"
+    return str(error.value)
+
+
+@pytest.mark.parametrize("text", FAULTS)
+def test_what_fails_later_is_refused_by_the_plan(text):
+    assert FAULTS[text] in refusal(text)
+
+
+@pytest.mark.parametrize("text", RULES)
+def test_what_the_trainer_itself_refuses_is_refused_by_the_plan(text):
+    told = refusal(WHOLE + text)
+    assert RULES[text] in told
+    assert told.endswith("[trainer_rule]")
+
+
+def test_all_problems_are_told_at_once_each_with_its_line(tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text(
+        "base_model: a/m\nlr: 1e-4\n\noptimizer: muon\nrl: grpo\ndatasets:\n"
+        "  - path: a/b\n    split: ../x\ntrl:\n  loss_type: foo\n  reward_funcs: a/r\n"
+        "gradient_accumulation_steps: 8\nmicro_batch_size: 8\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(RefusalError) as error:
+        planning.plan(file)
+    lines = str(error.value).splitlines()
+    assert lines[0] == f"{file}: 3 problems"
+    assert [line.split(": ")[0].strip() for line in lines[1:]] == [
+        f"{file}:4",
+        f"{file}:8",
+        f"{file}:10",
+    ]
+    assert [problem.code for problem in error.value.problems] == ["argument", "split", "loss_type"]
+
+
+def test_unknown_keys_and_wrong_values_are_told_at_once(tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text("sequence_len: x\nlora_rr: 3\nrpo_alpha: 1\n", encoding="utf-8")
+    with pytest.raises(RefusalError) as error:
+        load(file)
+    assert [problem.code for problem in error.value.problems] == [
+        "value",
+        "unknown_key",
+        "refused_key",
+    ]
+    assert f"{file}:2: no key named 'lora_rr'; did you mean 'lora_r'? [unknown_key]" in str(
+        error.value
+    )
+
+
+def test_a_key_that_is_set_from_the_command_line_has_no_line(tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text("rl: dpo\noptimizer: sgd\n", encoding="utf-8")
+    with pytest.raises(OptionError, match=r"c\.yaml: --set optimizer: 'muon' is not one of"):
+        planning.plan(file, ["optimizer=muon"], partial=True)
+
+
+def test_an_empty_key_that_nobody_knows_is_a_note():
+    config = load({"gptq_groupsize": None})
+    assert any("gptq_groupsize" in note for note in config.notes)
+
+
+METHODS = [runner for runner in shipped() if has_class(runner.config)]
+
+
+@pytest.mark.parametrize("runner", METHODS, ids=lambda runner: runner.method)
+def test_the_defaults_of_every_class_break_none_of_its_rules(runner):
+    found = fields_of(runner.config, runner.trainer).fields
+    values = {name: field.default for name, field in found.items()} | {"output_dir": "x"}
+    # Online groups need more than one row, and the machine decides on the precision.
+    values |= {"bf16": False, "use_cpu": True, "world_size": 1}
+    config, trainer = find_class(runner.config), find_class(runner.trainer)
+    assert config is not None
+    assert trainer_rules.failures(config, values, trainer) == ()
+
+
+@pytest.mark.parametrize("config", sorted({runner.config for runner in METHODS}))
+def test_the_defaults_that_are_read_are_those_of_the_real_class(config):
+    module, _, name = config.partition(":")
+    real = {f.name: f for f in fields(getattr(importlib.import_module(module), name))}
+    for found in fields_of(config).fields.values():
+        if found.default is trainer_rules.UNKNOWN:
+            continue
+        true = real[found.name]
+        default = true.default if true.default_factory is MISSING else true.default_factory()
+        assert found.default == getattr(default, "value", default), found.name
+
+
+@pytest.mark.parametrize("config", sorted({runner.config for runner in METHODS}))
+def test_a_default_is_among_the_choices_that_are_read(config):
+    for found in fields_of(config).fields.values():
+        assert found.problem(found.default) is None or found.default is trainer_rules.UNKNOWN
+
+
+def test_an_unknown_value_breaks_no_rule():
+    config, trainer = find_class("trl:SFTConfig"), find_class("trl:SFTTrainer")
+    assert config is not None
+    names = fields_of("trl:SFTConfig").fields
+    assert (
+        trainer_rules.failures(config, dict.fromkeys(names, trainer_rules.UNKNOWN), trainer) == ()
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "value"),
+    [
+        ("rl: grpo\ntrl: {top_entropy_quantile: 0.2}", "top_entropy_quantile", 0.2),
+        ("label_smoothing_factor: 0.1", "label_smoothing_factor", 0.1),
+        ("rl: dpo\nuse_weighting: true", "use_weighting", True),
+        ("dataloader_persistent_workers: false", "dataloader_persistent_workers", False),
+    ],
+)
+def test_an_argument_of_the_trainer_passes_by_its_own_name(text, name, value):
+    plan = planning.plan(parse(text, "x"), partial=True)
+    assert plan.resolution.trainer[name].value == value
+
+
+def test_no_key_of_the_table_is_a_mere_copy_of_an_argument():
+    assert not set(named_arguments.everywhere()) & set(named_arguments.keys.table())
+
+
+def test_without_trl_a_plan_is_made_and_says_that_arguments_pass_unchecked():
+    code = (
+        "import sys\n"
+        "from fmtkit.training import trainer_source\n"
+        "have = trainer_source.installed\n"
+        "missing = lambda name: None if name in ('trl', 'transformers') else have(name)\n"
+        "trainer_source.installed = missing\n"
+        "trainer_source._root = lambda package: None\n"
+        "trainer_source._file = lambda dotted: None\n"
+        "trainer_source._among_training_files = lambda name: None\n"
+        "from fmtkit.training import planning\n"
+        "raw = {'rl': 'grpo', 'trl': {'temperature': 0.5}, 'weight_decay': 0.1}\n"
+        "plan = planning.plan(raw, partial=True)\n"
+        "print(plan.resolution.trainer['temperature'].value, plan.package, *plan.notes)\n"
+        "assert not {'torch', 'transformers', 'trl'} & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "0.5 trl, which is not installed" in done.stdout
+    assert "the arguments of GRPOConfig pass unchecked" in done.stdout
+
+
+def test_every_check_has_a_code_of_its_own_and_says_what_it_finds():
+    checks = checklist.every()
+    assert len({check.code for check in checks}) == len(checks)
+    assert all(check.about for check in checks)
+
+
+def test_the_schema_says_from_which_trl_it_was_made():
+    from fmtkit import resources
+
+    assert f"trl {installed('trl')}" in resources.schema("config")["description"]
+
+
+def test_a_dry_run_looks_at_the_model_that_is_here(tmp_path):
+    model = tiny.make_model(tmp_path / "model", template=tiny.TEMPLATE)
+    data = tmp_path / "rows.jsonl"
+    data.write_text('{"question": "q", "chosen": "a", "rejected": "b"}\n', encoding="utf-8")
+    raw = {
+        "base_model": str(model),
+        "rl": "dpo",
+        "datasets": [{"path": str(data), "type": "chatml.intel"}],
+        "special_tokens": {"pad_token": "<no such>"},
+    }
+    with pytest.raises(FmtkitError, match="is not in the vocabulary"):
+        train(raw, dry_run=True)
+    with pytest.raises(OptionError, match="base_model: ./nowhere: no such folder"):
+        train({**raw, "base_model": "./nowhere"}, dry_run=True)
+
+
+WRONG = ("no such value", -7, 3.7, True, [], {}, float("nan"))
+
+
+@pytest.mark.parametrize("method", ["sft", "dpo", "grpo", "ebft"])
+def test_no_value_of_any_key_ends_in_anything_but_one_of_our_errors(method):
+    names = [*named_arguments.keys.table(), *named_arguments.everywhere()]
+    for name in names:
+        for value in WRONG:
+            section, _, last = name.rpartition(".")
+            raw = {section: {last: value}} if section else {name: value}
+            try:
+                planning.plan({"rl": method, **raw}, partial=True)
+            except FmtkitError as error:
+                assert str(error), (name, value)
