@@ -1,5 +1,6 @@
 """`--dry-run` refuses what would fail later, tells all of it at once, and says in which line it stands."""
 
+import contextlib
 import importlib
 import subprocess
 import sys
@@ -34,7 +35,7 @@ FAULTS = {
     "rl: dpo\nloss_type: [sigmoid, foo]": "'foo' is not one of sigmoid",
     "rl: dpo\nrl_beta: -0.1": "rl_beta: -0.1 is not a number from 0",
     "rl: cpo\nloss_type: foo": "'foo' is not one of",
-    "rl: simpo\nloss_type: ipo": "loss_type: 'ipo' is not simpo's",
+    "rl: simpo\nloss_type: ipo": "method simpo sets it to 'simpo'",
     "lr_scheduler: rex": "'rex' is not one of linear, cosine",
     "lr_scheduler: cosin": "did you mean 'cosine'?",
     "optimizer: muon": "'muon' is not one of adamw_torch",
@@ -217,7 +218,7 @@ def test_without_trl_a_plan_is_made_and_says_that_arguments_pass_unchecked():
         "print(plan.resolution.trainer['temperature'].value, plan.package, *plan.notes)\n"
         "assert not {'torch', 'transformers', 'trl'} & set(sys.modules)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "0.5 trl, which is not installed" in done.stdout
     assert "the arguments of GRPOConfig pass unchecked" in done.stdout
@@ -247,7 +248,7 @@ def test_a_dry_run_looks_at_the_model_that_is_here(tmp_path):
     }
     with pytest.raises(FmtkitError, match="is not in the vocabulary"):
         train(raw, dry_run=True)
-    with pytest.raises(OptionError, match="base_model: ./nowhere: no such folder"):
+    with pytest.raises(OptionError, match=r"base_model: \./nowhere: no such folder"):
         train({**raw, "base_model": "./nowhere"}, dry_run=True)
 
 
@@ -261,7 +262,25 @@ def test_no_value_of_any_key_ends_in_anything_but_one_of_our_errors(method):
         for value in WRONG:
             section, _, last = name.rpartition(".")
             raw = {section: {last: value}} if section else {name: value}
-            try:
+            # Whatever else is raised fails the test.
+            with contextlib.suppress(FmtkitError):
                 planning.plan({"rl": method, **raw}, partial=True)
-            except FmtkitError as error:
-                assert str(error), (name, value)
+
+
+def test_modules_beside_all_linear_layers_are_among_them():
+    raw = {"adapter": "lora", "lora_target_linear": True, "lora_target_modules": ["q_proj"]}
+    plan = planning.plan(raw, partial=True)
+    assert plan.resolution.peft["target_modules"].value == "all-linear"
+    assert any("lora_target_linear takes every linear layer" in note for note in plan.notes)
+
+
+@pytest.mark.parametrize("key", ["qat", "quantize_moe_experts", "expert_parallel_size"])
+def test_a_key_of_axolotl_that_cannot_be_done_is_refused_by_name(key):
+    with pytest.raises(OptionError, match=rf"{key}: 2 cannot be honoured: \w+"):
+        load({key: 2})
+    assert load({key: None}).get(key) is None
+
+
+def test_a_key_of_axolotl_that_changes_no_result_is_a_note():
+    plan = planning.plan({"loss_watchdog_patience": 3, "use_scattermoe": True}, partial=True)
+    assert sum("changes nothing" in note for note in plan.notes) == 2

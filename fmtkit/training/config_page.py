@@ -10,7 +10,15 @@ from pathlib import Path
 
 from fmtkit import runner
 from fmtkit.runner import Runner
-from fmtkit.training import checklist, keys_data, keys_method, keys_model, keys_online, keys_run
+from fmtkit.training import (
+    checklist,
+    keys_axolotl,
+    keys_data,
+    keys_method,
+    keys_model,
+    keys_online,
+    keys_run,
+)
 from fmtkit.training.key import DESTINATIONS, Key
 from fmtkit.training.named_arguments import everywhere, find_key
 from fmtkit.training.schema import made_from, words
@@ -52,6 +60,7 @@ GROUPS: dict[str, tuple[Key, ...]] = {
     "Method and loss": keys_method.KEYS,
     "Steps, optimizer, saving, processes": keys_run.KEYS,
     "Online methods, vLLM, EBFT, NeMo Gym": keys_online.KEYS,
+    "Keys of axolotl without a counterpart": keys_axolotl.KEYS,
 }
 
 

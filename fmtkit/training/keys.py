@@ -7,10 +7,10 @@ trainer's config class passes by its own name (fmtkit.training.named_arguments).
 
 from functools import cache
 
-from fmtkit.training import keys_data, keys_method, keys_model, keys_online, keys_run
+from fmtkit.training import keys_axolotl, keys_data, keys_method, keys_model, keys_online, keys_run
 from fmtkit.training.key import Key
 
-MODULES = (keys_model, keys_data, keys_run, keys_method, keys_online)
+MODULES = (keys_model, keys_data, keys_run, keys_method, keys_online, keys_axolotl)
 
 
 @cache

@@ -66,16 +66,11 @@ def _sync(config: Config, _: Runner) -> str | None:
     return None
 
 
-def _losses(config: Config, runner: Runner) -> str | None:
-    """Look at what TRL says nowhere: which of its losses a method of ours stands for."""
+def _losses(config: Config, _: Runner) -> str | None:
     wish = config.get("loss_type")
     if wish is None:
         return None
     names = [str(name) for name in wish] if isinstance(wish, list) else [str(wish)]
-    fixed = runner.arguments.get("loss_type")
-    own = [fixed] if isinstance(fixed, str) else fixed
-    if isinstance(own, list) and names != own:
-        return f"loss_type: {names[0]!r} is not {runner.method}'s, which is {own[0]}; leave it out"
     if "exo_pair" in names and not config.get("label_smoothing"):
         return "loss_type: exo_pair needs label_smoothing above 0; its paper takes 0.001"
     weights = config.get("loss_weights")

@@ -122,7 +122,7 @@ def resolve(config: Config, runner: Runner, problems: Problems) -> Resolution:
             f"{fields.package} is not installed: the arguments of {fields.class_name} pass unchecked"
         )
     for key, value, origin in _set_keys(config):
-        if _section(key.name) in runner.idle:
+        if _section(key.name) in runner.idle or _is_covered(key, config, out):
             continue
         code = _CODES.get(key.target, "argument")
         with problems.collecting(code, key.name):
@@ -136,6 +136,17 @@ def resolve(config: Config, runner: Runner, problems: Problems) -> Resolution:
         out.default(name, value, f"default of {runner.method}")
     _notes(config, runner, out)
     return out
+
+
+def _is_covered(key: Key, config: Config, out: Resolution) -> bool:
+    """Tell whether modules are named that `lora_target_linear` takes anyway: axolotl takes both."""
+    if key.name != "lora_target_modules" or not config.is_true("lora_target_linear"):
+        return False
+    named = config.get(key.name)
+    if any("embed" in str(name) for name in (named if isinstance(named, list) else [named])):
+        return False
+    out.notes.append(f"{key.name}: lora_target_linear takes every linear layer, these among them")
+    return True
 
 
 def _place_of(key: Key, argument: Argument) -> str:
