@@ -156,6 +156,7 @@ def test_a_transfer_of_weights_that_never_ends_ends_the_process(tmp_path):
     assert "did not end a transfer of weights after 0.3 s" in done.stderr
 
 
+@pytest.mark.slow
 def test_every_request_of_trls_client_has_a_limit_and_is_not_repeated():
     import requests
 
