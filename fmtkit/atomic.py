@@ -12,11 +12,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from fmtkit.errors import FmtkitError, WriteError
+
+if TYPE_CHECKING:
+    # Reward workers write nothing, and start without pyarrow.
+    import pyarrow as pa
 
 _ADVICE = {
     errno.ENOSPC: "free some space and run again",
@@ -74,7 +76,7 @@ class PartialFile:
                 self._hash = hashlib.file_digest(self._file, "sha256")
             self._file.seek(resume_at)
 
-    def write(self, data: bytes | pa.Buffer) -> None:
+    def write(self, data: "bytes | pa.Buffer") -> None:
         """Append all of `data`."""
         view = memoryview(data)
         if self._hash is not None:

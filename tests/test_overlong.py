@@ -10,12 +10,12 @@ pytest.importorskip("trl")
 
 import runs
 import tiny_training as tiny
-from fmtkit.training.refusals import RefusalError
 
 from fmtkit import runner, tokens
 from fmtkit.errors import OptionError
 from fmtkit.training import build, planning, process
 from fmtkit.training import run as training_run
+from fmtkit.training.problem import RefusalError
 
 LONG = " ".join(["red blue green apple"] * 10)
 LIMIT = 16

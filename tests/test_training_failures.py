@@ -168,6 +168,17 @@ def test_what_a_trainer_raises_in_a_step_is_one_line(model, tmp_path, capfd, mon
     assert line.startswith("error: KeyError: 'logits' (test_training_failures.py:")
 
 
+def test_a_package_that_an_optimizer_lacks_is_one_line(model, tmp_path, capfd):
+    pytest.importorskip("transformers")
+    from importlib.util import find_spec
+
+    if find_spec("bitsandbytes"):
+        pytest.skip("bitsandbytes is installed")
+    code, line = told(capfd, prepared(keys_of(tmp_path, model, optimizer="adamw_bnb_8bit")))
+    assert code == 2
+    assert "pip install" in line
+
+
 @pytest.mark.parametrize(
     ("keys", "dtype", "origin"),
     [

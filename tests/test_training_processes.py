@@ -91,8 +91,7 @@ def test_two_processes_go_through_the_rows_twice_as_fast(method, model, tmp_path
 
 
 def job_of(**keys):
-    rows = [{"path": "rows.parquet", "type": "openai"}]
-    plan = planning.plan({"base_model": "m", "datasets": rows, **keys}, partial=True)
+    plan = planning.plan({"base_model": "m", "rl": "dpo", **keys}, partial=True)
     return handover.job_of(plan, (), (), None)
 
 

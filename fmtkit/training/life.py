@@ -7,12 +7,15 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from fmtkit.errors import FmtkitError
-from fmtkit.runner import Runner
 from fmtkit.training.interrupts import Stop
 from fmtkit.training.rl.grpo.health import OnlineHealth
+
+if TYPE_CHECKING:
+    # Reward workers take TrainingError from here, and start without pyarrow.
+    from fmtkit.runner import Runner
 
 METRICS = "metrics.jsonl"
 _PATIENCE = 5
@@ -33,7 +36,7 @@ class RunLog:
     methods are that class's. It reads what the trainer logs and nothing else: no step waits for it.
     """
 
-    def __init__(self, run: Path, stop: Stop, counter: "TokenCounter", runner: Runner) -> None:
+    def __init__(self, run: Path, stop: Stop, counter: "TokenCounter", runner: "Runner") -> None:
         """Open the metrics of a run for appending."""
         self.stop = stop
         self.counter = counter
@@ -141,7 +144,7 @@ def _drop_half_line(path: Path) -> None:
         file.truncate(file.read().rfind(b"\n") + 1)
 
 
-def findings(logs: list[Mapping[str, float]], runner: Runner) -> Iterator[str]:
+def findings(logs: list[Mapping[str, float]], runner: "Runner") -> Iterator[str]:
     """Yield what a row of logs says against the run, each with the next step to try."""
     norms = [log["grad_norm"] for log in logs if "grad_norm" in log]
     losses = [log["loss"] for log in logs]
