@@ -5,8 +5,11 @@ A method's runner has the limits; besides them the rewards should have a spread 
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from fmtkit.runner import HealthLimits
+if TYPE_CHECKING:
+    # Reward workers load this module by way of TrainingError, and start without pyarrow.
+    from fmtkit.runner import HealthLimits
 
 Log = Mapping[str, float]
 
@@ -17,7 +20,7 @@ _WINDOW = 20
 class OnlineHealth:
     """Watches the logs of a run, and says each warning once."""
 
-    def __init__(self, limits: HealthLimits) -> None:
+    def __init__(self, limits: "HealthLimits") -> None:
         """Begin without a log."""
         self.limits = limits
         self.recent: deque[Log] = deque(maxlen=_WINDOW)
