@@ -23,7 +23,7 @@ from fmtkit.errors import RejectedRowsWarning, TemplateError
 from fmtkit.message_kinds import part_faults
 from fmtkit.options import keywords
 from fmtkit.rendering.chat import ChatTemplate
-from fmtkit.rendering.content_parts import Cuts, Form, cuts_of, in_form
+from fmtkit.rendering.content_parts import TEXTS, Cuts, cuts_of, in_form
 from fmtkit.rendering.template_sources import find_model_template
 from fmtkit.surveying.inspect_options import InspectOptions
 from fmtkit.tables import WIDE_MESSAGE
@@ -233,7 +233,7 @@ def render(
         fault = next((f for i, c in enumerate(contents) for f in part_faults(c, f"[{i}]")), None)
         if fault is not None:
             raise TemplateError(f"{fault.code}: messages{fault.message}")
-        messages = [in_form(message, Form.TEXT) for message in batch]
+        messages = [in_form(message, TEXTS) for message in batch]
         rows = pa.table({"messages": pa.array([messages], pa.list_(WIDE_MESSAGE))})
         return str(_rendered(rows, found, {0: cuts_of(contents)}).column("text")[0].as_py())
     table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch

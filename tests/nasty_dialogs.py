@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from fmtkit.rendering.content_parts import Cuts, Form, cuts_of, in_form, texts_of
+from fmtkit.rendering.content_parts import TEXTS, Cuts, cuts_of, in_form, texts_of
 from fmtkit.rendering.jinja_environment import text_part
 from fmtkit.tables import WIDE_MESSAGE
 
@@ -72,7 +72,7 @@ def in_parts(draw: st.DrawFn, made: st.SearchStrategy[list[dict[str, Any]]]) -> 
 def joined(rows: list[Any]) -> tuple[list[Any], dict[int, Cuts]]:
     """Make canonical messages of such in parts, and say of each row which parts these came in."""
     cuts = {row: cuts_of(m["content"] for m in dialog) for row, dialog in enumerate(rows)}
-    return [[in_form(m, Form.TEXT) for m in dialog] for dialog in rows], cuts
+    return [[in_form(m, TEXTS) for m in dialog] for dialog in rows], cuts
 
 
 def column(rows: list[Any]) -> pa.Array:

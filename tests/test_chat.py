@@ -14,7 +14,7 @@ from nasty_dialogs import DIALOGS, column, messages, prompts, say
 from fmtkit.errors import TemplateError
 from fmtkit.rendering import chat, template_sources
 from fmtkit.rendering.chat import ChatTemplate
-from fmtkit.rendering.content_parts import Form, form_of, in_form
+from fmtkit.rendering.content_parts import Forms, forms_of, in_form
 from fmtkit.rendering.tracing import Fault, Interpreter, Request
 from fmtkit.tables import MESSAGE
 
@@ -253,12 +253,12 @@ def template_named(name: str) -> ChatTemplate:
 
 
 @cache
-def form(source: str) -> Form:
-    return form_of(interpreter(source))
+def forms(source: str) -> Forms:
+    return forms_of(interpreter(source))
 
 
 def rendered(source: str, dialog: Any, prompt: bool) -> str | Fault:
-    given = [in_form(message, form(source)) for message in dialog]
+    given = [in_form(message, forms(source)) for message in dialog]
     return interpreter(source).render([Request(given, None, prompt)])[0]
 
 

@@ -14,7 +14,7 @@ import fmtkit
 from fmtkit.errors import TemplateError
 from fmtkit.rendering import chat, survival, template_sources
 from fmtkit.rendering.chat import ChatTemplate
-from fmtkit.rendering.content_parts import Form, cuts_of, form_of, in_form
+from fmtkit.rendering.content_parts import TEXTS, Form, Forms, cuts_of, forms_of, in_form
 from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.rendering.tracing import Interpreter
 
@@ -43,18 +43,57 @@ def parts(*texts: str) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize(("source", "form"), FORMS)
 def test_the_form_of_content_is_told_by_what_a_template_writes(source, form):
-    assert form_of(Interpreter(source, {})) is form
+    assert forms_of(Interpreter(source, {})) == Forms(form)
 
 
 def test_a_template_that_prints_the_list_itself_takes_texts():
     for filtered in ("m.content", "m.content | tojson", "m.content | string | upper"):
         source = f"{{% for m in messages %}}{{{{ {filtered} }}}}{{% endfor %}}"
-        assert form_of(Interpreter(source, {})) is Form.TEXT
+        assert forms_of(Interpreter(source, {})) == TEXTS
 
 
 def test_a_template_that_begins_with_a_system_turn_only_is_tried_with_one():
     source = "{% if messages[0].role != 'system' %}{{ raise_exception('no') }}{% endif %}" + PARTS
-    assert form_of(Interpreter(source, {})) is Form.PARTS
+    assert forms_of(Interpreter(source, {})) == Forms(Form.PARTS)
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_role_may_take_another_form_than_the_rest(trusted):
+    source = (
+        "{% for m in messages %}{% if m.role == 'system' %}<{{ m.content }}>{% elif m.role == 'tool' %}"
+        "({{ m.content[0].text }}){% elif m.content is string %}[{{ m.content }}]"
+        "{% else %}[{% for p in m.content %}{{ p.text }}{% endfor %}]{% endif %}{% endfor %}"
+    )
+    template = made(source, trusted=trusted)
+    expected = Forms(Form.EITHER, {"system": Form.TEXT, "tool": Form.PARTS})
+    assert template.compiled.forms == expected
+    talk = say(("system", "sy"), ("user", "ab"), ("assistant", "c"), ("tool", "t"))
+    cuts = {1: cuts_of([parts("s", "y"), parts("a", "b")])}
+    done = chat.render(template, column([talk, talk]), cuts=cuts)
+    assert done.text.to_pylist() == ["<sy>[ab][c](t)"] * 2
+    assert not done.warnings
+    listed = [{**m, "content": parts(m["content"])} for m in talk]
+    assert RowTemplate(template).render(listed) == "<sy>[ab][c](t)"
+
+
+def test_no_template_of_trl_prints_a_list_of_parts():
+    pytest.importorskip("trl")
+    roles = ("system", "user", "assistant")
+    for name in template_sources.trl_names():
+        template = template_sources.find_family(f"trl:{name}")
+        for first in (0, 1):
+            talk = [{"role": role, "content": parts("Sa", "id")} for role in roles[first:]]
+            made = (
+                chat.render(
+                    template,
+                    column([[in_form(message, TEXTS) for message in talk]]),
+                    cuts={0: {"Said": ("Sa", "id")}},
+                )
+                .text[0]
+                .as_py()
+            )
+            assert made is None or not {"'Sa'", '"Sa"'} & set(made.replace("}", " ").split())
+            assert made is None or "'text'" not in made, name
 
 
 def test_trls_training_templates_take_the_form_of_the_templates_they_stand_for():
@@ -62,14 +101,14 @@ def test_trls_training_templates_take_the_form_of_the_templates_they_stand_for()
     for name in template_sources.trl_names():
         template = template_sources.find_family(f"trl:{name}")
         if template.training is not None:
-            assert form_of(Interpreter(template.training, {})) is template.compiled.form, name
+            assert forms_of(Interpreter(template.training, {})) == template.compiled.forms, name
 
 
 @pytest.mark.parametrize("name", ["smolvlm", "idefics3", "llava_next"])
 def test_a_template_that_reads_parts_alone_gets_parts(name):
     pytest.importorskip("trl")
     template = template_sources.find_model_template(f"trl:{name}")
-    assert template.compiled.form is Form.PARTS
+    assert template.compiled.forms.most is Form.PARTS
     done = chat.render(template, column([TALK, TALK]))
     assert "Hi" in done.text[0].as_py()
     assert " yo " in done.text[0].as_py()
@@ -85,6 +124,15 @@ def test_columns_and_rows_give_parts_alike(trusted):
     done = chat.render(template, column([TALK, TALK]), cuts=cuts)
     assert done.text.to_pylist() == ["[Hi][ yo ]"] * 2
     assert (done.traced_rows, done.plain_rows, done.difference) == (1, 1, None)
+
+
+def test_rows_with_tools_keep_what_a_template_of_parts_writes():
+    tools = pa.array([json.dumps([{"type": "function", "function": {"name": "f"}}])] * 2)
+    template = made(PARTS + "{{ tools | length if tools }}")
+    cuts = {1: cuts_of([parts("H", "i")])}
+    done = chat.render(template, column([TALK, TALK]), tools=tools, cuts=cuts)
+    assert done.text.to_pylist() == ["[Hi][ yo ]1"] * 2
+    assert (done.failures, done.warnings, done.plain_rows) == ([], {}, 2)
 
 
 @pytest.mark.parametrize("trusted", [True, False])
@@ -164,7 +212,7 @@ def test_the_parts_of_a_content_are_found_by_its_text_or_it_is_whole(given_conte
         assert "".join(found) == text
         assert text not in given_contents
     for content in given_contents:
-        message = in_form({"role": "user", "content": content}, Form.TEXT)
+        message = in_form({"role": "user", "content": content}, TEXTS)
         assert isinstance(message["content"], str)
 
 
@@ -183,7 +231,7 @@ def test_a_source_in_parts_renders_as_transformers_renders_its_messages(tmp_path
     peer = pytest.importorskip("transformers.utils.chat_template_utils")
     template = template_sources.find_model_template(f"trl:{name}")
     user = {"role": "user", "content": parts("Look: ", " é😀")}
-    reply = in_form(TALK[1], template.compiled.form)
+    reply = in_form(TALK[1], template.compiled.forms)
     expected = peer.render_jinja_template(
         [[user, reply]], chat_template=template.source, bos_token=""
     )[0][0]

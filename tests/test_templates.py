@@ -145,7 +145,7 @@ def check_against_transformers(name: str, rows: list[Any], add_generation_prompt
     said = {failure.row: failure.message for failure in by_columns.failures}
     assert by_columns.difference is None
     for row, original in enumerate(rows):
-        dialog = [in_form(message, template.compiled.form) for message in original]
+        dialog = [in_form(message, template.compiled.forms) for message in original]
         alone = interpreter.render([Request(dialog, None, add_generation_prompt)])[0]
         found = by_columns.text[row].as_py()
         expected = by_transformers(template.source, dialog, add_generation_prompt)

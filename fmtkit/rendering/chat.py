@@ -137,7 +137,7 @@ def render(
     `cuts` says by row which contents came in parts.
     """
     plan = Plan(generation_prompt=add_generation_prompt)
-    column = dialog_column(whole(dialogs), template.compiled.form, cuts)
+    column = dialog_column(whole(dialogs), template.compiled.forms, cuts)
     done = render_batch(template.compiled, plan, [column], _tools(tools))
     return Rendering(done.columns[0], _failures(done), *_counts(template, done))
 
@@ -151,9 +151,9 @@ def render_reply(
     cuts: Mapping[int, Cuts] | None = None,
 ) -> ReplyRendering:
     """Render prompts with the generation prompt, and what each reply adds to them."""
-    form = template.compiled.form
+    forms = template.compiled.forms
     columns = [
-        dialog_column(whole(dialogs), form, cuts) for dialogs in (prompts, *replies.values())
+        dialog_column(whole(dialogs), forms, cuts) for dialogs in (prompts, *replies.values())
     ]
     plan = Plan(replies=len(replies))
     training = template.compiled_training

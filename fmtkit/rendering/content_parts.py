@@ -7,7 +7,8 @@ every text where the model has a processor (`trl.data_utils.prepare_multimodal_m
 template itself is tried once, with both forms.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
@@ -27,6 +28,25 @@ class Form(Enum):
     """Texts as texts and parts as parts; they may differ, where each part is trimmed."""
 
 
+@dataclass(frozen=True)
+class Forms:
+    """The forms that a template takes by role; it has `most` for all roles that are not named."""
+
+    most: Form = Form.TEXT
+    roles: Mapping[str, Form] = field(default_factory=dict)
+
+    def of(self, role: str | None) -> Form:
+        """Return the form for a role."""
+        return self.roles.get(role, self.most) if role is not None else self.most
+
+    def any(self, form: Form) -> bool:
+        """Tell whether some role has this form."""
+        return form in {self.most, *self.roles.values()}
+
+
+TEXTS = Forms()
+
+
 class Renders(Protocol):
     """Something that renders conversations (see render_plan.Engine)."""
 
@@ -35,37 +55,64 @@ class Renders(Protocol):
         ...
 
 
-_TRIED = (("user", "assistant"), ("user",), ("system", "user", "assistant"))
 _WORD = "Sentinel{}x"
 _MARK = "sentinelkey"
 """A key that a part has besides: who prints it has printed the list, not its texts."""
+_TRIED = (("user", "assistant"), ("user",), ("system", "user", "assistant"))
+_TRIED_AFTER = {
+    "user": ("user", "assistant"),
+    "assistant": ("user", "assistant"),
+    "system": ("system", "user", "assistant"),
+    "developer": ("developer", "user", "assistant"),
+    "tool": ("user", "assistant", "tool"),
+}
+"""Role -> the conversation in which it alone is tried: Gemma 4 takes parts, but prints a system's list."""
 
 
-def form_of(template: Renders) -> Form:
-    """Try which form of content a template writes out; TEXT where it takes neither."""
-    for roles in _TRIED:
-        words = [_WORD.format(number) for number in range(len(roles))]
-        parts = [[{**text_part(word), _MARK: _MARK}] for word in words]
-        text, listed = (_writes(template, roles, contents) for contents in (words, parts))
-        if text or listed:
-            return Form.EITHER if text and listed else Form.TEXT if text else Form.PARTS
-    return Form.TEXT
+def forms_of(template: Renders) -> Forms:
+    """Try which forms of content a template writes out; TEXT where it takes neither."""
+    tried = (_tried(template, roles, set(roles), TEXTS) for roles in _TRIED)
+    most = next(filter(None, tried), Form.TEXT)
+    found: dict[str, Form] = {}
+    for role, roles in _TRIED_AFTER.items():
+        form = _tried(template, roles, {role}, Forms(most, found))
+        if form not in {None, most}:
+            found[role] = form
+    return Forms(most, found)
 
 
-def _writes(template: Renders, roles: Sequence[str], contents: Sequence[Any]) -> bool:
-    """Tell whether the words of a conversation occur in what a template makes of it, and no more."""
-    pairs = zip(roles, contents, strict=True)
-    messages = [{"role": role, "content": content} for role, content in pairs]
+def _tried(
+    template: Renders, roles: Sequence[str], varied: Collection[str], others: Forms
+) -> Form | None:
+    """Return the form in which a template writes the contents of some roles; None for neither."""
+    text, parts = (_writes(template, roles, varied, form, others) for form in (False, True))
+    if text:
+        return Form.EITHER if parts else Form.TEXT
+    return Form.PARTS if parts else None
+
+
+def _writes(
+    template: Renders, roles: Sequence[str], varied: Collection[str], in_parts: bool, others: Forms
+) -> bool:
+    """Tell whether the words of some roles occur in what a template makes of them, and no more."""
+    messages, wanted = [], []
+    for number, role in enumerate(roles):
+        word = _WORD.format(number)
+        message = {"role": role, "content": word}
+        if role not in varied:
+            messages.append(in_form(message, others))
+            continue
+        wanted.append(word.casefold())
+        part = {**text_part(word), _MARK: _MARK}
+        messages.append({**message, "content": [part]} if in_parts else message)
     written = template.render([Request(messages, None, generation_prompt=False)])[0]
     said = written.casefold() if isinstance(written, str) else _MARK
-    return _MARK not in said and all(
-        _WORD.format(number).casefold() in said for number in range(len(roles))
-    )
+    return _MARK not in said and all(word in said for word in wanted)
 
 
-def in_form(message: Mapping[str, Any], form: Form) -> dict[str, Any]:
+def in_form(message: Mapping[str, Any], forms: Forms) -> dict[str, Any]:
     """Return a message with its content, a text or text parts, in the form that a template takes."""
-    content = message.get("content")
+    content, form = message.get("content"), forms.of(message.get("role"))
     if isinstance(content, str) and form is Form.PARTS:
         return {**message, "content": [text_part(content)]}
     if isinstance(content, list) and form is Form.TEXT:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from fmtkit.buffers import Bools, Int64s, numbers, offsets_of, validity
-from fmtkit.rendering.content_parts import Cuts, Form
+from fmtkit.rendering.content_parts import TEXTS, Cuts, Form, Forms
 from fmtkit.rendering.jinja_environment import text_part
 from fmtkit.rendering.text_columns import TextColumn, text_column
 from fmtkit.rendering.tracing import Shape, Signature
@@ -95,11 +95,11 @@ class DialogColumn:
 
 
 def dialog_column(
-    array: pa.Array, form: Form = Form.TEXT, cuts: Mapping[int, Cuts] | None = None
+    array: pa.Array, forms: Forms = TEXTS, cuts: Mapping[int, Cuts] | None = None
 ) -> DialogColumn:
     """Read a list of messages for each row in place; strings may be large.
 
-    `form` is what the template takes, `cuts` says by row which contents came in parts.
+    `forms` are those that the template takes, `cuts` says by row which contents came in parts.
     """
     offsets = offsets_of(array)
     valid = validity(array)
@@ -116,19 +116,24 @@ def dialog_column(
     starts = offsets[:-1] - first
     ends = np.where(valid, offsets[1:] - first, starts)
     made = DialogColumn(starts, ends, valid, roles, names, columns, np.zeros(len(roles), np.bool_))
-    return made if form is Form.TEXT else _in_parts(made, form, cuts or {})
+    return made if forms == TEXTS else _in_parts(made, forms, cuts or {})
 
 
-def _in_parts(dialog: DialogColumn, form: Form, cuts: Mapping[int, Cuts]) -> DialogColumn:
+def _in_parts(dialog: DialogColumn, forms: Forms, cuts: Mapping[int, Cuts]) -> DialogColumn:
     """Give contents in parts where they came so; everywhere where the template takes nothing else."""
     contents = dialog.columns["content"]
+    # The last one is that of a message without a role (NO_ROLE).
+    by_role = [forms.of(name) for name in (*dialog.role_names, None)]
     found = {}
     for row, known in cuts.items():
         for index in range(int(dialog.starts[row]), int(dialog.ends[row])):
-            if contents.present[index] and (text := contents.text(index)) in known:
+            takes_text = by_role[int(dialog.roles[index])] is Form.TEXT
+            if takes_text or not contents.present[index]:
+                continue
+            if (text := contents.text(index)) in known:
                 found[index] = known[text]
     several = {index: parts for index, parts in found.items() if len(parts) != 1}
-    in_part = contents.present.copy() if form is Form.PARTS else dialog.in_part
+    in_part = np.array([form is Form.PARTS for form in by_role])[dialog.roles] & contents.present
     in_part[[index for index in found if index not in several]] = True
     in_part[list(several)] = False
     return replace(dialog, in_part=in_part, parts=several)

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -108,15 +107,7 @@ class PlainRows:
             messages = []
             for dialog in view.dialogs:
                 for number, message in enumerate(self.dialogs[dialog].messages(row)):
-                    # A name may hold what looks like a symbol: nobody's, so it must not be taken for one.
-                    bare = {k: _without_symbols(v) for k, v in message.items()}
-                    known = {k: symbols.get(Slot(dialog, number, k), v) for k, v in bare.items()}
-                    if isinstance(content := known.get("content"), list):
-                        slot = partial(part_slot, dialog, number)
-                        known["content"] = [
-                            text_part(symbols[slot(i)]) for i in range(len(content))
-                        ]
-                    messages.append(known)
+                    messages.append(_marked(message, dialog, number, symbols))
             tools = _without_symbols(self._tools(row))
             requests.append(Request(messages, tools, view.generation_prompt))
         return self.engine.render(requests), slots
@@ -154,6 +145,22 @@ class PlainRows:
             else:
                 said[slot] = dialog.columns[slot.key].text(place).strip()
         return said
+
+
+def _marked(
+    message: Mapping[str, Any], dialog: int, number: int, symbols: Mapping[Slot, str]
+) -> dict[str, Any]:
+    """Put symbols in place of the texts of a message."""
+    # A name may hold what looks like a symbol: nobody's, so it must not be taken for one.
+    bare = {key: _without_symbols(value) for key, value in message.items()}
+    known = {key: symbols.get(Slot(dialog, number, key), value) for key, value in bare.items()}
+    if isinstance(parts := bare.get("content"), list):
+        # One part has the slot of the content, several have one each.
+        slots = [Slot(dialog, number, "content")]
+        if slots[0] not in symbols:
+            slots = [part_slot(dialog, number, part) for part in range(len(parts))]
+        known["content"] = [text_part(symbols[slot]) for slot in slots]
+    return known
 
 
 def _without_symbols(value: Any) -> Any:

@@ -81,8 +81,8 @@ class RowTemplate:
     def _request(
         self, messages: list[Message], tools: str | None, *, generation_prompt: bool
     ) -> Request:
-        form = self.template.compiled.form
-        opened = [in_form(_opened(message), form) for message in messages]
+        forms = self.template.compiled.forms
+        opened = [in_form(_opened(message), forms) for message in messages]
         return Request(opened, json.loads(tools) if tools else None, generation_prompt)
 
     def _marked(self, request: Request) -> Output:

@@ -14,7 +14,7 @@ import numpy as np
 from fmtkit.buffers import Bools, Int64s
 from fmtkit.rendering.assembly import Assembly
 from fmtkit.rendering.batch_answers import Rows, Unknowns
-from fmtkit.rendering.content_parts import Form, form_of
+from fmtkit.rendering.content_parts import Forms, forms_of
 from fmtkit.rendering.decision_tree import Tree, walk
 from fmtkit.rendering.dialog_columns import DialogColumn, groups, signature
 from fmtkit.rendering.prefix_by_text import cut_by_text
@@ -45,9 +45,9 @@ class Compiled:
     difference: str | None = None
 
     @cached_property
-    def form(self) -> Form:
-        """Return the form of content that the template takes."""
-        return form_of(self.engine)
+    def forms(self) -> Forms:
+        """Return the forms of content that the template takes."""
+        return forms_of(self.engine)
 
     def tree(self, plan: Plan, shapes: Signature) -> Tree | None:
         """Return the tree of a signature; None where there are too many to keep another one."""

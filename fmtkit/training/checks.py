@@ -110,7 +110,7 @@ def check_template(plan: Plan) -> None:
         else template_sources.recognised("chat_template_jinja", text, {})
     )
     # Compiled in its worker process, and tried: one that is fine for Jinja may be too deep for Python.
-    _ = found.compiled.form
+    _ = found.compiled.forms
 
 
 def check_device(plan: Plan, *, here: bool = True) -> None:

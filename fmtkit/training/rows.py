@@ -113,12 +113,13 @@ def in_parts(rows: Any, tokenizer: Any) -> Any:
 
     Templates of vision models read parts alone; TRL makes parts of texts for processors only.
     """
-    from fmtkit.rendering.content_parts import Form, form_of, in_form
+    from fmtkit.rendering.content_parts import Form, forms_of, in_form
 
     names = [n for n in rows.column_names if n in DIALOG_COLUMNS and not _is_text(rows.features[n])]
-    if not names or form_of(_Transformers(tokenizer)) is not Form.PARTS:
+    forms = forms_of(_Transformers(tokenizer)) if names else None
+    if forms is None or not forms.any(Form.PARTS):
         return rows
-    return _as_json(rows, names, lambda m: json.dumps(in_form(m, Form.PARTS), ensure_ascii=False))
+    return _as_json(rows, names, lambda m: json.dumps(in_form(m, forms), ensure_ascii=False))
 
 
 class _Transformers:
