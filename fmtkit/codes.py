@@ -167,6 +167,11 @@ ODD_ROWS: dict[str, Code] = {
         "Equally ranked answers make no pair. Another pair policy may find pairs elsewhere in"
         " the row.",
     ),
+    "ranking_without_pair": Code(
+        "a ranking that makes no pair, in a row of which another one does",
+        "The row's other rankings are converted. Equal scores, or replies that say the same,"
+        " make no pair; another pair policy may find one.",
+    ),
     "system_dropped": Code(
         "the format has no place for the system text",
         "Choose a template that has a system turn if the text matters.",

@@ -90,6 +90,35 @@ def test_pairs_are_those_of_a_plain_loop(policy: str, rows: list[Ranked], seed: 
     assert made.tied == sum(len({s for _, s in row}) < len(row) for row in rows)
 
 
+@pytest.mark.parametrize("policy", EXACT)
+@settings(max_examples=30, deadline=None)
+@given(groups=st.lists(st.lists(rankings, min_size=1, max_size=3), max_size=4))
+def test_both_sides_of_a_pair_come_of_one_ranking(policy: str, groups: list[list[Ranked]]) -> None:
+    """Source rows of several rankings each: every reply and prompt carries its ranking's name."""
+    named = [
+        [(f"{number}:{text}", score) for text, score in row]
+        for number, row in enumerate(ranking for group in groups for ranking in group)
+    ]
+    rows = [source for source, group in enumerate(groups) for _ in group]
+    ranked = frame(named).with_columns(__row=pl.Series(rows, dtype=pl.Int64))
+    made = pair_up(ranked, policy)
+    found = [
+        (row["__row"], row["prompt"], row["chosen"][0]["content"], row["rejected"][0]["content"])
+        for row in made.frame.to_dicts()
+    ]
+    of_ranking = [reference(row, policy, 0) for row in named]
+    assert found == [
+        (source, f"prompt {number}", *pair)
+        for number, (source, pairs) in enumerate(zip(rows, of_ranking, strict=True))
+        for pair in pairs
+    ]
+    paired = {source for source, pairs in zip(rows, of_ranking, strict=True) if pairs}
+    assert made.without_pair.to_list() == [n for n in range(len(groups)) if n not in paired]
+    assert made.unpaired == sum(
+        source in paired and not pairs for source, pairs in zip(rows, of_ranking, strict=True)
+    )
+
+
 def test_a_random_choice_is_the_same_tomorrow_and_elsewhere():
     row = [(letter, float(-place)) for place, letter in enumerate("abcdefgh")]
     chosen = [

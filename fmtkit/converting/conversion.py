@@ -11,7 +11,7 @@ from fmtkit import user_modules
 from fmtkit.codes import PRECEDENCE
 from fmtkit.converting.binding import Binding
 from fmtkit.errors import OptionError
-from fmtkit.expansion import expand
+from fmtkit.expansion import expand, expansion_problems
 from fmtkit.problems import Column, Problem
 from fmtkit.tables import TEXT_NAMES, Table
 
@@ -114,4 +114,6 @@ def _warnings(columns: list[tuple[str, Column]]) -> list[tuple[str, Expr]]:
 def _problems(columns: list[tuple[str, Column]]) -> list[Problem]:
     found = [problem for _, column in columns for problem in column.problems]
     distinct = {id(problem): problem for problem in found}.values()
-    return sorted(distinct, key=lambda problem: PRECEDENCE[problem.code])
+    own = sorted(distinct, key=lambda problem: PRECEDENCE[problem.code])
+    # What the converter says of a row tells more than that nothing came of it.
+    return [*own, *expansion_problems(columns)]

@@ -23,16 +23,23 @@ POLICIES = {
     "margin:M": "every pair whose scores differ by at least M",
     "none": "keep the ranking as it is",
 }
+_RANKING = "__ranking"
+"""The identity of a ranking: `__row` names the source row, which may hold several."""
 _MARGIN = re.compile(r"margin:(\d+(?:\.\d+)?)")
 
 
 @dataclass(frozen=True)
 class Paired:
-    """Preference rows with `__row`, the rows that made none, and the count of rows with ties."""
+    """Preference rows with `__row`, the rows that made none, and the counts of rankings.
+
+    A source row may hold several rankings (`fmtkit.expansion`): it is without a pair where none of
+    them makes one, and `unpaired` counts the rankings that make none in rows that do.
+    """
 
     frame: pl.DataFrame
     without_pair: pl.Series
     tied: int
+    unpaired: int
 
 
 def check_policy(policy: str) -> str:
@@ -47,52 +54,57 @@ def check_policy(policy: str) -> str:
 def pair_up(frame: pl.DataFrame, policy: str, seed: int = 0) -> Paired:
     """Make preference rows of a frame with prompt, replies (list of dialogs), scores and `__row`.
 
-    Within a row pairs come in order of the better reply, then of the worse; equal scores keep the
-    source's order. Two replies that say the same make no pair.
+    Each row of the frame is one ranking, whatever its `__row`, and both sides of a pair are replies of
+    that one ranking. Its pairs come in order of the better reply, then of the worse; equal scores keep
+    the source's order. Two replies that say the same make no pair.
     """
     others = [name for name in frame.columns if name not in ("replies", "scores")]
+    frame = frame.with_columns(pl.int_range(pl.len()).alias(_RANKING))
     long = (
-        frame.select("__row", "replies", "scores")
+        frame.select(_RANKING, "replies", "scores")
         .explode("replies", "scores", empty_as_null=True)
-        .with_columns(place=pl.int_range(pl.len()).over("__row"))
-        .sort("__row", pl.col("scores"), "place", descending=[False, True, False], nulls_last=True)
-        .with_columns(rank=pl.int_range(pl.len()).over("__row"), level=_level())
+        .with_columns(place=pl.int_range(pl.len()).over(_RANKING))
+        .sort(_RANKING, pl.col("scores"), "place", descending=[False, True, False], nulls_last=True)
+        .with_columns(rank=pl.int_range(pl.len()).over(_RANKING), level=_level())
     )
-    better = long.select("__row", "rank", "level", "scores", chosen="replies")
+    better = long.select(_RANKING, "rank", "level", "scores", chosen="replies")
     worse = long.select(
-        "__row", rank_worse="rank", level_worse="level", scores_worse="scores", rejected="replies"
+        _RANKING, rank_worse="rank", level_worse="level", scores_worse="scores", rejected="replies"
     )
     if policy in ("best-worst", "best-next", "best-random"):
         better = better.filter(pl.col("rank") == 0)
     candidates = (
         _neighbours(better, worse)
         if policy == "adjacent"
-        else better.join(worse, on="__row", how="inner", maintain_order="left_right")
+        else better.join(worse, on=_RANKING, how="inner", maintain_order="left_right")
     )
     pairs = candidates.filter(
         (pl.col("rank") < pl.col("rank_worse")) & (pl.col("scores") > pl.col("scores_worse"))
     )
     pairs = pairs.filter(~same_dialog(pl.col("chosen"), pl.col("rejected")))
     pairs = _CHOOSE[policy.partition(":")[0]](pairs, policy, seed)
-    pairs = pairs.sort("__row", "rank", "rank_worse")
-    made = frame.select(others).join(
-        pairs.select("__row", "chosen", "rejected"),
-        on="__row",
+    pairs = pairs.sort(_RANKING, "rank", "rank_worse")
+    made = frame.select(*others, _RANKING).join(
+        pairs.select(_RANKING, "chosen", "rejected"),
+        on=_RANKING,
         how="inner",
         maintain_order="left_right",
     )
-    without = frame.get_column("__row").filter(
-        ~frame.get_column("__row").is_in(made["__row"].implode())
+    rows = frame.get_column("__row").unique(maintain_order=True)
+    without = rows.filter(~rows.is_in(made["__row"].implode()))
+    empty = frame.filter(
+        ~pl.col(_RANKING).is_in(made[_RANKING].implode())
+        & ~pl.col("__row").is_in(without.implode())
     )
     tied = frame.select(
         (pl.col("scores").list.n_unique() < pl.col("scores").list.len()).sum()
     ).item()
-    return Paired(made, without, int(tied))
+    return Paired(made.drop(_RANKING), without, int(tied), empty.height)
 
 
 def _level() -> Expr:
     """Number the distinct scores of a row, best first."""
-    return pl.col("scores").rank("dense", descending=True).over("__row")
+    return pl.col("scores").rank("dense", descending=True).over(_RANKING)
 
 
 def _neighbours(better: pl.DataFrame, worse: pl.DataFrame) -> pl.DataFrame:
@@ -102,14 +114,14 @@ def _neighbours(better: pl.DataFrame, worse: pl.DataFrame) -> pl.DataFrame:
     where two levels (right and wrong) share the replies.
     """
     below = worse.with_columns(level=pl.col("level_worse") - 1)
-    firsts = pl.col("rank") == pl.col("rank").min().over("__row", "level")
-    first_below = pl.col("rank_worse") == pl.col("rank_worse").min().over("__row", "level")
+    firsts = pl.col("rank") == pl.col("rank").min().over(_RANKING, "level")
+    first_below = pl.col("rank_worse") == pl.col("rank_worse").min().over(_RANKING, "level")
     joined = [
-        left.join(right, on=["__row", "level"], how="inner")
+        left.join(right, on=[_RANKING, "level"], how="inner")
         for left, right in ((better.filter(firsts), below), (better, below.filter(first_below)))
     ]
-    pairs = pl.concat(joined).unique(["__row", "rank", "rank_worse"])
-    return pairs.sort("__row", "rank", "rank_worse")
+    pairs = pl.concat(joined).unique([_RANKING, "rank", "rank_worse"])
+    return pairs.sort(_RANKING, "rank", "rank_worse")
 
 
 def _said(dialog: Expr) -> Expr:
@@ -117,8 +129,8 @@ def _said(dialog: Expr) -> Expr:
 
 
 def _first_of_each(pairs: pl.DataFrame, by: Expr) -> pl.DataFrame:
-    ordered = pairs.sort("__row", by, maintain_order=True)
-    return ordered.unique("__row", keep="first", maintain_order=True)
+    ordered = pairs.sort(_RANKING, by, maintain_order=True)
+    return ordered.unique(_RANKING, keep="first", maintain_order=True)
 
 
 def _worst(pairs: pl.DataFrame, policy: str, seed: int) -> pl.DataFrame:  # noqa: ARG001
@@ -143,7 +155,7 @@ def _random(pairs: pl.DataFrame, policy: str, seed: int) -> pl.DataFrame:  # noq
 
 def _adjacent(pairs: pl.DataFrame, policy: str, seed: int) -> pl.DataFrame:  # noqa: ARG001
     neighbours = pairs.filter(pl.col("level_worse") == pl.col("level") + 1)
-    return neighbours.unique(["__row", "level"], keep="first", maintain_order=True)
+    return neighbours.unique([_RANKING, "level"], keep="first", maintain_order=True)
 
 
 def _all(pairs: pl.DataFrame, policy: str, seed: int) -> pl.DataFrame:  # noqa: ARG001
