@@ -18,7 +18,7 @@ from fmtkit import plugins, runner, user_modules
 from fmtkit.errors import FmtkitError, OptionError, UnknownNameError
 from fmtkit.kinds import Kind, RowKind
 from fmtkit.problems import Column
-from fmtkit.tables import Table
+from fmtkit.tables import Table, table_for
 
 F = TypeVar("F", bound=Callable[..., Table])
 
@@ -214,7 +214,7 @@ def load_plugin(path: str) -> None:
 
 
 def named(name: str, method: str | None = None) -> tuple[Converter, ...]:
-    """Return the converters of that name or alias, of the tables that the method takes.
+    """Return the converters of that name or alias, of tables that the method takes or are made so.
 
     Raises UnknownNameError with a did-you-mean, OptionError where the method takes none of them.
     """
@@ -224,11 +224,7 @@ def named(name: str, method: str | None = None) -> tuple[Converter, ...]:
     if method is None:
         return found
     tables = tables_of(method)
-    fitting = tuple(
-        c
-        for c in found
-        if c.makes.name() in tables or (c.makes.name() == "Ranking" and "Preference" in tables)
-    )
+    fitting = tuple(c for c in found if table_for(c.makes.name(), tables))
     if not fitting:
         made = ", ".join(sorted({c.makes.name() for c in found}))
         raise OptionError(

@@ -6,7 +6,7 @@ They are TRL's dataset types (https://huggingface.co/docs/trl/dataset_formats), 
   Completion    prompt, completion [, tools]                sft
   Prompt        prompt [, tools] + the source's columns     grpo, gdpo, rloo, online_dpo, nash_md, xpo
   Preference    prompt, chosen, rejected [, margin, tools]  dpo, ipo, orpo, cpo, simpo, reward
-  Unpaired      prompt, completion, label                   kto, bco
+  Unpaired      prompt, completion, label [, tools]         kto, bco
   Ranking       prompt, replies, scores                     becomes Preference by a pair policy
   Stepwise      prompt, completions, labels                 prm
   Reference     prompt, ground_truth, remaining_turns       ebft, structured
@@ -19,6 +19,7 @@ through has the width of its schema, if it has one.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 
@@ -148,7 +149,9 @@ class Unpaired(Table):
     prompt: Column
     completion: Column
     label: Column
-    others: ClassVar[dict[str, pa.DataType]] = {"label": pa.bool_()}
+    tools: Column | None = None
+    optional = frozenset({"tools"})
+    others: ClassVar[dict[str, pa.DataType]] = {"label": pa.bool_(), "tools": pa.string()}
 
 
 @dataclass(frozen=True)
@@ -225,3 +228,29 @@ TABLES: dict[str, type[Table]] = {
         Tokens,
     )
 }
+
+BECOMES: dict[str, str] = {"Ranking": "Preference", "Preference": "Unpaired"}
+"""Table -> the table that is made of it where a method takes nothing nearer.
+
+A ranking is paired by a policy; a pair is taken apart, as TRL's `unpair_preference_dataset` does.
+"""
+
+
+def table_for(made: str, taken: Collection[str]) -> str | None:
+    """Return the table that `made` is or becomes among those that are taken; None if it is none.
+
+    >>> table_for("Ranking", ("Unpaired",))
+    'Unpaired'
+    """
+    table: str | None = made
+    while table is not None and table not in taken:
+        table = BECOMES.get(table)
+    return table
+
+
+def steps_to(made: str, taken: Collection[str]) -> int:
+    """Count the tables between `made` and the first one that is taken; 0 where it is taken itself."""
+    steps, table = 0, made
+    while table not in taken and table in BECOMES:
+        steps, table = steps + 1, BECOMES[table]
+    return steps

@@ -128,6 +128,8 @@ def _counts(data: Mapping[str, Any]) -> Table:
             style = "yellow" if term in BAD else ""
             table.add_row(term.replace("_", " "), f"{data[term]:,}", share, style=style)
     size = in_bytes(data["bytes_written"])
+    if data["unpaired"]:
+        table.add_row("unpaired", f"{data['unpaired']:,}", "pairs, two rows of each")
     table.add_row("rows written", f"{data['rows_written']:,}", size, style="green")
     return table
 

@@ -140,12 +140,19 @@ def _options() -> str:
     return f"Of every type with messages: {spelled}. Of every type with a flag: {code(LABEL_OPTION)}.\n"
 
 
+UNPAIRING = """
+A method that takes single replies (`kto`, `bco`) takes every pair apart, those of a ranking too: a row with the chosen
+reply and `label` true, then one with the rejected reply and false, the rows that TRL's `unpair_preference_dataset` makes.
+The report counts such pairs as `unpaired`. Rows that have a label of their own are taken as they are.
+"""
+
+
 def _policies() -> str:
     rows = ([code(name), said] for name, said in POLICIES.items())
     head = (
         "\n### Pair policies\n\nA Ranking becomes Preference rows by `--option pairs=POLICY`.\n\n"
     )
-    return head + table(["policy", "pairs"], rows)
+    return head + table(["policy", "pairs"], rows) + UNPAIRING
 
 
 def _templates() -> str:

@@ -110,9 +110,11 @@ def unpaired_text(prompt: Text, completion: Text, label: Flag) -> Unpaired:
 
 
 @converter(keeps=True, wide=True)
-def unpaired_messages(prompt: WideMessages, completion: WideMessages, label: Flag) -> Unpaired:
+def unpaired_messages(
+    prompt: WideMessages, completion: WideMessages, label: Flag, tools: Tools = ABSENT
+) -> Unpaired:
     """https://huggingface.co/docs/trl/dataset_formats#unpaired-preference."""
-    return Unpaired(prompt, completion, label)
+    return Unpaired(prompt, completion, label, tools)
 
 
 @converter(keeps=True, wide=True)

@@ -6,7 +6,7 @@ Column names alone are ambiguous (`prompt_pairs` and `ultra`): the rows of the f
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from fmtkit import registry
@@ -15,13 +15,13 @@ from fmtkit.converting.bound_column import Row
 from fmtkit.converting.conversion import convert_frame
 from fmtkit.errors import ColumnMismatchError, OptionError, near_match
 from fmtkit.registry import Converter
-from fmtkit.tables import TABLES
+from fmtkit.tables import TABLES, steps_to, table_for
 
 SAMPLE_ROWS = 200
 """Rows of the first block that are looked at closely."""
 TRUSTED = 0.5
 """Share of sound rows below which a type is hardly the file's own."""
-GENERIC = frozenset({"default", "passthrough", "user_defined.default"})
+GENERIC = frozenset({"default", "implicit_prompt", "passthrough", "user_defined.default"})
 LATE = frozenset({"Reference", "Tokens"})
 
 
@@ -73,11 +73,17 @@ class Fit:
         )
 
 
-def _order_within_name(found: Fit) -> tuple[int, bool, float, float, float]:
-    """Order the converters of one name: the columns decide, and kinds only where columns do not."""
+def _order_within_name(
+    found: Fit, method: str | None = None
+) -> tuple[int, bool, int, float, float, float]:
+    """Order the converters of one name: the columns decide, and kinds only where columns do not.
+
+    For a method, the table that it takes comes before one that would be made into it.
+    """
     return (
         len(found.missing),
         found.sound == 0,
+        steps_to(found.converter.makes.name(), registry.tables_of(method)) if method else 0,
         -round(found.weight, 3),
         -round(found.sound, 2),
         -round(found.shaped, 2),
@@ -147,7 +153,7 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
     fits = [
         fit(converter, sample)
         for converter in registry.converters()
-        if tables is None or converter.makes.name() in tables
+        if tables is None or table_for(converter.makes.name(), tables)
     ]
     return sorted((found for found in fits if not found.missing and found.sound > 0), key=Fit.rank)
 
@@ -170,15 +176,15 @@ def choose(
         # What the columns decide needs no trial: of many small files it is a third of the time.
         return whole[0]
     found = (fit(c, sample, _within(c, mapping)) for c in candidates)
-    fits = sorted(found, key=_order_within_name)
+    order = partial(_order_within_name, method=method)
+    fits = sorted(found, key=order)
     best = fits[0]
     if best.missing:
         raise ColumnMismatchError(_mismatch(name, best, sample, source))
     rivals = [
         f
         for f in fits[1:]
-        if _order_within_name(f) == _order_within_name(best)
-        and f.converter.makes is not best.converter.makes
+        if order(f) == order(best) and f.converter.makes is not best.converter.makes
     ]
     if rivals:
         tables = ", ".join(sorted({f.converter.makes.name() for f in (best, *rivals)}))

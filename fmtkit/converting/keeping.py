@@ -18,6 +18,7 @@ from fmtkit.kinds import Kind, OpenKind, TextKind
 from fmtkit.number_kinds import FlagKind, NumberKind
 from fmtkit.registry import Converter
 from fmtkit.sources.blocks import Readable
+from fmtkit.tables import Table
 
 MOST_KEPT = 1000
 """Columns that are kept without being named: each row holds all of them."""
@@ -76,6 +77,7 @@ def find_kept(
     converters: Sequence[Converter],
     resolved: Sequence[TypeOptions],
     keep: tuple[str, ...],
+    table: type[Table],
 ) -> Kept:
     """Find the columns to keep and their kinds; reads the sources once if there are any.
 
@@ -86,6 +88,8 @@ def find_kept(
         return Kept()
     seen = kinds_of_columns(sources)
     made = {name for c in converters for name in (*c.table_columns(), "text")}
+    # Of the table that pairs or single rows are made for, the required columns: no other is made new.
+    made |= set(table.column_names()) - table.optional
     used = {
         # What stands beside a value inside a column is kept, unless the whole row is.
         path.partition(".")[0] if c.takes_rows else path

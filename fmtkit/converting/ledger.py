@@ -8,6 +8,8 @@ from fmtkit.codes import Reject
 from fmtkit.errors import FmtkitError
 
 TERMS = ("converted", "quarantined", "skipped", "filtered", "overlong_dropped", "no_pair")
+_BESIDE = ("unpaired", "rows_written", "blank_lines")
+"""What is counted besides, and is no term of the sum."""
 
 
 class Counted(Protocol):
@@ -39,6 +41,11 @@ class Counted(Protocol):
         ...
 
     @property
+    def unpaired(self) -> int:
+        """Count the pairs that made two rows each."""
+        ...
+
+    @property
     def overlong_dropped(self) -> int:
         """Count the rows dropped for their length."""
         ...
@@ -61,7 +68,10 @@ class Counted(Protocol):
 
 @dataclass
 class Ledger:
-    """Counts of rows, and of the codes they were given; blank lines are not rows."""
+    """Counts of rows, and of the codes they were given; blank lines are not rows.
+
+    `unpaired` counts no rows of the source but pairs that were taken apart, two rows written of each.
+    """
 
     rows_read: int = 0
     converted: int = 0
@@ -70,6 +80,7 @@ class Ledger:
     filtered: int = 0
     overlong_dropped: int = 0
     no_pair: int = 0
+    unpaired: int = 0
     rows_written: int = 0
     blank_lines: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
@@ -85,6 +96,7 @@ class Ledger:
         self.rows_read += piece.rows_read
         self.converted += piece.converted
         self.no_pair += piece.no_pair
+        self.unpaired += piece.unpaired
         self.overlong_dropped += piece.overlong_dropped
         self.filtered += piece.filtered
         self.rows_written += piece.rows_written
@@ -110,7 +122,7 @@ class Ledger:
         """Return the ledger with its counters sorted, as it stands in reports and journals."""
         out: dict[str, object] = {"rows_read": self.rows_read}
         out |= {term: getattr(self, term) for term in TERMS}
-        out |= {"rows_written": self.rows_written, "blank_lines": self.blank_lines}
+        out |= {name: getattr(self, name) for name in _BESIDE}
         out["reasons"] = dict(sorted(self.reasons.items()))
         out["warnings"] = dict(sorted(self.warnings.items()))
         return out
@@ -118,7 +130,7 @@ class Ledger:
     @classmethod
     def from_dict(cls, data: dict[str, object]) -> "Ledger":
         """Read what `as_dict` wrote."""
-        counts = {name: data[name] for name in ("rows_read", *TERMS, "rows_written", "blank_lines")}
+        counts = {name: data[name] for name in ("rows_read", *TERMS, *_BESIDE)}
         ledger = cls(**counts)  # type: ignore[arg-type]
         ledger.reasons.update(data["reasons"])  # type: ignore[call-overload]
         ledger.warnings.update(data["warnings"])  # type: ignore[call-overload]

@@ -1,4 +1,4 @@
-"""Pairing: a prompt with ranked replies becomes preference rows, by a stated policy.
+"""Pairing: a prompt with ranked replies becomes preference rows, by a stated policy; and unpairing.
 
 Ties make no pair. Rows that no pair can be made of are counted, never dropped in silence.
 """
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 
+import numpy as np
 import polars as pl
 from polars import Expr
 
@@ -100,6 +101,20 @@ def pair_up(frame: pl.DataFrame, policy: str, seed: int = 0) -> Paired:
         (pl.col("scores").list.n_unique() < pl.col("scores").list.len()).sum()
     ).item()
     return Paired(made.drop(_RANKING), without, int(tied), empty.height)
+
+
+def unpair(frame: pl.DataFrame) -> pl.DataFrame:
+    """Make two rows of each pair: its chosen reply with label true, then its rejected one, false.
+
+    The rows are those of TRL's `unpair_preference_dataset`; every other column is repeated.
+    """
+    others = pl.exclude("chosen", "rejected")
+    sides = [
+        frame.select(others, completion=side, label=pl.lit(value=liked))
+        for side, liked in (("chosen", True), ("rejected", False))
+    ]
+    turns = np.arange(2 * frame.height).reshape(2, frame.height).T.ravel()
+    return pl.concat(sides)[turns]
 
 
 def _level() -> Expr:

@@ -99,6 +99,8 @@ class Piece:
     converted: int
     rows_written: int
     no_pair: int
+    unpaired: int
+    """Pairs that were taken apart, each into two rows."""
     overlong_dropped: int
     filtered: int
     blank_lines: int
@@ -251,6 +253,7 @@ class _Converted:
     warnings: Counter[str]
     without_pair: np.ndarray
     """The records of rankings of which no pair can be made (int64)."""
+    unpaired: int
     blank: int
     fast_rows: int
     cuts: Mapping[int, Cuts]
@@ -351,6 +354,7 @@ def _account(
     pieces[-1] = replace(
         pieces[-1],
         table=parts[0].table if len(parts) == 1 else empty,
+        unpaired=begun.unpaired,
         blank_lines=begun.blank,
         warnings=+sum((part.warnings for part in parts), begun.warnings),
         fast_rows=begun.fast_rows,
@@ -393,6 +397,7 @@ def _piece(
         converted=rows_read - len(rejects) - no_pair - too_long - filtered,
         rows_written=written,
         no_pair=no_pair,
+        unpaired=0,
         overlong_dropped=too_long,
         filtered=filtered,
         blank_lines=0,
@@ -415,11 +420,15 @@ def _convert(job: Job, binding: Binding, parsed: Parsed, records: Rows) -> _Conv
         frame, without_pair = paired.frame, paired.without_pair.to_numpy()
         warnings["rank_tie"] += paired.tied
         warnings["ranking_without_pair"] += paired.unpaired
+    unpaired = 0
+    if job.unpairs:
+        unpaired, frame = frame.height, pairing.unpair(frame)
     return _Converted(
         frame=frame,
         rejects=[*judged, *bad],
         warnings=+warnings,
         without_pair=without_pair,
+        unpaired=unpaired,
         blank=parsed.blank,
         fast_rows=parsed.fast_rows,
         cuts=parsed.cuts,

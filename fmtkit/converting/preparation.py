@@ -41,7 +41,7 @@ from fmtkit.errors import ColumnMismatchError, OptionError
 from fmtkit.registry import Converter
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.opening import Source
-from fmtkit.tables import Preference, Ranking, Table, Tokens
+from fmtkit.tables import Preference, Ranking, Table, Tokens, Unpaired
 
 AnySource = Source | TransformedSource
 
@@ -62,6 +62,8 @@ class Job:
     text: Stage
     pairs: str | None
     """The pair policy, where a ranking becomes pairs."""
+    unpairs: bool
+    """Whether each pair is taken apart into a liked and a disliked row."""
     canonical: pa.Schema
     """Of the rows before they are rendered or tokenised."""
     schema: pa.Schema
@@ -124,7 +126,13 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         resolved = [
             replace(options, values={**options.values, "soft": True}) for options in resolved
         ]
-    kept = find_kept(sources, converters, resolved, settings.keep)
+    policy = _policy(converters[0], settings)
+    table = Preference if policy else converters[0].makes
+    method = settings.method or name.method
+    unpairs = table is Preference and method is not None and _wants_single_rows(method)
+    if unpairs:
+        table = Unpaired
+    kept = find_kept(sources, converters, resolved, settings.keep, table)
     plans: list[ReadPlan] = []
     for converter, options, sample in zip(converters, resolved, samples, strict=True):
         binding = bind(
@@ -145,8 +153,6 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         # Files of one make share a plan, and what is learnt of one is known of the next.
         plans.append(plans[-1] if plans and plans[-1] == plan else plan)
     first = plans[0].binding
-    policy = _policy(first)
-    table = Preference if policy else first.converter.makes
     untokenized = issubclass(table, Untokenized)
     text: Stage
     if untokenized:
@@ -163,6 +169,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         made,
         text,
         policy,
+        unpairs,
         canonical,
         text.schema(canonical),
     )
@@ -239,20 +246,23 @@ def _paths(settings: RowOptions) -> dict[str, str]:
     return fields | dict(settings.columns)
 
 
-def _policy(binding: Binding) -> str | None:
-    if binding.converter.makes is not Ranking:
+def _policy(converter: Converter, settings: RowOptions) -> str | None:
+    if converter.makes is not Ranking:
         return None
-    policy = pairing.check_policy(str(binding.options.get("pairs", "best-worst")))
+    default = "best-worst" if settings.method else converter.options.get("pairs", "best-worst")
+    policy = pairing.check_policy(str(settings.options.get("pairs", default)))
     return None if policy == "none" else policy
+
+
+def _wants_single_rows(method: str) -> bool:
+    tables = registry.tables_of(method)
+    return Preference.name() not in tables and Unpaired.name() in tables
 
 
 def _canonical_schema(binding: Binding, table: type[Table], kept: Kept) -> pa.Schema:
     """Return the schema of the rows before they are rendered."""
     converter = binding.converter
-    if table is not converter.makes:
-        return pa.schema(
-            [*table.schema(frozenset(), wide=converter.wide, text=False), *kept.fields]
-        )
+    # What is made of another table has its optional columns as far as they mean the same.
     present = frozenset(converter.table_columns())
     schema = table.schema(present, wide=converter.wide, text=converter.text)
     if binding.options.get("soft"):

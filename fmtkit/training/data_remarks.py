@@ -9,7 +9,7 @@ from fmtkit.training.planning import Plan
 
 
 def data_remarks(plan: Plan) -> list[str]:
-    """Return a line for each dataset of which rows were left out in its conversion."""
+    """Return a line for each dataset of what its conversion left out or took apart."""
     folders = [plan.run / "data" / f"{index:02}" for index in range(len(plan.datasets))]
     named = zip(plan.datasets, folders, strict=True)
     return [
@@ -37,6 +37,11 @@ def _lines(plan: Plan, folder: Path) -> Iterator[str]:
         yield (
             f"{report['quarantined']:,} of {read:,} rows are not sound and do not train "
             f"({reasons}); {folder / 'quarantine.jsonl'} lists them"
+        )
+    if report["unpaired"]:
+        yield (
+            f"{report['unpaired']:,} pairs were taken apart for {plan.method}: a liked and a disliked "
+            "row of each"
         )
     if report["filtered"]:
         yield f"{report['filtered']:,} of {read:,} rows were left out by the type's own function"

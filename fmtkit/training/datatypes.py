@@ -10,10 +10,8 @@ from fmtkit import registry
 from fmtkit.converting import typenames
 from fmtkit.errors import OptionError
 from fmtkit.runner import Runner
+from fmtkit.tables import table_for
 from fmtkit.training.config import Config, Entry
-
-TEXT_TYPES = frozenset({"text", "user_defined.default"})
-"""Types whose dialogs are finished text: they reach the trainer through the identity template."""
 
 _OPTION_KEYS = [
     "field",
@@ -70,10 +68,18 @@ def read(entry: Entry, config: Config, runner: Runner) -> Reading:
         name,
         tables,
         template=read_name.template,
-        is_text=read_name.source in TEXT_TYPES,
+        is_text=all(makes_text(read_name.source)),
         options=options,
         source=read_name.source,
     )
+
+
+def makes_text(source: str) -> tuple[bool, ...]:
+    """Say of each converter of a type whether its dialogs are finished text.
+
+    Such rows reach the trainer through the identity template.
+    """
+    return tuple(converter.text for converter in registry.named(source))
 
 
 def notes(config: Config, readings: tuple[Reading, ...]) -> list[str]:
@@ -105,22 +111,17 @@ def _own_name(name: str, config: Config, runner: Runner) -> str:
 def _tables(source: str, runner: Runner) -> tuple[str, ...]:
     """Return the tables that a type makes for a method, or raise OptionError if it makes none."""
     made = tuple(dict.fromkeys(c.makes.name() for c in registry.named(source)))
-    fitting = tuple(name for name in made if _becomes(name) in runner.tables)
+    fitting = [table for name in made if (table := table_for(name, runner.tables))]
     if not fitting:
         raise OptionError(
             f"type {source} makes {' or '.join(made)}, but {runner.method} takes "
             f"{' or '.join(runner.tables)}; `fmtkit types` lists what fits"
         )
-    return tuple(dict.fromkeys(_becomes(name) for name in fitting))
+    return tuple(dict.fromkeys(fitting))
 
 
 def _takes(source: str, option: str) -> bool:
     return any(option in converter.options for converter in registry.named(source))
-
-
-def _becomes(table: str) -> str:
-    """Return the table that a ranking becomes by its pair policy; others stay what they are."""
-    return "Preference" if table == "Ranking" else table
 
 
 def _options(entry: Entry) -> dict[str, object]:

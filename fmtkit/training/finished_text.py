@@ -1,4 +1,4 @@
-"""Sources of finished text: canonical rows whose dialogs are text already, told by their first rows.
+"""Sources of finished text, where a type takes messages too (`passthrough`): told by their first rows.
 
 They train as they are, through the identity template; another would wrap them a second time.
 """
@@ -7,18 +7,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from fmtkit.converting import detection, preparation
+from fmtkit.converting import detection, preparation, typenames
 from fmtkit.errors import ColumnMismatchError
 from fmtkit.sources.opening import open_sources
 from fmtkit.training import datasets, datatypes
 from fmtkit.training.planning import DatasetPlan, Plan
 from fmtkit.training.slices import parse_slice
 
-CANONICAL = "passthrough"
-
 
 def settled(plan: Plan, *, with_hub: bool) -> Plan:
-    """Return a plan that knows which of its canonical sources hold text: local ones, or all.
+    """Return a plan that knows which of its sources hold text: local ones, or all.
 
     Raises OptionError where text is to be mixed with messages, or has a template named for it, or
     where a dataset of the hub cannot be had.
@@ -38,18 +36,19 @@ def settled(plan: Plan, *, with_hub: bool) -> Plan:
 
 
 def _known(plan: Plan, dataset: DatasetPlan, *, with_hub: bool) -> DatasetPlan:
-    if dataset.reading.type != CANONICAL:
+    source = None if dataset.reading.function else typenames.read(dataset.reading.type).source
+    if source is None or len(set(datatypes.makes_text(source))) < 2:
         return dataset
     here: list[object] = [str(path) for path in _files(dataset)]
     if not here and with_hub:
         wish = parse_slice(str(dataset.entry.get("split", "train")))
         here, _ = datasets.specs_of(dataset, wish)
-    if not _is_text(plan, dataset, here):
+    if not _is_text(plan, dataset, source, here):
         return dataset
     return replace(dataset, reading=replace(dataset.reading, is_text=True))
 
 
-def _is_text(plan: Plan, dataset: DatasetPlan, specs: list[object]) -> bool:
+def _is_text(plan: Plan, dataset: DatasetPlan, name: str, specs: list[object]) -> bool:
     columns = dataset.entry.get("columns")
     mapping = {str(k): str(v) for k, v in columns.items()} if isinstance(columns, Mapping) else {}
     for source in open_sources(specs, hashed=False) if specs else ():
@@ -58,7 +57,7 @@ def _is_text(plan: Plan, dataset: DatasetPlan, specs: list[object]) -> bool:
             continue
         try:
             converter = detection.choose(
-                CANONICAL, sample, method=plan.method, mapping=mapping, source=source.name
+                name, sample, method=plan.method, mapping=mapping, source=source.name
             )
         except ColumnMismatchError:
             # The conversion says what is missing.
