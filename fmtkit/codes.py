@@ -193,6 +193,12 @@ ODD_ROWS: dict[str, Code] = {
         "cut to --max-length",
         "`fmtkit inspect` says what was lost by which length.",
     ),
+    "unread_turns": Code(
+        "a column that the type does not read carries turns, answers, labels or a system text",
+        "`unread_columns` in the report names the columns and counts the rows; what was read "
+        "elsewhere in the row is not counted. Take a type that reads the column (`fmtkit "
+        "inspect`), read it under the type's own name (`--map`), or carry it through (`--keep`).",
+    ),
     "extra_columns": Code(
         "columns that the type does not use and --keep does not name",
         "Counted once for each source. `ignored_columns` in the report names them; name them "

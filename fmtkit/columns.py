@@ -25,6 +25,8 @@ Text: TypeAlias = Annotated[Column, TextKind()]
 Flag: TypeAlias = Annotated[Column, FlagKind()]
 Number: TypeAlias = Annotated[Column, NumberKind()]
 Texts: TypeAlias = Annotated[Column, ListKind(TextKind())]
+Exchanges: TypeAlias = Annotated[Column, ListKind(ListKind(TextKind()))]
+"""Earlier turns: pairs of what the user asked and what the assistant answered."""
 Labels: TypeAlias = Annotated[Column, ListKind(LabelKind())]
 Open: TypeAlias = Annotated[Column, OpenKind()]
 WholeRow: TypeAlias = Annotated[Column, RowKind()]

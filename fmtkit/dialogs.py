@@ -1,11 +1,12 @@
 """The vocabulary of converters, second half: expressions that make dialogs, prompts and replies."""
 
+from collections.abc import Sequence
 from functools import reduce
 
 import polars as pl
 from polars import Expr
 
-from fmtkit.columns import ABSENT, SYSTEM, filled
+from fmtkit.columns import ABSENT, SYSTEM, blank, filled
 from fmtkit.dialog_pairs import ASKING, same_dialog
 from fmtkit.message_kinds import NARROW, WIDE
 from fmtkit.problems import Column, Problem
@@ -34,6 +35,48 @@ def dialog(*, wide: bool = False, **turns: Column) -> Column:
 
 def _is_required(turn: Column) -> bool:
     return any(problem.code == "empty_field" for problem in turn.problems)
+
+
+def after(history: Column, prompt: Column) -> Column:
+    """Put earlier exchanges before the last turn of a narrow prompt, the user's."""
+    exchange = pl.element()
+    wrong = exchange.list.len() != 2
+
+    def in_any(found: Expr) -> Expr:
+        return history.value.list.eval(found).list.any()
+
+    absent = exchange.is_null() | exchange.list.eval(pl.element().is_null()).list.any()
+    silent = exchange.list.eval(blank(pl.element())).list.any()
+    earlier = history.value.list.eval(pl.element().explode(empty_as_null=False, keep_nulls=False))
+    turns = earlier.list.eval(_alternating(pl.element()))
+    return prompt.but(
+        pl.map_batches([prompt.value, turns], _before_last, is_elementwise=True),
+        Problem(
+            "value_error",
+            "history[]",
+            in_any(wrong),
+            "history[] is no pair of a question and its answer",
+        ),
+        Problem("null_field", "history[][]", in_any(absent), "history[][] is null"),
+        Problem("empty_field", "history[][]", in_any(silent), "history[][] is empty or blank"),
+    ).having(history)
+
+
+def _alternating(text: Expr) -> Expr:
+    role = (
+        pl.when(pl.int_range(pl.len()) % 2 == 0).then(pl.lit("user")).otherwise(pl.lit("assistant"))
+    )
+    return pl.struct(role=role, content=text)
+
+
+def _before_last(columns: Sequence[pl.Series]) -> pl.Series:
+    prompt, earlier = columns
+    # concat_list takes 20 times as long as all else: it is for sources that have a history.
+    if not earlier.list.len().max():
+        return prompt
+    both = pl.DataFrame({"prompt": prompt, "earlier": earlier.fill_null([])})
+    whole = pl.concat_list(all_but_last(pl.col("prompt")), "earlier", pl.col("prompt").list.tail(1))
+    return both.select(whole.alias(prompt.name)).to_series()
 
 
 def pair(question: Column, chosen: Column, rejected: Column, system: Column = ABSENT) -> Preference:

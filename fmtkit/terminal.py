@@ -99,6 +99,7 @@ def _report_parts(report: "Report", data: Mapping[str, Any]) -> list[RenderableT
     # Not how many sources have extra columns, but which columns they are: in the line below.
     warnings = {code: n for code, n in data["warnings"].items() if code != "extra_columns"}
     parts += _codes("warnings", warnings, WARNINGS)
+    parts += _unread(data)
     if data.get("ignored_columns"):
         names = ", ".join(data["ignored_columns"])
         parts.append(Text(f"not used: {one_line(names)} (--keep carries columns through)"))
@@ -110,6 +111,17 @@ def _report_parts(report: "Report", data: Mapping[str, Any]) -> list[RenderableT
     is_long = data["seconds"] >= 1 and data["rows_read"] >= MANY
     rate = f", {data['rows_read'] / data['seconds']:,.0f} rows/s" if is_long else ""
     return [*parts, files, Text(f"in {data['seconds']:.2f} s{rate}", style="dim")]
+
+
+def _unread(data: Mapping[str, Any]) -> list[RenderableType]:
+    """Name the columns that carry turns and were not read, and what to do."""
+    if not data["unread_columns"]:
+        return []
+    table = aligned("right", "left")
+    for name, rows in sorted(data["unread_columns"].items(), key=lambda entry: -entry[1]):
+        table.add_row(f"{rows:,}", Text(one_line(name), style="yellow"))
+    told = "turns not read, rows by column (take a type that reads it, --map or --keep it):"
+    return [Text(told), _indented(table)]
 
 
 def _title(data: Mapping[str, Any]) -> str:
@@ -174,11 +186,13 @@ def print_findings(findings: "Findings", *, as_json: bool, quiet: bool) -> None:
         return
     sys.stdout.flush()
     data = findings.as_dict()
+    unread = _unread(data)
     end = "sound" if data["reasons"] else "sound: nothing wrong"
     rows = f"{data['rows_read']:,} rows, {data['sound']:,} {end}"
     show(
         errors(),
         *_codes("findings", data["reasons"], REASONS),
         *_codes("warnings", data["warnings"], WARNINGS),
+        *unread,
         Text(rows, style="bold"),
     )

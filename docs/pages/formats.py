@@ -141,9 +141,10 @@ def _options() -> str:
 
 
 UNPAIRING = """
-A method that takes single replies (`kto`, `bco`) takes every pair apart, those of a ranking too: a row with the chosen
-reply and `label` true, then one with the rejected reply and false, the rows that TRL's `unpair_preference_dataset` makes.
-The report counts such pairs as `unpaired`. Rows that have a label of their own are taken as they are.
+A method that takes single replies (`kto`, `bco`) takes every pair apart, those of a ranking too: a row with
+the chosen reply and `label` true, then one with the rejected reply and false, the rows that TRL's
+`unpair_preference_dataset` makes. The report counts such pairs as `unpaired`. Rows that have a label of their
+own are taken as they are.
 """
 
 

@@ -15,6 +15,7 @@ import polars as pl
 from fmtkit.codes import PRECEDENCE
 from fmtkit.columns import ABSENT, parameter
 from fmtkit.converting.bound_column import MEDIA, BoundColumn, Row, column_faults, kept_faults
+from fmtkit.converting.unread_turns import CarriedKind
 from fmtkit.kinds import Kind, RowKind, TextKind, absent
 from fmtkit.pickling import PickledByFields
 from fmtkit.registry import Converter
@@ -35,11 +36,15 @@ class Binding(PickledByFields):
     columns: tuple[BoundColumn, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
     kept: tuple[BoundColumn, ...] = ()
+    watched: tuple[BoundColumn, ...] = ()
+    """Columns that nothing is made of, but that carry turns (`fmtkit.converting.unread_turns`)."""
+    carried: Mapping[str, CarriedKind] = field(default_factory=dict)
+    """The same of kept columns that nobody asked to keep, by name."""
 
     @property
     def every(self) -> tuple[BoundColumn, ...]:
-        """Return the bound columns and the kept ones."""
-        return (*self.columns, *self.kept)
+        """Return the bound columns, the kept and the watched ones."""
+        return (*self.columns, *self.kept, *self.watched)
 
     def schema(self) -> dict[str, pl.DataType]:
         """Return the dtypes of the frame that the converter sees."""
@@ -68,6 +73,7 @@ class Binding(PickledByFields):
         return (
             self.converter is other.converter
             and self.options == other.options
+            and self.carried == other.carried
             and [column.read_from for column in self.every]
             == [column.read_from for column in other.every]
         )
@@ -85,7 +91,7 @@ class Binding(PickledByFields):
             for name in row
             if name in MEDIA and _is_something(row[name])
         ]
-        found += _ignored_faults(row, {column.path for column in self.every})
+        found += _ignored_faults(row, {column.path for column in (*self.columns, *self.kept)})
         return sorted(found, key=lambda fault: PRECEDENCE[fault.code])
 
     def is_readable(self, row: Row) -> bool:
@@ -173,11 +179,13 @@ def bind(
     options: Mapping[str, Any],
     kinds: Mapping[str, Kind] = {},
     kept: Mapping[str, Kind] = {},
+    watched: Mapping[str, CarriedKind] = {},
 ) -> Binding:
     """Bind a converter to the columns that the sample's rows show.
 
     `mapping` is parameter -> dotted path, `kinds` replaces the kind of a parameter, `kept` names the
-    columns that are carried through, with the kind that holds all their values.
+    columns that are carried through, with the kind that holds all their values, `watched` those that
+    are only compared with what is read.
     """
     columns = []
     for name, kind in converter.takes.items():
@@ -191,7 +199,19 @@ def bind(
         # Media are read by the strict parser alone, which says that they are unsupported.
         shape = None if name in MEDIA else _shape(bound, sample)
         carried.append(replace(bound, name=f"__keep_{name}", shape=shape))
-    return Binding(converter, tuple(columns), options, tuple(carried))
+    return watching(Binding(converter, tuple(columns), options, tuple(carried)), watched)
+
+
+def watching(binding: Binding, watched: Mapping[str, CarriedKind]) -> Binding:
+    """Return the binding with these columns to compare with what is read."""
+    kept = {column.label for column in binding.kept}
+    columns = tuple(
+        BoundColumn(f"__watch_{name}", (name,), kind, required=False, shape="plain")
+        for name, kind in watched.items()
+        if name not in kept
+    )
+    carried = {name: kind for name, kind in watched.items() if name in kept}
+    return replace(binding, watched=columns, carried=carried)
 
 
 def _shape(column: BoundColumn, sample: Sequence[Row]) -> str | None:

@@ -9,6 +9,7 @@ from polars import Expr
 
 from fmtkit import user_modules
 from fmtkit.codes import PRECEDENCE
+from fmtkit.converting import unread_turns
 from fmtkit.converting.binding import Binding
 from fmtkit.errors import OptionError
 from fmtkit.expansion import expand, expansion_problems
@@ -23,6 +24,8 @@ class Converted:
     frame: pl.DataFrame
     bad: list[tuple[int, Problem]]
     warnings: Counter[str]
+    unread: Counter[str]
+    """Column -> rows in which it carries turns that were not read."""
 
 
 def convert_frame(frame: pl.DataFrame, binding: Binding) -> Converted:
@@ -43,6 +46,7 @@ def convert_frame(frame: pl.DataFrame, binding: Binding) -> Converted:
                 pl.concat([part.frame for part in parts]),
                 [entry for part in parts for entry in part.bad],
                 sum((part.warnings for part in parts), Counter()),
+                sum((part.unread for part in parts), Counter()),
             )
         if not frame.height:
             raise OptionError(
@@ -50,7 +54,7 @@ def convert_frame(frame: pl.DataFrame, binding: Binding) -> Converted:
             ) from error
         problem = Problem("value_error", None, pl.lit(value=True), _raised(error, binding))
         empty = _convert(frame.clear(), binding)
-        return Converted(empty.frame, [(frame["__row"][0], problem)], Counter())
+        return Converted(empty.frame, [(frame["__row"][0], problem)], Counter(), Counter())
 
 
 def _raised(error: BaseException, binding: Binding) -> str:
@@ -91,7 +95,28 @@ def _convert(frame: pl.DataFrame, binding: Binding) -> Converted:
     for i, (code, _) in enumerate(warnings):
         counts[code] += int(out.get_column(f"__warn_{i}").sum())
     out = out.drop([f"__warn_{i}" for i in range(len(warnings))])
-    return Converted(expand(out, columns), bad, +counts)
+    unread, counts["unread_turns"] = _unread(frame, out, binding)
+    return Converted(expand(out, columns), bad, +counts, unread)
+
+
+def _unread(frame: pl.DataFrame, out: pl.DataFrame, binding: Binding) -> tuple[Counter[str], int]:
+    """Count the rows in which a watched column carries what nothing was made of."""
+    carried = {column.label: frame.get_column(column.name) for column in binding.watched}
+    carried |= {
+        column.label: binding.carried[column.label].of(frame.get_column(column.name))
+        for column in binding.kept
+        if column.label in binding.carried
+    }
+    carried = {name: column for name, column in carried.items() if column.list.len().max()}
+    if not carried or not out.height:
+        return Counter(), 0
+    if out.height < frame.height:
+        sound = frame.get_column("__row").is_in(out.get_column("__row").implode())
+        frame = frame.filter(sound)
+        carried = {name: column.filter(sound) for name, column in carried.items()}
+    read = [frame.get_column(column.name) for column in binding.columns]
+    made = [out.get_column(name) for name in out.columns if not name.startswith("__")]
+    return unread_turns.unread(carried, [*read, *made])
 
 
 def _columns(table: Table, *, text: bool) -> list[tuple[str, Column]]:

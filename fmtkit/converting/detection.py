@@ -10,9 +10,10 @@ from functools import cache, partial
 from typing import Any
 
 from fmtkit import registry
-from fmtkit.converting.binding import Binding, bind
-from fmtkit.converting.bound_column import Row
+from fmtkit.converting.binding import Binding, bind, watching
+from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.conversion import convert_frame
+from fmtkit.converting.unread_turns import watched
 from fmtkit.errors import ColumnMismatchError, OptionError, near_match
 from fmtkit.registry import Converter
 from fmtkit.tables import TABLES, steps_to, table_for
@@ -43,16 +44,20 @@ class Fit:
     """Columns of the rows that the converter does not know."""
     shaped: float = 0.0
     """Share of the rows whose columns hold the right kinds of value, whatever else is wrong."""
+    unread: tuple[str, ...] = ()
+    """Columns with turns, answers, labels or a system text that the converter would leave unread."""
 
     @property
     def reason(self) -> str:
         """Say in words why the converter fits, or does not."""
         if self.missing:
             return f"no column {', '.join(self.missing)}"
-        return f"{self.used} columns fit in {self.sound:.0%} of the rows"
+        lost = f", but {', '.join(self.unread)} would not be read" if self.unread else ""
+        return f"{self.used} columns fit in {self.sound:.0%} of the rows{lost}"
 
-    def rank(self) -> tuple[int, bool, bool, float, float, int, int, bool, str]:
-        """Order fits, best first: what uses most columns, then what finds most rows sound.
+    def rank(self) -> tuple[int, bool, int, bool, float, float, int, int, bool, str]:
+        """Order fits, best first: what leaves no turns unread, what uses most columns, what finds most
+        rows sound.
 
         A type that takes anything comes after those that mean something, and tables that one method
         alone trains on after the others. That half of the rows are unsound speaks against a type, a
@@ -61,6 +66,7 @@ class Fit:
         return (
             len(self.missing),
             self.sound < TRUSTED,
+            len(self.unread),
             self.converter.name in GENERIC,
             -round(self.weight, 3),
             -round(self.sound, 2),
@@ -99,22 +105,32 @@ def fit(
     if missing or not sample:
         return Fit(converter, tuple(missing), 0.0, 0, 0.0, 0)
     shaped = [row for row in sample if not binding.judge(row)]
-    sound = _convertible(binding, shaped) / len(sample)
+    converted, unread = _convertible(binding, shaped, sample)
+    sound = converted / len(sample)
     there = Counter(key for row in sample for key, value in row.items() if value is not None)
     used = [column.path[0] for column in binding.columns if column.path and column.top in there]
     foreign = set(there) - {column.top for column in binding.columns}
     known = _known_by(len(registry.converters()))
     weight = sum(there[name] / len(sample) / known.get(name, 1) for name in used)
     share = len(shaped) / len(sample)
-    return Fit(converter, (), sound, len(used), weight, len(foreign), share)
+    return Fit(converter, (), sound, len(used), weight, len(foreign), share, unread)
 
 
-def _convertible(binding: Binding, rows: Sequence[Row]) -> int:
-    """Count the rows that would convert: shapes alone do not tell a transcript from any other text."""
+def _convertible(
+    binding: Binding, rows: Sequence[Row], sample: Sequence[Row]
+) -> tuple[int, tuple[str, ...]]:
+    """Count the rows that would convert, and name the columns of turns that would not be read.
+
+    Shapes alone do not tell a transcript from any other text.
+    """
     if not rows:
-        return 0
-    frame = binding.frame(rows, range(len(rows)))
-    return len(rows) - len({number for number, _ in convert_frame(frame, binding).bad})
+        return 0, ()
+    if not binding.converter.takes_rows:
+        read = {column.top for column in binding.columns}
+        turns = watched(sample, {*filter(None, read), *MEDIA}, late=False)
+        binding = watching(binding, turns)
+    done = convert_frame(binding.frame(rows, range(len(rows))), binding)
+    return len(rows) - len({number for number, _ in done.bad}), tuple(done.unread)
 
 
 @cache
@@ -155,7 +171,11 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
         for converter in registry.converters()
         if tables is None or table_for(converter.makes.name(), tables)
     ]
-    return sorted((found for found in fits if not found.missing and found.sound > 0), key=Fit.rank)
+    there = [found for found in fits if not found.missing and found.sound > 0]
+    if any(found.sound >= TRUSTED and not found.unread for found in there):
+        # Who takes one that loses turns says so by name: --type.
+        there = [found for found in there if not found.unread]
+    return sorted(there, key=Fit.rank)
 
 
 def choose(

@@ -61,6 +61,11 @@ class Counted(Protocol):
         ...
 
     @property
+    def unread(self) -> Counter[str]:
+        """Count by column the rows in which it carries turns that the type does not read."""
+        ...
+
+    @property
     def warnings(self) -> Counter[str]:
         """Count the codes of rows that were kept all the same."""
         ...
@@ -85,6 +90,7 @@ class Ledger:
     blank_lines: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     warnings: Counter[str] = field(default_factory=Counter)
+    unread: Counter[str] = field(default_factory=Counter)
 
     @property
     def bad(self) -> int:
@@ -107,6 +113,7 @@ class Ledger:
             self.quarantined += len(piece.rejects)
         self.reasons.update(reject.code for reject in piece.rejects)
         self.warnings.update(piece.warnings)
+        self.unread.update(piece.unread)
 
     def check(self) -> None:
         """Raise if a row is in no term or in two: a defect of fmtkit, never of the data."""
@@ -125,6 +132,7 @@ class Ledger:
         out |= {name: getattr(self, name) for name in _BESIDE}
         out["reasons"] = dict(sorted(self.reasons.items()))
         out["warnings"] = dict(sorted(self.warnings.items()))
+        out["unread_columns"] = dict(sorted(self.unread.items()))
         return out
 
     @classmethod
@@ -134,4 +142,5 @@ class Ledger:
         ledger = cls(**counts)  # type: ignore[arg-type]
         ledger.reasons.update(data["reasons"])  # type: ignore[call-overload]
         ledger.warnings.update(data["warnings"])  # type: ignore[call-overload]
+        ledger.unread.update(data["unread_columns"])  # type: ignore[call-overload]
         return ledger

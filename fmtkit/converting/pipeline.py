@@ -105,6 +105,8 @@ class Piece:
     filtered: int
     blank_lines: int
     warnings: Counter[str]
+    unread: Counter[str]
+    """Column -> rows in which it carries turns that the type does not read."""
     bytes_read: int
     fast_rows: int
     traced_rows: int
@@ -253,6 +255,7 @@ class _Converted:
     warnings: Counter[str]
     without_pair: np.ndarray
     """The records of rankings of which no pair can be made (int64)."""
+    unread: Counter[str]
     unpaired: int
     blank: int
     fast_rows: int
@@ -357,6 +360,7 @@ def _account(
         unpaired=begun.unpaired,
         blank_lines=begun.blank,
         warnings=+sum((part.warnings for part in parts), begun.warnings),
+        unread=begun.unread,
         fast_rows=begun.fast_rows,
         traced_rows=sum(part.traced_rows for part in parts),
         plain_rows=sum(part.plain_rows for part in parts),
@@ -402,6 +406,7 @@ def _piece(
         filtered=filtered,
         blank_lines=0,
         warnings=Counter(),
+        unread=Counter(),
         fast_rows=0,
         traced_rows=0,
         plain_rows=0,
@@ -428,6 +433,7 @@ def _convert(job: Job, binding: Binding, parsed: Parsed, records: Rows) -> _Conv
         rejects=[*judged, *bad],
         warnings=+warnings,
         without_pair=without_pair,
+        unread=converted.unread,
         unpaired=unpaired,
         blank=parsed.blank,
         fast_rows=parsed.fast_rows,

@@ -25,7 +25,7 @@ from fmtkit.converting import (
     typenames,
 )
 from fmtkit.converting.binding import Binding, bind
-from fmtkit.converting.bound_column import Row
+from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.keeping import Kept, find_kept
 from fmtkit.converting.pass_through import as_they_are
@@ -35,13 +35,14 @@ from fmtkit.converting.splitting import Split
 from fmtkit.converting.text_stage import TextStage
 from fmtkit.converting.token_stage import TokenStage
 from fmtkit.converting.type_options import TypeOptions
+from fmtkit.converting.unread_turns import CarriedKind, watched
 from fmtkit.converting.user_functions import TransformedSource, find_function
 from fmtkit.documents import Untokenized
 from fmtkit.errors import ColumnMismatchError, OptionError
 from fmtkit.registry import Converter
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.opening import Source
-from fmtkit.tables import Preference, Ranking, Table, Tokens, Unpaired
+from fmtkit.tables import Preference, Prompt, Ranking, Table, Tokens, Unpaired
 
 AnySource = Source | TransformedSource
 
@@ -142,6 +143,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
             options=options.values,
             kinds=options.kinds,
             kept=kept.kinds,
+            watched=_watched(converter, options, sample, settings),
         )
         earlier = plans[-1].binding if plans else None
         if earlier is not None and earlier.is_like(binding):
@@ -173,6 +175,21 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         canonical,
         text.schema(canonical),
     )
+
+
+def _watched(
+    converter: Converter,
+    options: TypeOptions,
+    sample: Sequence[Row],
+    settings: RowOptions,
+) -> dict[str, CarriedKind]:
+    """Return the columns to compare with what is read; none where all of a row reaches the trainer."""
+    if converter.takes_rows or converter.makes is Prompt:
+        return {}
+    paths = (options.mapping.get(p, converter.path(p)) for p in converter.columns)
+    read = {path.partition(".")[0] for path in paths}
+    found = watched(sample, {*read, *settings.keep, *MEDIA})
+    return {} if "all" in settings.keep else found
 
 
 def _decide_softness(source: AnySource, converter: Converter, options: TypeOptions) -> TypeOptions:

@@ -44,7 +44,7 @@ class ReadPlan:
             len(column.path) == 1
             and not column.kind.nested
             and not column.kind.open
-            and column.shape
+            and (column.shape or column.path[0] not in extra)
             for column in columns
         ):
             is_closed = set(extra) <= {column.path[0] for column in columns}
@@ -56,14 +56,17 @@ class ReadPlan:
         """Return the columns of the first block that the type does not use."""
         if self.binding.converter.takes_rows:
             return ()
-        used = {column.top for column in self.binding.every}
+        used = {column.top for column in (*self.binding.columns, *self.binding.kept)}
         return tuple(name for name in self.seen if name not in used)
 
     def select(self, parsed: pl.DataFrame, numbers: pl.Series) -> pl.DataFrame:
         """Turn what the fast parser read into the frame that the converter sees."""
         expressions = []
+        absent = {name for name, dtype in parsed.schema.items() if dtype == pl.Null}
         for column in self.binding.every:
-            if column.shape is None:
+            if column in self.binding.watched and column.path[0] in absent:
+                expressions.append(pl.lit([], dtype=column.kind.output()).alias(column.name))
+            elif column.shape is None:
                 expressions.append(pl.lit(None, dtype=column.kind.output()).alias(column.name))
             else:
                 read = column.kind.read(column.parsed(), column.shape)
@@ -95,8 +98,14 @@ class ReadState:
         return tuple(states.setdefault(id(plan), cls(plan)) for plan in plans)
 
     def learn(self, row: Row) -> None:
-        """Add what a sound row shows, where unknown keys are a suspicion."""
-        if self.plan.mode == "error":
+        """Add what a sound row shows, where unknown keys are a suspicion; else of watched columns.
+
+        There no key of a nested value may be skipped: such a column stays one that stops the parser.
+        """
+        if self.plan.mode == "ignore":
+            names = {column.path[0] for column in self.plan.binding.watched}
+            row = {n: v for n, v in row.items() if n in names and not isinstance(v, list | dict)}
+        if self.plan.mode != "strict":
             with _LEARNING:
                 learn(self.extra, row)
 
@@ -129,10 +138,15 @@ class ReadState:
             is_list = seen is not None and pa.types.is_list(seen)
             types[name] = pa.list_(pa.null()) if is_list else pa.null()
         for column in self.plan.binding.every:
-            if column.shape is None:
-                types.pop(column.path[0], None)
-                continue
-            types[column.path[0]] = _nest(column, types.get(column.path[0]))
+            top = column.path[0]
+            if column.shape is None and self.plan.mode == "ignore":
+                # A column that starts late: a value there stops the fast parser.
+                types[top] = pa.null()
+            elif column.shape is None:
+                types.pop(top, None)
+            else:
+                watched = column in self.plan.binding.watched
+                types[top] = _nest(column, self.extra.get(top) if watched else types.get(top))
         return pa.schema(list(types.items()))
 
 

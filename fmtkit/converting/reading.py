@@ -13,6 +13,7 @@ from fmtkit.converting.binding import Binding
 from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.parse import Parsed, parse_records
 from fmtkit.converting.read_plan import ReadPlan, ReadState
+from fmtkit.converting.unread_turns import CarriedKind
 from fmtkit.kinds import TextKind
 from fmtkit.message_kinds import DialogKind, json_value, may_carry
 from fmtkit.number_kinds import holds_strange_numbers
@@ -48,7 +49,7 @@ def cells(row: Row, binding: Binding) -> Row:
     out = dict(row)
     for column in binding.every:
         cell = out.get(column.path[0]) if column.path else None
-        if not isinstance(cell, str) or isinstance(column.kind, TextKind):
+        if not isinstance(cell, str) or isinstance(column.kind, TextKind | CarriedKind):
             continue
         is_json = not isinstance(column.kind, DialogKind) or cell.lstrip()[:1] in ("[", "{")
         out[column.path[0]] = json_value(cell) if is_json else cell
@@ -114,8 +115,8 @@ def _parse_columns(batch: pa.Table, plan: ReadPlan) -> Parsed | None:
     names = set(batch.schema.names)
     if MEDIA & names or binding.converter.takes_rows or not _is_utf8(batch):
         return None
-    types = {}
-    for column in binding.every:
+    types = {c.path[0]: pa.null() for c in binding.watched}
+    for column in (*binding.columns, *binding.kept):
         if column.path[0] not in names:
             if column.shape is not None:
                 types[column.path[0]] = pa.null()

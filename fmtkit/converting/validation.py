@@ -58,6 +58,7 @@ class Findings:
             "sound": self.ledger.converted,
             "reasons": dict(sorted(counts.items())),
             "warnings": self.report.data["warnings"],
+            "unread_columns": self.report.data["unread_columns"],
             "findings": [vars(item) for item in self.items],
         }
 

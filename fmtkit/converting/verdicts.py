@@ -35,7 +35,7 @@ def refused(records: Rows, binding: Binding, row: int, problem: Problem) -> Reje
 
 def reconsidered(rejects: Sequence[Reject], records: Rows, binding: Binding) -> list[Reject]:
     """Show the converter the rows that were judged for something beside their used columns."""
-    bare = replace(binding, kept=())
+    bare = replace(binding, kept=(), watched=(), carried={})
     values, numbers = [], []
     for reject in rejects:
         if reject.code in _BESIDE:

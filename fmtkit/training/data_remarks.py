@@ -38,6 +38,11 @@ def _lines(plan: Plan, folder: Path) -> Iterator[str]:
             f"{report['quarantined']:,} of {read:,} rows are not sound and do not train "
             f"({reasons}); {folder / 'quarantine.jsonl'} lists them"
         )
+    for column, rows in report["unread_columns"].items():
+        yield (
+            f"column {column} carries turns, answers or labels in {rows:,} rows that type "
+            f"{report['type']} does not read: they do not train"
+        )
     if report["unpaired"]:
         yield (
             f"{report['unpaired']:,} pairs were taken apart for {plan.method}: a liked and a disliked "

@@ -1,0 +1,357 @@
+"""Unread turns: source columns that look like turns, answers, labels or a system text and are not read.
+
+One rule says which columns these are (`looks_like_turns`). What such a column carries is compared with
+what was read of the same row: what stands there too is redundant, anything else is counted by column.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from polars import Expr
+
+from fmtkit import buffers
+from fmtkit.buffers import Int64s
+from fmtkit.kinds import Kind
+from fmtkit.message_kinds import json_value
+from fmtkit.sources.marks import is_unicode
+
+TURNS = frozenset(
+    {
+        "answer",
+        "answers",
+        "assistant",
+        "bot",
+        "chat",
+        "chosen",
+        "completion",
+        "completions",
+        "context",
+        "conversation",
+        "conversations",
+        "dialog",
+        "dialogs",
+        "dialogue",
+        "dialogues",
+        "history",
+        "human",
+        "input",
+        "instruction",
+        "instructions",
+        "message",
+        "messages",
+        "output",
+        "outputs",
+        "preferred",
+        "prompt",
+        "prompts",
+        "query",
+        "queries",
+        "question",
+        "questions",
+        "rejected",
+        "replies",
+        "reply",
+        "response",
+        "responses",
+        "solution",
+        "solutions",
+        "system",
+        "turn",
+        "turns",
+        "user",
+    }
+)
+"""Last words of the names of columns that hold turns, answers or a system text."""
+LABELS = frozenset(
+    {
+        "label",
+        "labels",
+        "preference",
+        "rank",
+        "ranking",
+        "ranks",
+        "winner",
+        "tools",
+        "functions",
+        "is_correct",
+    }
+)
+"""Last words, or whole names, of columns that say something of the row by being there at all."""
+_NO_HEADS = frozenset(
+    {
+        "text",
+        "texts",
+        "content",
+        "contents",
+        "str",
+        "string",
+        "list",
+        "json",
+        "col",
+        "column",
+        "field",
+        "ref",
+    }
+)
+"""Last words that say nothing: `response_text` is a response, `human_ref_A` what a human wrote."""
+_NUMBERS = frozenset({"id", "len", "length", "num", "rating", "reward", "score", "scores"})
+"""Words in the names of columns that only count or rate something."""
+_LATE = (
+    "answer", "chosen", "completion", "context", "conversation", "conversations", "dialogue",
+    "history", "input", "instruction", "label", "messages", "output", "prompt", "query",
+    "question", "rank", "rejected", "response", "system", "tools",
+)  # fmt: skip
+"""Names that are looked for in every row, also where the first rows have no such column."""
+_NO_TEXT = frozenset(
+    {
+        "role",
+        "from",
+        "type",
+        "name",
+        "id",
+        "tool_call_id",
+        "tool_calls",
+        "function_call",
+        "weight",
+        "train",
+        "loss_weight",
+    }
+)
+"""Keys of a message that are no text of a turn."""
+_SPEAKERS = frozenset({"role", "from", "speaker", "author"})
+_SAID = frozenset({"content", "value", "text", "parts"})
+_NOTHING = ("", "[]", "{}", "null")
+_THERE = "\ue000"
+"""What a column of LABELS carries besides its texts, of private use: it is never redundant."""
+_PREFIX = 16
+"""From how many characters on a text counts as read where a text that was read begins with it."""
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+
+
+def looks_like_turns(name: str, values: Sequence[Any]) -> bool:
+    """Tell by name and values whether a column carries turns, answers, labels or a system text.
+
+    >>> looks_like_turns("history", [[["Hi", "Hello"]]])
+    True
+    >>> looks_like_turns("prompt_id", ["a1"])
+    False
+    """
+    there = [value for value in map(_decoded, values) if _is_there(value)]
+    if _NUMBERS & set(_words(name)):
+        return False
+    if any(map(_is_dialog, there)):
+        return True
+    if _is_label(name):
+        return bool(there)
+    says = any(isinstance(value, str | list | Mapping) for value in there)
+    return _head(name) in TURNS and says
+
+
+def _is_label(name: str) -> bool:
+    return name.lower() in LABELS or _head(name) in LABELS
+
+
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in _WORDS.findall(name)]
+
+
+def _decoded(value: Any) -> Any:
+    """Return the value of JSON text: a CSV has nothing else for lists."""
+    is_json = isinstance(value, str) and value.lstrip()[:1] in ("[", "{")
+    return json_value(value) if is_json else value
+
+
+def _head(name: str) -> str:
+    """Return the word of a name that says what the column is: of `response_j` it is `response`."""
+    telling = [word for word in _words(name) if len(word) > 1 and not word.isdigit()]
+    telling = [word for word in telling if word not in _NO_HEADS] or telling
+    return telling[-1] if telling else ""
+
+
+def _is_dialog(value: Any) -> bool:
+    """Tell whether a value is a list of messages, or of pairs of texts."""
+    if not isinstance(value, list) or not value:
+        return False
+    first = value[0]
+    if isinstance(first, Mapping):
+        return bool(_SPEAKERS & first.keys()) and bool(_SAID & first.keys())
+    return isinstance(first, list) and len(first) == 2 and all(isinstance(t, str) for t in first)
+
+
+@dataclass(frozen=True)
+class CarriedKind(Kind):
+    """Any value, as the texts that it carries; nothing about it is a fault."""
+
+    letter: ClassVar[str] = "any"
+    words: ClassVar[str] = "any value"
+    nested: bool = False  # type: ignore[misc]
+    is_label: bool = False
+
+    def output(self) -> pl.DataType:
+        return pl.List(pl.String)
+
+    def holds(self, value: Any) -> bool:  # noqa: ARG002
+        return True
+
+    def value(self, value: Any) -> list[str]:
+        return [*([_THERE] if self.is_label and _is_there(value) else []), *_texts(value)]
+
+    def read_type(self, shape: str, extra: pa.DataType | None) -> pa.DataType:  # noqa: ARG002
+        return pa.null() if extra is None else _named(extra)
+
+    def read(self, parsed: Expr, shape: str) -> Expr:  # noqa: ARG002
+        return parsed.map_batches(self.of, return_dtype=pl.List(pl.String))
+
+    def of(self, column: pl.Series) -> pl.Series:
+        """Return the texts that each value of a column carries."""
+        return carried(column, is_label=self.is_label)
+
+
+def _named(dtype: pa.DataType) -> pa.DataType:
+    """Return a type without the keys that hold a NUL: polars cannot hand them to Arrow."""
+    if pa.types.is_list(dtype):
+        return pa.list_(_named(dtype.value_type))
+    if not pa.types.is_struct(dtype):
+        return dtype
+    fields = [dtype.field(i) for i in range(dtype.num_fields)]
+    return pa.struct([(f.name, _named(f.type)) for f in fields if "\0" not in f.name])
+
+
+def carried(column: pl.Series, *, is_label: bool = False) -> pl.Series:
+    """Return the texts that each value of a column carries, without the white space around them."""
+    array = buffers.whole(column.alias("").to_arrow(compat_level=pl.CompatLevel.oldest()))
+    pairs = list(_leaves(array, np.arange(len(column), dtype=np.int64)))
+    if is_label:
+        there = np.flatnonzero([_is_there(value) for value in column.to_list()])
+        pairs.append((there, buffers.texts([_THERE] * len(there))))
+    if not pairs:
+        return pl.Series(column.name, [[]] * len(column), dtype=pl.List(pl.String))
+    rows = np.concatenate([rows for rows, _ in pairs])
+    texts = pa.chunked_array([texts.cast(pa.large_string()) for _, texts in pairs])
+    texts = pc.utf8_trim_whitespace(texts)
+    said = pc.greater(pc.binary_length(texts), buffers.int64s(np.zeros(1, np.int64))[0])
+    said = np.flatnonzero(buffers.whole(pc.fill_null(said, False)).to_numpy(zero_copy_only=False))
+    order = said[np.argsort(rows[said], kind="stable")]
+    found = buffers.whole(texts.take(buffers.int64s(order)))
+    ends = buffers.ends(np.bincount(rows[order], minlength=len(column)).astype(np.int64))
+    lists = pa.LargeListArray.from_buffers(
+        pa.large_list(pa.large_string()), len(column), [None, pa.py_buffer(ends)], children=[found]
+    )
+    made = pl.from_arrow(lists)
+    assert isinstance(made, pl.Series)
+    return made.alias(column.name)
+
+
+def _leaves(array: pa.Array, rows: Int64s) -> Iterable[tuple[Int64s, pa.Array]]:
+    """Yield every text inside an array with the row that it is in; JSON text is looked into."""
+    dtype = array.type
+    if pa.types.is_string(dtype) or pa.types.is_large_string(dtype):
+        yield from _texts_of_text(array, rows)
+    elif pa.types.is_list(dtype) or pa.types.is_large_list(dtype):
+        lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+        yield from _leaves(array.flatten(), np.repeat(rows, lengths.astype(np.int64)))
+    elif pa.types.is_struct(dtype):
+        for field, values in zip(dtype, array.flatten(), strict=True):
+            if field.name not in _NO_TEXT:
+                yield from _leaves(values, rows)
+
+
+def _texts_of_text(array: pa.Array, rows: Int64s) -> Iterable[tuple[Int64s, pa.Array]]:
+    written = pc.fill_null(pc.match_substring_regex(array, r"^\s*[\[{]"), False)
+    places = np.flatnonzero(written.to_numpy(zero_copy_only=False))
+    if not len(places):
+        yield rows, array
+        return
+    plain = np.setdiff1d(np.arange(len(rows)), places)
+    yield rows[plain], array.take(buffers.int64s(plain))
+    for place, text in zip(places, array.take(buffers.int64s(places)).to_pylist(), strict=True):
+        inside = _texts(text)
+        yield np.full(len(inside), rows[place]), buffers.texts(inside)
+
+
+def _texts(value: Any) -> list[str]:
+    """Return the texts inside one value, as `carried` finds them in a column."""
+    if isinstance(value, str):
+        if value.lstrip()[:1] in ("[", "{") and not isinstance(found := json_value(value), str):
+            return _texts(found)
+        # JSON inside of a text may hold half a surrogate pair, which no column does.
+        text = value.strip().encode("utf-8", "replace").decode()
+        return [text] if text else []
+    if isinstance(value, list):
+        return [text for item in value for text in _texts(item)]
+    if isinstance(value, Mapping):
+        return [t for key, item in value.items() if key not in _NO_TEXT for t in _texts(item)]
+    return []
+
+
+def _is_there(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.strip() not in _NOTHING
+    return value is not None and not (isinstance(value, list | Mapping) and not value)
+
+
+def watched(
+    sample: Sequence[Mapping[str, Any]], read: Iterable[str], *, late: bool = True
+) -> dict[str, CarriedKind]:
+    """Return the columns to compare with what is read: those of the sample that look like turns.
+
+    With `late` also those of telling names that no row of the sample has.
+    """
+    values: dict[str, list[Any]] = {}
+    for row in sample:
+        # A row with half a surrogate pair in a key is refused; polars takes no NUL in a name.
+        for name, value in row.items() if all(map(is_unicode, row)) else ():
+            values.setdefault(name, []).append(value)
+    own = set(read)
+    found = [
+        name
+        for name, held in values.items()
+        if name not in own and "\0" not in name and looks_like_turns(name, held)
+    ]
+    if late:
+        found += [name for name in _LATE if name not in own and name not in values]
+    return {name: _kind(name, values.get(name, ())) for name in sorted(found)}
+
+
+def _kind(name: str, values: Iterable[Any]) -> CarriedKind:
+    is_nested = any(isinstance(value, list | Mapping) for value in values)
+    return CarriedKind(is_label=_is_label(name), nested=is_nested)
+
+
+def unread(
+    carried_by: Mapping[str, pl.Series], read: Iterable[pl.Series]
+) -> tuple[Counter[str], int]:
+    """Count by column the rows in which it carries what was not read, and the rows with any such.
+
+    `carried_by` is a list of texts for each row by column, `read` are the columns that were read or
+    made of it, one value for each row.
+    """
+    pairs = {name: _pairs(column) for name, column in carried_by.items()}
+    pairs = {name: frame for name, frame in pairs.items() if frame.height}
+    if not pairs:
+        return Counter(), 0
+    said = pl.concat([_pairs(carried(column)) for column in read]).unique()
+    counts: Counter[str] = Counter()
+    lost: list[pl.Series] = []
+    for name, frame in pairs.items():
+        missing = frame.join(said, on=["row", "text"], how="anti")
+        longer = missing.filter(pl.col("text").str.len_chars() >= _PREFIX)
+        begun = longer.join(said.rename({"text": "whole"}), on="row").filter(
+            pl.col("whole").str.starts_with(pl.col("text"))
+        )
+        missing = missing.join(begun, on=["row", "text"], how="anti")
+        lost.append(missing.get_column("row").unique())
+        counts[name] = len(lost[-1])
+    return +counts, pl.concat(lost).n_unique()
+
+
+def _pairs(column: pl.Series) -> pl.DataFrame:
+    frame = pl.DataFrame({"row": pl.int_range(len(column), eager=True), "text": column})
+    return frame.explode("text", empty_as_null=False, keep_nulls=False)
