@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fmtkit.errors import FmtkitError, RejectedRowsWarning
     from fmtkit.library import convert, inspect, read, render, table, train, types, validate
     from fmtkit.registry import converter
+    from fmtkit.trl_datasets import to_trl
 
 _SHIPPED = ("runners", "schemas", "templates")
 """Subpackages that an installation holds inside `fmtkit/`, and a clone beside it."""
@@ -37,6 +38,7 @@ _HOMES = {
     "read": "fmtkit.library",
     "render": "fmtkit.library",
     "table": "fmtkit.library",
+    "to_trl": "fmtkit.trl_datasets",
     "train": "fmtkit.library",
     "types": "fmtkit.library",
     "validate": "fmtkit.library",
@@ -52,6 +54,7 @@ __all__ = [
     "read",
     "render",
     "table",
+    "to_trl",
     "train",
     "types",
     "validate",
