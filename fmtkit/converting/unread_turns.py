@@ -101,7 +101,7 @@ _NO_HEADS = frozenset(
     }
 )
 """Last words that say nothing: `response_text` is a response, `human_ref_A` what a human wrote."""
-_NUMBERS = frozenset({"id", "len", "length", "num", "rating", "reward", "score", "scores"})
+_NUMBERS = frozenset({"id", "len", "length", "num", "rating", "ratings", "score", "scores"})
 """Words in the names of columns that only count or rate something."""
 _LATE = (
     "answer", "chosen", "completion", "context", "conversation", "conversations", "dialogue",
