@@ -14,6 +14,7 @@ from fmtkit.registry import converter as converter
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.surveying.survey import Survey
 from fmtkit.training.run import Outcome
+from fmtkit.trl_datasets import to_trl as to_trl
 
 __all__ = [
     "FmtkitError",
@@ -25,6 +26,7 @@ __all__ = [
     "read",
     "render",
     "table",
+    "to_trl",
     "train",
     "types",
     "validate",
