@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fmtkit.converting.run_report import Report
-    from fmtkit.errors import FmtkitError, RejectedRowsWarning
+    from fmtkit.errors import FmtkitError, RejectedRowsWarning, UnreadTurnsWarning
     from fmtkit.library import convert, inspect, read, render, table, train, types, validate
     from fmtkit.registry import converter
     from fmtkit.trl_datasets import to_trl
@@ -31,6 +31,7 @@ _add_clone(Path(__file__).parent, __path__)
 _HOMES = {
     "FmtkitError": "fmtkit.errors",
     "RejectedRowsWarning": "fmtkit.errors",
+    "UnreadTurnsWarning": "fmtkit.errors",
     "Report": "fmtkit.converting.run_report",
     "convert": "fmtkit.library",
     "converter": "fmtkit.registry",
@@ -48,6 +49,7 @@ __all__ = [
     "FmtkitError",
     "RejectedRowsWarning",
     "Report",
+    "UnreadTurnsWarning",
     "convert",
     "converter",
     "inspect",

@@ -102,6 +102,10 @@ class RejectedRowsWarning(UserWarning):
     """Say how many rows the library left out of a table, by code."""
 
 
+class UnreadTurnsWarning(UserWarning):
+    """Name the columns that carry turns and that the type of a table does not read."""
+
+
 def _listed(known: list[str]) -> str:
     if len(known) <= MANY:
         return ", ".join(known)

@@ -19,7 +19,7 @@ from fmtkit.converting.pipeline import Piece
 from fmtkit.converting.run_report import Report
 from fmtkit.converting.text_stage import render_table
 from fmtkit.converting.validation import Finding, Findings, finding_of, validate_sources
-from fmtkit.errors import RejectedRowsWarning, TemplateError
+from fmtkit.errors import RejectedRowsWarning, TemplateError, UnreadTurnsWarning
 from fmtkit.message_kinds import part_faults
 from fmtkit.options import keywords
 from fmtkit.rendering.chat import ChatTemplate
@@ -108,7 +108,8 @@ def table(
 ) -> pa.Table:
     """Return all converted rows as one table.
 
-    Bad rows are left out, and a RejectedRowsWarning counts them by code.
+    Bad rows are left out, and a RejectedRowsWarning counts them by code. An UnreadTurnsWarning names
+    columns with turns that the type does not read.
 
     Args:
         source: As in `convert`.
@@ -142,19 +143,28 @@ def _collect(rows: RowStream, piece: Piece, rejects: Rejects | None) -> None:
 
 
 def _warn(rows: RowStream, rejects: Rejects | None, function: str) -> None:
-    """Warn of the rows that are missing although nobody asked to leave them out."""
+    """Warn of the rows that are missing although nobody asked to leave them out, and of unread turns."""
     ledger = rows.ledger
+    # From here: the iterator or the function, its wrapper, the caller.
+    level = 4 if function == "table" else 3
+    if ledger.unread:
+        names = ", ".join(f"{name} {count:,}" for name, count in sorted(ledger.unread.items()))
+        warn(
+            f"columns with turns are not read, rows by column: {names}; take a type that reads them "
+            "(fmtkit.inspect), or name them in map or keep",
+            UnreadTurnsWarning,
+            stacklevel=level,
+        )
     lost = ledger.quarantined + ledger.no_pair
     if not lost:
         return
     codes = dict(ledger.reasons.most_common()) | {"no_pair": ledger.no_pair}
     told = ", ".join(f"{code} {count:,}" for code, count in codes.items() if count)
     where = "" if rejects is not None else f"; fmtkit.{function}(..., rejects=LIST) collects them"
-    # From here: the iterator or the function, its wrapper, the caller.
     warn(
         f"{lost:,} of {ledger.rows_read:,} rows are left out ({told}){where}",
         RejectedRowsWarning,
-        stacklevel=4 if function == "table" else 3,
+        stacklevel=level,
     )
 
 

@@ -245,3 +245,11 @@ def test_a_column_and_single_values_carry_the_same_texts(values, is_label):
 )
 def test_names_and_values_tell_turns_from_other_columns(name, value, told):
     assert looks_like_turns(name, [value]) is told
+
+
+def test_a_table_of_the_library_warns_of_them(tmp_path):
+    source = write(tmp_path / "rows.jsonl", [PAIR | {"history": TURNS["history"]}])
+    with pytest.warns(fmtkit.UnreadTurnsWarning, match="history 1; take a type"):
+        fmtkit.table(source, "intel")
+    with pytest.warns(fmtkit.UnreadTurnsWarning):
+        list(fmtkit.read(source, "intel"))

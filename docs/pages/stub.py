@@ -22,6 +22,7 @@ from fmtkit.converting.run_report import Report as Report
 from fmtkit.converting.validation import Finding, Findings
 from fmtkit.errors import FmtkitError as FmtkitError
 from fmtkit.errors import RejectedRowsWarning as RejectedRowsWarning
+from fmtkit.errors import UnreadTurnsWarning as UnreadTurnsWarning
 from fmtkit.registry import converter as converter
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.surveying.survey import Survey
