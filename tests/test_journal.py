@@ -52,3 +52,10 @@ def test_of_many_changes_the_first_are_named(tmp_path):
         check_fingerprint(tmp_path, dict.fromkeys("abcd", 0), dict.fromkeys("abcd", "x" * 100))
     with pytest.raises(ResumeError, match=r"keep changed from \[1\] to \[1, 2\]"):
         check_fingerprint(tmp_path, {"keep": [1]}, {"keep": [1, 2]})
+
+
+def test_a_run_of_another_version_is_refused_by_its_version_alone(tmp_path):
+    before = {"options": {"form": "text"}, "fmtkit": "0.1.0"}
+    with pytest.raises(ResumeError, match=r"begun by fmtkit 0\.1\.0, this is 0\.2") as caught:
+        check_fingerprint(tmp_path, before, {"options": {"as_": "text"}, "fmtkit": "0.2.0"})
+    assert "options" not in str(caught.value)

@@ -67,6 +67,13 @@ def check_fingerprint(path: Path, before: Mapping[str, Any], now: Mapping[str, A
     Raises:
         ResumeError: naming what changed, and from what to what.
     """
+    begun, own = before.get("fmtkit"), now.get("fmtkit")
+    if begun != own:
+        # Options may have other names there: a list of those would tell of nothing that the user changed.
+        raise ResumeError(
+            f"cannot resume {path}: it was begun by fmtkit {begun}, this is {own}; --overwrite "
+            "starts again"
+        )
     # As JSON has it: tuples are lists, keys are text.
     changes = [*_changes("", before, json.loads(json.dumps(now)))]
     if changes:
