@@ -253,3 +253,32 @@ def test_a_table_of_the_library_warns_of_them(tmp_path):
         fmtkit.table(source, "intel")
     with pytest.warns(fmtkit.UnreadTurnsWarning):
         list(fmtkit.read(source, "intel"))
+
+
+def test_inspect_finds_them_and_fails_on_them(tmp_path):
+    rows = [PAIR, PAIR | {"system_prompt": "Be brief.", "history": TURNS["history"]}]
+    source = write(tmp_path / "rows.jsonl", rows)
+    (found,) = [f for f in fmtkit.inspect(source, "intel").findings if f.code == "unread_turns"]
+    assert (found.count, found.details) == (1, {"history": 1, "system_prompt": 1})
+    call = [sys.executable, "-m", "fmtkit", "inspect", source, "--fail-on", "unread_turns"]
+    done = subprocess.run(call, check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "unread_turns" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        ([[["a", "b"]]], pa.large_list(pa.large_list(pa.large_string()))),
+        ([[["a", "b"]]], pa.list_(pa.list_(pa.string(), 2))),
+        ([[("key", "a value")]], pa.map_(pa.string(), pa.string())),
+        ([b"a text"], pa.binary()),
+        ([b"a text"], pa.large_binary()),
+        (["a text"], pa.string_view()),
+        (["a text"], pa.dictionary(pa.int8(), pa.string())),
+    ],
+)
+def test_turns_of_every_arrow_type_are_found(values, dtype):
+    columns = {name: [text] for name, text in PAIR.items()}
+    table = pa.table(columns | {"history": pa.array(values, dtype)})
+    assert fmtkit.convert(table, "intel").unread_columns == {"history": 1}

@@ -261,6 +261,15 @@ def _leaves(array: pa.Array, rows: Int64s) -> Iterable[tuple[Int64s, pa.Array]]:
         for field, values in zip(dtype, array.flatten(), strict=True):
             if field.name not in _NO_TEXT:
                 yield from _leaves(values, rows)
+    elif pa.types.is_nested(dtype) or pa.types.is_dictionary(dtype) or _is_binary(dtype):
+        # Types that JSON has not: fixed lists, maps, bytes.
+        for row, value in zip(rows.tolist(), array.to_pylist(), strict=True):
+            inside = _texts(value)
+            yield np.full(len(inside), row), buffers.texts(inside)
+
+
+def _is_binary(dtype: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(dtype) or pa.types.is_large_binary(dtype))
 
 
 def _texts_of_text(array: pa.Array, rows: Int64s) -> Iterable[tuple[Int64s, pa.Array]]:
@@ -284,7 +293,9 @@ def _texts(value: Any) -> list[str]:
         # JSON inside of a text may hold half a surrogate pair, which no column does.
         text = value.strip().encode("utf-8", "replace").decode()
         return [text] if text else []
-    if isinstance(value, list):
+    if isinstance(value, bytes):
+        return _texts(value.decode("utf-8", "replace"))
+    if isinstance(value, list | tuple):
         return [text for item in value for text in _texts(item)]
     if isinstance(value, Mapping):
         return [t for key, item in value.items() if key not in _NO_TEXT for t in _texts(item)]

@@ -33,6 +33,10 @@ ADVICE: dict[str, tuple[str, str]] = {
         "all rows have the same label",
         "KTO and BCO need both: add rows of the other label",
     ),
+    "unread_turns": (
+        "columns that the type does not read carry turns, answers, labels or a system text",
+        "take a type that reads them, or name them: --map reads, convert --keep carries through",
+    ),
     "duplicate_rows": ("the same row again", "drop the copies: they weigh their row double"),
     "prompt_in_splits": (
         "a prompt stands in more than one split",

@@ -11,6 +11,7 @@ from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.pipeline import Piece
 from fmtkit.counting.lengths import summarize
 from fmtkit.sources.opening import Source
+from fmtkit.surveying.advice import ADVICE
 from fmtkit.surveying.cutting import EXAMPLES, Cutting
 from fmtkit.surveying.findings import Finding
 from fmtkit.surveying.inspect_options import InspectOptions
@@ -78,7 +79,7 @@ def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: Inspec
     cutting = look.cutting.report(options.loss_budget) if look.cutting else None
     if cutting is not None and options.max_length:
         _note_equal(look, cutting)
-    findings = look.findings.result()
+    findings = (*look.findings.result(), *_unread(ledger))
     seen = _look_closely(look, fetch, rows, findings, options)
     tallies = sorted(look.tallies.items(), key=_order)
     figures = [summarize(name, tally) for name, tally in tallies]
@@ -112,6 +113,16 @@ def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: Inspec
         shown=tuple(seen.shown),
         notes=tuple(_notes(look, fetch, viewer)),
     )
+
+
+def _unread(ledger: Ledger) -> list[Finding]:
+    """Return the finding of columns with turns that the type does not read, with its rows by column."""
+    count = ledger.warnings["unread_turns"]
+    if not count:
+        return []
+    message, advice = ADVICE["unread_turns"]
+    share = count / max(ledger.converted, 1)
+    return [Finding("unread_turns", count, share, (), message, advice, dict(ledger.unread))]
 
 
 def make_bare_survey(
