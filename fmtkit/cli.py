@@ -57,7 +57,9 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except FmtkitError as error:
-        say(f"fmtkit: {error}")
+        first, *more = error.lines
+        for line in (f"fmtkit: {first}", *more):
+            say(line)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         say("fmtkit: interrupted")

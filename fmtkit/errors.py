@@ -31,6 +31,11 @@ class FmtkitError(Exception):
 
     exit_code: ClassVar[int] = 2
 
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Return what to print: one line, but for the problems of a configuration."""
+        return (str(self),)
+
 
 class UnknownNameError(FmtkitError, LookupError):
     """Say which name is unknown and which one was probably meant."""

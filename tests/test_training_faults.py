@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("trl")
 
+import runs
 import tiny_training as tiny
 
 from fmtkit.errors import FmtkitError, OptionError
@@ -114,6 +115,16 @@ def test_all_problems_are_told_at_once_each_with_its_line(tmp_path):
         f"{file}:10",
     ]
     assert [problem.code for problem in error.value.problems] == ["argument", "split", "loss_type"]
+
+
+def test_the_command_prints_a_line_for_each_problem(tmp_path, capsys):
+    file = tmp_path / "c.yaml"
+    file.write_text("rl: dpo\nlr_schedulr: x\noptimizer: muon\n", encoding="utf-8")
+    done = runs.fmtkit(capsys, "train", file, "--dry-run")
+    assert done.code == 2
+    first, *lines = done.err.splitlines()
+    assert first == f"fmtkit: {file}: 2 problems"
+    assert [line.strip().partition(": ")[0] for line in lines] == [f"{file}:2", f"{file}:3"]
 
 
 def test_unknown_keys_and_wrong_values_are_told_at_once(tmp_path):
@@ -255,6 +266,7 @@ def test_a_dry_run_looks_at_the_model_that_is_here(tmp_path):
 WRONG = ("no such value", -7, 3.7, True, [], {}, float("nan"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["sft", "dpo", "grpo", "ebft"])
 def test_no_value_of_any_key_ends_in_anything_but_one_of_our_errors(method):
     names = [*named_arguments.keys.table(), *named_arguments.everywhere()]

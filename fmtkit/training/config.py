@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -15,7 +15,7 @@ from fmtkit.training.key import Key
 from fmtkit.training.keys import aliases, section_names
 from fmtkit.training.keys_data import DATASET_KEYS
 from fmtkit.training.named_arguments import find_key
-from fmtkit.training.problem import Problems
+from fmtkit.training.problem import Problem, Problems
 
 Entry = Mapping[str, object]
 
@@ -25,6 +25,7 @@ MAX_DEPTH = 100
 MAX_VALUES = 1_000_000
 TOO_DEEP = f"more than {MAX_DEPTH} mappings or lists inside each other, or one inside itself"
 
+_METHOD_KEYS = frozenset({"rl", "reward_model", "process_reward_model"})
 _WHOLE_NAMES = frozenset({"datasets", "test_datasets"})
 
 
@@ -47,6 +48,8 @@ class Config:
     lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
     """The line of every key of the file, by its dotted name: as written and as fmtkit calls it."""
     notes: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    """What is wrong with keys that are left out of `settings` for it, where `load` did not raise it."""
 
     def get(self, name: str) -> object:
         """Return a key's value, or None where it is unset."""
@@ -88,8 +91,16 @@ class Config:
         return out
 
 
-def load(source: str | Path | Mapping[str, object], overrides: Sequence[str] = ()) -> Config:
+def load(
+    source: str | Path | Mapping[str, object],
+    overrides: Sequence[str] = (),
+    *,
+    collect: bool = False,
+) -> Config:
     """Read a file (or take a mapping), apply `KEY=VALUE` overrides and check every key.
+
+    With `collect` what is wrong with keys is left in `problems`, for a plan to tell with all else; what
+    is wrong with the method is raised all the same, since everything else depends on it.
 
     Raises UnknownNameError for an unknown key, OptionError for a value of the wrong kind, for a key
     that cannot be honoured and for a file that cannot be read; a RefusalError for several of them.
@@ -104,17 +115,19 @@ def load(source: str | Path | Mapping[str, object], overrides: Sequence[str] = (
         for key in changed:
             # What is wrong with it now stands in no line.
             lines.pop(key, None)
-    _check_values(settings, problems)
+    wrong = _check_values(settings, problems)
+    kept = {k: s for k, s in settings.items() if k not in {*_WHOLE_NAMES, *wrong}}
     config = Config(
         name,
-        {key: s for key, s in settings.items() if key not in _WHOLE_NAMES and s.value is not None},
+        {key: s for key, s in kept.items() if s.value is not None},
         _entries(settings, "datasets", problems),
         _entries(settings, "test_datasets", problems),
         lines,
         tuple(notes),
     )
-    problems.check(name, lines)
-    return config
+    if not collect or wrong & _METHOD_KEYS:
+        problems.check(name, lines)
+    return replace(config, problems=tuple(problems.found))
 
 
 def dumps(config: Config) -> str:
@@ -283,16 +296,21 @@ def _replaced(value: object, path: Sequence[str], new: object, origin: str) -> o
     return {**inner, step: _replaced(inner.get(step), rest, new, origin)}
 
 
-def _check_values(settings: Mapping[str, Setting], problems: Problems) -> None:
-    """Collect values that their keys do not take, and keys that cannot be honoured."""
+def _check_values(settings: Mapping[str, Setting], problems: Problems) -> set[str]:
+    """Collect values that their keys do not take, and keys that cannot be honoured; return those keys."""
+    wrong = set()
     for name, setting in settings.items():
         key = find_key(name)
         if key is None or setting.value is None or name in _WHOLE_NAMES:
             continue
-        _check_value(key, name, setting.value, problems)
+        if not _check_value(key, name, setting.value, problems):
+            wrong.add(name)
+    return wrong
 
 
-def _check_value(key: Key, name: str, value: object, problems: Problems) -> None:
+def _check_value(key: Key, name: str, value: object, problems: Problems) -> bool:
+    """Collect what is wrong with a value; tell whether it is sound."""
+    before = len(problems.found)
     refusal = key.refusal(value)
     with problems.collecting("refused_key" if refusal else "value", name):
         if refusal is not None:
@@ -305,6 +323,7 @@ def _check_value(key: Key, name: str, value: object, problems: Problems) -> None
         is_open = key.to == "trainer" and key.kind.startswith("enum:") and isinstance(value, str)
         if not is_open and not schema.takes(key, value):
             raise OptionError(f"{name}: {value!r} is not {schema.words(key.kind)}")
+    return len(problems.found) == before
 
 
 def _mappings(value: object) -> Iterable[Mapping[str, object]]:
@@ -347,6 +366,6 @@ def _entry(item: object, name: str, problems: Problems) -> Entry:
                 continue
             if key.name in out:
                 raise OptionError(f"{place}: {key.name} is set twice; keep one")
-            out[key.name] = value
-            _check_value(key, place, value, problems)
+            if _check_value(key, place, value, problems):
+                out[key.name] = value
     return out

@@ -134,11 +134,12 @@ def plan(
     problem that was found: a RefusalError, or where there is only one its own class: UnknownNameError,
     OptionError, DependencyError where the installed TRL is not one that the method works with.
     """
-    config = source if isinstance(source, Config) else load(source, overrides)
+    config = source if isinstance(source, Config) else load(source, overrides, collect=True)
     if partial:
         config = fragments.completed(config)
     chosen = _runner(config)
     problems = Problems()
+    problems.found += config.problems
     package = _package(chosen, problems)
     run_checks(Subject(config, chosen), problems, (*checklist.KEYS, *checklist.of_method(chosen)))
     resolution = resolve(config, chosen, problems)

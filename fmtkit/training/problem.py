@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from fmtkit.errors import FmtkitError, OptionError
+from fmtkit.escaping import one_line
 
 _SAID_BY: dict[str, frozenset[str]] = {
     "conflict": frozenset({"batch_size", "loss_type", "two_schedules", "precision"}),
@@ -42,6 +43,11 @@ class RefusalError(OptionError):
         self.message = message
         self.problems = problems or (Problem(name, message),)
 
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Return one line, or one before and one for each of several problems."""
+        return tuple(str(self).split("\n")) if len(self.problems) > 1 else (str(self),)
+
 
 class Problems:
     """Problems as they are found, so that the first one does not hide the others."""
@@ -70,7 +76,7 @@ class Problems:
         found = sorted(dict.fromkeys(told), key=lambda p: line_of(p, lines) or 0)
         if not found:
             return
-        lines_told = [f"{_place(p, source, lines)}{p.message} [{p.code}]" for p in found]
+        lines_told = [one_line(f"{_place(p, source, lines)}{p.message} [{p.code}]") for p in found]
         if len(found) == 1:
             raise _alone(found[0], lines_told[0])
         text = "\n".join(

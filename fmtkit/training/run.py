@@ -85,7 +85,7 @@ def train(
     more = [f"num_processes={options.num_processes}"] if options.num_processes else []
     more += [f"accelerate_config={options.accelerate_config}"] if options.accelerate_config else []
     dry_run = options.dry_run
-    settings = config.load(source, [*options.overrides, *more])
+    settings = config.load(source, [*options.overrides, *more], collect=True)
     planned = planning.plan(
         settings, partial=options.partial or (dry_run and planning.is_fragment(settings))
     )
