@@ -2,6 +2,7 @@
 
 import gc
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -16,6 +17,19 @@ def pytest_collection_finish() -> None:
     """Let no garbage collection look at what was imported: with torch that is half a second, per run."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def own_converters() -> Iterator[None]:
+    """Forget the converters of the plugins that a test loads: they would fit the files of others."""
+    from fmtkit import registry
+
+    count = len(registry._CONVERTERS)
+    yield
+    added = registry._CONVERTERS[count:]
+    if any(not one.is_ours for one in added):
+        registry._CONVERTERS[count:] = [one for one in added if one.is_ours]
+        registry.converters.cache_clear()
 
 
 @pytest.fixture(scope="session")

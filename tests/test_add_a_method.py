@@ -68,6 +68,9 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "prompts.jsonl").write_text(rows, encoding="utf-8")
     (tmp_path / "rewards.py").write_text(REWARDS, encoding="utf-8")
     (tmp_path / "gmpo.yaml").write_text(block("yaml"), encoding="utf-8")
+    # A plan looks whether a local model is there; a run loads it.
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text('{"model_type": "llama"}')
     return tmp_path
 
 

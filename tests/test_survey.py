@@ -14,7 +14,7 @@ import sick_rows
 
 import fmtkit
 from fmtkit import catalogue, tokens
-from fmtkit.errors import ColumnMismatchError, OptionError, TokenizerError, UnknownNameError
+from fmtkit.errors import ColumnMismatchError, OptionError, TokenizerError
 from fmtkit.surveying.survey_record import Survey
 
 ROOT = Path(__file__).parents[1]
@@ -278,7 +278,7 @@ def test_what_is_missing_is_said_in_one_line(tmp_path):
         fmtkit.inspect(path, type="intel")
     with pytest.raises(TokenizerError, match="no such folder"):
         fmtkit.inspect(path, tokenizer="./nowhere")
-    with pytest.raises(UnknownNameError, match="tokenizer"):
+    with pytest.raises(TypeError, match="did you mean 'tokenizer'"):
         fmtkit.inspect(path, tokeniser="x")
     with pytest.raises(OptionError, match="SOURCE"):
         fmtkit.inspect([])

@@ -94,7 +94,8 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_what_cannot_train_is_one_line(case, model, tmp_path, capsys, monkeypatch):
     rows, keys, words = CASES[case]
-    keys = {"base_model": str(model), **keys}
+    named = json.dumps(keys).replace("a.jsonl", str(tmp_path / "rows.jsonl"))
+    keys = {"base_model": str(model), **json.loads(named)}
     refused(train(capsys, monkeypatch, tmp_path, rows, **keys), words)
 
 

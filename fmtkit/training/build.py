@@ -11,8 +11,7 @@ from typing import Any
 from fmtkit.errors import DependencyError, OptionError, TokenizerError
 from fmtkit.runner import Runner, find
 from fmtkit.training import trained_messages
-from fmtkit.training.derived import BY_DEVICE
-from fmtkit.training.job import Job
+from fmtkit.training.job import BY_DEVICE, Job
 
 _TASKS = {"causal": "CAUSAL_LM", "score": "SEQ_CLS", "steps": "TOKEN_CLS"}
 _AUTO = {

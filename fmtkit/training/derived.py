@@ -3,14 +3,13 @@
 from fmtkit.runner import Runner
 from fmtkit.training import launch
 from fmtkit.training.config import Config
+from fmtkit.training.job import BY_DEVICE
 from fmtkit.training.named_arguments import arguments_of
 from fmtkit.training.problem import Problems
 from fmtkit.training.refusals_data import length_policy
 from fmtkit.training.resolve import Argument, Resolution
 
 _TRL_LENGTH = 1024
-BY_DEVICE = "bfloat16 or float32"
-"""The dtype of weights for `bf16: auto`: bfloat16 where the device has it."""
 
 
 def derive(

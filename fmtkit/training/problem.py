@@ -12,7 +12,16 @@ _SAID_BY: dict[str, frozenset[str]] = {
     "argument": frozenset({"two_schedules"}),
     "template": frozenset({"two_templates"}),
     "trainer_rule": frozenset(
-        {"argument", "conflict", "groups", "loss_type", "online_settings", "precision", "reference"}
+        {
+            "argument",
+            "conflict",
+            "groups",
+            "kto_batch",
+            "loss_type",
+            "online_settings",
+            "precision",
+            "reference",
+        }
         | {"two_schedules", "nothing_to_evaluate"}
     ),
 }
