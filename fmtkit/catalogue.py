@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fmtkit import registry, resources
+from fmtkit import registry, resources, source_schemas
 from fmtkit.converting import typenames
 from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.kinds import Kind, RowKind
-from fmtkit.message_kinds import DialogKind
-from fmtkit.nested_kinds import ListKind, RecordKind
+from fmtkit.kinds import DialogKind, Kind, ListKind, RecordKind, RowKind
 from fmtkit.options import Options
 from fmtkit.registry import Converter
 from fmtkit.rendering import template_sources
@@ -85,12 +83,33 @@ def _kind_in_words(kind: Kind) -> str:
     return kind.letter
 
 
-def schema(name: str) -> dict[str, Any]:
+def source_schema(name: str, *, plugins: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the JSON Schema of the rows that a type takes, of any of those where it takes several.
+
+    Raises UnknownNameError.
+    """
+    for plugin in plugins:
+        registry.load_plugin(plugin)
+    read = typenames.read(name)
+    schemas = [
+        source_schemas.source_schema(found) for found in registry.named(read.source, read.method)
+    ]
+    if len(schemas) == 1:
+        return schemas[0]
+    # Each has definitions of its own, to which its references lead.
+    ids = [{"$id": f"urn:fmtkit:{found['title']}:{i}"} for i, found in enumerate(schemas)]
+    made = [own | found for own, found in zip(ids, schemas, strict=True)]
+    return {"$schema": schemas[0]["$schema"], "anyOf": made}
+
+
+def schema(name: str, *, plugins: Sequence[str] = ()) -> dict[str, Any]:
     """Return the JSON Schema of a table, of a type's rows as they come out, of a file of ours, or of
     the options of a command.
 
     Raises UnknownNameError.
     """
+    for plugin in plugins:
+        registry.load_plugin(plugin)
     if name in OPTIONS:
         return OPTIONS[name].schema()
     tables = {table.lower(): TABLES[table] for table in TABLES}

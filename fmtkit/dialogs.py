@@ -8,9 +8,9 @@ from polars import Expr
 
 from fmtkit.columns import ABSENT, SYSTEM, blank, filled
 from fmtkit.dialog_pairs import ASKING, same_dialog
-from fmtkit.message_kinds import NARROW, WIDE
 from fmtkit.problems import Column, Problem
 from fmtkit.tables import Completion, Conversation, Preference, Ranking, Unpaired
+from fmtkit.typed_kinds import NARROW, WIDE
 
 
 def message(role: str, content: Expr, *, wide: bool = False) -> Expr:

@@ -1,82 +1,30 @@
-"""Kinds of source column: what a value may look like, and the one dtype it becomes.
+"""Kinds of source column: declarations of what a value may look like and what it becomes.
 
-A kind judges a value of a row that was parsed strictly (`faults`, `value`) and says how the fast
-parser reads the column where a file keeps to one shape (`shape_of`, `read_type`, `read`). Both ways
-end in the same dtype, so that a row means the same whoever parsed it.
+A kind says everything about its values once, as data. What follows from it lies elsewhere, and knows
+no rule of its own: the strict judge (`strict_kinds`), how typed columns are read and checked
+(`typed_kinds`), the native reader's spec (`read_spec`) and the JSON Schema (`kind_schemas`). They
+tell the kinds here apart and nothing else: a new column is a kind with other values, or
+a composition of kinds.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar
 
-import polars as pl
-import pyarrow as pa
-from polars import Expr
-
-from fmtkit.sources.canonical_json import canonical
-from fmtkit.sources.marks import (
-    Duplicated,
-    Fault,
-    duplicate,
-    faults,
-    kind_of,
-    marks,
-)
+INT64_END = 2.0**63
 
 
 @dataclass(frozen=True)
-class Kind(ABC):
+class Kind:
     """Base of every kind; `letter` is its name in the tables of docs/formats.md."""
 
     letter: ClassVar[str] = ""
     words: ClassVar[str] = ""
-    dtype: ClassVar[pl.DataType] = pl.String()
     nested: ClassVar[bool] = False
     """Whether unknown keys may hide inside a value, where the fast parser must refuse them."""
     open: ClassVar[bool] = False
     """Whether only the strict parser can read it."""
-
-    def output(self) -> pl.DataType:
-        """Return the dtype of the column that converters see."""
-        return self.dtype
-
-    def faults(self, value: Any, path: str) -> list[Fault]:
-        """Return what is wrong with a value that is there and not null."""
-        marks = faults(value, path)
-        found = [] if self.holds(value) else [self._wrong(value, path)]
-        return found + ([marks] if marks else [])
-
-    @abstractmethod
-    def holds(self, value: Any) -> bool:
-        """Tell whether a value is of this kind at all."""
-
-    def value(self, value: Any) -> Any:
-        """Return a sound value as converters see it."""
-        return value
-
-    def contents(self, value: Any) -> Iterator[Any]:  # noqa: ARG002
-        """Yield the content of every message in a sound value, as it was written."""
-        return iter(())
-
-    def shape_of(self, value: Any) -> str | None:
-        """Return which of the kind's shapes a sound value has; None if only row by row."""
-        return "plain" if self.holds(value) else None
-
-    @abstractmethod
-    def read_type(self, shape: str, extra: pa.DataType | None) -> pa.DataType:
-        """Return the type the fast parser reads; `extra` is what the file was seen to hold."""
-
-    def read(self, parsed: Expr, shape: str) -> Expr:  # noqa: ARG002
-        """Turn what the fast parser read into what converters see."""
-        return parsed
-
-    def doubts(self, values: pa.Array, shape: str) -> bool:  # noqa: ARG002
-        """Tell whether parsed values hold any that the strict parser would refuse."""
-        return False
-
-    def _wrong(self, value: Any, path: str) -> Fault:
-        return Fault("type_error", path, f"{path} holds {kind_of(value)}, not {self.words}")
 
 
 @dataclass(frozen=True)
@@ -86,11 +34,55 @@ class TextKind(Kind):
     letter: ClassVar[str] = "T"
     words: ClassVar[str] = "text"
 
-    def holds(self, value: Any) -> bool:
-        return isinstance(value, str)
 
-    def read_type(self, shape: str, extra: pa.DataType | None) -> pa.DataType:  # noqa: ARG002
-        return pa.string()
+@dataclass(frozen=True)
+class FlagKind(Kind):
+    """true, false, 0, 1, 0.0 or 1.0; texts only through `texts`, which maps them. Becomes a boolean."""
+
+    letter: ClassVar[str] = "F"
+    words: ClassVar[str] = "true, false, 0 or 1"
+    texts: Mapping[str, bool] = field(default_factory=dict)
+    numbers: bool = True
+    """Whether 0 and 1 are flags."""
+
+
+@dataclass(frozen=True)
+class BoolKind(FlagKind):
+    """true or false and nothing else."""
+
+    words: ClassVar[str] = "true or false"
+    numbers: bool = False
+
+
+@dataclass(frozen=True)
+class NumberKind(Kind):
+    """A number, as a float64, or as an int64 where it is a whole one."""
+
+    letter: ClassVar[str] = "number"
+    words: ClassVar[str] = "a number"
+    range: tuple[float, float] | None = None
+    """The least and the greatest; None for whatever 64 bits hold."""
+    booleans: bool = False
+    """Whether true is 1 and false is 0."""
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class IntegerKind(NumberKind):
+    """A whole number of 64 bits."""
+
+    words: ClassVar[str] = "a whole number"
+    whole: bool = True
+
+
+@dataclass(frozen=True)
+class LabelKind(NumberKind):
+    """A step's label: true, false, or how likely it is right, from 0 to 1; as a float64."""
+
+    letter: ClassVar[str] = "F or number"
+    words: ClassVar[str] = "true, false or a number"
+    range: tuple[float, float] | None = (0, 1)
+    booleans: bool = True
 
 
 @dataclass(frozen=True)
@@ -101,15 +93,6 @@ class OpenKind(Kind):
     words: ClassVar[str] = "any value"
     open: ClassVar[bool] = True
 
-    def holds(self, value: Any) -> bool:  # noqa: ARG002
-        return True
-
-    def value(self, value: Any) -> str | None:
-        return canonical(value)
-
-    def read_type(self, shape: str, extra: pa.DataType | None) -> pa.DataType:  # noqa: ARG002
-        return pa.string()
-
 
 @dataclass(frozen=True)
 class RowKind(OpenKind):
@@ -118,20 +101,212 @@ class RowKind(OpenKind):
     letter: ClassVar[str] = "the whole row"
     words: ClassVar[str] = "a row"
 
-    def faults(self, value: Any, path: str) -> list[Fault]:  # noqa: ARG002
-        # A row has no path of its own: what is wrong is named by the column that it is in.
-        found = [fault for name, item in value.items() for fault in marks(item, name)]
-        twice = value.twice if isinstance(value, Duplicated) else ()
-        return found + [duplicate(key, key) for key in twice]
+
+@dataclass(frozen=True)
+class ToolsKind(OpenKind):
+    """Tool definitions, or the JSON text of them; a bare one is wrapped as a function."""
+
+    letter: ClassVar[str] = "tools"
+    words: ClassVar[str] = "a list of tools"
 
 
-def absent(path: str, name: str, holder: Mapping[str, Any]) -> Fault:
-    """Tell a key that is null from one that is not there, and name what was probably meant."""
-    from fmtkit.errors import near_match
+@dataclass(frozen=True)
+class ListKind(Kind):
+    """A list of items of one kind; a null item is a fault."""
 
-    if name in holder:
-        return Fault("null_field", path, f"{path} is null")
-    near = near_match(name, [key for key in holder if isinstance(key, str)])
-    return Fault(
-        "missing_field", path, f"no {path}" + (f"; did you mean {near!r}?" if near else "")
-    )
+    item: Kind = field(default_factory=TextKind)
+    letter: ClassVar[str] = "L"
+
+    @property
+    def nested(self) -> bool:  # type: ignore[override]
+        return self.item.nested
+
+    @property
+    def open(self) -> bool:  # type: ignore[override]
+        return self.item.open
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        return f"a list of {self.item.words}"
+
+
+@dataclass(frozen=True)
+class RecordKind(Kind):
+    """An object with these fields; the `optional` may be absent or null, others are ignored."""
+
+    fields: Mapping[str, Kind] = field(default_factory=dict)
+    optional: frozenset[str] = frozenset()
+    letter: ClassVar[str] = "R"
+    words: ClassVar[str] = "an object"
+    nested: ClassVar[bool] = True
+
+    @property
+    def open(self) -> bool:  # type: ignore[override]
+        return any(kind.open for kind in self.fields.values())
+
+
+@dataclass(frozen=True)
+class BranchKind(Kind):
+    """Inside of a TreeKind: a record of the tree again."""
+
+    tree: str = "tree"
+    letter: ClassVar[str] = "R"
+    words: ClassVar[str] = "an object"
+    nested: ClassVar[bool] = True
+    open: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class TreeKind(Kind):
+    """A record whose fields hold records like it, as a tree of messages has replies with replies.
+
+    Fields of the record that are a BranchKind of this name, or a list of them, are its branches.
+    Becomes a list of all records in the order of the source, each with its fields but the branches,
+    and with `parent`, the place in this list of the record that it is a branch of (null of the root).
+    No Arrow type is recursive: only the strict parser reads it, at most 100 brackets deep as all JSON.
+    """
+
+    record: RecordKind = field(default_factory=RecordKind)
+    name: str = "tree"
+    letter: ClassVar[str] = "tree"
+    words: ClassVar[str] = "an object"
+    nested: ClassVar[bool] = True
+    open: ClassVar[bool] = True
+
+    @property
+    def branches(self) -> tuple[str, ...]:
+        """Return the fields that hold records of the tree."""
+        kinds = self.record.fields.items()
+        return tuple(name for name, kind in kinds if self.is_branch(kind))
+
+    @cached_property
+    def unfolded(self) -> RecordKind:
+        """Return the record with this tree, where it says that the tree is to come again."""
+
+        def again(kind: Kind) -> Kind:
+            return ListKind(self) if isinstance(kind, ListKind) else self
+
+        fields = self.record.fields.items()
+        return RecordKind(
+            {name: again(kind) if self.is_branch(kind) else kind for name, kind in fields},
+            self.record.optional,
+        )
+
+    @cached_property
+    def own(self) -> RecordKind:
+        """Return the record without its branches."""
+        fields = {n: kind for n, kind in self.record.fields.items() if n not in self.branches}
+        return RecordKind(fields, self.record.optional & fields.keys())
+
+    def is_branch(self, kind: Kind) -> bool:
+        """Tell whether a field's kind is this tree, or a list of such."""
+        inner = kind.item if isinstance(kind, ListKind) else kind
+        return isinstance(inner, BranchKind) and inner.tree == self.name
+
+
+ROLES: dict[str, str] = {
+    "system": "system",
+    "developer": "developer",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+"""What sources call the speakers -> what templates call them; OpenAI once said `function`."""
+SHAREGPT_ROLES: dict[str, str] = {
+    "system": "system",
+    "human": "user",
+    "user": "user",
+    "gpt": "assistant",
+    "assistant": "assistant",
+    "bing": "assistant",
+    "chatgpt": "assistant",
+    "tool": "tool",
+    "observation": "tool",
+}
+"""The speakers of ShareGPT; `function_call` is a turn of the assistant, not a speaker."""
+CALL_ROLE = "function_call"
+"""What ShareGPT calls a turn of the assistant whose text is the JSON of a call."""
+
+
+@dataclass(frozen=True)
+class MessageKey:
+    """What a message may have beside its role and its content."""
+
+    name: str
+    """What templates call it."""
+    names: tuple[str, ...]
+    """What sources call it. The first that holds something counts."""
+    form: str
+    """`text`; `flag`; `calls`, a list of calls or its JSON text, which becomes JSON text."""
+    says: bool = False
+    """It is part of what the turn says: a message that cannot hold it is refused, not cut short."""
+
+
+MESSAGE_KEYS = (
+    MessageKey("name", ("name",), "text"),
+    MessageKey(
+        "reasoning_content", ("reasoning_content", "reasoning", "thinking"), "text", says=True
+    ),
+    MessageKey("tool_calls", ("tool_calls", "function_call"), "calls", says=True),
+    MessageKey("tool_call_id", ("tool_call_id",), "text"),
+    MessageKey("train", ("train", "training", "weight"), "flag"),
+)
+"""In the order of a wide message's fields, which are role and content and then these."""
+CARRIED = frozenset(name for key in MESSAGE_KEYS if key.says for name in key.names)
+"""Keys that change what a turn says."""
+ROW_PATH = frozenset(name for key in MESSAGE_KEYS for name in key.names)
+"""Keys that must not be overlooked: a message that has one is read row by row."""
+FLAGS = next(key.names for key in MESSAGE_KEYS if key.name == "train")
+"""Names under which sources say whether a message is learnt; the first is ours."""
+MEDIA_PARTS = ("image", "audio", "video", "input_image", "input_audio", "file")
+"""How the types of parts begin that hold no text."""
+SILENT = frozenset({"system"})
+"""Whose null content makes no turn."""
+MAY_BE_EMPTY = frozenset({"system", "developer", "tool"})
+"""Whose text may be blank: a tool may answer with nothing, and an empty system text is the template's
+business."""
+
+
+@dataclass(frozen=True)
+class DialogKind(Kind):
+    """Messages, one message, or text, whichever `accepts` names; becomes a list of messages.
+
+    Content is text or a list of parts of text, which are joined. It may be null where a wide message
+    calls tools, and of the SILENT.
+    """
+
+    accepts: frozenset[str] = frozenset({"messages"})
+    role: str = "role"
+    content: str = "content"
+    speaker: str = "assistant"
+    """The role of a message that is only text."""
+    roles: Mapping[str, str] = field(default_factory=lambda: ROLES)
+    wide: bool = False
+    """Messages hold the MESSAGE_KEYS; else none may have what changes what a turn says."""
+    function_calls: bool = False
+    """Whether a turn of CALL_ROLE is a tool call of the assistant (ShareGPT)."""
+    nested: ClassVar[bool] = True
+
+    @property
+    def letter(self) -> str:  # type: ignore[override]
+        letters = {"messages": "M", "message": "message", "text": "T"}
+        return " or ".join(
+            letters[name] for name in ("text", "message", "messages") if name in self.accepts
+        )
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        names = {"text": "text", "message": "a message", "messages": "a list of messages"}
+        return " or ".join(word for name, word in names.items() if name in self.accepts)
+
+    @property
+    def keys(self) -> tuple[MessageKey, ...]:
+        """Return what a message may have beside its role and content."""
+        return MESSAGE_KEYS if self.wide else ()
+
+    def speaker_of(self, role: str) -> str | None:
+        """Return what templates call a speaker; None of one that is not known."""
+        if self.function_calls and role == CALL_ROLE:
+            return "assistant"
+        return self.roles.get(role)

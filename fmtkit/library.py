@@ -20,11 +20,11 @@ from fmtkit.converting.run_report import Report
 from fmtkit.converting.text_stage import render_table
 from fmtkit.converting.validation import Finding, Findings, finding_of, validate_sources
 from fmtkit.errors import RejectedRowsWarning, TemplateError, UnreadTurnsWarning
-from fmtkit.message_kinds import part_faults
 from fmtkit.options import keywords
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.content_parts import TEXTS, Cuts, cuts_of, in_form
 from fmtkit.rendering.template_sources import find_model_template
+from fmtkit.strict_kinds import part_faults
 from fmtkit.surveying.inspect_options import InspectOptions
 from fmtkit.tables import WIDE_MESSAGE
 from fmtkit.training.train_options import TrainOptions

@@ -15,9 +15,9 @@ from fmtkit.columns import ABSENT
 from fmtkit.dialog_pairs import ASKING
 from fmtkit.dialogs import asks, last, role_of
 from fmtkit.expansion import several
-from fmtkit.message_kinds import NARROW, WIDE
 from fmtkit.problems import Column, Problem
 from fmtkit.tables import Reference
+from fmtkit.typed_kinds import NARROW, WIDE
 
 
 def conversation_of(*columns: Column) -> Column:

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmtkit.dialog_pairs import ASKING, begins_with, joined, same_dialog, shared_turns
-from fmtkit.message_kinds import WIDE
+from fmtkit.typed_kinds import WIDE
 
 MESSAGE = st.fixed_dictionaries(
     {

@@ -24,8 +24,8 @@ import polars as pl
 from fmtkit.columns import records
 from fmtkit.expansion import several
 from fmtkit.kinds import TextKind
-from fmtkit.nested_kinds import ListKind
-from fmtkit.number_kinds import NumberKind
+from fmtkit.kinds import ListKind
+from fmtkit.kinds import NumberKind
 from fmtkit.problems import Column
 from fmtkit.registry import converter
 from fmtkit.tables import Ranking

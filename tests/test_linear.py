@@ -17,13 +17,13 @@ from fmtkit import thinking
 from fmtkit.converting import pairing
 from fmtkit.converting.column_kinds import kinds_of_columns
 from fmtkit.converting.seen_types import MOST_KEYS, learn
-from fmtkit.message_kinds import json_value
 from fmtkit.rendering.spans import find_spans
 from fmtkit.rendering.template_sources import find_model_template
 from fmtkit.sources.marks import faults
 from fmtkit.sources.opening import open_sources
 from fmtkit.sources.skipping import without
 from fmtkit.sources.strict import parse
+from fmtkit.strict_kinds import json_value
 from fmtkit.tables import MESSAGE
 
 MIB = 1 << 20

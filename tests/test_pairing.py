@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fmtkit.converting.pairing import POLICIES, check_policy, pair_up
 from fmtkit.errors import OptionError, UnknownNameError
-from fmtkit.message_kinds import NARROW, WIDE
+from fmtkit.typed_kinds import NARROW, WIDE
 
 EXACT = [policy for policy in POLICIES if policy not in ("none", "margin:M")] + [
     "margin:0.5",

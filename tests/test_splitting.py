@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fmtkit.converting.splitting import by_fraction, by_rows, parse_size, prompt_hashes
 from fmtkit.errors import OptionError
-from fmtkit.message_kinds import NARROW, WIDE
+from fmtkit.typed_kinds import NARROW, WIDE
 
 
 def dialogs(texts: list[str], dtype: pl.DataType = NARROW) -> pl.Series:

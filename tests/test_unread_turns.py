@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import fmtkit
 from fmtkit.converting.unread_turns import CarriedKind, carried, looks_like_turns
+from fmtkit.strict_kinds import value_of
 
 ASKED = {"role": "user", "content": "Q"}
 PAIR = {"question": "Q", "chosen": "good answer", "rejected": "bad answer"}
@@ -218,7 +219,7 @@ def test_a_column_and_single_values_carry_the_same_texts(values, is_label):
     found = carried(column, is_label=is_label).to_list()
     kind = CarriedKind(is_label=is_label)
     # Arrow fills a struct with nulls for the keys that a value lacks, and {} becomes one of them.
-    alone = [[] if value is None else kind.value(value) for value in column.to_list()]
+    alone = [[] if value is None else value_of(kind, value) for value in column.to_list()]
     assert [sorted(texts) for texts in found] == [sorted(texts) for texts in alone]
 
 

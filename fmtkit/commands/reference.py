@@ -26,11 +26,19 @@ def schema(
             "train for their options."
         ),
     ],
+    source: Annotated[
+        bool,
+        typer.Option("--source", help="Of a type: the rows that it takes, not those it makes."),
+    ] = False,
+    plugin: Plugin = None,
 ) -> None:
     """Print a JSON Schema."""
     from fmtkit import catalogue, terminal
 
-    terminal.print_json(catalogue.schema(name))
+    if source:
+        terminal.print_json(catalogue.source_schema(name, plugins=plugin or ()))
+    else:
+        terminal.print_json(catalogue.schema(name, plugins=plugin or ()))
 
 
 def templates(

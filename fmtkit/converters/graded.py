@@ -6,9 +6,7 @@ import polars as pl
 
 from fmtkit.columns import ABSENT, Text, first_filled, records
 from fmtkit.dialogs import dialog, of_each, ranking
-from fmtkit.kinds import TextKind
-from fmtkit.nested_kinds import RecordKind
-from fmtkit.number_kinds import FlagKind, NumberKind
+from fmtkit.kinds import FlagKind, NumberKind, RecordKind, TextKind
 from fmtkit.problems import Column, Problem
 from fmtkit.registry import converter
 from fmtkit.tables import Ranking

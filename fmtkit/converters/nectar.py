@@ -6,8 +6,7 @@ import polars as pl
 
 from fmtkit.columns import ABSENT, Text, records
 from fmtkit.dialogs import asks, of_each, ranking, with_system
-from fmtkit.kinds import TextKind
-from fmtkit.number_kinds import NumberKind
+from fmtkit.kinds import NumberKind, TextKind
 from fmtkit.problems import Column
 from fmtkit.registry import converter
 from fmtkit.tables import Ranking

@@ -6,9 +6,7 @@ import polars as pl
 
 from fmtkit.columns import ABSENT, Tools, WholeRow
 from fmtkit.dialogs import asks
-from fmtkit.kinds import TextKind
-from fmtkit.message_kinds import ROLES, DialogKind
-from fmtkit.nested_kinds import RecordKind
+from fmtkit.kinds import ROLES, DialogKind, RecordKind, TextKind
 from fmtkit.problems import Column, literal
 from fmtkit.registry import converter
 from fmtkit.tables import Prompt

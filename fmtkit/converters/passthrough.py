@@ -6,9 +6,7 @@ import polars as pl
 
 from fmtkit.columns import ABSENT, Flag, Labels, Messages, Number, Text, Texts, Tools, WideMessages
 from fmtkit.dialogs import asks
-from fmtkit.message_kinds import DialogKind
-from fmtkit.nested_kinds import ListKind
-from fmtkit.number_kinds import NumberKind
+from fmtkit.kinds import DialogKind, ListKind, NumberKind
 from fmtkit.problems import Column, Problem, uneven
 from fmtkit.registry import converter
 from fmtkit.tables import (

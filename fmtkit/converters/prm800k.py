@@ -9,9 +9,7 @@ from polars import Expr
 from fmtkit.columns import Text, blank, records
 from fmtkit.errors import UnknownNameError
 from fmtkit.expansion import several
-from fmtkit.kinds import TextKind
-from fmtkit.nested_kinds import ListKind, RecordKind
-from fmtkit.number_kinds import NumberKind
+from fmtkit.kinds import ListKind, NumberKind, RecordKind, TextKind
 from fmtkit.problems import Column, Problem
 from fmtkit.registry import converter
 from fmtkit.tables import Stepwise

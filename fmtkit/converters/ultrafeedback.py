@@ -7,9 +7,7 @@ import polars as pl
 from fmtkit.columns import Text, records
 from fmtkit.dialogs import dialog, of_each, ranking
 from fmtkit.errors import UnknownNameError
-from fmtkit.kinds import TextKind
-from fmtkit.nested_kinds import RecordKind
-from fmtkit.number_kinds import NumberKind
+from fmtkit.kinds import NumberKind, RecordKind, TextKind
 from fmtkit.problems import Column, Problem
 from fmtkit.registry import converter
 from fmtkit.tables import Ranking

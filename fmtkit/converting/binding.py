@@ -13,11 +13,12 @@ from typing import Any
 import polars as pl
 
 from fmtkit.codes import PRECEDENCE
-from fmtkit.columns import ABSENT, parameter
+from fmtkit.columns import ABSENT
 from fmtkit.converting.bound_column import MEDIA, BoundColumn, Row, column_faults, kept_faults
 from fmtkit.converting.unread_turns import CarriedKind
-from fmtkit.kinds import Kind, RowKind, TextKind, absent
+from fmtkit.kinds import Kind, OpenKind, RowKind, TextKind
 from fmtkit.pickling import PickledByFields
+from fmtkit.read_spec import ReadSpec, spec_of
 from fmtkit.registry import Converter
 from fmtkit.rendering.content_parts import Cuts, cuts_of
 from fmtkit.sources.marks import (
@@ -25,7 +26,9 @@ from fmtkit.sources.marks import (
     faults_anywhere,
     is_unicode,
 )
+from fmtkit.strict_kinds import absent, contents, value_of
 from fmtkit.tables import Table
+from fmtkit.typed_kinds import dtype_of, parameter, shape_of
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,16 @@ class Binding(PickledByFields):
 
     def schema(self) -> dict[str, pl.DataType]:
         """Return the dtypes of the frame that the converter sees."""
-        return {c.name: c.kind.output() for c in self.every}
+        return {c.name: dtype_of(c.kind) for c in self.every}
+
+    @cached_property
+    def spec(self) -> ReadSpec:
+        """Return what a reader of JSON lines must know to make the frame that the converter sees."""
+        bound = {column.name for column in self.columns}
+        groups = [tuple(name for name in group if name in bound) for group in self.converter.any_of]
+        columns = [column.read_from for column in (*self.columns, *self.kept)]
+        watched = [(c.name, c.path, OpenKind(), c.required) for c in self.watched]
+        return spec_of(columns, watched, groups, sorted(MEDIA))
 
     def arguments(self) -> dict[str, Any]:
         """Return the converter's arguments over that frame; a column nobody has is ABSENT."""
@@ -107,8 +119,8 @@ class Binding(PickledByFields):
             values = [column.lookup(row) for row in rows]
             data[column.name] = pl.Series(
                 column.name,
-                [None if value is None else column.kind.value(value) for value in values],
-                dtype=column.kind.output(),
+                [None if value is None else value_of(column.kind, value) for value in values],
+                dtype=dtype_of(column.kind),
                 strict=True,
             )
         data["__row"] = pl.Series("__row", list(numbers), dtype=pl.Int64)
@@ -121,7 +133,7 @@ class Binding(PickledByFields):
             content
             for kind, value in values
             if value is not None
-            for content in kind.contents(value)
+            for content in contents(kind, value)
         )
 
     def is_plain(self, row: Row) -> bool:
@@ -129,7 +141,7 @@ class Binding(PickledByFields):
         for column in self.every:
             value = column.lookup(row)
             if value is not None and (
-                column.shape is None or column.kind.shape_of(value) != column.shape
+                column.shape is None or shape_of(column.kind, value) != column.shape
             ):
                 return False
         return True
@@ -222,7 +234,7 @@ def _shape(column: BoundColumn, sample: Sequence[Row]) -> str | None:
         return "plain" if simple else None
     if column.kind.open:
         return None
-    shapes = Counter(shape for value in values if (shape := column.kind.shape_of(value)))
+    shapes = Counter(shape for value in values if (shape := shape_of(column.kind, value)))
     if not shapes:
         return "plain" if isinstance(column.kind, TextKind) else None
     return shapes.most_common(1)[0][0]

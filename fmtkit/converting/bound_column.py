@@ -7,8 +7,9 @@ from typing import Any
 import polars as pl
 from polars import Expr
 
-from fmtkit.kinds import Kind, absent
+from fmtkit.kinds import Kind
 from fmtkit.sources.marks import Duplicated, Fault, duplicate, marks
+from fmtkit.strict_kinds import absent, judge
 
 Row = Mapping[str, Any]
 MEDIA = frozenset({"image", "images", "audio", "audios", "video", "videos"})
@@ -76,7 +77,7 @@ def column_faults(column: BoundColumn, row: Row) -> list[Fault]:
         if holder.get(key) is None:
             return [*found, absent(label, key, holder)] if column.required else found
         holder = holder[key]
-    return found + column.kind.faults(holder, column.label)
+    return found + judge(column.kind, holder, column.label)
 
 
 def kept_faults(column: BoundColumn, row: Row) -> list[Fault]:
@@ -91,5 +92,5 @@ def kept_faults(column: BoundColumn, row: Row) -> list[Fault]:
     if isinstance(row, Duplicated) and name in row.twice:
         found.append(duplicate(name, name))
     if not found and value is not None:
-        return column.kind.faults(value, name)
+        return judge(column.kind, value, name)
     return found

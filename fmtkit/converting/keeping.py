@@ -6,16 +6,13 @@ floats where they are exact; anything else is kept as canonical JSON text.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
 
-import polars as pl
 import pyarrow as pa
 
 from fmtkit.converting.column_kinds import kinds_of_columns
 from fmtkit.converting.type_options import TypeOptions
 from fmtkit.errors import OptionError, near_match
-from fmtkit.kinds import Kind, OpenKind, TextKind
-from fmtkit.number_kinds import FlagKind, NumberKind
+from fmtkit.kinds import BoolKind, IntegerKind, Kind, NumberKind, OpenKind, TextKind
 from fmtkit.registry import Converter
 from fmtkit.sources.blocks import Readable
 from fmtkit.tables import Table
@@ -24,36 +21,6 @@ MOST_KEPT = 1000
 """Columns that are kept without being named: each row holds all of them."""
 JSON_FIELD = {b"fmtkit:json": b"1"}
 """Metadata of a field whose text is canonical JSON."""
-
-
-@dataclass(frozen=True)
-class IntegerKind(NumberKind):
-    """A whole number of 64 bits."""
-
-    words: ClassVar[str] = "a whole number"
-    dtype: ClassVar[pl.DataType] = pl.Int64()
-
-    def holds(self, value: Any) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool)
-
-    def value(self, value: Any) -> int:
-        return int(value)
-
-    def read_type(self, shape: str, extra: pa.DataType | None) -> pa.DataType:  # noqa: ARG002
-        return pa.int64()
-
-    def doubts(self, values: pa.Array, shape: str) -> bool:  # noqa: ARG002
-        return False
-
-
-@dataclass(frozen=True)
-class BoolKind(FlagKind):
-    """true or false and nothing else."""
-
-    words: ClassVar[str] = "true or false"
-
-    def holds(self, value: Any) -> bool:
-        return isinstance(value, bool)
 
 
 @dataclass(frozen=True)

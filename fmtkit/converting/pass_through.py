@@ -10,11 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from fmtkit.kinds import Kind
-from fmtkit.message_kinds import DialogKind, may_carry
-from fmtkit.nested_kinds import ListKind
+from fmtkit.kinds import DialogKind, Kind, ListKind
 from fmtkit.registry import Converter
 from fmtkit.tables import Table
+from fmtkit.typed_kinds import may_carry
 
 NAME = "passthrough"
 

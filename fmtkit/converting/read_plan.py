@@ -10,6 +10,7 @@ import pyarrow as pa
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.bound_column import MEDIA, BoundColumn, Row
 from fmtkit.converting.seen_types import MOST_KEYS, learn
+from fmtkit.typed_kinds import arrow_type, dtype_of, read
 
 _LEARNING = Lock()
 
@@ -65,12 +66,12 @@ class ReadPlan:
         absent = {name for name, dtype in parsed.schema.items() if dtype == pl.Null}
         for column in self.binding.every:
             if column in self.binding.watched and column.path[0] in absent:
-                expressions.append(pl.lit([], dtype=column.kind.output()).alias(column.name))
+                expressions.append(pl.lit([], dtype=dtype_of(column.kind)).alias(column.name))
             elif column.shape is None:
-                expressions.append(pl.lit(None, dtype=column.kind.output()).alias(column.name))
+                expressions.append(pl.lit(None, dtype=dtype_of(column.kind)).alias(column.name))
             else:
-                read = column.kind.read(column.parsed(), column.shape)
-                expressions.append(read.alias(column.name))
+                seen = read(column.kind, column.parsed(), column.shape)
+                expressions.append(seen.alias(column.name))
         frame = parsed.select(expressions) if expressions else pl.DataFrame()
         if frame.height != len(numbers):
             frame = parsed.with_columns(expressions).select(c.name for c in self.binding.every)
@@ -154,7 +155,7 @@ def _nest(column: BoundColumn, known: pa.DataType | None) -> pa.DataType:
     def within(path: tuple[str, ...], dtype: pa.DataType | None) -> pa.DataType:
         if not path:
             assert column.shape is not None
-            return column.kind.read_type(column.shape, dtype)
+            return arrow_type(column.kind, column.shape, dtype)
         fields = {}
         if dtype is not None and pa.types.is_struct(dtype):
             fields = {dtype.field(i).name: dtype.field(i).type for i in range(dtype.num_fields)}

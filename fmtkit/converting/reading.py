@@ -14,12 +14,12 @@ from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.parse import Parsed, parse_records
 from fmtkit.converting.read_plan import ReadPlan, ReadState
 from fmtkit.converting.unread_turns import CarriedKind
-from fmtkit.kinds import TextKind
-from fmtkit.message_kinds import DialogKind, json_value, may_carry
-from fmtkit.number_kinds import holds_strange_numbers
+from fmtkit.kinds import DialogKind, TextKind
 from fmtkit.rendering.content_parts import Cuts
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.records import ArrowRows, Records, Rows
+from fmtkit.strict_kinds import json_value
+from fmtkit.typed_kinds import arrow_type, doubts, holds_strange_numbers, may_carry
 
 
 def records_of(block: Block, binding: Binding | None = None) -> Rows:
@@ -124,13 +124,13 @@ def _parse_columns(batch: pa.Table, plan: ReadPlan) -> Parsed | None:
         if len(column.path) > 1 or column.shape is None or column.kind.open:
             return None
         dtype = batch.schema.field(column.path[0]).type
-        if not _fits(dtype, column.kind.read_type(column.shape, None)):
+        if not _fits(dtype, arrow_type(column.kind, column.shape, None)):
             return None
         if isinstance(column.kind, DialogKind) and may_carry(dtype):
             return None
         types[column.path[0]] = dtype
         values = batch.column(column.path[0]).chunks
-        if any(column.kind.doubts(chunk, column.shape) for chunk in values):
+        if any(doubts(column.kind, chunk, column.shape) for chunk in values):
             return None
         if column.kind.nested and any(map(holds_strange_numbers, values)):
             return None

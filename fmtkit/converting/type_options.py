@@ -6,9 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fmtkit.errors import OptionError, UnknownNameError
-from fmtkit.kinds import Kind
-from fmtkit.message_kinds import ROLES, DialogKind
-from fmtkit.number_kinds import FlagKind
+from fmtkit.kinds import ROLES, DialogKind, FlagKind, Kind
 from fmtkit.registry import Converter
 
 MESSAGE_OPTIONS = (

@@ -19,8 +19,9 @@ from polars import Expr
 from fmtkit import buffers
 from fmtkit.buffers import Int64s
 from fmtkit.kinds import Kind
-from fmtkit.message_kinds import json_value
 from fmtkit.sources.marks import is_unicode
+from fmtkit.strict_kinds import holds, json_value, value_of
+from fmtkit.typed_kinds import arrow_type, dtype_of, read
 
 TURNS = frozenset(
     {
@@ -194,24 +195,34 @@ class CarriedKind(Kind):
     nested: bool = False  # type: ignore[misc]
     is_label: bool = False
 
-    def output(self) -> pl.DataType:
-        return pl.List(pl.String)
-
-    def holds(self, value: Any) -> bool:  # noqa: ARG002
-        return True
-
-    def value(self, value: Any) -> list[str]:
-        return [*([_THERE] if self.is_label and _is_there(value) else []), *_texts(value)]
-
-    def read_type(self, shape: str, extra: pa.DataType | None) -> pa.DataType:  # noqa: ARG002
-        return pa.null() if extra is None else _named(extra)
-
-    def read(self, parsed: Expr, shape: str) -> Expr:  # noqa: ARG002
-        return parsed.map_batches(self.of, return_dtype=pl.List(pl.String))
-
     def of(self, column: pl.Series) -> pl.Series:
         """Return the texts that each value of a column carries."""
         return carried(column, is_label=self.is_label)
+
+
+@dtype_of.register
+def _(kind: CarriedKind) -> pl.DataType:  # noqa: ARG001
+    return pl.List(pl.String)
+
+
+@holds.register
+def _(kind: CarriedKind, value: Any) -> bool:  # noqa: ARG001
+    return True
+
+
+@value_of.register
+def _(kind: CarriedKind, value: Any) -> list[str]:
+    return [*([_THERE] if kind.is_label and _is_there(value) else []), *_texts(value)]
+
+
+@arrow_type.register
+def _(kind: CarriedKind, shape: str, extra: pa.DataType | None) -> pa.DataType:  # noqa: ARG001
+    return pa.null() if extra is None else _named(extra)
+
+
+@read.register
+def _(kind: CarriedKind, parsed: Expr, shape: str) -> Expr:  # noqa: ARG001
+    return parsed.map_batches(kind.of, return_dtype=pl.List(pl.String))
 
 
 def _named(dtype: pa.DataType) -> pa.DataType:

@@ -24,6 +24,7 @@ from fmtkit.sources.blocks import Block, MadeBlock
 from fmtkit.sources.canonical_json import canonical
 from fmtkit.sources.opening import Source
 from fmtkit.sources.spooling import BlockFile, kept_on_disk
+from fmtkit.strict_kinds import judge
 from fmtkit.worker import Limits, Overrun, Worker
 
 
@@ -141,7 +142,7 @@ def _transform(block: Block, worker: Worker, function: UserFunction) -> MadeBloc
     for record in range(len(records)):
         value, fault = records.value(record, written=True)
         # The function sees the whole row, and could be handed no NaN by way of JSON.
-        fault = fault or next(iter(RowKind().faults(value, "")), None)
+        fault = fault or next(iter(judge(RowKind(), value, "")), None)
         if fault is not None:
             reject = records.reject(record, fault.code, fault.column, fault.message)
             rejects.append(replace(reject, row=int(places[record])))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from fmtkit.message_kinds import FLAGS
+from fmtkit.kinds import FLAGS
 from fmtkit.runner import Runner
 from fmtkit.training.config import Config
 from fmtkit.training.named_arguments import arguments_of
