@@ -66,8 +66,8 @@ def local_path(address: str | Path, option: str) -> Path:
     scheme = _URL.match(text)
     if scheme is not None:
         raise OptionError(
-            f"{option} {text}: fmtkit writes to local files and folders, not to {scheme[0]}; "
-            "write locally and copy the result"
+            f"{option} {text}: fmtkit writes to local files and folders, not to "
+            f"{scheme[0].rstrip(':/')}:// URLs; write locally and copy the result"
         )
     return Path(text).expanduser()
 
