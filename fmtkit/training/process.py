@@ -3,6 +3,7 @@
 Started by `fmtkit train`, by itself, by torchrun or by accelerate; exits with an error's code.
 """
 
+import atexit
 import os
 import sys
 import time
@@ -19,6 +20,8 @@ from fmtkit.training.job import Job
 from fmtkit.training.life import RunLog, TokenCounter, TrainingError, out_of_memory
 from fmtkit.training.progress import ProgressBar
 
+_CONNECTED: list[Any] = []
+"""Trainers of several processes that have ended what connects them."""
 _TOLD = ("loss", "rewards/margins", "reward", "ebft/alignment")
 
 
@@ -89,6 +92,8 @@ def _leave_together(trainer: Any) -> None:
 
     trainer.accelerator.wait_for_everyone()
     if distributed.is_available() and distributed.is_initialized():
+        # Kept: what frees the connection's threads waits for good, now and then (gloo of torch 2.13).
+        _CONNECTED.append(trainer)
         distributed.destroy_process_group()
 
 
@@ -260,4 +265,10 @@ if __name__ == "__mp_main__":
 if __name__ == "__main__":
     # Whoever started it without -P (a launcher of the user's) has put the working directory first.
     sys.path[:] = user_modules.child_path()
-    sys.exit(main(sys.argv[1:]))
+    code = main(sys.argv[1:])
+    if _CONNECTED:
+        atexit._run_exitfuncs()  # Trackers end their runs there.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
