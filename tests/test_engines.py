@@ -6,6 +6,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import FrozenInstanceError, replace
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Event
 
 import polars as pl
 import pyarrow as pa
@@ -134,6 +135,28 @@ def test_an_engine_takes_no_more_tasks_than_it_has_room_for():
     assert [next(mapped) for _ in range(3)] == [0, 2, 4]
     assert len(taken) <= 3 + 2 + 2
     mapped.close()
+
+
+def test_who_stops_taking_results_waits_for_no_thread():
+    # The garbage collector closes a map that nobody holds, perhaps in a thread that is just starting:
+    # Python's threads share a lock then, and joining another one under it never ends.
+    begun, go_on, ended = Event(), Event(), Event()
+
+    def work(number):
+        if not number:
+            begun.wait(60)
+            return number
+        begun.set()
+        go_on.wait(60)
+        ended.set()
+        return number
+
+    mapped = Threads(2).map(work, iter(range(2)))
+    assert next(mapped) == 0
+    mapped.close()
+    assert not ended.is_set()
+    go_on.set()
+    assert ended.wait(60)
 
 
 def test_a_block_is_processed_alone_as_in_a_stream(tmp_path):

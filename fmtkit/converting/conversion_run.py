@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -132,22 +133,22 @@ class ConversionRun:
 
     def _write_job(self) -> None:
         """Stream a job's pieces into the sink."""
-        pieces = stream(self.job, encode=self._encode, progress=self.progress)
-        for piece in pieces:
-            self._account(piece)
-            if self.options.on_error != "skip":
-                name = self.job.sources[piece.source].name
-                self.sink.quarantine(quarantine.encode(name, piece.rejects))
-            self._check_limit(piece)
-            for split, encoded in piece.result:
-                self.sink.write(encoded, split)
-            if self.is_folder:
-                # Only here: a single file has no checkpoints, and its source's hash comes last.
-                next_block = self.progress.next_block
-                self.sink.end_block(sinks.Progress(next_block, self._state, self._metadata))
-            if self.watch is not None:
-                done = self.finished_bytes + self.progress.bytes_of_sources()
-                self.watch(done, self._size, self.ledger)
+        with closing(stream(self.job, encode=self._encode, progress=self.progress)) as pieces:
+            for piece in pieces:
+                self._account(piece)
+                if self.options.on_error != "skip":
+                    name = self.job.sources[piece.source].name
+                    self.sink.quarantine(quarantine.encode(name, piece.rejects))
+                self._check_limit(piece)
+                for split, encoded in piece.result:
+                    self.sink.write(encoded, split)
+                if self.is_folder:
+                    # Only here: a single file has no checkpoints, and its source's hash comes last.
+                    next_block = self.progress.next_block
+                    self.sink.end_block(sinks.Progress(next_block, self._state, self._metadata))
+                if self.watch is not None:
+                    done = self.finished_bytes + self.progress.bytes_of_sources()
+                    self.watch(done, self._size, self.ledger)
 
     def _encode(self, table: pa.Table) -> list[tuple[str, Encoded]]:
         """Split and encode rows, on the worker."""

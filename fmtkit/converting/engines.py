@@ -33,17 +33,25 @@ class Threads:
     workers: int | None = None
 
     def map(self, work: Callable[[Any], T], tasks: Iterator[Any]) -> Iterator[T]:
-        """Run tasks on a pool with two more in flight than there are threads."""
+        """Run tasks on a pool with two more in flight than there are threads.
+
+        Who stops taking results does not wait for the tasks that still run: the garbage collector
+        may be who closes this, inside any code, where a thread that waits for others can be the one
+        that they wait for.
+        """
         count = self.workers or os.cpu_count() or 1
-        with ThreadPoolExecutor(max_workers=count) as pool:
+        pool = ThreadPoolExecutor(max_workers=count)
+        abandoned = False
+        try:
             waiting: deque[Future[T]] = deque(
                 pool.submit(work, task) for task in islice(tasks, count + 2)
             )
-            try:
-                while waiting:
-                    result = waiting.popleft().result()
-                    waiting.extend(pool.submit(work, task) for task in islice(tasks, 1))
-                    yield result
-            finally:
-                for future in waiting:
-                    future.cancel()
+            while waiting:
+                result = waiting.popleft().result()
+                waiting.extend(pool.submit(work, task) for task in islice(tasks, 1))
+                yield result
+        except GeneratorExit:
+            abandoned = True
+            raise
+        finally:
+            pool.shutdown(wait=not abandoned, cancel_futures=True)

@@ -5,7 +5,7 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, groupby, pairwise
@@ -126,7 +126,7 @@ def stream(
     step: Callable[[pa.Table, "Piece"], Any] | None = None,
     encode: Callable[[pa.Table], list[Any]] | None = None,
     progress: Progress | None = None,
-) -> Iterator[Piece]:
+) -> Generator[Piece, None, None]:
     """Yield what each block becomes, in input order, from where `progress` says on.
 
     The engine is threads, as many as the job's options say, unless another is passed in.

@@ -6,6 +6,7 @@ converts only the blocks they are in.
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from threading import local
 from typing import Any
@@ -213,18 +214,21 @@ class _Pass:
 
     def run(self) -> None:
         """Look at every row, in input order."""
-        for piece in pipeline.stream(self.job, step=self._step):
-            of_source = self.rows_of.get(piece.source, 0)
-            start = BlockStart(
-                piece.source, piece.block, self.ledger.rows_read, of_source, piece.rows_read
-            )
-            self.fetch.starts.append(start)
-            self.look.absorb(piece.result.look, start.first)
-            if piece.result.table is not None:
-                self.fetch.hold(start, piece.result.table, piece.result.records, piece.result.lines)
-            self._note_rejects(piece, start)
-            self.ledger.add(piece, skipped=False)
-            self.rows_of[piece.source] = of_source + piece.rows_read
+        with closing(pipeline.stream(self.job, step=self._step)) as pieces:
+            for piece in pieces:
+                of_source = self.rows_of.get(piece.source, 0)
+                start = BlockStart(
+                    piece.source, piece.block, self.ledger.rows_read, of_source, piece.rows_read
+                )
+                self.fetch.starts.append(start)
+                self.look.absorb(piece.result.look, start.first)
+                if piece.result.table is not None:
+                    self.fetch.hold(
+                        start, piece.result.table, piece.result.records, piece.result.lines
+                    )
+                self._note_rejects(piece, start)
+                self.ledger.add(piece, skipped=False)
+                self.rows_of[piece.source] = of_source + piece.rows_read
         self.ledger.check()
 
     def _note_rejects(self, piece: Piece, start: BlockStart) -> None:
