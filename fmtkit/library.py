@@ -28,6 +28,7 @@ from fmtkit.strict_kinds import part_faults
 from fmtkit.surveying.inspect_options import InspectOptions
 from fmtkit.tables import WIDE_MESSAGE
 from fmtkit.training.train_options import TrainOptions
+from fmtkit.writing.formats import compression_of
 
 if TYPE_CHECKING:
     from fmtkit.surveying.survey import Survey
@@ -63,6 +64,8 @@ def convert(
     """
     if out is not None:
         return convert_to(source, out, options)
+    # Nothing is written, yet what could not be is an error all the same.
+    compression_of(options.format or "parquet", options.compression)
     rows = RowStream(source, options)
     for _ in rows:
         pass

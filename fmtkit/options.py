@@ -252,6 +252,9 @@ def _counts(least: int) -> Callable[[Any, str], tuple[int, ...]]:
 
 def _mapping(value: Any, flag: str) -> Mapping[str, Any]:
     if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise OptionError(f"{flag} {key!r}: give names as text")
         return value
     if not isinstance(value, list | tuple):
         raise OptionError(f"{flag} {value!r}: give a mapping")
@@ -262,6 +265,14 @@ def _mapping(value: Any, flag: str) -> Mapping[str, Any]:
             raise OptionError(f"{flag} {pair!r}: write it as KEY=VALUE")
         out[key] = text
     return out
+
+
+def _columns(value: Any, flag: str) -> Mapping[str, str]:
+    found = _mapping(value, flag)
+    for name, path in found.items():
+        if not isinstance(path, str):
+            raise OptionError(f"{flag} {name}={path!r}: give the path of a column as text")
+    return found
 
 
 def _rows_or_percent(value: Any, flag: str) -> str:
@@ -330,6 +341,12 @@ NATURALS = Reader(
     {"type": ["integer", "array"], "minimum": 0, "items": {"type": "integer", "minimum": 0}},
 )
 PAIRS = Reader(list[str] | None, "Mapping[str, Any]", _mapping, {"type": "object"})
+COLUMNS = Reader(
+    list[str] | None,
+    "Mapping[str, str]",
+    _columns,
+    {"type": "object", "additionalProperties": _STRING},
+)
 ROWS_OR_PERCENT = Reader(
     str | None,
     "int | str | None",

@@ -191,6 +191,10 @@ def test_too_many_bad_rows_end_every_function_that_converts(function, options, w
         {"keep": 3},
         {"columns": 3},
         {"columns": ["question"]},
+        {"columns": {"question": 5}},
+        {"columns": {"question": ["a"]}},
+        {"columns": {5: "q"}},
+        {"options": {5: "q"}},
         {"seed": "x"},
         {"on_overlong": "drop"},
     ],
@@ -199,6 +203,12 @@ def test_too_many_bad_rows_end_every_function_that_converts(function, options, w
 def test_a_value_that_an_option_does_not_take_is_an_error_in_every_function(function, options):
     with pytest.raises(OptionError):
         list(getattr(fmtkit, function)(ROWS, "intel", **options))
+
+
+@pytest.mark.parametrize("options", [{"format": "csv"}, {"compression": "foo"}])
+def test_what_cannot_be_written_is_an_error_where_nothing_is_written_too(options):
+    with pytest.raises(OptionError, match=r"foo|csv"):
+        fmtkit.convert(ROWS, "intel", **options)
 
 
 def test_rows_that_are_too_long_are_dealt_with_in_memory_too():

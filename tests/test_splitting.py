@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmtkit.converting.splitting import by_fraction, by_rows, parse_size, prompt_hashes
+from fmtkit.converting.convert_options import ConvertOptions
+from fmtkit.converting.splitting import by_fraction, by_rows, prompt_hashes
 from fmtkit.errors import OptionError
 from fmtkit.typed_kinds import NARROW, WIDE
 
@@ -106,11 +107,12 @@ def test_whole_groups_are_taken_until_there_are_enough_rows(counts, rows):
     ("text", "size"), [("0.1", 0.1), (0.25, 0.25), ("5", 5), (5, 5), ("1", 1), ("1e2", 100)]
 )
 def test_a_size_is_a_fraction_or_a_number_of_rows(text, size):
-    assert parse_size(text) == size
-    assert type(parse_size(text)) is type(size)
+    found = ConvertOptions(val_size=text).val_size
+    assert found == size
+    assert type(found) is type(size)
 
 
 @pytest.mark.parametrize("text", ["", "a", "0", "-0.5", "1.5", "nan", "inf", "-inf"])
 def test_another_size_is_an_error(text):
     with pytest.raises(OptionError, match="--val-size"):
-        parse_size(text)
+        ConvertOptions(val_size=text)

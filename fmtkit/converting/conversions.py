@@ -1,6 +1,7 @@
 """Conversion as a whole: sources in, files out, and the report that accounts for every row."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,6 @@ from fmtkit.converting.splitting import (
     by_fraction,
     by_rows,
     frame_of,
-    parse_size,
     prompt_hashes,
 )
 from fmtkit.errors import LimitError, NothingWrittenError, OptionError
@@ -74,14 +74,15 @@ class RowStream:
         self.ledger, self.progress = Ledger(), Progress()
 
     def __iter__(self) -> Iterator[Piece]:
-        for piece in stream(self.job):
-            self.ledger.add(piece, skipped=self.options.on_error == "skip")
-            self.progress.add(piece)
-            source = self.job.sources[piece.source].name
-            reason = why_ended(self.options, self.ledger, source, piece.rejects)
-            if reason is not None:
-                raise LimitError(reason)
-            yield piece
+        with closing(stream(self.job)) as pieces:
+            for piece in pieces:
+                self.ledger.add(piece, skipped=self.options.on_error == "skip")
+                self.progress.add(piece)
+                source = self.job.sources[piece.source].name
+                reason = why_ended(self.options, self.ledger, source, piece.rejects)
+                if reason is not None:
+                    raise LimitError(reason)
+                yield piece
         self.ledger.check()
 
     def report(self) -> Report:
@@ -103,7 +104,7 @@ def with_split(job: Job, options: ConvertOptions) -> Job:
     """Find which prompts go to validation; a number of rows costs a pass over the sources."""
     if options.val_size is None:
         return job
-    size = parse_size(options.val_size)
+    size = options.val_size
     if isinstance(size, float):
         return replace(job, split=by_fraction(size, options.seed))
     from collections import Counter

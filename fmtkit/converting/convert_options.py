@@ -8,6 +8,7 @@ from typing import Any
 from fmtkit.errors import OptionError
 from fmtkit.options import (
     CHOICE,
+    COLUMNS,
     COUNT,
     NAMES,
     NUMBER,
@@ -43,7 +44,7 @@ class SourceOptions(Options):
     chat_template: str | None = option(PATH, "Name, FILE.jinja or tokenizer_default.")
     tokenizer: str | None = option(PATH, "Folder or hub id of a tokenizer.")
     columns: Mapping[str, str] = option(
-        PAIRS,
+        COLUMNS,
         "COLUMN=PATH: the source's own name of a column.",
         default={},
         flags=("--map",),
@@ -125,7 +126,7 @@ class ConvertOptions(RowOptions):
     config: str | None = option(
         PATH, "YAML whose datasets are converted.", flags=("--config", "-c")
     )
-    val_size: float | None = option(SIZE, "Fraction or rows for validation.")
+    val_size: float | int | None = option(SIZE, "Fraction or rows for validation.")
     overwrite: bool = option(SWITCH, "Replace an output that fmtkit wrote.", default=False)
     resume: bool = option(SWITCH, "Go on with an interrupted run.", default=False)
     format: str | None = option(

@@ -7,7 +7,6 @@ split does not move when rows are added.
 from collections import Counter
 from dataclasses import dataclass
 from hashlib import blake2b
-from math import inf
 
 import numpy as np
 import polars as pl
@@ -30,19 +29,6 @@ class Split:
     def is_validation(self, frame: pl.DataFrame) -> np.ndarray:
         """Return a boolean for each row of a canonical frame (messages or text)."""
         return prompt_hashes(frame, self.seed) < np.uint64(self.threshold)
-
-
-def parse_size(text: str | float) -> float | int:
-    """Read --val-size: a fraction below 1, or a number of rows."""
-    try:
-        number = float(text)
-    except ValueError as error:
-        raise OptionError(
-            f"--val-size {text}: give a fraction such as 0.05 or a number of rows"
-        ) from error
-    if not 0 < number < inf or (number >= 1 and number != int(number)):
-        raise OptionError(f"--val-size {text}: give a fraction between 0 and 1 or a number of rows")
-    return number if number < 1 else int(number)
 
 
 def by_fraction(fraction: float, seed: int) -> Split:

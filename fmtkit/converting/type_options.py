@@ -30,24 +30,6 @@ class TypeOptions:
     """Every option of the converter, with its value."""
 
 
-def parse_pairs(pairs: list[str], flag: str) -> dict[str, str]:
-    """Parse KEY=VALUE arguments; raise OptionError for one that is not."""
-    out: dict[str, str] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise OptionError(f"{flag} {pair!r}: write it as KEY=VALUE")
-        out[key] = value
-    return out
-
-
-def parse_columns(text: str | None) -> dict[str, str]:
-    """Parse --columns, a JSON object of column names; None has none."""
-    if text is None:
-        return {}
-    return {name: str(path) for name, path in _mapping("--columns", text).items()}
-
-
 def resolve(
     converter: Converter, columns: Mapping[str, str], given: Mapping[str, Any]
 ) -> TypeOptions:
