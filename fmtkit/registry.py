@@ -43,7 +43,7 @@ class Converter:
     """Parameter -> dotted path of its column, where it is not the parameter's own name."""
     summary: str = ""
     differs: str = ""
-    """The deliberate difference from the peer, in one line; empty where there is none."""
+    """The deliberate difference from axolotl, in one line; empty where there is none."""
     source_url: str = ""
     order: int = 0
 
@@ -114,7 +114,7 @@ def converter(
 
     `any_of` groups optional columns of which each group needs one; `wide` gives its messages room for
     tool calls and reasoning; `text` says that its dialogs are text already; `paths` places parameters
-    under dotted paths; `differs` is the line on the peer in docs/formats.md.
+    under dotted paths; `differs` is the line on axolotl in docs/formats.md.
     """
 
     def register(function: F) -> F:

@@ -14,7 +14,7 @@ from fmtkit.training.schema import build
 
 SCHEMA: dict[str, Any] = json.loads(json.dumps(build()))
 
-# What the schema leaves open, as users of the peer write it.
+# What the schema leaves open, as users of axolotl write it.
 OPEN = {
     "message_property_mappings": {"role", "content"},
     "roles": {"user", "assistant", "system", "tool"},

@@ -1,4 +1,4 @@
-"""The conformance samples of ../shared: the peer's answer where it is right, else the right one.
+"""The conformance samples of ../shared: axolotl's answer where it is right, else the right one.
 
 Each case goes through the pipeline as a file of its own rows.
 """
@@ -20,7 +20,7 @@ from fmtkit.errors import ColumnMismatchError, FmtkitError
 GOLDENS = Path(__file__).parents[2] / "shared" / "data" / "goldens"
 METHODS = {"dpo": "dpo", "kto": "kto", "orpo": "orpo", "bt": "reward", "prm": "prm"}
 SHIPPED = {None, "chatml", "llama3", "gemma", "mistral_v1", "mistral_v3_tekken"}
-"""Templates that render as the peer's do; the cases of others are a guide to the cut."""
+"""Templates that render as axolotl's do; the cases of others are a guide to the cut."""
 NOT_OPTIONS = {"rl", "type", "chat_template", "sequence_len", "reward_model", "train_on_inputs"}
 TEXTS = ("prompt", "chosen", "rejected", "completion")
 
@@ -93,7 +93,7 @@ def ending(text: str) -> str:
 
 
 def whole(case: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row as the peer's columns have it: reward models get prompt and reply in one."""
+    """Return a row as axolotl's columns have it: reward models get prompt and reply in one."""
     if case["method"] != "bt" and "expected_text" not in case:
         return row
     return {name: row["prompt"] + row[name] for name in ("chosen", "rejected")}

@@ -121,7 +121,7 @@ def by_transformers(source: str, dialog: Any, add_generation_prompt: bool) -> st
     arguments = {"chat_template": source, "add_generation_prompt": add_generation_prompt}
     try:
         return peer.render_jinja_template([dialog], **arguments, **TOKENS)[0][0]
-    except Exception as error:  # noqa: BLE001 - whatever the peer raises, we must refuse
+    except Exception as error:  # noqa: BLE001 - whatever axolotl raises, we must refuse
         return error
 
 

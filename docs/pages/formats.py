@@ -82,7 +82,7 @@ def _type(name: str) -> str:
     parts = [f"### {name}\n", sentence(found[0].summary) + _also(found) + "\n"]
     rows = ([c.makes.name(), catalogue.columns_in_words(c), _written_options(c)] for c in found)
     parts.append(table(["makes", "from the columns", "options"], rows))
-    lines = dict.fromkeys(c.differs.replace("the peer", "axolotl") for c in found if c.differs)
+    lines = dict.fromkeys(c.differs for c in found if c.differs)
     differs = [f"- **Differs from axolotl**: {line}." for line in lines]
     links = dict.fromkeys(c.source_url for c in found if c.source_url)
     parts += ["\n".join([*differs, *(f"- See <{url}>" for url in links)]), *_samples(name)]

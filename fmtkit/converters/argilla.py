@@ -6,7 +6,7 @@ from fmtkit.registry import converter
 from fmtkit.tables import Preference, Unpaired
 
 
-@converter(differs="works for DPO, for which the peer documents the name but has no function")
+@converter(differs="works for DPO, for which axolotl documents the name but has no function")
 def preference(
     instruction: Text, chosen_response: Text, rejected_response: Text, system: Text = ABSENT
 ) -> Preference:

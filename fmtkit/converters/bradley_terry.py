@@ -8,7 +8,7 @@ from fmtkit.tables import Preference
 
 @converter(
     name="bradley_terry.chat_template",
-    differs="`system` is optional; the peer raises KeyError without it",
+    differs="`system` is optional; axolotl raises KeyError without it",
 )
 def preference(input: Text, chosen: Text, rejected: Text, system: Text = ABSENT) -> Preference:
     """https://docs.axolotl.ai/docs/reward_modelling.html."""

@@ -12,7 +12,7 @@ EITHER = [("messages", "conversations")]
     name="ebft_reasoning.transform",
     aliases=["ebft_reasoning"],
     any_of=EITHER,
-    differs="a row without an answer is rejected; the peer cuts off its last question",
+    differs="a row without an answer is rejected; axolotl cuts off its last question",
 )
 def whole(messages: WideMessages = ABSENT, conversations: WideMessages = ABSENT) -> Reference:
     """https://docs.axolotl.ai/docs/ebft.html."""

@@ -15,7 +15,7 @@ from fmtkit.transcripts import question_or_transcript
 Ranked: TypeAlias = Annotated[Column, records({"answer": TextKind(), "rank": NumberKind()})]
 
 
-@converter(differs="rank 1 is the best answer; the peer trains on the worst one")
+@converter(differs="rank 1 is the best answer; axolotl trains on the worst one")
 def rank(
     prompt: Text,
     answers: Ranked,

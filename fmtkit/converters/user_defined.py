@@ -1,4 +1,4 @@
-"""The user's own columns and formats: a dict `type` of the peer's configs."""
+"""The user's own columns and formats: a dict `type` of axolotl's configs."""
 
 from fmtkit.columns import ABSENT, Flag, Text, filled
 from fmtkit.problems import Column, Problem
@@ -40,7 +40,7 @@ def preference(
 @converter(
     name="user_defined.default",
     text=True,
-    differs="a missing or null system is empty; the peer raises KeyError",
+    differs="a missing or null system is empty; axolotl raises KeyError",
 )
 def unpaired(
     prompt: Text,

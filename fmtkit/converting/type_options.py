@@ -81,7 +81,7 @@ def _spelling(key: str, value: Any) -> dict[str, Any]:
 
 
 def _roles(table: Mapping[str, Any]) -> dict[str, str]:
-    """Turn the peer's {canonical: [names]} into {name: canonical}, beside the names known anyway."""
+    """Turn axolotl's {canonical: [names]} into {name: canonical}, beside the names known anyway."""
     roles: dict[str, str] = {}
     for canonical, names in table.items():
         if canonical not in set(ROLES.values()):

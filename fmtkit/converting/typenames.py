@@ -1,4 +1,4 @@
-"""How a type's name is read: TYPE = [TEMPLATE.]SOURCE, with the names that the peer's users know."""
+"""How a type's name is read: TYPE = [TEMPLATE.]SOURCE, with the names that axolotl's users know."""
 
 from dataclasses import dataclass
 

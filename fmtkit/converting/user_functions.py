@@ -1,4 +1,4 @@
-"""User functions: `FILE.function`, the peer's transforms, run row by row in worker processes.
+"""User functions: `FILE.function`, axolotl's transforms, run row by row in worker processes.
 
 A function takes the config (and whatever keywords it likes) and returns a row function, or the pair of
 a row function and {"remove_columns": [...]}. Rows come out as the row's own columns, less those removed,

@@ -103,7 +103,7 @@ def tables_of(entry: Entry) -> tuple[str, ...]:
 
 
 def _own_name(name: str, config: Config, runner: Runner) -> str:
-    """Return the type that the peer's bare `chat_template` stands for where NeMo Gym reads it."""
+    """Return the type that axolotl's bare `chat_template` stands for where NeMo Gym reads it."""
     gym = name == "chat_template" and config.get("nemo_gym_enabled") and "Prompt" in runner.tables
     return "nemo_gym" if gym else name
 

@@ -40,7 +40,7 @@ def _missing_plugin(config: Config, _: Runner) -> str | None:
     known = ("NemoGymPlugin", "LigerPlugin", "CutCrossEntropyPlugin", "KernelsPlugin")
     for plugin in plugins if isinstance(plugins, list) else ():
         if str(plugin).rpartition(".")[2] not in known:
-            return f"plugins: {plugin} is the peer's own and has no counterpart here; leave it out"
+            return f"plugins: {plugin} is axolotl's own and has no counterpart here; leave it out"
     return None
 
 

@@ -1,4 +1,4 @@
-"""The names of our reward in `trl.reward_funcs`, the peer's among them: it is one function, added once."""
+"""The names of our reward in `trl.reward_funcs`, axolotl's among them: it is one function, added once."""
 
 from collections.abc import Sequence
 

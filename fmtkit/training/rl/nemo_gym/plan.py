@@ -29,7 +29,7 @@ def settings_of(config: Config) -> GymSettings:
 def datasets(config: Config) -> tuple[Entry, ...]:
     """Return the datasets of a run: those of the Gym where it is enabled and has any.
 
-    An entry of `datasets` for the same file, as the peer demands one, is left out; another one is
+    An entry of `datasets` for the same file, as axolotl demands one, is left out; another one is
     refused, since its rows name no server.
     """
     wish = config.get(_KEY)
