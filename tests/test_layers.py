@@ -51,6 +51,7 @@ def test_no_module_imports_itself_by_way_of_others():
 
 
 PACKAGES = [
+    ("reading",),
     ("sources", "converters", "rendering", "counting", "writing", "rewards"),
     ("converting",),
     ("surveying",),
@@ -99,6 +100,15 @@ def test_converters_know_nothing_of_files_templates_or_runs():
                 "fmtkit.writing.sinks",
                 "fmtkit.rendering.chat",
             }, name
+
+
+def test_the_extension_module_is_loaded_in_one_place():
+    naming = {
+        module_name(path)
+        for path in sorted(ROOT.rglob("*.py"))
+        if "reading._kernel" in " ".join({*all_imports(path), *texts(path)})
+    }
+    assert naming == {"fmtkit.reading.native"}
 
 
 def test_nothing_but_training_imports_training():

@@ -44,13 +44,15 @@ def data_files() -> set[str]:
     for package, patterns in SETUPTOOLS["package-data"].items():
         folder = FOLDERS.get(package, ROOT / package.replace(".", "/"))
         for pattern in patterns:
-            found |= {f"{package.replace('.', '/')}/{path.name}" for path in folder.glob(pattern)}
+            files = {path.relative_to(folder).as_posix() for path in folder.glob(pattern)}
+            found |= {f"{package.replace('.', '/')}/{name}" for name in files}
     return found
 
 
 def test_data_of_every_kind_is_packaged():
     found = data_files()
     assert "fmtkit/py.typed" in found
+    assert "fmtkit/reading/kernel/module.c" in found
     for folder, package in ((ROOT / "templates", "templates"), (ROOT / "schemas", "schemas")):
         names = {path.name for path in folder.iterdir() if path.suffix not in (".py", "")}
         assert {f"fmtkit/{package}/{name}" for name in names} <= found
@@ -60,10 +62,10 @@ def test_data_of_every_kind_is_packaged():
 def test_a_wheel_holds_everything_and_converts(tmp_path):
     # Of a copy: setuptools leaves a build/ behind, whose files would be in every later wheel.
     tree = tmp_path / "tree"
-    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", ".*")
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so", "build", ".*")
     for name in ("fmtkit", "runners", "schemas", "templates"):
         shutil.copytree(ROOT / name, tree / name, ignore=ignored)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree / name)
     command = [
         sys.executable,
@@ -110,7 +112,7 @@ def clone(tmp_path_factory) -> Path:
     """Return a copy of the tree as `git clone` makes it: nothing that was built or installed."""
     target = tmp_path_factory.mktemp("clone")
     for name in ("fmtkit", "runners", "schemas", "templates"):
-        ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+        ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so")
         shutil.copytree(ROOT / name, target / name, ignore=ignored)
     return target
 

@@ -1,0 +1,1 @@
+"""The native kernel that reads JSON lines, and how it comes into a process."""

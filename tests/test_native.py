@@ -1,0 +1,149 @@
+"""The native kernel is used where it was built of the sources that lie beside it, and never else."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from fmtkit.errors import DependencyError, OptionError
+from fmtkit.reading import native
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    """Let each test import the kernel anew, whatever this run of the tests asks for."""
+    wanted = os.environ.get(native.VARIABLE)
+    monkeypatch.delenv(native.VARIABLE, raising=False)
+    native._loaded.cache_clear()
+    yield wanted
+    native._loaded.cache_clear()
+
+
+def test_the_kernel_of_this_tree_is_built_of_its_sources(fresh):
+    kernel = native.kernel()
+    if kernel is None and fresh != native.REQUIRED:
+        pytest.skip(f"no native kernel: {native.why_not()}")
+    assert kernel is not None, native.why_not()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert native.sources_hash() == kernel.SOURCES
+    assert project["version"] == kernel.VERSION
+    assert native.why_not() == ""
+
+
+def test_zero_turns_it_off_and_says_so(monkeypatch):
+    monkeypatch.setenv(native.VARIABLE, "0")
+    assert native.kernel() is None
+    assert native.why_not() == "turned off by FMTKIT_KERNEL=0"
+
+
+def test_a_word_that_is_not_known_is_refused(monkeypatch):
+    monkeypatch.setenv(native.VARIABLE, "off")
+    with pytest.raises(OptionError, match="FMTKIT_KERNEL=off: takes 0"):
+        native.kernel()
+
+
+def other_sources(tmp_path: Path) -> list[Path]:
+    for path in native.sources():
+        shutil.copy(path, tmp_path)
+    [module] = tmp_path.glob("module.c")
+    module.write_text(module.read_text() + "/* changed after the build */\n")
+    return sorted(tmp_path.iterdir())
+
+
+def absent(name: str) -> None:
+    raise ModuleNotFoundError(f"No module named {name!r}")
+
+
+def damaged(name: str) -> None:
+    raise ImportError("_kernel.abi3.so: file too short")
+
+
+@pytest.mark.parametrize(
+    ("importing", "reason"),
+    [(absent, "it was not built"), (damaged, "it cannot be loaded: .*file too short")],
+)
+def test_without_a_build_there_is_a_reason_and_require_is_an_error(monkeypatch, importing, reason):
+    monkeypatch.setattr(native, "unsupported", lambda: "")
+    monkeypatch.setattr(native, "import_module", importing)
+    assert native.kernel() is None
+    monkeypatch.setenv(native.VARIABLE, "require")
+    with pytest.raises(DependencyError, match=f"{reason}.*pip install -e") as caught:
+        native.kernel()
+    assert caught.value.exit_code == 2
+
+
+def test_a_build_of_other_sources_is_not_used(monkeypatch, tmp_path):
+    class Built:
+        SOURCES = native.sources_hash()
+
+    changed = other_sources(tmp_path)
+    monkeypatch.setattr(native, "unsupported", lambda: "")
+    monkeypatch.setattr(native, "import_module", lambda name: Built)
+    assert native.kernel() is Built
+    native._loaded.cache_clear()
+    monkeypatch.setattr(native, "sources", lambda: changed)
+    assert native.kernel() is None
+    assert native.why_not() == "it is stale: built of other sources than lie beside it"
+    monkeypatch.setenv(native.VARIABLE, "require")
+    with pytest.raises(DependencyError, match="stale"):
+        native.kernel()
+
+
+def config_var(value):
+    return lambda name: value if name == "Py_GIL_DISABLED" else None
+
+
+class OnPyPy:
+    name = "pypy"
+
+
+@pytest.mark.parametrize(
+    ("target", "value", "reason"),
+    [
+        ("sys.byteorder", "big", "big-endian"),
+        ("sys.maxsize", 2**31 - 1, "32-bit"),
+        ("sys.implementation", OnPyPy, "no stable ABI"),
+        ("sysconfig.get_config_var", config_var(1), "free-threaded"),
+        ("platform.machine", lambda: "s390x", "not tested on s390x"),
+    ],
+)
+def test_a_machine_without_a_kernel_is_named(monkeypatch, target, value, reason):
+    monkeypatch.setattr(platform_of(target), target.partition(".")[2], value)
+    assert reason in native.unsupported()
+    assert native.kernel() is None
+    assert reason in native.why_not()
+
+
+def platform_of(target: str):
+    return getattr(native, target.partition(".")[0])
+
+
+def build(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Build the extension alone, out of the tree."""
+    command = ["build_ext", "--build-lib", str(folder / "lib"), "--build-temp", str(folder / "obj")]
+    env = {name: value for name, value in os.environ.items() if name != native.VARIABLE}
+    return subprocess.run(
+        [sys.executable, "setup.py", *command],
+        check=False,
+        cwd=ROOT,
+        env=env | environment,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_where_nothing_compiles_fmtkit_installs_without_it_unless_it_is_required(tmp_path):
+    pytest.importorskip("setuptools")
+    if reason := native.unsupported():
+        pytest.skip(reason)
+    done = build(tmp_path, CC="no-such-compiler")
+    assert done.returncode == 0, done.stderr
+    assert "no-such-compiler" in done.stdout + done.stderr
+    assert not list(tmp_path.rglob("*.so"))
+    assert build(tmp_path, CC="no-such-compiler", FMTKIT_KERNEL="require").returncode != 0
