@@ -14,20 +14,36 @@ OLD_VENV ?= .venv-trl-$(OLD_TRL)
 export TOKENIZERS_PARALLELISM ?= false
 export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
+# The native kernel lies in the tree, where the editable installation built it: what it is made of, and how.
+# The folder itself is named for files that are gone.
+KERNEL := fmtkit/reading/kernel
+BUILD_FILES := pyproject.toml setup.py constraints.txt fmtkit/reading/native.py $(KERNEL) $(wildcard $(KERNEL)/*.[ch])
+# Warnings of the C compiler are errors in `make lint`, never in a user's installation.
+WARNINGS := -Wall -Wextra -Werror
+SANITIZED := build/sanitized
+SANITIZE := -g -O2 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
+# The interpreter is not built with the sanitizers, so their library is loaded before it.
+WITH_SANITIZERS = PYTHONSAFEPATH=1 PYTHONPATH=$(SANITIZED) FMTKIT_KERNEL=require \
+  LD_PRELOAD="$$($(CC) -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
+KERNEL_TESTS = $(wildcard tests/test_native.py tests/test_kernel*.py)
 
-.PHONY: demo demo-data demo-train test test-slow test-all test-old-trl lint types format bench docs clean help
+.PHONY: demo demo-data demo-train test test-slow test-all test-old-trl test-stress test-sanitized sanitized wheel \
+  lint lint-c types format bench docs clean help
 
 help:
 	@echo "make demo      convert the shipped samples and show what came of them, then train a tiny model"
 	@echo "make test      the tests, in about five minutes"
 	@echo "make test-all  the slow ones too: real trainers, browsers, big inputs"
+	@echo "make test-stress  what takes longer still: a million mutated lines through the kernel"
+	@echo "make test-sanitized  the kernel's tests with address and undefined-behaviour sanitizers"
+	@echo "make wheel     a wheel with the native kernel, for every Linux of this architecture; tried"
 	@echo "make test-old-trl  methods that TRL removed, in an environment with TRL $(OLD_TRL)"
 	@echo "make lint      ruff and mypy"
 	@echo "make format    ruff format and its safe fixes"
 	@echo "make docs      generate what is generated in docs/ and schemas/"
 	@echo "make bench     the side-by-side benchmarks"
 
-$(VENV)/base: pyproject.toml constraints.txt
+$(VENV)/base: $(BUILD_FILES)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) -e .
 	touch $@
@@ -38,7 +54,7 @@ $(VENV)/train: $(VENV)/base
 	$(PIP) -e '.[train]'
 	touch $@
 
-$(VENV)/dev: pyproject.toml constraints.txt
+$(VENV)/dev: $(BUILD_FILES)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) torch
 	$(PIP) -e '.[dev]'
@@ -60,16 +76,34 @@ demo-train: $(VENV)/train
 	@PATH="$(abspath $(BIN)):$$PATH" sh docs/examples/train.sh
 
 test: $(VENV)/dev
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" -rs
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not stress" -rs
 
 test-slow: $(VENV)/dev
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m slow -rs
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "slow and not stress" -rs
 
 test-all: $(VENV)/dev
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -rs
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not stress" -rs
+
+test-stress: $(VENV)/dev sanitized
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m stress -rs
+	$(WITH_SANITIZERS) $(BIN)/python -m pytest -m stress -rs $(KERNEL_TESTS)
+
+test-sanitized: $(VENV)/dev sanitized
+	$(WITH_SANITIZERS) $(BIN)/python -m pytest -m "not stress" -rs $(KERNEL_TESTS)
+
+# A copy of the tree with another build of the kernel: the plain one stays where it is.
+sanitized: $(VENV)/dev
+	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED)
+	cp -R fmtkit runners schemas templates $(SANITIZED)
+	FMTKIT_KERNEL=require CFLAGS="$(SANITIZE)" LDFLAGS="$(SANITIZE)" \
+	  $(BIN)/python setup.py -q build_ext --build-lib $(SANITIZED) --build-temp $(SANITIZED)/objects
+	@$(WITH_SANITIZERS) $(BIN)/python -c 'from fmtkit.reading import native; assert "$(SANITIZED)" in native.kernel().__file__'
+
+wheel:
+	PYTHON="$(PYTHON)" sh .ci/wheel
 
 # An environment of its own: the versions of constraints.txt, but for TRL.
-$(OLD_VENV)/dev: pyproject.toml constraints.txt
+$(OLD_VENV)/dev: $(BUILD_FILES)
 	$(PYTHON) -m venv $(OLD_VENV)
 	grep -v '^trl==' constraints.txt > $(OLD_VENV)/constraints.txt
 	echo 'trl==$(OLD_TRL)' >> $(OLD_VENV)/constraints.txt
@@ -80,10 +114,22 @@ $(OLD_VENV)/dev: pyproject.toml constraints.txt
 test-old-trl: $(OLD_VENV)/dev
 	$(OLD_VENV)/bin/python -m pytest tests/test_training_legacy.py -n $(JOBS) -rs
 
-lint: $(VENV)/dev
+lint: $(VENV)/dev lint-c
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# Where there is no compiler, C is left to CI, which requires the kernel.
+lint-c: $(VENV)/dev
+	@if command -v $(CC) >/dev/null; then \
+	  include=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))'); \
+	  for file in $(KERNEL)/*.c; do \
+	    echo "$(CC) $(WARNINGS) $$file"; \
+	    $(CC) -std=c11 -O2 $(WARNINGS) -isystem "$$include" -DPy_LIMITED_API=0x030B0000 \
+	      -DFMTKIT_SOURCES_HASH='""' -DFMTKIT_VERSION='""' -c -o /dev/null "$$file" || exit 1; \
+	  done; \
+	elif [ "$$FMTKIT_KERNEL" = require ]; then echo "make lint: no C compiler ($(CC))" >&2; exit 2; \
+	else echo "make lint: no C compiler ($(CC)), so that C is not checked"; fi
 
 format: $(VENV)/dev
 	$(BIN)/ruff format .

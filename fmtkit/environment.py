@@ -1,13 +1,16 @@
-"""The machine and the versions that a bug report needs."""
+"""The machine, the versions and the kernel that a bug report needs."""
 
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
+from fmtkit.reading import native
+
 PACKAGES = (
     "fmtkit",
     "pyarrow",
     "polars",
+    "numpy",
     "jinja2",
     "tokenizers",
     "datasets",
@@ -23,13 +26,17 @@ PACKAGES = (
 
 
 def describe() -> dict[str, object]:
-    """Return versions and devices; nothing heavy is imported, so a GPU is found by its driver."""
+    """Return versions, devices and whether the native kernel is used, or why not.
+
+    Nothing heavy is imported: versions come from what is installed, a GPU is found by its driver.
+    """
     facts: dict[str, object] = {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cores": os.cpu_count(),
         "memory": _memory(),
         "gpus": _gpus(),
+        "kernel": _kernel(),
     }
     return facts | {name: version_of(name) or "not installed" for name in PACKAGES}
 
@@ -40,6 +47,11 @@ def version_of(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def _kernel() -> str:
+    reason = native.why_not()
+    return f"none: {reason}" if reason else "native"
 
 
 def _memory() -> str:
@@ -56,5 +68,8 @@ def _gpus() -> str:
     if tool is None:
         return "none found (no nvidia-smi)"
     asked = [tool, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
-    done = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=False)  # noqa: S603
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"unknown: {error}"
     return "; ".join(done.stdout.strip().splitlines()) or "none found"

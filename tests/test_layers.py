@@ -235,6 +235,11 @@ def test_help_loads_nothing_heavy(command):
     assert not names & {*HEAVY, "polars", "pyarrow", "numpy", "jsonschema", "tokenizers", "yaml"}
 
 
+def test_env_imports_none_of_the_packages_whose_versions_it_tells():
+    names = loaded(CALL.format(["fmtkit", "env"]))
+    assert not names & {*HEAVY, "polars", "pyarrow", "numpy", "jinja2", "tokenizers", "vllm"}
+
+
 def test_importing_the_package_loads_nothing():
     assert not loaded("import fmtkit") & {*HEAVY, "polars", "pyarrow", "numpy", "typer", "rich"}
 

@@ -1,5 +1,6 @@
 """The native kernel is used where it was built of the sources that lie beside it, and never else."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -147,3 +148,25 @@ def test_where_nothing_compiles_fmtkit_installs_without_it_unless_it_is_required
     assert "no-such-compiler" in done.stdout + done.stderr
     assert not list(tmp_path.rglob("*.so"))
     assert build(tmp_path, CC="no-such-compiler", FMTKIT_KERNEL="require").returncode != 0
+
+
+def environment(**variables: str) -> subprocess.CompletedProcess[str]:
+    """Run `fmtkit env --json`."""
+    command = [sys.executable, "-m", "fmtkit", "env", "--json"]
+    env = os.environ | variables
+    return subprocess.run(command, check=False, env=env, capture_output=True, text=True)
+
+
+def test_env_tells_the_kernel_and_why_there_is_none(tmp_path):
+    told = json.loads(environment(FMTKIT_KERNEL="0").stdout)["kernel"]
+    assert told == "none: turned off by FMTKIT_KERNEL=0"
+    reason = native.why_not()
+    assert json.loads(environment(FMTKIT_KERNEL="").stdout)["kernel"] == (
+        f"none: {reason}" if reason else "native"
+    )
+
+
+def test_env_refuses_a_word_that_is_not_known_in_one_line():
+    done = environment(FMTKIT_KERNEL="always")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("fmtkit: FMTKIT_KERNEL=always: takes 0")

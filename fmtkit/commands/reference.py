@@ -52,7 +52,7 @@ def templates(
 
 
 def env(json: Json = False) -> None:
-    """Print versions and devices, to paste in a bug report."""
+    """Print versions, devices and the state of the native kernel, to paste in a bug report."""
     from fmtkit import environment, listings
 
     listings.print_environment(environment.describe(), as_json=json)
