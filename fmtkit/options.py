@@ -35,6 +35,8 @@ class Reader:
     keyword: str
     read: Callable[[Any, str], Any]
     schema: Mapping[str, Any]
+    words: str
+    """What it takes, for a reader of the list of keys."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,19 @@ class Option:
     """The default as the command line writes it, where that is not its text."""
     former: tuple[str, ...] = ()
     """Names that the library took for it before; each warns."""
+    keys: tuple[str, ...] = ()
+    """Keys of a config that say it, the first that is set: `datasets.limit` stands in an entry of
+    `datasets`, `limit` beside them. None where a config has no use for it, such as `overwrite`."""
+
+    @property
+    def words(self) -> str:
+        """Say what it takes."""
+        return f"one of {', '.join(self.choices)}" if self.choices else self.reader.words
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of its value."""
+        return {**self.reader.schema} | ({"enum": list(self.choices)} if self.choices else {})
 
     def read(self, value: Any, flag: str) -> Any:
         """Return a value as the option keeps it; raise OptionError for one that it does not take."""
@@ -78,6 +93,9 @@ class Options:
     Raises:
         OptionError: for a value that an option does not take.
     """
+
+    typed: frozenset[str] = field(default=frozenset(), kw_only=True, compare=False, repr=False)
+    """Names of the options that stood on the command line, be it with their defaults."""
 
     def __post_init__(self) -> None:
         for name, declared in self.declared().items():
@@ -116,6 +134,15 @@ class Options:
         """Return every option with its value, as keywords."""
         return {name: getattr(self, name) for name in self.declared()}
 
+    def chosen(self) -> dict[str, Any]:
+        """Return the options that somebody chose: typed ones, and those that are not as by default."""
+        defaults = vars(type(self)())
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if name != "typed" and (name in self.typed or value != defaults[name])
+        }
+
     @classmethod
     def schema(cls) -> dict[str, Any]:
         """Return the JSON Schema of these options as an object of keywords."""
@@ -123,18 +150,16 @@ class Options:
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "type": "object",
             "additionalProperties": False,
-            "properties": {name: _schema(found) for name, found in cls.declared().items()},
+            "properties": {
+                name: {"description": found.help, **found.schema}
+                for name, found in cls.declared().items()
+            },
         }
 
 
 def flag_of(name: str, declared: Option) -> str:
     """Return an option as messages name it: the long flag."""
     return declared.flags[0] if declared.flags else "--" + name.rstrip("_").replace("_", "-")
-
-
-def _schema(declared: Option) -> dict[str, Any]:
-    found = {"description": declared.help, **declared.reader.schema}
-    return found | ({"enum": list(declared.choices)} if declared.choices else {})
 
 
 def keywords(options: type[Options], *, but: Sequence[str] = ()) -> Callable[[Function], Function]:
@@ -312,51 +337,77 @@ def _size(value: Any, flag: str) -> float | int:
 
 _STRING = {"type": "string"}
 _LIST = {"type": "array", "items": _STRING}
-TEXT = Reader(str | None, "str | None", _text, _STRING)
-PATH = Reader(str | None, "str | Path | None", _text, _STRING)
-CHOICE = Reader(str, "str", _text, _STRING)
-OPTIONAL_CHOICE = Reader(str | None, "str | None", _text, _STRING)
-COUNT = Reader(int | None, "int | None", _count(1), {"type": "integer", "minimum": 1})
-NATURAL = Reader(int, "int", _count(0), {"type": "integer", "minimum": 0})
-NUMBER = Reader(int, "int", _number, {"type": "integer"})
-SWITCH = Reader(bool, "bool", _switch, {"type": "boolean"})
-NAMES = Reader(str | None, "str | Sequence[str]", _names, {"anyOf": [_STRING, _LIST]})
+TEXT = Reader(str | None, "str | None", _text, _STRING, "a text")
+PATH = Reader(str | None, "str | Path | None", _text, _STRING, "a text")
+CHOICE = Reader(str, "str", _text, _STRING, "a text")
+OPTIONAL_CHOICE = Reader(str | None, "str | None", _text, _STRING, "a text")
+COUNT = Reader(
+    int | None,
+    "int | None",
+    _count(1),
+    {"type": "integer", "minimum": 1},
+    "a whole number from 1",
+)
+NATURAL = Reader(int, "int", _count(0), {"type": "integer", "minimum": 0}, "a whole number from 0")
+NUMBER = Reader(int, "int", _number, {"type": "integer"}, "a whole number")
+SWITCH = Reader(bool, "bool", _switch, {"type": "boolean"}, "true or false")
+NAMES = Reader(
+    str | None,
+    "str | Sequence[str]",
+    _names,
+    {"anyOf": [_STRING, _LIST]},
+    "names: A,B or a list",
+)
 PATHS = Reader(
     list[str] | None,
     "str | Path | Sequence[str | Path]",
     _texts,
     {"anyOf": [_STRING, _LIST]},
+    "a text or a list of texts",
 )
-TEXTS = Reader(list[str] | None, "str | Sequence[str]", _texts, {"anyOf": [_STRING, _LIST]})
+TEXTS = Reader(
+    list[str] | None,
+    "str | Sequence[str]",
+    _texts,
+    {"anyOf": [_STRING, _LIST]},
+    "a text or a list of texts",
+)
 COUNTS = Reader(
     list[int] | None,
     "int | Sequence[int]",
     _counts(1),
     {"type": ["integer", "array"], "minimum": 1, "items": {"type": "integer", "minimum": 1}},
+    "a whole number from 1, or a list of them",
 )
 NATURALS = Reader(
     list[int] | None,
     "int | Sequence[int]",
     _counts(0),
     {"type": ["integer", "array"], "minimum": 0, "items": {"type": "integer", "minimum": 0}},
+    "a whole number from 0, or a list of them",
 )
-PAIRS = Reader(list[str] | None, "Mapping[str, Any]", _mapping, {"type": "object"})
+PAIRS = Reader(list[str] | None, "Mapping[str, Any]", _mapping, {"type": "object"}, "a mapping")
 COLUMNS = Reader(
     list[str] | None,
     "Mapping[str, str]",
     _columns,
     {"type": "object", "additionalProperties": _STRING},
+    "a mapping of texts",
 )
 ROWS_OR_PERCENT = Reader(
     str | None,
     "int | str | None",
     _rows_or_percent,
     {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9.]+%?$"}]},
+    "a number of rows, or a percentage such as 1%",
 )
-SHARE = Reader(str, "float | str", _share, {"type": ["number", "string"]})
+SHARE = Reader(
+    str, "float | str", _share, {"type": ["number", "string"]}, "a share such as 1% or 0.01"
+)
 SIZE = Reader(
     str | None,
     "float | str | None",
     _size,
     {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, _STRING]},
+    "a fraction below 1 or a number of rows",
 )

@@ -186,7 +186,7 @@ def converters() -> tuple[Converter, ...]:
 
 
 def load_plugin(path: str) -> None:
-    """Run a plugin file, so that the converters in it are registered."""
+    """Run a plugin file, so that the converters in it are registered, in place of those it had."""
     import importlib.util
     from pathlib import Path
 
@@ -203,6 +203,7 @@ def load_plugin(path: str) -> None:
     if user_modules.installed(file.stem) is None:
         sys.modules.setdefault(file.stem, module)
     user_modules.serve([file.parent], module.__name__)
+    _CONVERTERS[:] = [c for c in _CONVERTERS if c.function.__code__.co_filename != str(file)]
     count = len(_CONVERTERS)
     try:
         spec.loader.exec_module(module)

@@ -26,6 +26,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 NoProgress = Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")]
 _JSON = "_as_json"
+_CONTEXT = "context"
 
 
 def flags(
@@ -40,7 +41,7 @@ def flags(
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = signature(command).parameters
-        parameters: list[Parameter] = []
+        parameters = [Parameter(_CONTEXT, Parameter.KEYWORD_ONLY, annotation=typer.Context)]
         for parameter in own.values():
             if parameter.name != "options":
                 parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
@@ -56,7 +57,8 @@ def flags(
                 for name, found in declared.items()
                 if (value := _typed(typed, name, found)) is not None
             }
-            command(**rest, options=options(**given))
+            names = frozenset(n for n in given if _is_typed(typed[_CONTEXT], n))
+            command(**rest, options=options(**given, typed=names))
 
         called.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]
         called.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": None}
@@ -84,6 +86,12 @@ def _parameters(options: type[Options], name: str, found: Option) -> list[Parame
 def _parameter(name: str, kind: Any, default: Any, info: Any) -> Parameter:
     annotation = Annotated[kind, info]
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _is_typed(context: typer.Context, name: str) -> bool:
+    """Tell whether an option was typed, be it with its default."""
+    sources = [context.get_parameter_source(n) for n in (name, name + _JSON)]
+    return any(source is not None and source.name != "DEFAULT" for source in sources)
 
 
 def _typed(typed: dict[str, Any], name: str, found: Option) -> Any:

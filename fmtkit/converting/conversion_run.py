@@ -100,7 +100,16 @@ class ConversionRun:
 
     def _fingerprint(self) -> dict[str, Any]:
         """Return what must be the same for a run to be resumed."""
-        ignored = ("workers", "overwrite", "resume", "plugins", "folders", "function_config")
+        # Code is hashed by itself; what else is left out makes no other rows.
+        ignored = {
+            "workers",
+            "overwrite",
+            "resume",
+            "plugins",
+            "folders",
+            "function_config",
+            "typed",
+        }
         options = {k: _plain(v) for k, v in vars(self.options).items() if k not in ignored}
         return {
             "sources": [_identity(s) for s in self.job.sources if not s.once],

@@ -38,11 +38,22 @@ class SourceOptions(Options):
     """How sources are read, whatever is done with their rows."""
 
     type: str | None = option(
-        TEXT, "TEMPLATE.SOURCE, for example chatml.intel.", flags=("--type", "-t")
+        TEXT,
+        "TEMPLATE.SOURCE, for example chatml.intel.",
+        flags=("--type", "-t"),
+        keys=("datasets.type",),
     )
-    method: str | None = option(TEXT, "Training method; decides where type and columns do not.")
-    chat_template: str | None = option(PATH, "Name, FILE.jinja or tokenizer_default.")
-    tokenizer: str | None = option(PATH, "Folder or hub id of a tokenizer.")
+    method: str | None = option(
+        TEXT, "Training method; decides where type and columns do not.", keys=("rl",)
+    )
+    chat_template: str | None = option(
+        PATH,
+        "Name, FILE.jinja or tokenizer_default.",
+        keys=("datasets.chat_template", "chat_template"),
+    )
+    tokenizer: str | None = option(
+        PATH, "Folder or hub id of a tokenizer.", keys=("tokenizer_config", "base_model")
+    )
     columns: Mapping[str, str] = option(
         COLUMNS,
         "COLUMN=PATH: the source's own name of a column.",
@@ -50,14 +61,27 @@ class SourceOptions(Options):
         flags=("--map",),
         json_flag="--columns",
         former=("map",),
+        keys=("datasets.columns",),
     )
     options: Mapping[str, Any] = option(
-        PAIRS, "KEY=VALUE: an option of the type.", default={}, flags=("--option", "-O")
+        PAIRS,
+        "KEY=VALUE: an option of the type.",
+        default={},
+        flags=("--option", "-O"),
+        keys=("datasets.options",),
     )
-    limit: int | None = option(COUNT, "Read the first N rows only.")
-    workers: int | None = option(COUNT, "Threads; the output is the same for any number.")
+    limit: int | None = option(
+        COUNT, "Read the first N rows only.", keys=("datasets.limit", "limit")
+    )
+    workers: int | None = option(
+        COUNT, "Threads; the output is the same for any number.", keys=("dataset_processes",)
+    )
     plugins: tuple[str, ...] = option(
-        PATHS, "Python file with converters or functions.", default=(), flags=("--plugin",)
+        PATHS,
+        "Python file with converters or functions.",
+        default=(),
+        flags=("--plugin",),
+        keys=("plugins",),
     )
 
 
@@ -73,23 +97,32 @@ class RowOptions(SourceOptions):
         former=("form",),
     )
     keep: tuple[str, ...] = option(
-        NAMES, "Source columns to carry through: A,B or all.", default=()
+        NAMES,
+        "Source columns to carry through: A,B or all.",
+        default=(),
+        keys=("datasets.keep", "keep"),
     )
     on_error: str = option(
         CHOICE,
         "quarantine, fail or skip bad rows.",
         default="quarantine",
         choices=("quarantine", "fail", "skip"),
+        keys=("datasets.on_error", "on_error"),
     )
-    max_errors: str | None = option(ROWS_OR_PERCENT, "Stop after N bad rows, or P%.")
-    max_length: int | None = option(COUNT, "Tokens a row may have.")
+    max_errors: str | None = option(
+        ROWS_OR_PERCENT,
+        "Stop after N bad rows, or P%.",
+        keys=("datasets.max_errors", "max_errors"),
+    )
+    max_length: int | None = option(COUNT, "Tokens a row may have.", keys=("sequence_len",))
     on_overlong: str = option(
         CHOICE,
         "keep, drop, truncate-start, truncate-end or fail.",
         default="keep",
         choices=OVERLONG,
+        keys=("excess_length_strategy",),
     )
-    seed: int = option(NUMBER, "Of the split and of random pairs.", default=0)
+    seed: int = option(NUMBER, "Of the split and of random pairs.", default=0, keys=("seed",))
 
     as_made: bool = False
     """Whether prompts stay what the converter makes, text or messages (`fmtkit train`)."""
@@ -126,7 +159,9 @@ class ConvertOptions(RowOptions):
     config: str | None = option(
         PATH, "YAML whose datasets are converted.", flags=("--config", "-c")
     )
-    val_size: float | int | None = option(SIZE, "Fraction or rows for validation.")
+    val_size: float | int | None = option(
+        SIZE, "Fraction or rows for validation.", keys=("val_set_size",)
+    )
     overwrite: bool = option(SWITCH, "Replace an output that fmtkit wrote.", default=False)
     resume: bool = option(SWITCH, "Go on with an interrupted run.", default=False)
     format: str | None = option(
@@ -138,6 +173,7 @@ class ConvertOptions(RowOptions):
         "Hash the sources for the report: auto (up to 64 MiB), always or never.",
         default="auto",
         choices=tuple(HASHED),
+        keys=("hash",),
     )
 
     def __post_init__(self) -> None:

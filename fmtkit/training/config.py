@@ -12,8 +12,7 @@ from fmtkit import runner
 from fmtkit.errors import OptionError, UnknownNameError
 from fmtkit.training import named_arguments, schema
 from fmtkit.training.key import Key
-from fmtkit.training.keys import aliases, section_names
-from fmtkit.training.keys_data import DATASET_KEYS
+from fmtkit.training.keys import aliases, dataset_table, section_names
 from fmtkit.training.named_arguments import find_key
 from fmtkit.training.problem import Problem, Problems
 
@@ -348,7 +347,7 @@ def _entries(settings: Mapping[str, Setting], whole: str, problems: Problems) ->
 
 def _entry(item: object, name: str, problems: Problems) -> Entry:
     whole = name.partition(".")[0]
-    known = {spelling: key for key in DATASET_KEYS for spelling in (key.name, *key.aliases)}
+    known = {s: key for key in dataset_table().values() for s in (key.name, *key.aliases)}
     out: dict[str, object] = {}
     if not isinstance(item, Mapping):
         with problems.collecting("value", name):

@@ -12,6 +12,7 @@ from fmtkit import runner
 from fmtkit.runner import Runner
 from fmtkit.training import (
     checklist,
+    keys,
     keys_axolotl,
     keys_data,
     keys_method,
@@ -56,7 +57,8 @@ installed package may [add more](add-a-method.md).
 GROUPS: dict[str, tuple[Key, ...]] = {
     "Model, tokenizer and adapter": keys_model.KEYS,
     "Data": keys_data.KEYS,
-    "An entry of `datasets`": keys_data.DATASET_KEYS,
+    "An entry of `datasets`": tuple(keys.dataset_table().values()),
+    "Options of `fmtkit convert`": tuple(keys.made(of_dataset=False)),
     "Method and loss": keys_method.KEYS,
     "Steps, optimizer, saving, processes": keys_run.KEYS,
     "Online methods, vLLM, EBFT, NeMo Gym": keys_online.KEYS,
@@ -78,10 +80,9 @@ def _method(one: Runner) -> str:
 
 
 def _groups() -> Iterator[str]:
-    for title, keys in GROUPS.items():
-        yield f"## {title}\n\n| key | takes | goes to | what it is |\n|---|---|---|---|\n" + _rows(
-            keys
-        )
+    head = "| key | takes | goes to | what it is |\n|---|---|---|---|\n"
+    for title, group in GROUPS.items():
+        yield f"## {title}\n\n{head}{_rows(group)}"
 
 
 def _named() -> str:

@@ -4,7 +4,18 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.errors import FmtkitError
+from fmtkit.options import flag_of
+
+
+def _keys() -> Iterator[tuple[str, str]]:
+    """Yield the long flag of every option of a conversion that is a key, and that key."""
+    for name, declared in ConvertOptions.declared().items():
+        found = dict.fromkeys(key.removeprefix("datasets.") for key in declared.keys)
+        if found:
+            yield rf"{flag_of(name, declared)}(?![\w-])", " or ".join(found)
+
 
 _PAIR = r"([\w.-]+)=([^\s;,)]+)"
 KEYS: tuple[tuple[str, str], ...] = (
@@ -17,14 +28,8 @@ KEYS: tuple[tuple[str, str], ...] = (
     (rf"--option {_PAIR}", r"options: {\1: \2} beside its type"),
     (r"--option roles", "roles beside its type"),
     (r"--chat-template NAME or FILE\.jinja", "chat_template: NAME or FILE.jinja"),
-    (r"--chat-template", "chat_template"),
-    (r"--tokenizer", "base_model or tokenizer_config"),
-    (r"--max-length", "sequence_len"),
-    (r"--on-overlong", "excess_length_strategy"),
-    (r"--val-size", "val_set_size"),
-    (r"--plugin FILE\.py or -c CONFIG", "plugin: FILE.py"),
-    (r"--plugin", "plugin:"),
-    (r"--method", "rl:"),
+    (r"--plugin FILE\.py or -c CONFIG", "plugins: [FILE.py]"),
+    *_keys(),
 )
 """What a flag is called on the command line -> how a config says it."""
 

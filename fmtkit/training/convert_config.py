@@ -100,7 +100,7 @@ def _entry(
     wish = parse_slice(str(entry.entry.get("split", "train")))
     specs, local = specs_of(entry, wish)
     own = options_of(made, entry, wish, local=bool(local), split=not is_file)
-    typed = _typed(given)
+    typed = given.chosen()
     columns, options = ({**getattr(own, n), **typed.pop(n, {})} for n in ("columns", "options"))
     changed = {**_text(made, entry, own), **typed, "columns": columns, "options": options}
     return specs, replace(own, **changed)
@@ -128,12 +128,6 @@ def _tokenizer(made: Plan) -> str | None:
     """Return the model's tokenizer where it is at hand, for its special tokens."""
     name = made.config.text("tokenizer_config") or made.model
     return name if name is not None and Path(name).is_dir() else None
-
-
-def _typed(given: ConvertOptions) -> dict[str, Any]:
-    """Return the options that are not as they are by default: somebody gave them."""
-    defaults = vars(ConvertOptions())
-    return {name: value for name, value in vars(given).items() if value != defaults[name]}
 
 
 def _notes(made: Plan, *, measured: bool) -> list[str]:

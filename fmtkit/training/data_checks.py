@@ -11,7 +11,7 @@ from fmtkit.errors import FmtkitError, OptionError
 from fmtkit.rendering import template_sources
 from fmtkit.text_formats import PLACEHOLDERS, parse_format
 from fmtkit.training.config import Config, Entry
-from fmtkit.training.datatypes import Reading
+from fmtkit.training.datatypes import Reading, plugin_files
 from fmtkit.training.problem import Problem
 from fmtkit.training.rl.imports import places_of
 from fmtkit.training.slices import parse_slice
@@ -114,8 +114,7 @@ def check_types(readings: Iterable[tuple[str, Entry, Reading]]) -> Iterator[Prob
 
 def absent_functions(config: Config, readings: Iterable[Reading]) -> list[str]:
     """Return what keeps types that are functions of the user's from being found here."""
-    plugin = config.text("plugin")
-    places = (*([Path(plugin)] if plugin else []), *places_of(config.source))
+    places = (*map(Path, plugin_files(config)), *places_of(config.source))
     return [
         f"{reason} (needed to train)"
         for reading in readings

@@ -16,8 +16,10 @@ from fmtkit import atomic, hub_access
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.user_functions import find_function
 from fmtkit.errors import NothingWrittenError, OptionError
-from fmtkit.training import empty_data
-from fmtkit.training.datatypes import template_source
+from fmtkit.tables import TABLES
+from fmtkit.training import empty_data, keys
+from fmtkit.training.config import Config, Entry
+from fmtkit.training.datatypes import plugin_files, template_source
 from fmtkit.training.job import Source
 from fmtkit.training.planning import DatasetPlan, Plan
 from fmtkit.training.refusals_data import length_policy
@@ -25,6 +27,10 @@ from fmtkit.training.rl.imports import places_of
 from fmtkit.training.slices import Slice, parse_slice
 
 KEY_SUFFIX = ".key.json"
+_DERIVED = frozenset({"chat_template", "tokenizer", "max_length", "on_overlong", "val_size"})
+"""Options that follow from more than their own key."""
+_SEED = 42
+"""The seed of transformers, where a config names none."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +90,28 @@ def _one(
     weight *= _share(dataset.entry, _files(folder, "train"))
     rows = _rows(wish, dataset.entry) if identity else None
     held_out = tuple(_files(folder, "validation"))
+    files = tuple(_files(folder, "train"))
+    columns = _trained_columns(plan, dataset, files) if options.keep else ()
     return Converted(
-        Source(tuple(_files(folder, "train")), weight, rows),
-        Source(held_out) if held_out else None,
+        Source(files, weight, rows, columns),
+        Source(held_out, columns=columns) if held_out else None,
         reused,
     )
+
+
+def _trained_columns(plan: Plan, dataset: DatasetPlan, files: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that the trainer gets of rows that carry others; () for all.
+
+    Reward functions read what is carried through. TRL's other trainers would take `images` for a vision
+    dataset and `input_ids` for rows that are tokenized already.
+    """
+    if "rl" in plan.runner.sections or "rewards" in plan.runner.needs:
+        return ()
+    import pyarrow.parquet as pq
+
+    made = {name for table in dataset.table.split(" or ") for name in TABLES[table].column_names()}
+    names = dict.fromkeys(name for file in files for name in pq.read_schema(file).names)
+    return tuple(name for name in names if name in {*made, "text"})
 
 
 def _share(entry: Mapping[str, object], files: Sequence[str]) -> float:
@@ -189,39 +212,51 @@ def options_of(
     `fmtkit train` and `fmtkit convert -c` both convert by these, so that both have the same rows.
     """
     config = plan.config
-    columns = dataset.entry.get("columns")
-    limit = plan.resolution.trainer.get("max_length") or plan.resolution.own.get("max_length")
-    seed = config.get("seed")
+    said = said_options(config, dataset.entry)
+    length = plan.resolution.trainer.get("max_length") or plan.resolution.own.get("max_length")
     policy = length_policy(config)
     if policy.startswith("truncate") and config.is_true("train_on_inputs"):
         # Prompts are learnt as well: something is left of every row that is cut.
         policy = "keep"
+    limits = [n for n in (said.get("limit"), wish.limit if local else None) if n is not None]
     out: dict[str, Any] = {
+        "seed": _SEED,
+        **{name: value for name, value in said.items() if name not in _DERIVED},
         "type": dataset.reading.type,
         "method": plan.method,
-        "columns": dict(columns) if isinstance(columns, Mapping) else {},
         "options": dict(dataset.reading.options),
-        "limit": wish.limit if local else None,
-        "seed": seed if isinstance(seed, int) else 42,
-        "workers": config.get("dataset_processes"),
+        "limit": min(limits, default=None),
+        "plugins": plugin_files(config),
         "config": config.source,
-        "plugins": (str(config.get("plugin")),) if config.get("plugin") else (),
         **_form(plan, dataset),
     }
     if dataset.reading.function:
         out |= {"folders": places_of(config.source), "function_config": config.nested()}
-    if split and config.get("val_set_size"):
-        out["val_size"] = config.get("val_set_size")
-    measures = limit is not None and limit.value is not None and policy != "keep"
+    if split and said.get("val_size"):
+        out["val_size"] = said["val_size"]
+    measures = length is not None and length.value is not None and policy != "keep"
     if plan.model and (measures or dataset.table == "Tokens"):
         out |= {
             "tokenizer": config.text("tokenizer_config") or plan.model,
             "chat_template": template_source(config, plan.template),
         }
-    if plan.model and measures and limit is not None:
-        out |= {"max_length": limit.value, "on_overlong": policy}
+    if plan.model and measures and length is not None:
+        out |= {"max_length": length.value, "on_overlong": policy}
         out["cut_in_training"] = policy.startswith("truncate")
     return ConvertOptions(**out)
+
+
+def said_options(config: Config, entry: Entry) -> dict[str, Any]:
+    """Return the options of a conversion that a config says by their keys; those of the entry win."""
+    out: dict[str, Any] = {}
+    for name, declared in ConvertOptions.declared().items():
+        for key in declared.keys:
+            own = key.removeprefix(keys.OF_DATASET)
+            value = config.get(key) if own == key else entry.get(own)
+            if value is not None:
+                row = (keys.table() if own == key else keys.dataset_table())[own]
+                out.setdefault(name, row.translate(value))
+    return out
 
 
 def _form(plan: Plan, dataset: DatasetPlan) -> dict[str, object]:
@@ -241,7 +276,7 @@ def _key(
     kept = {
         name: value
         for name, value in vars(options).items()
-        if name not in {"workers", "overwrite", "config"}
+        if name not in {"workers", "overwrite", "config", "hash", "typed"}
     }
     return {
         "fmtkit": version("fmtkit"),
@@ -251,7 +286,7 @@ def _key(
         "tokenizer": _digest(
             str(Path(plan.config.text("tokenizer_config") or plan.model or "") / "tokenizer.json")
         ),
-        "plugin": _digest(str(plan.config.get("plugin"))) if plan.config.get("plugin") else None,
+        "plugins": [_digest(file) for file in options.plugins],
         "function": _function_digest(options),
     }
 

@@ -47,6 +47,17 @@ class Reading:
     """Name of the type's converters; the type itself where it is empty."""
 
 
+def plugin_files(config: Config) -> tuple[str, ...]:
+    """Return the Python files of the user's own among `plugins`; others are classes of axolotl's."""
+    return tuple(name for name in plugins(config) if name.endswith(".py"))
+
+
+def plugins(config: Config) -> tuple[str, ...]:
+    """Return everything that `plugins` names."""
+    named = config.get("plugins")
+    return tuple(map(str, named if isinstance(named, list) else [named] if named else []))
+
+
 def read(entry: Entry, config: Config, runner: Runner) -> Reading:
     """Read the type of a dataset's entry and the options that stand beside it.
 

@@ -21,12 +21,14 @@ BY_DEVICE = "bfloat16 or float32"
 class Source:
     """Converted files of one dataset, and which of its rows train.
 
-    `rows` are (start, stop, is_share): bounds in rows, or in shares of all rows.
+    `rows` are (start, stop, is_share): bounds in rows, or in shares of all rows. `columns` are those that
+    the trainer gets, where others were carried through; all of them where it is empty.
     """
 
     files: tuple[str, ...]
     weight: float = 1.0
     rows: tuple[float, float | None, bool] | None = None
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ def _read(run: Path) -> Job:
                 tuple(cast("list[str]", s["files"])),
                 cast("float", s["weight"]),
                 cast("tuple[float, float | None, bool] | None", s["rows"]),
+                tuple(cast("list[str]", s.get("columns", []))),
             )
             for s in sources
         )

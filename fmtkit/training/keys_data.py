@@ -12,11 +12,17 @@ KEYS: tuple[Key, ...] = (
         "refused",
         "fmtkit is for post-training; give text as a dataset of type `text`",
     ),
-    Key("val_set_size", "amount", "fmtkit", "share (below 1) or number of prompts to evaluate on"),
+    Key(
+        "val_set_size",
+        "amount",
+        "fmtkit",
+        "share (below 1) or number of prompts to evaluate on",
+        aliases=("val_size",),
+    ),
     Key("dataset_prepared_path", "text", "nothing", "converted data lie in the run folder"),
     Key(
         "dataset_processes",
-        "count",
+        "option:workers",
         "fmtkit",
         "workers of the conversion",
         aliases=("dataset_num_proc", "workers"),
@@ -104,6 +110,7 @@ KEYS: tuple[Key, ...] = (
         "fmtkit",
         "what becomes of longer rows; drop unless set",
         aliases=("on_overlong",),
+        values={"truncate": "truncate-end", "raise": "fail"},
     ),
     Key(
         "min_sample_len", "natural", "nothing", "rows without a reply are refused by the converter"
@@ -138,13 +145,6 @@ KEYS: tuple[Key, ...] = (
         (),
         {True: "group_by_length"},
     ),
-    Key(
-        "plugin",
-        "text",
-        "fmtkit",
-        "a Python file with converters and transforms of your own",
-        aliases=("plugin_file",),
-    ),
 )
 
 DATASET_KEYS: tuple[Key, ...] = (
@@ -168,8 +168,13 @@ DATASET_KEYS: tuple[Key, ...] = (
     Key("shards", "count", "fmtkit", "take one of so many equal parts (the first)"),
     Key("shards_idx", "natural", "fmtkit", "which of the `shards`, from 0"),
     Key("preprocess_shards", "count", "nothing", "conversion is columnar; nothing to split"),
-    Key("columns", "object", "fmtkit", "new name: name in the source; dotted paths are allowed"),
-    Key("options", "object", "fmtkit", "options of the type, as --option"),
+    Key(
+        "columns",
+        "option:columns",
+        "fmtkit",
+        "new name: name in the source; dotted paths are allowed",
+    ),
+    Key("options", "option:options", "fmtkit", "options of the type, as --option"),
     Key("chat_template", "text", "fmtkit", "template of this source; must agree with the run's"),
     Key("chat_template_jinja", "text", "fmtkit", "text of this source's template"),
     Key(

@@ -195,7 +195,12 @@ KEYS: tuple[Key, ...] = (
     Key("debug", "any", "nothing", "`fmtkit inspect` shows rows, masks and lengths"),
     Key("strict", "bool", "nothing", "unknown keys are always errors"),
     Key(
-        "plugins", "texts", "fmtkit", "the peer's plugins; those that fmtkit has built in are known"
+        "plugins",
+        "option:plugins",
+        "fmtkit",
+        "Python files with converters and transforms of your own; of axolotl's plugins those that fmtkit "
+        "has built in are known",
+        aliases=("plugin", "plugin_file"),
     ),
     Key("trainer_args", "object", "trainer", "further arguments of the config class, by name", "*"),
     Key(

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fmtkit import runner
+from fmtkit import registry, runner
 from fmtkit.errors import OptionError
 from fmtkit.runner import Runner
 from fmtkit.training import (
@@ -150,6 +150,9 @@ def plan(
     with problems.collecting("launch"):
         launching = launch.make(config, run)
     derived.derive(config, chosen, resolution, launching, problems)
+    with problems.collecting("user_code", "plugins"):
+        for plugin in datatypes.plugin_files(config):
+            registry.load_plugin(plugin)
     read = list(_readings(config, chosen, problems))
     subject = Subject(config, chosen, resolution, launching, tuple((n, e, r) for n, e, r in read))
     run_checks(subject, problems, (*checklist.of_sections(chosen), *checklist.ARGUMENTS))

@@ -4,11 +4,9 @@ from collections.abc import Callable
 
 from fmtkit.kinds import FLAGS
 from fmtkit.runner import Runner
+from fmtkit.training import keys
 from fmtkit.training.config import Config
 from fmtkit.training.named_arguments import arguments_of
-
-LENGTH_POLICIES = {"truncate": "truncate-end", "raise": "fail"}
-"""excess_length_strategy of axolotl -> --on-overlong of convert; other values are the same."""
 
 
 def _masks(config: Config, _: Runner) -> str | None:
@@ -77,7 +75,7 @@ def _weights(config: Config, _: Runner) -> str | None:
 def length_policy(config: Config) -> str:
     """Return what becomes of longer rows, by the words of --on-overlong; they are dropped unless set."""
     wish = config.text("excess_length_strategy") or "drop"
-    return LENGTH_POLICIES.get(wish, wish)
+    return str(keys.table()["excess_length_strategy"].translate(wish))
 
 
 def _cuts(config: Config, runner: Runner) -> str | None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from fmtkit.runner import Runner
 from fmtkit.training.config import Config
+from fmtkit.training.datatypes import plugin_files, plugins
 
 
 def _batch(config: Config, _: Runner) -> str | None:
@@ -36,11 +37,13 @@ def _evaluation(config: Config, _: Runner) -> str | None:
 
 
 def _missing_plugin(config: Config, _: Runner) -> str | None:
-    plugins = config.get("plugins")
     known = ("NemoGymPlugin", "LigerPlugin", "CutCrossEntropyPlugin", "KernelsPlugin")
-    for plugin in plugins if isinstance(plugins, list) else ():
-        if str(plugin).rpartition(".")[2] not in known:
-            return f"plugins: {plugin} is axolotl's own and has no counterpart here; leave it out"
+    for plugin in plugins(config):
+        if plugin not in plugin_files(config) and plugin.rpartition(".")[2] not in known:
+            return (
+                f"plugins: {plugin} is axolotl's own and has no counterpart here; leave it out, or name "
+                "a FILE.py of yours"
+            )
     return None
 
 

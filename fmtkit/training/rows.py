@@ -64,6 +64,8 @@ def _load(job: Job, source: Source, runner: Runner, *, flagged: bool) -> Any:
     rows = Dataset.from_parquet(list(source.files), cache_dir=str(Path(job.run) / "data" / "cache"))
     if not isinstance(rows, Dataset):
         raise TypeError(f"{source.files}: not a dataset")
+    if source.columns:
+        rows = rows.select_columns(list(source.columns))
     if "rl" in runner.sections:
         rows = kept_columns.decoded(rows, source.files)
     # A prompt of text is sampled from as it is; as a message it would be put in a template.

@@ -82,10 +82,8 @@ def train(
             conversion raises, before a process is started. What goes wrong in the training processes
             is on stderr and in the exit code.
     """
-    more = [f"num_processes={options.num_processes}"] if options.num_processes else []
-    more += [f"accelerate_config={options.accelerate_config}"] if options.accelerate_config else []
     dry_run = options.dry_run
-    settings = config.load(source, [*options.overrides, *more], collect=True)
+    settings = config.load(source, [*options.overrides, *_typed_keys(options)], collect=True)
     planned = planning.plan(
         settings, partial=options.partial or (dry_run and planning.is_fragment(settings))
     )
@@ -122,6 +120,12 @@ def train(
     return Outcome(
         planned, exit_code, json.loads(report.read_text(encoding="utf-8")) if done else None
     )
+
+
+def _typed_keys(options: TrainOptions) -> list[str]:
+    """Return the options that are keys as overrides of the configuration."""
+    declared, chosen = options.declared(), options.chosen()
+    return [f"{key}={value}" for name, value in chosen.items() for key in declared[name].keys]
 
 
 def _preflight(planned: Plan, problems: Problems, *, here: bool) -> None:

@@ -14,9 +14,11 @@ from typing import cast
 from jsonschema import Draft202012Validator
 
 from fmtkit import runner
+from fmtkit.converting.convert_options import ConvertOptions
+from fmtkit.errors import OptionError
+from fmtkit.options import Option
 from fmtkit.training.key import Key
-from fmtkit.training.keys import aliases, table
-from fmtkit.training.keys_data import DATASET_KEYS
+from fmtkit.training.keys import aliases, dataset_table, table
 from fmtkit.training.named_arguments import MARK, everywhere, find_key
 from fmtkit.training.trainer_source import installed
 
@@ -111,7 +113,14 @@ def words(kind: str) -> str:
         return "one of " + ", ".join(kind.removeprefix("enum:").split("|"))
     if kind == "method":
         return "one of " + ", ".join(runner.names())
-    return WORDS[kind]
+    option = option_of(kind)
+    return WORDS[kind] if option is None else option.words
+
+
+def option_of(kind: str) -> Option | None:
+    """Return the option of `fmtkit convert` that a kind of key is; None for another kind."""
+    name = kind.removeprefix("option:")
+    return None if name == kind else ConvertOptions.declared()[name]
 
 
 def takes(key: Key, value: object) -> bool:
@@ -120,7 +129,16 @@ def takes(key: Key, value: object) -> bool:
         return False
     if key.kind == "method":
         return value is None or value in runner.names()
-    return _validator(key.kind).is_valid(value)
+    option = option_of(key.kind)
+    return _validator(key.kind).is_valid(value) and (option is None or _reads(option, value))
+
+
+def _reads(option: Option, value: object) -> bool:
+    try:
+        option.read(value, "")
+    except OptionError:
+        return False
+    return True
 
 
 @cache
@@ -175,7 +193,7 @@ def _inner(kind: str) -> Schema:
     if kind == "datasets":
         entries = {
             name: _property(entry)
-            for entry in DATASET_KEYS
+            for entry in dataset_table().values()
             for name in (entry.name, *entry.aliases)
         }
         item = {"type": "object", "properties": entries, "additionalProperties": False}
@@ -186,7 +204,8 @@ def _inner(kind: str) -> Schema:
         choices: list[object] = [*kind.removeprefix("enum:").split("|")]
         # YAML reads a bare `no` as false.
         return {"enum": [*choices, False] if "no" in choices else choices}
-    return KINDS[kind]
+    option = option_of(kind)
+    return KINDS[kind] if option is None else option.schema
 
 
 def _nullable(inner: Schema) -> Schema:
@@ -197,7 +216,8 @@ def _nullable(inner: Schema) -> Schema:
         return {"enum": [*cast("list[object]", inner["enum"]), None]}
     if "anyOf" in inner:
         return {"anyOf": [*cast("list[object]", inner["anyOf"]), {"type": "null"}]}
-    return {**inner, "type": [inner["type"], "null"]}
+    kinds = inner["type"]
+    return {**inner, "type": [*(kinds if isinstance(kinds, list) else [kinds]), "null"]}
 
 
 if __name__ == "__main__":

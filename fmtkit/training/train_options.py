@@ -22,9 +22,13 @@ class TrainOptions(Options):
         default=(),
         flags=("--set",),
     )
-    num_processes: int | None = option(COUNT, "Processes that train together on this machine.")
+    num_processes: int | None = option(
+        COUNT, "Processes that train together on this machine.", keys=("num_processes",)
+    )
     accelerate_config: str | None = option(
-        PATH, "single, multi_gpu, fsdp2, zero1, zero2, zero3, or a file."
+        PATH,
+        "single, multi_gpu, fsdp2, zero1, zero2, zero3, or a file.",
+        keys=("accelerate_config",),
     )
     resume: bool = option(SWITCH, "Go on from the run's last checkpoint.", default=False)
     rebuild: bool = option(SWITCH, "Convert the datasets again.", default=False)
