@@ -59,7 +59,9 @@ class BoolNode:
 
 @dataclass(frozen=True)
 class IntNode:
-    """An integer of 64 bits, written without point and exponent."""
+    """An integer of 64 bits, written without point and exponent; both ends of `range` belong to it."""
+
+    range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,23 @@ class DialogNode:
     content becomes "" and the call `tool_calls`, wrapped where it has no `function`."""
 
 
+@dataclass(frozen=True)
+class TextsNode:
+    """Every text in a value, wherever it is but under a key of `without`, in their order; no fault is one.
+
+    With `is_label` MARK comes after them, unless the value is null, [], {} or a text that is, without
+    the white space around it, one of `nothing`.
+    """
+
+    without: tuple[str, ...]
+    is_label: bool
+    nothing: tuple[str, ...]
+
+
+MARK = "\ue000"
+"""A text of private use: it says that a value is there."""
+
+
 Node: TypeAlias = (
     TextNode
     | BoolNode
@@ -172,6 +191,7 @@ Node: TypeAlias = (
     | RecordNode
     | TreeNode
     | DialogNode
+    | TextsNode
 )
 
 
@@ -191,7 +211,7 @@ class ReadSpec:
 
     columns: tuple[ReadColumn, ...]
     watched: tuple[ReadColumn, ...]
-    """Values that are wanted too, whatever they are: for the judgement nobody uses them."""
+    """Values whose texts are wanted too: for the judgement nobody uses them."""
     any_of: tuple[tuple[str, ...], ...]
     """Groups of columns, by name, of which each line has one."""
     media: tuple[str, ...]
@@ -217,7 +237,7 @@ def _(kind: FlagKind) -> Node:
 
 @node_of.register
 def _(kind: NumberKind) -> Node:
-    return IntNode() if kind.whole else DoubleNode(kind.range, kind.booleans)
+    return IntNode(kind.range) if kind.whole else DoubleNode(kind.range, kind.booleans)
 
 
 @node_of.register

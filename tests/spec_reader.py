@@ -186,6 +186,7 @@ def _(node: spec.BoolNode, value: Any) -> bool:
 @made.register
 def _(node: spec.IntNode, value: Any) -> int:
     _sure(isinstance(value, Number) and _is_whole(value))
+    _sure(node.range is None or node.range[0] <= int(value.token) <= node.range[1])
     return int(value.token)
 
 
@@ -305,6 +306,24 @@ def _content(node: spec.DialogNode, content: Any) -> str | None:
         _sure(isinstance(part, str))
         texts.append(part)
     return "".join(texts)
+
+
+@made.register
+def _(node: spec.TextsNode, value: Any) -> list[str]:
+    is_there = (
+        value.strip() not in node.nothing if isinstance(value, str) else value not in ([], {})
+    )
+    return [*_texts(node, value), *([spec.MARK] if node.is_label and is_there else [])]
+
+
+def _texts(node: spec.TextsNode, value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list):
+        return [text for item in value for text in _texts(node, item)]
+    if not isinstance(value, Object):
+        return []
+    return [t for key, item in value.items() if key not in node.without for t in _texts(node, item)]
 
 
 def _key(key: spec.KeyNode, message: Object) -> Any:

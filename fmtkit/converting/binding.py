@@ -16,7 +16,7 @@ from fmtkit.codes import PRECEDENCE
 from fmtkit.columns import ABSENT
 from fmtkit.converting.bound_column import MEDIA, BoundColumn, Row, column_faults, kept_faults
 from fmtkit.converting.unread_turns import CarriedKind
-from fmtkit.kinds import Kind, OpenKind, RowKind, TextKind
+from fmtkit.kinds import Kind, RowKind, TextKind
 from fmtkit.pickling import PickledByFields
 from fmtkit.read_spec import ReadSpec, spec_of
 from fmtkit.registry import Converter
@@ -59,7 +59,7 @@ class Binding(PickledByFields):
         bound = {column.name for column in self.columns}
         groups = [tuple(name for name in group if name in bound) for group in self.converter.any_of]
         columns = [column.read_from for column in (*self.columns, *self.kept)]
-        watched = [(c.name, c.path, OpenKind(), c.required) for c in self.watched]
+        watched = [column.read_from for column in self.watched]
         return spec_of(columns, watched, groups, sorted(MEDIA))
 
     def arguments(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from polars import Expr
 from fmtkit import buffers
 from fmtkit.buffers import Int64s
 from fmtkit.kinds import Kind
+from fmtkit.read_spec import MARK, Node, TextsNode, node_of
 from fmtkit.sources.marks import is_unicode
 from fmtkit.strict_kinds import holds, json_value, value_of
 from fmtkit.typed_kinds import arrow_type, dtype_of, read
@@ -129,8 +130,6 @@ _NO_TEXT = frozenset(
 _SPEAKERS = frozenset({"role", "from", "speaker", "author"})
 _SAID = frozenset({"content", "value", "text", "parts"})
 _NOTHING = ("", "[]", "{}", "null")
-_THERE = "\ue000"
-"""What a column of LABELS carries besides its texts, of private use: it is never redundant."""
 _PREFIX = 16
 """From how many characters on a text counts as read where a text that was read begins with it."""
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -205,6 +204,11 @@ def _(kind: CarriedKind) -> pl.DataType:  # noqa: ARG001
     return pl.List(pl.String)
 
 
+@node_of.register
+def _(kind: CarriedKind) -> Node:
+    return TextsNode(tuple(sorted(_NO_TEXT)), kind.is_label, _NOTHING)
+
+
 @holds.register
 def _(kind: CarriedKind, value: Any) -> bool:  # noqa: ARG001
     return True
@@ -212,7 +216,7 @@ def _(kind: CarriedKind, value: Any) -> bool:  # noqa: ARG001
 
 @value_of.register
 def _(kind: CarriedKind, value: Any) -> list[str]:
-    return [*([_THERE] if kind.is_label and _is_there(value) else []), *_texts(value)]
+    return [*([MARK] if kind.is_label and _is_there(value) else []), *_texts(value)]
 
 
 @arrow_type.register
@@ -236,12 +240,15 @@ def _named(dtype: pa.DataType) -> pa.DataType:
 
 
 def carried(column: pl.Series, *, is_label: bool = False) -> pl.Series:
-    """Return the texts that each value of a column carries, without the white space around them."""
+    """Return the texts that each value of a column carries, without the white space around them.
+
+    With `is_label` also MARK, which is never redundant, where there is a value.
+    """
     array = buffers.whole(column.alias("").to_arrow(compat_level=pl.CompatLevel.oldest()))
     pairs = list(_leaves(array, np.arange(len(column), dtype=np.int64)))
     if is_label:
         there = np.flatnonzero([_is_there(value) for value in column.to_list()])
-        pairs.append((there, buffers.texts([_THERE] * len(there))))
+        pairs.append((there, buffers.texts([MARK] * len(there))))
     if not pairs:
         return pl.Series(column.name, [[]] * len(column), dtype=pl.List(pl.String))
     rows = np.concatenate([rows for rows, _ in pairs])

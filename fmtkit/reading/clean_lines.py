@@ -1,0 +1,160 @@
+"""Clean lines: what the kernel reads of JSON lines by a spec, and which it leaves to the strict parser.
+
+A line is clean where it is certain that the strict parser takes it and makes the same values of it. The
+kernel decides that for the ordinary line alone: a content in parts, an escape in a key, a number of
+more than 19 digits make a line unsure, though it may be sound.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache, singledispatch
+from math import ceil, floor
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fmtkit.read_spec import (
+    BoolNode,
+    DialogNode,
+    DoubleNode,
+    Field,
+    IntNode,
+    ListNode,
+    Node,
+    RawNode,
+    ReadSpec,
+    RecordNode,
+    TextNode,
+    TextsNode,
+)
+from fmtkit.reading.native import kernel
+
+CLEAN, BLANK, UNSURE = 0, 1, 2
+_INT64 = -(2**63), 2**63 - 1
+_WHOLE_DOUBLES = 2**53
+Told = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class CleanLines:
+    """The values of the clean lines of a block, in their order, and the verdict on every line."""
+
+    frame: pl.DataFrame
+    """A column for each of the spec, the watched ones too."""
+    verdicts: NDArray[np.uint8]
+    """CLEAN, BLANK or UNSURE, of each physical line."""
+
+
+def read(block: bytes, spec: ReadSpec) -> CleanLines | None:
+    """Read the clean lines of a block; None where there is no kernel, or none for this spec.
+
+    Args:
+        block: JSON lines, cut after a line feed or at the end of the source.
+        spec: What to read; `fmtkit.read_spec` says what becomes of it.
+    """
+    native = kernel()
+    compiled = None if native is None else _compiled(spec)
+    if native is None or compiled is None:
+        return None
+    schema, array, verdicts = native.read(block, compiled)
+    batch = pa.RecordBatch._import_from_c_capsule(schema, array)
+    frame = pl.from_arrow(batch)
+    assert isinstance(frame, pl.DataFrame)
+    frame.columns = [column.name for column in _ordered(spec)]
+    return CleanLines(frame, np.frombuffer(verdicts, np.uint8))
+
+
+class _UnreadError(ValueError):
+    """A spec holds something that the kernel does not read."""
+
+
+@lru_cache(maxsize=256)
+def _compiled(spec: ReadSpec) -> Any | None:
+    """Return a spec as the kernel reads by it; None of one that it cannot."""
+    native = kernel()
+    assert native is not None
+    columns = _ordered(spec)
+    places = {column.name: place for place, column in enumerate(columns)}
+    try:
+        told = tuple((column.path, _told(column.node), column.required) for column in columns)
+        groups = tuple(tuple(places[name] for name in group) for group in spec.any_of)
+        return native.compile((told, groups, spec.media, spec.max_depth))
+    except (_UnreadError, UnicodeEncodeError):
+        # Half a surrogate pair in a name: no line has such a key.
+        return None
+
+
+def _ordered(spec: ReadSpec) -> Sequence[Any]:
+    """Return all columns, those of the whole row last."""
+    return sorted((*spec.columns, *spec.watched), key=lambda column: not column.path)
+
+
+@singledispatch
+def _told(node: Node) -> Told:
+    """Return a node as the tuple that the kernel takes; raise _UnreadError for what it does not read."""
+    raise _UnreadError(type(node).__name__)
+
+
+@_told.register
+def _(node: TextNode) -> Told:  # noqa: ARG001
+    return ("text",)
+
+
+@_told.register
+def _(node: BoolNode) -> Told:
+    return "bool", node.numbers, node.texts
+
+
+@_told.register
+def _(node: IntNode) -> Told:
+    if node.range is None:
+        return "int", None, None
+    low, high = node.range
+    return "int", ceil(max(low, _INT64[0])), floor(min(high, _INT64[1]))
+
+
+@_told.register
+def _(node: DoubleNode) -> Told:
+    if node.range is None:
+        return "double", None, None, node.booleans
+    if any(isinstance(end, int) and abs(end) > _WHOLE_DOUBLES for end in node.range):
+        raise _UnreadError("a range whose ends are no doubles")
+    return "double", *map(float, node.range), node.booleans
+
+
+@_told.register
+def _(node: RawNode) -> Told:
+    return ("tools" if node.form == "tools" else "raw",)
+
+
+@_told.register
+def _(node: ListNode) -> Told:
+    return "list", _told(node.item)
+
+
+@_told.register
+def _(node: RecordNode) -> Told:
+    if not node.fields or any("\0" in field.key for field in node.fields):
+        raise _UnreadError("fields that Arrow cannot name")
+    return "record", tuple(map(_field, node.fields))
+
+
+def _field(field: Field) -> Told:
+    return field.key, _told(field.node), field.required
+
+
+@_told.register
+def _(node: DialogNode) -> Told:
+    keys = tuple((key.name, key.names, key.form) for key in node.keys)
+    return (
+        "dialog", node.forms, node.role, node.content, node.speaker, node.roles, node.silent, keys,
+        node.refused, node.call_role,
+    )  # fmt: skip
+
+
+@_told.register
+def _(node: TextsNode) -> Told:
+    return "texts", node.without, node.is_label, node.nothing

@@ -1,0 +1,132 @@
+#include "arrow.h"
+
+int put_null(Column *columns, const Field *field) {
+    Column *column = &columns[field->column];
+    static const uint64_t zero = 0;
+    switch (field->type) {
+    case 'U': return put_end(column, (int64_t)column->data.used, 0);
+    case 'L': return put_end(column, columns[field->children[0]->column].count, 0);
+    case 'b':
+        return put_bit(&column->data, column->count, 0) && put_valid(column, 0);
+    case 's':
+        for (int i = 0; i < field->count; i++)
+            if (!put_null(columns, field->children[i])) return 0;
+        return put_valid(column, 0);
+    default: return put_word(column, &zero, 0);
+    }
+}
+
+void free_column(Column *column) {
+    free(column->valid.bytes);
+    free(column->data.bytes);
+    free(column->offsets.bytes);
+    memset(column, 0, sizeof *column);
+}
+
+void free_field(Field *field) {
+    if (!field) return;
+    for (int i = 0; i < field->count; i++) free_field(field->children[i]);
+    free(field->children);
+    free(field->name);
+    free(field);
+}
+
+/* Releases run on any thread, without the interpreter: they know malloc's memory alone. */
+
+static void release_schema(struct ArrowSchema *schema) {
+    for (int64_t i = 0; i < schema->n_children; i++) {
+        struct ArrowSchema *child = schema->children[i];
+        if (child && child->release) child->release(child);
+        free(child);
+    }
+    free(schema->children);
+    free(schema->private_data);
+    schema->release = NULL;
+}
+
+int export_schema(const Field *field, struct ArrowSchema *schema) {
+    static const char *const formats[] = {"U", "b", "l", "g", "+L", "+s"};
+    static const char types[] = "UblgLs";
+    memset(schema, 0, sizeof *schema);
+    schema->release = release_schema;
+    schema->format = formats[strchr(types, field->type) - types];
+    schema->flags = NULLABLE;
+    size_t size = strlen(field->name) + 1;
+    char *name = malloc(size);
+    schema->private_data = name;
+    schema->name = name;
+    if (field->count) schema->children = calloc((size_t)field->count, sizeof *schema->children);
+    if (!name || (field->count && !schema->children)) return 0;
+    memcpy(name, field->name, size);
+    for (int i = 0; i < field->count; i++) {
+        schema->children[i] = calloc(1, sizeof **schema->children);
+        if (!schema->children[i]) return 0;
+        schema->n_children = i + 1;
+        if (!export_schema(field->children[i], schema->children[i])) return 0;
+    }
+    return 1;
+}
+
+typedef struct {
+    void *owned[3];
+    const void *buffers[3];
+} Buffers;
+
+static void release_array(struct ArrowArray *array) {
+    for (int64_t i = 0; i < array->n_children; i++) {
+        struct ArrowArray *child = array->children[i];
+        if (child && child->release) child->release(child);
+        free(child);
+    }
+    free(array->children);
+    Buffers *held = array->private_data;
+    if (held)
+        for (int i = 0; i < 3; i++) free(held->owned[i]);
+    free(held);
+    array->release = NULL;
+}
+
+static const int64_t NOTHING[2] = {0, 0};
+
+static void take(Buffers *held, int at, Bytes *bytes) {
+    held->owned[at] = bytes->bytes;
+    held->buffers[at] = bytes->bytes ? (const void *)bytes->bytes : (const void *)NOTHING;
+    memset(bytes, 0, sizeof *bytes);
+}
+
+/* Offsets begin with the 0 that was not written. */
+static int take_offsets(Buffers *held, Bytes *offsets) {
+    if (!reserve(offsets, 8)) return 0;
+    if (offsets->used) memmove(offsets->bytes + 8, offsets->bytes, offsets->used);
+    memset(offsets->bytes, 0, 8);
+    take(held, 1, offsets);
+    return 1;
+}
+
+int export_array(const Field *field, Column *columns, struct ArrowArray *array) {
+    Column *column = &columns[field->column];
+    memset(array, 0, sizeof *array);
+    array->release = release_array;
+    array->length = column->count;
+    array->null_count = column->nulls;
+    Buffers *held = calloc(1, sizeof *held);
+    array->private_data = held;
+    if (field->count) array->children = calloc((size_t)field->count, sizeof *array->children);
+    if (!held || (field->count && !array->children)) return 0;
+    array->buffers = held->buffers;
+    array->n_buffers = field->type == 's' ? 1 : field->type == 'U' ? 3 : 2;
+    if (column->nulls) take(held, 0, &column->valid);
+    if (field->type == 'U' || field->type == 'L') {
+        if (!take_offsets(held, &column->offsets)) return 0;
+        if (field->type == 'U') take(held, 2, &column->data);
+    } else if (field->type != 's') {
+        take(held, 1, &column->data);
+    }
+    for (int i = 0; i < field->count; i++) {
+        array->children[i] = calloc(1, sizeof **array->children);
+        if (!array->children[i]) return 0;
+        array->n_children = i + 1;
+        if (!export_array(field->children[i], columns, array->children[i])) return 0;
+    }
+    return 1;
+}
