@@ -128,6 +128,13 @@ def same_message(one: Expr, other: Expr, *, wide: bool = False) -> Expr:
     return reduce(Expr.and_, (one.struct.field(n).eq_missing(other.struct.field(n)) for n in names))
 
 
+def without_system(messages: Column) -> Column:
+    """Leave out the first message where it is the system's."""
+    first = role_of(messages.value.list.first())
+    skipped = pl.when(first == "system").then(1).otherwise(0)
+    return messages.but(messages.value.list.slice(skipped))
+
+
 def reply_of(messages: Column, name: str) -> Column:
     """Take the last message as the reply; it must be the assistant's."""
     return ends_with_reply(messages, name).but(messages.value.list.tail(1))

@@ -53,3 +53,15 @@ def environment(names: Iterable[str]) -> dict[str, str]:
     if all(Path(name).expanduser().exists() for name in names) or trouble() is None:
         return {}
     return {OFFLINE: "1"}
+
+
+def cached(name: str, file: str) -> Path | None:
+    """Return where a file of a hub repository lies in the cache; None where it does not."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        found = try_to_load_from_cache(name, file)
+    except HFValidationError:
+        return None
+    return Path(found) if isinstance(found, str) else None

@@ -91,7 +91,7 @@ def test_an_unknown_key_is_refused_with_the_near_one(raw, message):
         ({"datasets": [{"type": {"fild": "x"}}]}, "is not a name, or a mapping of field_"),
         ({"rpo_alpha": 1.0}, "rpo_alpha: 1.0 cannot be honoured: TRL has no rpo_alpha"),
         ({"trl": {"max_prompt_length": 9}}, "trl.max_prompt_length: 9 cannot be honoured"),
-        ({"lora_mlp_kernel": True}, "lora_mlp_kernel: True cannot be honoured"),
+        ({"quantize_moe_experts": True}, "quantize_moe_experts: True cannot be honoured"),
     ],
 )
 def test_a_wrong_value_is_refused_with_what_the_key_takes(raw, message):
@@ -101,7 +101,7 @@ def test_a_wrong_value_is_refused_with_what_the_key_takes(raw, message):
 
 
 def test_a_refused_key_that_asks_for_nothing_passes():
-    assert load({"lora_mlp_kernel": False, "rpo_alpha": None}).get("lora_mlp_kernel") is False
+    assert load({"relora": False, "rpo_alpha": None}).get("relora") is False
 
 
 def test_a_bare_no_is_the_strategy_of_that_name():

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fmtkit.errors import OptionError, UnknownNameError
-from fmtkit.kinds import ROLES, DialogKind, FlagKind, Kind
+from fmtkit.kinds import MESSAGE_KEYS, ROLES, DialogKind, FlagKind, Kind
 from fmtkit.registry import Converter
 
 MESSAGE_OPTIONS = (
@@ -16,6 +16,8 @@ MESSAGE_OPTIONS = (
     "message_field_content",
 )
 LABEL_OPTION = "label_map"
+THINKING_OPTION = "field_thinking"
+_THINKING = next(key.names for key in MESSAGE_KEYS if key.name == "reasoning_content")
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ def resolve(
         field_of = key.removeprefix("field_")
         if field_of != key and field_of in converter.columns:
             mapping[field_of] = str(value)
+        elif key == THINKING_OPTION:
+            _check_thinking(converter, value)
         elif key in MESSAGE_OPTIONS:
             spelling |= _spelling(key, value)
         elif key == LABEL_OPTION:
@@ -78,6 +82,20 @@ def _spelling(key: str, value: Any) -> dict[str, Any]:
             raise UnknownNameError("message property", min(unknown), ("role", "content"))
         return {name: str(path) for name, path in table.items()}
     return {"roles": _roles(table)}
+
+
+def _check_thinking(converter: Converter, value: Any) -> None:
+    """Raise OptionError where thinking lies under another key than those that are read anyway."""
+    wide = any(isinstance(kind, DialogKind) and kind.wide for kind in converter.takes.values())
+    if not wide:
+        raise OptionError(
+            f"option {THINKING_OPTION}: type {converter.name} carries no thinking; leave it out"
+        )
+    if value not in _THINKING:
+        raise OptionError(
+            f"option {THINKING_OPTION}: {value!r}: thinking is read from {', '.join(_THINKING[:-1])} or "
+            f"{_THINKING[-1]}; rename the key in the data"
+        )
 
 
 def _roles(table: Mapping[str, Any]) -> dict[str, str]:

@@ -50,6 +50,29 @@ ALIASES = {
 }
 """Names that users of other tools know -> ours."""
 
+OF_THE_TOKENIZER = frozenset(
+    {
+        "command_a",
+        "command_a_rag",
+        "command_a_tool_use",
+        "deepseek_v2",
+        "exaone",
+        "exaone4",
+        "falcon_h1",
+        "gemma3n",
+        "gemma4_unified",
+        "jamba",
+        "llama3_2_vision",
+        "llama4",
+        "mistral_v7_tekken",
+        "phi_4",
+        "pixtral",
+        "qwen2_vl",
+        "qwen3_5",
+    }
+)
+"""Names that axolotl has a copy of a model's own template for: that model's tokenizer brings it."""
+
 TRL_FIRST = frozenset({"gemma", "llama3"})
 """Families of ours whose model template TRL ships."""
 
@@ -116,7 +139,7 @@ def _find(name: str, tokenizer: Tokenizer | None) -> ChatTemplate:
     name = ALIASES.get(name, name)
     if name in SHIPPED:
         return _shipped(name)
-    if name == TOKENIZER_DEFAULT:
+    if name == TOKENIZER_DEFAULT or name in OF_THE_TOKENIZER:
         return _tokenizer_default(tokenizer)
     if name.startswith(TRL_PREFIX) or name in trl_names():
         return _trl(name.removeprefix(TRL_PREFIX))

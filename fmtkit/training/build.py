@@ -11,7 +11,7 @@ from typing import Any
 from fmtkit.errors import DependencyError, OptionError, TokenizerError
 from fmtkit.runner import Runner, find
 from fmtkit.training import trained_messages
-from fmtkit.training.job import BY_DEVICE, Job
+from fmtkit.training.job import ALL_LINEAR, BY_DEVICE, Job
 
 _TASKS = {"causal": "CAUSAL_LM", "score": "SEQ_CLS", "steps": "TOKEN_CLS"}
 _AUTO = {
@@ -312,16 +312,50 @@ def make_peft(job: Job, runner: Runner) -> Any:
     from peft import LoraConfig
 
     values: dict[str, Any] = dict(job.peft)
+    targets = values.get("target_modules")
+    if isinstance(targets, list) and ALL_LINEAR in targets:
+        named = {str(name) for name in targets} - {ALL_LINEAR}
+        values["target_modules"] = sorted(named | _linear_layers(job, runner))
+    if "loftq_config" in values:
+        values["loftq_config"] = dict(values["loftq_config"])
     if runner.head == "steps":
         # peft leaves the head out of "all-linear" for every task but this one.
         values.setdefault("exclude_modules", ["score", "classifier"])
     return LoraConfig(task_type=_TASKS[runner.head], **values)
 
 
+def _linear_layers(job: Job, runner: Runner) -> set[str]:
+    """Return the names of the linear layers but the head; no weights are loaded."""
+    import torch
+    import transformers
+
+    settings = {k: v for k, v in _model_arguments(job).items() if k == "revision"}
+    trusted = bool(job.trainer.get("trust_remote_code"))
+    found = transformers.AutoConfig.from_pretrained(
+        job.model, trust_remote_code=trusted, **settings
+    )
+    auto = getattr(transformers, _AUTO[runner.head])
+    with torch.device("meta"):
+        model = auto.from_config(found, trust_remote_code=trusted)
+    heads = {"score", "classifier"}
+    head = model.get_output_embeddings()
+    return {
+        name.rpartition(".")[2]
+        for name, layer in model.named_modules()
+        if isinstance(layer, torch.nn.Linear) and layer is not head
+    } - heads
+
+
 def make_quantization(job: Job) -> Any:
     """Return the quantization of the base model, or None; it needs bitsandbytes."""
     if job.quantization is None:
         return None
+    named = job.quantization.get("config_class")
+    if named is not None:
+        import transformers
+
+        inside = {k: v for k, v in job.quantization.items() if k != "config_class"}
+        return getattr(transformers, str(named))(**inside)
     from importlib.util import find_spec
 
     if find_spec("bitsandbytes") is None:

@@ -120,7 +120,7 @@ def check_device(plan: Plan, *, here: bool = True) -> None:
     """
     if here:
         check_processes(plan)
-    quantized = bool(plan.resolution.quantization)
+    quantized = plan.resolution.is_quantized
     if gpus.may_be_there(os.environ) or not (quantized or plan.launch.needs_cuda):
         return
     what = "quantized weights need" if quantized else f"launching by {plan.launch.profile} needs"

@@ -235,10 +235,11 @@ def _settings(
     seen: dict[str, str] = {}
     for written, value in _flat(raw, problems):
         name = aliases().get(written, written)
-        if value is None and find_key(name) is None:
-            notes.append(
-                f"{written}: no key of this name is known; it is empty and asks for nothing"
-            )
+        if value is None:
+            if find_key(name) is None:
+                notes.append(
+                    f"{written}: no key of this name is known; it is empty and asks for nothing"
+                )
             continue
         with problems.collecting("unknown_key", written):
             named_arguments.check(written)
@@ -320,6 +321,8 @@ def _check_value(key: Key, name: str, value: object, problems: Problems) -> bool
             raise unknown
         # Which of an argument's texts a method knows is said when it is known which method it is.
         is_open = key.to == "trainer" and key.kind.startswith("enum:") and isinstance(value, str)
+        # What asks for nothing may be spelled in any way.
+        is_open = is_open or key.to in {"refused", "nothing"}
         if not is_open and not schema.takes(key, value):
             raise OptionError(f"{name}: {value!r} is not {schema.words(key.kind)}")
     return len(problems.found) == before

@@ -10,6 +10,7 @@ from fmtkit.converting.user_functions import find_function
 from fmtkit.errors import FmtkitError, OptionError
 from fmtkit.rendering import template_sources
 from fmtkit.text_formats import PLACEHOLDERS, parse_format
+from fmtkit.training import datatypes
 from fmtkit.training.config import Config, Entry
 from fmtkit.training.datatypes import Reading, plugin_files
 from fmtkit.training.problem import Problem
@@ -169,7 +170,13 @@ def check_template(config: Config) -> Iterator[Problem]:
             yield Problem(
                 "", f"{key}: jinja: the template's text is missing; set chat_template_jinja", key
             )
-        elif name not in {None, "jinja", template_sources.TOKENIZER_DEFAULT, "identity"}:
+        elif name not in {
+            None,
+            "jinja",
+            "identity",
+            template_sources.TOKENIZER_DEFAULT,
+            *template_sources.OF_THE_TOKENIZER,
+        }:
             yield from _template(str(name), key)
     text = config.text("chat_template_jinja")
     if text is not None:
@@ -183,7 +190,7 @@ def _has_text(config: Config, key: str) -> bool:
 
 
 def _template(name: str, key: str) -> Iterator[Problem]:
-    name = name.removeprefix("tokenizer_default_fallback_")
+    name = name.removeprefix(datatypes.FALLBACK)
     try:
         template_sources.find_model_template(name)
     except FmtkitError as error:

@@ -3,12 +3,15 @@
 This is the one place where training meets the names of formats.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from fmtkit import registry
+from fmtkit import hub_access, registry
 from fmtkit.converting import typenames
 from fmtkit.errors import OptionError
+from fmtkit.rendering import template_sources
 from fmtkit.runner import Runner
 from fmtkit.tables import table_for
 from fmtkit.training.config import Config, Entry
@@ -30,6 +33,9 @@ _OPTION_KEYS = [
     "pairs",
     "split_thinking",
 ]
+TOKENIZER_DEFAULT = template_sources.TOKENIZER_DEFAULT
+FALLBACK = "tokenizer_default_fallback_"
+"""Before the name of a template for tokenizers that have none."""
 
 
 @dataclass(frozen=True)
@@ -94,14 +100,15 @@ def makes_text(source: str) -> tuple[bool, ...]:
 
 
 def notes(config: Config, readings: tuple[Reading, ...]) -> list[str]:
-    """Say which keys of the run no dataset's type has a use for."""
+    """Say which template is taken, and which keys of the run no dataset's type has a use for."""
     option = "mask_thinking_ce"
+    said = list(_template_notes(config))
     if config.is_true(f"ebft.{option}") and not any(option in r.options for r in readings):
-        return [
+        said.append(
             f"ebft.{option} changes nothing: ebft_reasoning.transform_strided alone tells thinking "
             "from answers"
-        ]
-    return []
+        )
+    return said
 
 
 def tables_of(entry: Entry) -> tuple[str, ...]:
@@ -155,7 +162,8 @@ def template_of(config: Config, readings: tuple[Reading, ...]) -> tuple[str, str
         both = " and ".join(f"{name} ({origin})" for name, origin in named.items())
         raise OptionError(f"a model has one chat template, but these differ: {both}")
     if not any(reading.is_text for reading in readings):
-        return next(iter(named.items()), ("tokenizer_default", "default"))
+        name, origin = next(iter(named.items()), (TOKENIZER_DEFAULT, "default"))
+        return _at_hand(name, config), origin
     if named and set(named) != {"identity"}:
         raise OptionError(
             f"{next(iter(named))} is a template, but {_text_type(readings)} holds finished text; "
@@ -166,6 +174,46 @@ def template_of(config: Config, readings: tuple[Reading, ...]) -> tuple[str, str
             f"{_text_type(readings)} holds finished text and cannot be mixed with messages"
         )
     return "identity", "finished text"
+
+
+def _at_hand(name: str, config: Config) -> str:
+    """Return the template that a name stands for where it depends on the model's tokenizer."""
+    if name in template_sources.OF_THE_TOKENIZER:
+        return TOKENIZER_DEFAULT
+    if not name.startswith(FALLBACK):
+        return name
+    tokenizer = config.text("tokenizer_config") or config.text("base_model") or ""
+    return name.removeprefix(FALLBACK) if _lacks_template(tokenizer) else TOKENIZER_DEFAULT
+
+
+def _lacks_template(tokenizer: str) -> bool:
+    """Tell whether a tokenizer that lies on this machine has no chat template."""
+    folder = Path(tokenizer).expanduser()
+    if not folder.is_dir():
+        found = hub_access.cached(tokenizer, "tokenizer_config.json")
+        if found is None:
+            return False
+        folder = found.parent
+    try:
+        said = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        said = {}
+    text = said.get("chat_template") if isinstance(said, dict) else None
+    return not (text or (folder / "chat_template.jinja").is_file())
+
+
+def _template_notes(config: Config) -> Iterator[str]:
+    """Yield what is to be said of templates that the model's tokenizer brings."""
+    entries = (*config.datasets, *config.test_datasets)
+    named = [config.get("chat_template"), *(entry.get("chat_template") for entry in entries)]
+    for name in dict.fromkeys(map(str, named)):
+        if name in template_sources.OF_THE_TOKENIZER:
+            yield (
+                f"chat_template: {name} is a copy in axolotl of a model's own template: that of the "
+                "tokenizer is taken; name another, or a FILE.jinja, if the model has none"
+            )
+        elif name.startswith(FALLBACK):
+            yield f"chat_template: {name}: {_at_hand(name, config)} is taken"
 
 
 def template_source(config: Config, template: tuple[str, str]) -> str:

@@ -1,13 +1,17 @@
 """Arguments that follow from several keys together, or from none: batches, schedules, precision."""
 
+from collections.abc import Mapping
+
 from fmtkit.runner import Runner
 from fmtkit.training import launch
 from fmtkit.training.config import Config
-from fmtkit.training.job import BY_DEVICE
+from fmtkit.training.job import ALL_LINEAR, BY_DEVICE
 from fmtkit.training.named_arguments import arguments_of
 from fmtkit.training.problem import Problems
 from fmtkit.training.refusals_data import length_policy
+from fmtkit.training.refusals_run import plugin_notes
 from fmtkit.training.resolve import Argument, Resolution
+from fmtkit.training.trainer_source import installed
 
 _TRL_LENGTH = 1024
 
@@ -23,7 +27,7 @@ def derive(
     with problems.collecting("conflict"):
         for name, value in launching.trainer.items():
             out.put("trainer", Argument(name, value, "how it is launched"))
-    for step in (_batch, _schedule, _precision, _adapter):
+    for step in (_batch, _schedule, _precision, _adapter, _kernels):
         with problems.collecting("conflict"):
             step(config, out)
     _mask(config, chosen, out)
@@ -41,6 +45,7 @@ def derive(
         "key report_to" if _reports(config) != "none" else "default of fmtkit",
     )
     _pushing(config, out)
+    out.notes += plugin_notes(config)
 
 
 def _batch(config: Config, out: Resolution) -> None:
@@ -53,28 +58,55 @@ def _batch(config: Config, out: Resolution) -> None:
 
 def _schedule(config: Config, out: Resolution) -> None:
     epochs = config.get("num_epochs")
-    for name in ("eval", "save"):
+    evaluates = has_evaluation(config)
+    if not evaluates:
+        _without_evaluation(config, out)
+    for name in ("eval", "save") if evaluates else ("save",):
         each = config.get(f"{name}s_per_epoch")
         if isinstance(each, (int, float)) and each > 0:
             share = 1.0 / (float(each) * float(epochs if isinstance(epochs, (int, float)) else 3))
             out.put("trainer", Argument(f"{name}_steps", share, f"key {name}s_per_epoch"))
             out.default(f"{name}_strategy", "steps", f"key {name}s_per_epoch")
-    if config.get("eval_steps"):
+    if evaluates and config.get("eval_steps"):
         out.default("eval_strategy", "steps", "key eval_steps")
     if config.get("save_steps"):
         out.default("save_strategy", "steps", "key save_steps")
-    if config.get("val_set_size") or config.test_datasets:
+    if evaluates:
         out.default("eval_strategy", "epoch", "data to evaluate on")
-    floor = config.get("cosine_min_lr_ratio")
-    if floor is not None:
-        out.put(
-            "trainer",
-            Argument("lr_scheduler_type", "cosine_with_min_lr", "key cosine_min_lr_ratio"),
+    _floor(config, out)
+
+
+def has_evaluation(config: Config) -> bool:
+    """Tell whether there are rows to evaluate on."""
+    return bool(config.get("val_set_size") or config.test_datasets)
+
+
+def _without_evaluation(config: Config, out: Resolution) -> None:
+    """Leave out when to evaluate, where there is nothing to evaluate on: axolotl then does not."""
+    for name in ("eval_steps", "eval_strategy"):
+        out.trainer.pop(name, None)
+    for name in ("evals_per_epoch", "eval_steps", "eval_strategy"):
+        if config.get(name) not in {None, 0, "no"}:
+            out.notes.append(
+                f"{name} changes nothing: there is nothing to evaluate on; set val_set_size or "
+                "test_datasets"
+            )
+
+
+def _floor(config: Config, out: Resolution) -> None:
+    """Let a cosine fall to a floor; axolotl, too, has no floor for other schedules."""
+    floor, origin = config.get("cosine_min_lr_ratio"), "key cosine_min_lr_ratio"
+    if floor is None:
+        return
+    named = out.trainer.get("lr_scheduler_type")
+    if named is not None and named.value not in {"cosine", "cosine_with_min_lr"}:
+        out.notes.append(
+            f"cosine_min_lr_ratio changes nothing: it is the floor of a cosine, and lr_scheduler is "
+            f"{named.value}"
         )
-        out.put(
-            "trainer",
-            Argument("lr_scheduler_kwargs", {"min_lr_rate": floor}, "key cosine_min_lr_ratio"),
-        )
+        return
+    out.trainer["lr_scheduler_type"] = Argument("lr_scheduler_type", "cosine_with_min_lr", origin)
+    out.put("trainer", Argument("lr_scheduler_kwargs", {"min_lr_rate": floor}, origin))
 
 
 def _precision(config: Config, out: Resolution) -> None:
@@ -102,6 +134,15 @@ def _pushing(config: Config, out: Resolution) -> None:
 
 def _adapter(config: Config, out: Resolution) -> None:
     adapter = config.get("adapter")
+    named = config.get("lora_target_modules")
+    if named and config.is_true("lora_target_linear"):
+        # axolotl takes both; what is linear is known where the model is (build.make_peft).
+        union = [ALL_LINEAR, *(named if isinstance(named, list) else [named])]
+        out.peft["target_modules"] = Argument(
+            "target_modules", union, "keys lora_target_linear and lora_target_modules"
+        )
+    if config.get("peft.loftq_config"):
+        out.put("peft", Argument("init_lora_weights", "loftq", "key peft.loftq_config"))
     if adapter == "dora":
         out.put("peft", Argument("use_dora", True, "key adapter"))
     if adapter == "qlora":
@@ -117,6 +158,35 @@ def _adapter(config: Config, out: Resolution) -> None:
             ("bnb_4bit_compute_dtype", "bfloat16"),
         ):
             out.quantization.setdefault(name, Argument(name, value, "default of qlora"))
+
+
+_LIGER = ("rope", "rms_norm", "layer_norm", "swiglu", "cross_entropy", "fused_linear_cross_entropy")
+"""What Liger patches: all of it unless told otherwise, while axolotl's keys name what they want."""
+
+
+def _kernels(config: Config, out: Resolution) -> None:
+    """Switch Liger's kernels on where they are installed; they compute the same function."""
+    parts = out.trainer.pop("liger_kernel_config", None)
+    named = dict(parts.value) if parts and isinstance(parts.value, Mapping) else {}
+    whole = config.get("use_liger_kernel")
+    if not (whole is True or any(named.values())):
+        return
+    keys = [k for k in config.settings if k.startswith(("liger_", "use_liger_")) and config.get(k)]
+    if installed("liger_kernel") is None:
+        out.trainer.pop("use_liger_kernel", None)
+        out.notes.append(
+            f"{', '.join(sorted(keys))}: liger-kernel is not installed; the same function is computed "
+            "without it, slower"
+        )
+        return
+    if parts is None or whole is False:
+        return
+    if whole is None:
+        named = dict.fromkeys(_LIGER, False) | named
+    if "swiglu" in named:
+        named["geglu"] = named["swiglu"]
+    out.put("trainer", Argument("use_liger_kernel", True, parts.origin))
+    out.put("trainer", Argument("liger_kernel_config", named, parts.origin))
 
 
 def _mask(config: Config, chosen: Runner, out: Resolution) -> None:
@@ -158,6 +228,7 @@ def _reports(config: Config) -> object:
         ("use_mlflow", "mlflow"),
         ("use_comet", "comet_ml"),
         ("use_trackio", "trackio"),
+        ("use_swanlab", "swanlab"),
     ):
         if config.is_true(key) and service not in named:
             named.append(service)

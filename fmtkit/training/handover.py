@@ -44,7 +44,7 @@ def job_of(
         sections={s: values[s] for s in SECTIONS if values[s]},
         places=tuple(str(place) for place in places_of(config.source)),
         resume=resume,
-        needs_cuda=plan.launch.needs_cuda or plan.runner.needs_cuda or bool(values["quantization"]),
+        needs_cuda=plan.launch.needs_cuda or plan.runner.needs_cuda or resolution.is_quantized,
         processes=launch.processes_of(config, plan.launch),
     )
 

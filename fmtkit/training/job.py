@@ -13,6 +13,8 @@ from fmtkit import atomic
 from fmtkit.errors import ResumeError
 
 FILE = "job.json"
+ALL_LINEAR = "all-linear"
+"""What PEFT calls every linear layer but the head."""
 BY_DEVICE = "bfloat16 or float32"
 """The dtype of weights for `bf16: auto`: bfloat16 where the device has it."""
 

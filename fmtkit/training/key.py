@@ -34,7 +34,7 @@ DESTINATIONS: dict[Destination, str] = {
     "vllm": "`fmtkit vllm-serve`",
     "ebft": "fmtkit's EBFT",
     "nemo_gym": "fmtkit's NeMo Gym client",
-    "nothing": "accepted, and has nothing to change here",
+    "nothing": "a note in the plan: it changes speed or memory alone, or has nothing to act on",
     "refused": "cannot be honoured",
 }
 
@@ -44,7 +44,10 @@ class Key:
     """A key of the configuration and where its value goes.
 
     `argument` is its name at the destination, where that is another; `values` translates single
-    values; `idle` are the values of a refused key that ask for nothing and are let through.
+    values, and to None those that set nothing; `remarks` are notes for single values. `idle` are the
+    values of a refused key that ask for nothing and are let through. `speed_only` keys of a trainer
+    are a note where its class has no such argument. `axolotl` says what axolotl does with the key,
+    where `about` does not.
     """
 
     name: str
@@ -55,6 +58,9 @@ class Key:
     aliases: tuple[str, ...] = ()
     values: Mapping[object, object] = field(default_factory=dict)
     idle: tuple[object, ...] = (False, None)
+    remarks: Mapping[object, str] = field(default_factory=dict)
+    speed_only: bool = False
+    axolotl: str = ""
 
     @property
     def target(self) -> str:
@@ -66,6 +72,14 @@ class Key:
         if isinstance(value, (str, bool)):
             return self.values.get(value, value)
         return value
+
+    def remark(self, value: object) -> str | None:
+        """Return what the plan says of a value; None where there is nothing to say, or it is idle."""
+        if self.to == "nothing":
+            return None if value is False else f"{self.name} changes nothing: {self.about}"
+        if not isinstance(value, (str, bool)) or value not in self.remarks:
+            return None
+        return f"{self.name}: {value}: {self.remarks[value]}"
 
     def refusal(self, value: object) -> str | None:
         """Say why the value cannot be honoured, or return None; an idle value asks for nothing."""

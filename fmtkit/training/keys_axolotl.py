@@ -6,47 +6,101 @@ cannot be done with TRL, PEFT and accelerate. What each means was read in axolot
 
 from fmtkit.training.key import Key
 
-_NOTES: dict[str, tuple[str, ...]] = {
-    "a fused kernel of axolotl's own: the same result without it": (
-        "flash_attn_cross_entropy",
-        "flash_attn_fuse_mlp",
-        "flash_optimum",
-        "flex_attn_compile_kwargs",
-        "fused_attn_kernel",
-        "gemma4_hybrid_attn_impl",
-        "liger_layer_norm",
-        "liger_rms_norm_gated",
-        "tiled_mlp",
-        "use_dsv4_kernels",
-        "use_glm_dsa_kernels",
-        "use_scattermoe",
-        "use_sonicmoe",
+_NOTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    (
+        "computes these layers by a fused kernel of its own, of another package or of the hub",
+        "the same function is computed without that kernel",
+        (
+            "cut_cross_entropy",
+            "flash_attn_cross_entropy",
+            "flash_attn_fuse_mlp",
+            "flash_optimum",
+            "flex_attn_compile_kwargs",
+            "fused_attn_kernel",
+            "gemma4_hybrid_attn_impl",
+            "liger_rms_norm_gated",
+            "lora_embedding_kernel",
+            "lora_mlp_kernel",
+            "lora_o_kernel",
+            "lora_qkv_kernel",
+            "tiled_mlp",
+            "tiled_mlp_num_shards",
+            "unsloth_cross_entropy_loss",
+            "use_dsv4_kernels",
+            "use_glm_dsa_kernels",
+            "use_scattermoe",
+            "use_sonicmoe",
+        ),
     ),
-    "it would end a run whose loss explodes; one that goes well is the same": (
-        "loss_watchdog_patience",
-        "loss_watchdog_threshold",
+    (
+        "moves or loads weights in another way, which changes memory alone",
+        "transformers loads them; the weights are the same",
+        ("experimental_skip_move_to_device", "low_cpu_mem_usage"),
     ),
-    "how weights are loaded, which changes memory alone": (
-        "experimental_skip_move_to_device",
-        "low_cpu_mem_usage",
+    (
+        "checks that the checkpoint is one of GPTQ",
+        "the checkpoint says so itself, and transformers reads it",
+        ("gptq",),
     ),
-    "tables and metrics of axolotl's while evaluating; the weights are the same": (
-        "do_causal_lm_eval",
-        "eval_causal_lm_metrics",
-        "eval_max_new_tokens",
-        "eval_table_size",
-        "otel_metrics_host",
-        "otel_metrics_port",
-        "use_otel_metrics",
+    (
+        "writes tables and metrics while evaluating, or serves them to a collector",
+        "metrics.jsonl has the run's; the weights are the same",
+        (
+            "do_causal_lm_eval",
+            "eval_causal_lm_metrics",
+            "eval_max_new_tokens",
+            "eval_table_size",
+            "otel_metrics_host",
+            "otel_metrics_port",
+            "use_otel_metrics",
+        ),
     ),
-    "how axolotl reads and packs its data; the same rows train": (
-        "pretrain_multipack_attn",
-        "sample_packing_seq_len_multiplier",
-        "streaming_multipack_buffer_size",
-        "total_num_tokens",
+    (
+        "logs samples, a description or checkpoints to SwanLab by callbacks of its own",
+        "transformers' callback logs the metrics alone; the weights are the same",
+        (
+            "swanlab_completion_log_interval",
+            "swanlab_completion_max_buffer",
+            "swanlab_description",
+            "swanlab_log_completions",
+            "swanlab_log_model",
+        ),
     ),
-    "the launcher decides": ("ddp",),
-}
+    (
+        "sets how rows are read and packed while training",
+        "rows are converted once and packed by TRL; the same rows train",
+        (
+            "pretrain_multipack_attn",
+            "sample_packing_seq_len_multiplier",
+            "streaming_multipack_buffer_size",
+            "total_num_tokens",
+        ),
+    ),
+    ("wraps the model for several processes", "the launcher decides", ("ddp",)),
+    (
+        "freezes the towers of images and audio of a multimodal model",
+        "rows of text give them no gradient",
+        ("freeze_mm_modules",),
+    ),
+    (
+        "had the key once; its schema has no such key now, and drops it",
+        "nothing reads it",
+        ("gptq_groupsize", "gptq_model_v1", "torchdistx_path"),
+    ),
+    (
+        "has no key of this name and drops it without a word",
+        "no key of this name is known to axolotl or TRL; look for a typing error",
+        (
+            "adam_eps",
+            "context_parapllel_size",
+            "eta_min",
+            "full_finetune",
+            "gptq_disable_exllama",
+            "test_value",
+        ),
+    ),
+)
+"""What axolotl does with a key, why nothing of it is needed here, and the keys."""
 _REFUSED: dict[str, tuple[str, ...]] = {
     "bitsandbytes leaves 3-D expert weights as they are, so that they would train unquantized; leave it "
     "out, or train dense layers": ("quantize_moe_experts",),
@@ -85,10 +139,22 @@ _REFUSED: dict[str, tuple[str, ...]] = {
     ),
     "pruning while training is not in TRL; leave it out": ("llmcompressor",),
     "axolotl has removed it; use sequence_len and sample_packing": ("max_packed_sequence_len",),
+    "axolotl has removed it; use liger_rms_norm": ("flash_attn_rms_norm",),
+    "FP8 training is not in TRL; use bf16": ("fp8", "fp8_enable_fsdp_float8_all_gather"),
+    "runs are not started by Ray; use num_processes or accelerate_config": (
+        "ray_num_workers",
+        "ray_run_name",
+        "resources_per_worker",
+        "use_ray",
+    ),
 }
 
 KEYS: tuple[Key, ...] = (
-    *(Key(name, "any", "nothing", about) for about, names in _NOTES.items() for name in names),
+    *(
+        Key(name, "any", "nothing", about, axolotl=does)
+        for does, about, names in _NOTES
+        for name in names
+    ),
     *(
         Key(name, "any", "refused", about, idle=(False, None, 1))
         if name == "expert_parallel_size"

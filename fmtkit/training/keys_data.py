@@ -62,9 +62,28 @@ KEYS: tuple[Key, ...] = (
         "fmtkit converts what it trains on; use type `passthrough`",
     ),
     Key(
-        "streaming", "bool", "refused", "the data are converted to files once and mapped from there"
+        "streaming",
+        "bool",
+        "nothing",
+        "the data are converted to files once and mapped from there; the same rows train",
+        axolotl="tokenizes rows while training instead of before",
     ),
-    Key("push_dataset_to_hub", "text", "refused", "upload RUN/data with `hf upload`"),
+    Key(
+        "push_dataset_to_hub",
+        "text",
+        "nothing",
+        "nothing is uploaded; `hf upload` does it with RUN/data",
+        axolotl="uploads the tokenized rows to the hub",
+    ),
+    Key(
+        "curriculum_sampling",
+        "bool",
+        "trainer",
+        "rows in the order of the files",
+        "train_sampling_strategy",
+        (),
+        {True: "sequential"},
+    ),
     Key("hf_use_auth_token", "bool", "nothing", "the hub client reads its own token"),
     Key(
         "chat_template",
@@ -122,6 +141,7 @@ KEYS: tuple[Key, ...] = (
         "sft: several rows in one sequence",
         "packing",
         ("packing",),
+        speed_only=True,
     ),
     Key(
         "eval_sample_packing",
@@ -129,6 +149,7 @@ KEYS: tuple[Key, ...] = (
         "trainer",
         "sft: pack the evaluation rows too",
         "eval_packing",
+        speed_only=True,
     ),
     Key("sample_packing_group_size", "count", "nothing", "TRL packs the whole dataset"),
     Key("sample_packing_bin_size", "count", "nothing", "TRL packs the whole dataset"),
@@ -189,6 +210,12 @@ DATASET_KEYS: tuple[Key, ...] = (
     Key("field_human", "text", "refused", "write message_property_mappings and roles"),
     Key("field_model", "text", "refused", "write message_property_mappings and roles"),
     Key("field_thinking", "text", "fmtkit", "key of a message that holds its thinking"),
+    Key(
+        "template_thinking_key",
+        "enum:reasoning_content|thinking|reasoning",
+        "fmtkit",
+        "name under which the template reads it; a template finds it under each of the three",
+    ),
     Key(
         "message_property_mappings", "object", "fmtkit", "role, content, …: the name in the source"
     ),

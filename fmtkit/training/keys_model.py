@@ -3,6 +3,9 @@
 from fmtkit.training.key import Key
 
 _ATTENTION = "another spelling of attn_implementation"
+_XFORMERS = "transformers has no such kernel any more; sdpa computes the same function"
+_LIGER = "part of use_liger_kernel; a note where liger-kernel is not installed"
+_EXPERTS = "a kernel of axolotl's; transformers' own experts compute the same function"
 
 KEYS: tuple[Key, ...] = (
     Key(
@@ -78,7 +81,50 @@ KEYS: tuple[Key, ...] = (
         "fmtkit",
         "start new rows of the embedding from the mean",
     ),
-    Key("overrides_of_model_config", "object", "model", "attributes of the model's config", "*"),
+    Key(
+        "overrides_of_model_config",
+        "object",
+        "model",
+        "attributes of the model's config",
+        "*",
+        ("model_config",),
+    ),
+    Key(
+        "model_quantization_config",
+        "enum:Mxfp4Config|FineGrainedFP8Config",
+        "quantization",
+        "class of transformers that says how the checkpoint's own quantization is read",
+        "config_class",
+    ),
+    Key(
+        "model_quantization_config_kwargs",
+        "object",
+        "quantization",
+        "its arguments, such as dequantize",
+        "*",
+    ),
+    Key(
+        "experts_implementation",
+        "text",
+        "model",
+        "how the experts of a mixture are computed: eager, grouped_mm, batched_mm",
+        values={"scattermoe": None, "sonicmoe": None},
+        remarks={"scattermoe": _EXPERTS, "sonicmoe": _EXPERTS},
+    ),
+    Key(
+        "cls_model_config",
+        "text",
+        "refused",
+        "AutoConfig reads the class from the checkpoint; give a base_model whose config says it",
+        axolotl="loads the model's config by this class of transformers",
+    ),
+    Key(
+        "tokenizer_use_mistral_common",
+        "bool",
+        "refused",
+        "tokenizers are those of transformers; leave it out, and name the template in chat_template",
+        axolotl="tokenizes and renders by the package mistral-common",
+    ),
     Key(
         "overrides_of_model_kwargs", "object", "model", "further arguments of from_pretrained", "*"
     ),
@@ -120,7 +166,10 @@ KEYS: tuple[Key, ...] = (
         "attn_implementation",
         "text",
         "model",
-        "sdpa, eager, flash_attention_2, flex_attention, or a kernel of the hub",
+        "sdpa, eager, flash_attention_2, flex_attention, or a kernel of the hub; sdpa where it is not "
+        "at hand",
+        values={"xformers": "sdpa"},
+        remarks={"xformers": _XFORMERS},
     ),
     Key(
         "flash_attention",
@@ -145,8 +194,12 @@ KEYS: tuple[Key, ...] = (
     Key(
         "xformers_attention",
         "bool",
-        "refused",
-        "transformers has no xformers attention any more; use sdp_attention: true",
+        "model",
+        _ATTENTION,
+        "attn_implementation",
+        (),
+        {True: "sdpa"},
+        remarks={True: _XFORMERS},
     ),
     Key(
         "s2_attention",
@@ -155,33 +208,34 @@ KEYS: tuple[Key, ...] = (
         "shifted sparse attention was never in transformers; leave it out",
     ),
     Key("use_kernels", "bool", "model", "swap layers for the hub's kernels (CUDA)"),
-    Key("liger_rope", "bool", "trainer", "part of use_liger_kernel", "liger_kernel_config.rope"),
+    Key("liger_rope", "bool", "trainer", _LIGER, "liger_kernel_config.rope"),
     Key(
         "liger_rms_norm",
         "bool",
         "trainer",
-        "part of use_liger_kernel",
+        _LIGER,
         "liger_kernel_config.rms_norm",
     ),
+    Key("liger_layer_norm", "bool", "trainer", _LIGER, "liger_kernel_config.layer_norm"),
     Key(
         "liger_glu_activation",
         "bool",
         "trainer",
-        "part of use_liger_kernel",
+        _LIGER,
         "liger_kernel_config.swiglu",
     ),
     Key(
         "liger_cross_entropy",
         "bool",
         "trainer",
-        "part of use_liger_kernel",
+        _LIGER,
         "liger_kernel_config.cross_entropy",
     ),
     Key(
         "liger_fused_linear_cross_entropy",
         "bool",
         "trainer",
-        "part of use_liger_kernel",
+        _LIGER,
         "liger_kernel_config.fused_linear_cross_entropy",
     ),
     Key(
@@ -254,6 +308,12 @@ KEYS: tuple[Key, ...] = (
         "name of the list of layers",
         "layers_pattern",
     ),
+    Key(
+        "peft.loftq_config",
+        "object",
+        "peft",
+        "start the adapter by LoftQ: loftq_bits (4) and loftq_iter (1)",
+    ),
     Key("lora_bias", "enum:none|all|lora_only", "peft", "biases that train", "bias"),
     Key("peft_args", "object", "peft", "further arguments of LoraConfig, passed by name", "*"),
     Key(
@@ -268,9 +328,6 @@ KEYS: tuple[Key, ...] = (
         "refused",
         "it belongs to loraplus_lr_ratio, which cannot be honoured",
     ),
-    Key("lora_mlp_kernel", "bool", "refused", "the fused kernels are the peer's own; leave it out"),
-    Key("lora_qkv_kernel", "bool", "refused", "the fused kernels are the peer's own; leave it out"),
-    Key("lora_o_kernel", "bool", "refused", "the fused kernels are the peer's own; leave it out"),
     Key("lora_on_cpu", "bool", "nothing", "merging happens on the CPU anyway"),
     Key(
         "relora",
@@ -301,7 +358,6 @@ KEYS: tuple[Key, ...] = (
         "dtype to compute in; bfloat16 unless set",
     ),
     Key("bnb_config_kwargs", "object", "quantization", "further arguments, passed by name", "*"),
-    Key("gptq", "bool", "refused", "transformers reads GPTQ weights by itself; leave it out"),
     Key(
         "merge_lora",
         "bool",

@@ -106,7 +106,13 @@ _VLLM: tuple[Key, ...] = (
     Key("enforce_eager", "bool", "vllm", "no CUDA graphs"),
     Key("enable_reasoning", "bool", "refused", "vLLM has reasoning_parser alone now"),
     Key("reasoning_parser", "text", "vllm", "parser of the thinking"),
-    Key("serve_module", "text", "refused", "the server is plain `vllm serve`; leave it out"),
+    Key(
+        "serve_module",
+        "text",
+        "nothing",
+        "`fmtkit vllm-serve` starts vLLM's own server",
+        axolotl="picks the script that starts the server",
+    ),
     Key(
         "worker_extension_cls", "text", "refused", "the server is plain `vllm serve`; leave it out"
     ),

@@ -2,7 +2,7 @@
 
 from fmtkit.training.key import Key
 
-_KERNEL = "the peer's own kernels; leave it out"
+_OFFLOADED = "activations are offloaded to the memory of the host"
 _CONTEXT = "context_parallel_size"
 
 KEYS: tuple[Key, ...] = (
@@ -57,8 +57,8 @@ KEYS: tuple[Key, ...] = (
         {"adamw": "adamw_torch"},
     ),
     Key("optim_args", "text or object", "trainer", "further arguments of the optimizer"),
-    Key("adam_beta3", "number", "refused", "it belongs to an optimizer of the peer's own"),
-    Key("adam_epsilon2", "number", "refused", "it belongs to an optimizer of the peer's own"),
+    Key("adam_beta3", "number", "refused", "it belongs to an optimizer of axolotl's own"),
+    Key("adam_epsilon2", "number", "refused", "it belongs to an optimizer of axolotl's own"),
     Key(
         "max_grad_norm",
         "amount",
@@ -85,6 +85,15 @@ KEYS: tuple[Key, ...] = (
         "fraction",
         "refused",
         "use lr_scheduler: cosine_with_min_lr with cosine_min_lr_ratio",
+        idle=(None, 0),
+        axolotl="holds the lowest rate for the last share of the steps",
+    ),
+    Key(
+        "lr_quadratic_warmup",
+        "bool",
+        "refused",
+        "the warm-up of transformers is linear; leave it out",
+        axolotl="lets the rate rise by the square of the step in a cosine schedule",
     ),
     Key("warmup_ratio", "fraction", "trainer", "share of the steps that warm up", "warmup_steps"),
     Key(
@@ -114,7 +123,21 @@ KEYS: tuple[Key, ...] = (
         "recompute activations in the backward pass; false unless set",
         "activation_checkpointing",
         ("activation_checkpointing",),
-        {"true": True, "false": False, "unsloth": True},
+        {"true": True, "false": False, "unsloth": True, "offload": True, "offload_disk": True},
+        remarks={
+            "unsloth": "transformers' own checkpointing: the same function",
+            "offload": _OFFLOADED,
+            "offload_disk": _OFFLOADED,
+        },
+    ),
+    Key(
+        "activation_offloading",
+        "bool or text",
+        "trainer",
+        "move activations to the memory of the host",
+        values={"legacy": True, "disk": True, "hidden_states": True},
+        remarks=dict.fromkeys(("legacy", "disk", "hidden_states"), _OFFLOADED),
+        speed_only=True,
     ),
     Key(
         "gradient_checkpointing_kwargs",
@@ -149,6 +172,13 @@ KEYS: tuple[Key, ...] = (
         "fmtkit",
         "stop after so many evaluations without a gain",
     ),
+    Key(
+        "loss_watchdog_threshold",
+        "amount",
+        "fmtkit",
+        "stop a run whose loss stands above this for loss_watchdog_patience steps",
+    ),
+    Key("loss_watchdog_patience", "count", "fmtkit", "how many steps that are; 3 unless set"),
     Key("output_dir", "text", "fmtkit", "the run folder; ./runs/NAME unless set"),
     Key(
         "resume_from_checkpoint",
@@ -175,6 +205,12 @@ KEYS: tuple[Key, ...] = (
     Key("use_mlflow", "bool", "fmtkit", "short for report_to: mlflow"),
     Key("use_comet", "bool", "fmtkit", "short for report_to: comet_ml"),
     Key("use_trackio", "bool", "fmtkit", "short for report_to: trackio"),
+    Key("swanlab_experiment_name", "text", "trainer", "name of the run in SwanLab", "run_name"),
+    Key("trackio_run_name", "text", "trainer", "name of the run in Trackio", "run_name"),
+    Key("use_swanlab", "bool", "fmtkit", "short for report_to: swanlab"),
+    Key("swanlab_project", "text", "environment", "its project", "SWANLAB_PROJECT"),
+    Key("swanlab_workspace", "text", "environment", "its owner", "SWANLAB_WORKSPACE"),
+    Key("swanlab_mode", "text", "environment", "cloud, local or disabled", "SWANLAB_MODE"),
     Key("wandb_project", "text", "environment", "its project; reports to wandb", "WANDB_PROJECT"),
     Key("wandb_entity", "text", "environment", "its owner", "WANDB_ENTITY"),
     Key("wandb_run_id", "text", "environment", "its id", "WANDB_RUN_ID"),
@@ -229,8 +265,8 @@ KEYS: tuple[Key, ...] = (
         "split each sequence over so many devices (sft)",
         aliases=("sequence_parallel_degree",),
     ),
-    Key("heads_k_stride", "count", "nothing", "a detail of the peer's ring attention"),
-    Key("ring_attn_func", "text", "nothing", "a detail of the peer's ring attention"),
+    Key("heads_k_stride", "count", "nothing", "a detail of axolotl's ring attention"),
+    Key("ring_attn_func", "text", "nothing", "a detail of axolotl's ring attention"),
     Key(
         "tensor_parallel_size",
         "count",
@@ -248,8 +284,6 @@ KEYS: tuple[Key, ...] = (
     Key("dp_replicate_size", "count", "launch", "copies of the model", "dp_replicate_size"),
     Key("local_rank", "integer", "nothing", "the launcher sets it"),
     Key("world_size", "integer", "nothing", "the launcher sets it"),
-    Key("cut_cross_entropy", "bool", "refused", _KERNEL),
-    Key("unsloth_cross_entropy_loss", "bool", "refused", _KERNEL),
     Key("chunked_cross_entropy", "bool", "nothing", "TRL computes log-probabilities in chunks"),
     Key("gc_steps", "integer", "nothing", "Python collects by itself"),
 )

@@ -136,6 +136,36 @@ class RunLog:
                     print(f"warning: step {state.global_step}: {finding}", file=sys.stderr)  # noqa: T201
 
 
+class LossWatchdog:
+    """Ends a run whose loss stands above a limit for several steps, as axolotl's callback does.
+
+    It is mixed with transformers' callback class in the training process.
+    """
+
+    def __init__(self, limit: float, patience: int) -> None:
+        """Watch for a loss above `limit` after `patience` steps in a row."""
+        self.limit = limit
+        self.patience = patience
+        self.steps_above = 0
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Count the steps since the last logged loss was in order; stop when they are too many."""
+        del args
+        loss = state.log_history[-1].get("loss") if state.log_history else None
+        if loss is None:
+            return
+        self.steps_above = self.steps_above + 1 if loss > self.limit else 0
+        if self.steps_above == self.patience:
+            control.should_training_stop = True
+            if state.is_world_process_zero:
+                print(  # noqa: T201
+                    f"warning: step {state.global_step}: the loss is {loss:.4g}, above "
+                    f"loss_watchdog_threshold ({self.limit:g}) for {self.patience} steps: the run ends "
+                    "here",
+                    file=sys.stderr,
+                )
+
+
 def _drop_half_line(path: Path) -> None:
     """Cut off the line that a run was writing when it was killed: what follows would go on with it."""
     if not path.is_file():

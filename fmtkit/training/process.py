@@ -17,7 +17,13 @@ from fmtkit.errors import FmtkitError, OptionError
 from fmtkit.training import card, curves, data_facts, failures, interrupts, job, memory, run_page
 from fmtkit.training.interrupts import INTERRUPTED, Stop
 from fmtkit.training.job import Job
-from fmtkit.training.life import RunLog, TokenCounter, TrainingError, out_of_memory
+from fmtkit.training.life import (
+    LossWatchdog,
+    RunLog,
+    TokenCounter,
+    TrainingError,
+    out_of_memory,
+)
 from fmtkit.training.progress import ProgressBar
 
 _CONNECTED: list[Any] = []
@@ -62,7 +68,8 @@ def train(work: Job, stop: Stop | None = None) -> int:
     run, stop, counter = Path(work.run), stop or Stop(), TokenCounter()
     log = RunLog(run, stop, counter, runner_of(work))
     bar = ProgressBar(lambda: log.last.get("tokens_per_second"))
-    parts = parts_of(work, [_callback(log), _callback(bar), *_early_stopping(work)])
+    own = [log, bar, *_watchdogs(work)]
+    parts = parts_of(work, [*map(_callback, own), *_early_stopping(work)])
     _check_world(work, parts.arguments.world_size)
     trainer = make_trainer(work, parts)
     _check_rows(trainer)
@@ -143,9 +150,16 @@ def _callback(own: Any) -> Any:
     return own
 
 
+def _watchdogs(work: Job) -> list[LossWatchdog]:
+    limit, patience = (work.setting(f"loss_watchdog_{n}") for n in ("threshold", "patience"))
+    if not isinstance(limit, int | float):
+        return []
+    return [LossWatchdog(float(limit), patience if isinstance(patience, int) else 3)]
+
+
 def _early_stopping(work: Job) -> list[Any]:
     patience = work.setting("early_stopping_patience")
-    if not isinstance(patience, int):
+    if not isinstance(patience, int) or not work.evaluation:
         return []
     from transformers import EarlyStoppingCallback
 

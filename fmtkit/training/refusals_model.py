@@ -29,6 +29,15 @@ def _quantized(config: Config, _: Runner) -> str | None:
     bits = next((k for k in ("load_in_4bit", "load_in_8bit") if config.is_true(k)), None)
     if bits and config.get("adapter") is None:
         return f"{bits}: quantized weights cannot train; add adapter: qlora"
+    if (bits or config.get("adapter") == "qlora") and config.get("model_quantization_config"):
+        return (
+            "model_quantization_config: the weights are read in one form; leave it out, or "
+            f"{bits or 'adapter: qlora'}"
+        )
+    if config.get("model_quantization_config_kwargs") and not config.get(
+        "model_quantization_config"
+    ):
+        return "model_quantization_config_kwargs: name the class in model_quantization_config"
     if config.get("adapter") == "qlora" and config.is_true("load_in_8bit"):
         return (
             "adapter: qlora is 4 bits, load_in_8bit asks for 8; write adapter: lora with "

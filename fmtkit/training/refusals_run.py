@@ -6,6 +6,25 @@ from fmtkit.runner import Runner
 from fmtkit.training.config import Config
 from fmtkit.training.datatypes import plugin_files, plugins
 
+PLUGINS = {
+    "NemoGymPlugin": "",
+    "LigerPlugin": "",
+    "SwanLabPlugin": "",
+    "CutCrossEntropyPlugin": "the loss is computed without its kernel: the same function",
+    "KernelsPlugin": "layers are computed without its kernels: the same function",
+}
+"""Plugins of axolotl that are known, and what the plan says of them; their keys say the rest."""
+_PLUGINS_THAT_TRAIN = {
+    "ExpertParallelPlugin": "experts are not spread over devices",
+    "DiffusionPlugin": "diffusion language models have another objective",
+    "LLMCompressorPlugin": "weights are not pruned while training",
+    "KDPlugin": "use rl: gkd or rl: distillation with a teacher_model",
+    "SpectrumPlugin": "name the parameters that train in unfrozen_parameters",
+    "GrokfastPlugin": "gradients are not filtered",
+    "DenseMixerPlugin": "the experts that train are those that the model chooses",
+}
+"""Plugins that change what is trained, and why that cannot be done or what does it."""
+
 
 def _batch(config: Config, _: Runner) -> str | None:
     whole, micro = config.get("batch_size"), config.get("micro_batch_size")
@@ -25,25 +44,20 @@ def _batch(config: Config, _: Runner) -> str | None:
 def _evaluation(config: Config, _: Runner) -> str | None:
     if config.get("val_set_size") or config.test_datasets:
         return None
-    for name in (
-        "load_best_model_at_end",
-        "early_stopping_patience",
-        "evals_per_epoch",
-        "eval_steps",
-    ):
+    for name in ("load_best_model_at_end", "early_stopping_patience"):
         if config.get(name):
             return f"{name}: there is nothing to evaluate on; set val_set_size or test_datasets"
     return None
 
 
 def _missing_plugin(config: Config, _: Runner) -> str | None:
-    known = ("NemoGymPlugin", "LigerPlugin", "CutCrossEntropyPlugin", "KernelsPlugin")
     for plugin in plugins(config):
-        if plugin not in plugin_files(config) and plugin.rpartition(".")[2] not in known:
-            return (
-                f"plugins: {plugin} is axolotl's own and has no counterpart here; leave it out, or name "
-                "a FILE.py of yours"
+        name = plugin.rpartition(".")[2]
+        if plugin not in plugin_files(config) and name not in PLUGINS:
+            why = _PLUGINS_THAT_TRAIN.get(
+                name, "it is not known here; a FILE.py of yours may be named"
             )
+            return f"plugins: {plugin} cannot be honoured: {why}; leave it out"
     return None
 
 
@@ -54,6 +68,12 @@ def _steps(config: Config, _: Runner) -> str | None:
     if config.get("warmup_ratio") and config.get("warmup_steps"):
         return "warmup_ratio and warmup_steps both set the warm-up; keep one"
     return None
+
+
+def plugin_notes(config: Config) -> list[str]:
+    """Return what the plan says of axolotl's plugins that need not be there."""
+    named = {plugin: PLUGINS.get(plugin.rpartition(".")[2]) for plugin in plugins(config)}
+    return [f"plugins: {plugin}: {note}" for plugin, note in named.items() if note]
 
 
 RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (

@@ -95,6 +95,11 @@ class Resolution:
         }
         return own[destination] if destination in own else self.sections.setdefault(destination, {})
 
+    @property
+    def is_quantized(self) -> bool:
+        """Tell whether bitsandbytes quantizes the weights, which needs a CUDA device."""
+        return bool(self.quantization) and "config_class" not in self.quantization
+
     def put(self, destination: str, argument: Argument) -> None:
         """Set an argument; two keys that set it to different values are an error."""
         where = self.of(destination)
@@ -122,7 +127,7 @@ def resolve(config: Config, runner: Runner, problems: Problems) -> Resolution:
             f"{fields.package} is not installed: the arguments of {fields.class_name} pass unchecked"
         )
     for key, value, origin in _set_keys(config):
-        if _section(key.name) in runner.idle or _is_covered(key, config, out):
+        if _section(key.name) in runner.idle or _is_left_out(key, value, config, fields):
             continue
         code = _CODES.get(key.target, "argument")
         with problems.collecting(code, key.name):
@@ -138,15 +143,19 @@ def resolve(config: Config, runner: Runner, problems: Problems) -> Resolution:
     return out
 
 
-def _is_covered(key: Key, config: Config, out: Resolution) -> bool:
-    """Tell whether modules are named that `lora_target_linear` takes anyway: axolotl takes both."""
-    if key.name != "lora_target_modules" or not config.is_true("lora_target_linear"):
-        return False
-    named = config.get(key.name)
-    if any("embed" in str(name) for name in (named if isinstance(named, list) else [named])):
-        return False
-    out.notes.append(f"{key.name}: lora_target_linear takes every linear layer, these among them")
-    return True
+def _is_left_out(key: Key, value: object, config: Config, fields: Fields) -> bool:
+    """Tell whether a key sets nothing by itself: the plan says why, where that is not plain."""
+    if key.name == "lora_target_modules":
+        # axolotl takes the union; fmtkit.training.derived makes it.
+        return config.is_true("lora_target_linear")
+    return _lacks(key, fields) or (
+        isinstance(value, (str, bool)) and value in key.values and key.values[value] is None
+    )
+
+
+def _lacks(key: Key, fields: Fields) -> bool:
+    """Tell whether a key that changes speed alone is for an argument that the class does not have."""
+    return key.speed_only and key.target not in fields.fields
 
 
 def _place_of(key: Key, argument: Argument) -> str:
@@ -222,9 +231,15 @@ def _check_model_argument(argument: Argument, *, own: bool) -> None:
 
 def _notes(config: Config, runner: Runner, out: Resolution) -> None:
     """Say which keys were set and change nothing, so that nothing is ignored in silence."""
-    idle = [key for key, _, _ in _set_keys(config) if key.to == "nothing"]
-    idle.sort(key=lambda key: key.name)
-    out.notes += [f"{key.name} changes nothing: {key.about}" for key in idle]
+    fields = arguments_of(runner)
+    for key, value, _ in sorted(_set_keys(config), key=lambda one: one[0].name):
+        if _lacks(key, fields) and value is not False:
+            out.notes.append(
+                f"{key.name} changes nothing: {fields.class_name} has no {key.target}, which would "
+                "change speed and memory alone"
+            )
+        elif said := key.remark(value):
+            out.notes.append(said)
     dead = sorted(name for name in config.settings if _section(name) in runner.idle)
     if dead:
         out.notes.append(

@@ -1,0 +1,222 @@
+"""Configs of axolotl's run unchanged: what it has is honoured, noted once, or refused by name.
+
+`python tests/test_axolotl_configs.py` prints what stops each of axolotl's own example configs, where
+they are at hand, and the counts.
+"""
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from fmtkit.errors import FmtkitError
+from fmtkit.training import planning
+from fmtkit.training.keys import aliases, table
+from fmtkit.training.problem import RefusalError
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "axolotl"
+EXAMPLES = Path(__file__).parents[2] / "shared" / "data" / "axolotl_examples"
+"""Half of axolotl's own examples, each with what is to become of it; users of fmtkit have none."""
+PLANS = sorted(path.stem for path in (FIXTURES / "plans").glob("*.yaml"))
+ENOUGH = 0.95
+
+
+def plan_of(name: str) -> planning.Plan:
+    return planning.plan(FIXTURES / "plans" / f"{name}.yaml")
+
+
+def lines_of(file: Path) -> dict[str, int]:
+    """Return the line of each key at the top level."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return {line.partition(":")[0]: n for n, line in enumerate(lines, 1) if line[:1].isalpha()}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_config_as_axolotls_users_have_it_plans(name):
+    plan = plan_of(name)
+    assert plan.missing == ()
+    assert plan.model is not None
+    assert plan.datasets
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_note_is_said_once(name):
+    notes = plan_of(name).notes
+    assert [note for note, count in Counter(notes).items() if count > 1] == []
+
+
+def test_keys_that_cannot_be_done_are_refused_all_at_once_each_with_its_line():
+    file = FIXTURES / "refused" / "all-at-once.yaml"
+    with pytest.raises(RefusalError) as error:
+        planning.plan(file)
+    told = error.value.lines[1:]
+    harmless = {"base_model", "datasets", "sequence_len", "micro_batch_size", "num_epochs"}
+    keys = {k: n for k, n in lines_of(file).items() if k not in {*harmless, "learning_rate"}}
+    for key, number in keys.items():
+        # A plugin is told with the line of the key that lists it.
+        assert [line for line in told if line.lstrip().startswith(f"{file}:{number}: {key}:")], key
+    assert len(told) == len(keys)
+
+
+REFUSED = sorted(key.name for key in table().values() if key.to == "refused")
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_key_that_cannot_be_honoured_says_so_by_its_name_and_asks_for_nothing_when_idle(name):
+    whole, _, inner = name.rpartition(".")
+    value = {"any": 7, "bool": True, "number": 7.5, "text": "x", "count": 7, "natural": 7}.get(
+        table()[name].kind, 0.5
+    )
+    with pytest.raises(FmtkitError, match=f"{name}: .* cannot be honoured: ") as error:
+        planning.plan({whole: {inner: value}} if whole else {name: value}, partial=True)
+    assert error.value.exit_code == 2
+    for idle in table()[name].idle:
+        planning.plan({whole: {inner: idle}} if whole else {name: idle}, partial=True)
+
+
+NOTED = sorted(key.name for key in table().values() if key.to == "nothing")
+
+
+@pytest.mark.parametrize("name", NOTED)
+def test_a_key_that_changes_no_result_is_a_note_and_its_false_or_null_is_none(name):
+    method = {"ebft": "ebft", "trl": "grpo", "vllm": "grpo"}.get(name.partition(".")[0], "sft")
+    value = {"bool": True, "text": "x", "texts": ["x"], "number": 0.5}.get(table()[name].kind, 3)
+    whole, _, inner = name.rpartition(".")
+
+    def notes(given: object) -> list[str]:
+        keys = {whole: {inner: given}} if whole else {name: given}
+        made = planning.plan({"rl": method, **keys}, partial=True)
+        return [note for note in made.notes if note.startswith(f"{name} changes nothing: ")]
+
+    assert len(notes(value)) == 1
+    assert notes(None) == notes(False if table()[name].kind == "bool" else None) == []
+
+
+def test_packing_is_a_note_where_the_trainer_has_none_and_nothing_where_it_is_false():
+    noted, idle = plan_of("orpo"), plan_of("dpo-qlora")
+    assert [n for n in noted.notes if n.startswith("sample_packing changes nothing: ORPOConfig")]
+    assert not [n for n in idle.notes if "sample_packing" in n]
+    assert "packing" not in noted.resolution.trainer
+    assert plan_of("sft-lora-packed").resolution.trainer["packing"].value is True
+
+
+def test_evaluations_without_rows_to_evaluate_on_are_a_note():
+    plan = plan_of("sft-lora-packed")
+    assert [n for n in plan.notes if n.startswith("evals_per_epoch changes nothing: there is")]
+    assert not {"eval_steps", "eval_strategy"} & set(plan.resolution.trainer)
+
+
+def test_two_trackers_names_that_are_null_are_no_contradiction():
+    assert "run_name" not in plan_of("sft-lora-packed").resolution.trainer
+
+
+def test_named_modules_beside_all_linear_layers_are_a_union():
+    assert plan_of("sft-lora-packed").resolution.peft["target_modules"].value == [
+        "all-linear",
+        "embed_tokens",
+        "q_proj",
+    ]
+
+
+def test_a_floor_makes_the_cosine_one_with_a_floor():
+    trainer = plan_of("sft-lora-packed").resolution.trainer
+    assert trainer["lr_scheduler_type"].value == "cosine_with_min_lr"
+    assert trainer["lr_scheduler_kwargs"].value == {"min_lr_rate": 0.1}
+    made = planning.plan({"lr_scheduler": "linear", "cosine_min_lr_ratio": 0.1}, partial=True)
+    assert made.resolution.trainer["lr_scheduler_type"].value == "linear"
+    assert [n for n in made.notes if n.startswith("cosine_min_lr_ratio changes nothing")]
+
+
+def test_xformers_falls_back_to_sdpa_with_a_note():
+    for keys in ({"xformers_attention": True}, {"attn_implementation": "xformers"}):
+        made = planning.plan(keys, partial=True)
+        assert made.resolution.model["attn_implementation"].value == "sdpa"
+        assert [n for n in made.notes if "sdpa computes the same function" in n]
+
+
+def test_a_template_that_the_tokenizer_brings_is_taken_from_it_and_said():
+    plan = plan_of("sft-kernels")
+    assert plan.template == ("tokenizer_default", "key chat_template")
+    assert [n for n in plan.notes if n.startswith("chat_template: qwen3_5 is a copy")]
+
+
+def test_how_a_quantized_checkpoint_is_read_goes_to_its_class_and_needs_no_device():
+    resolution = plan_of("sft-fsdp-thinking").resolution
+    assert {a.name: a.value for a in resolution.quantization.values()} == {
+        "config_class": "Mxfp4Config",
+        "dequantize": True,
+    }
+    assert not resolution.is_quantized
+    assert resolution.model["output_router_logits"].value is True
+    assert resolution.model["experts_implementation"].value == "grouped_mm"
+
+
+def test_loftq_starts_the_adapter():
+    peft = plan_of("sft-loftq").resolution.peft
+    assert peft["init_lora_weights"].value == "loftq"
+    assert peft["loftq_config"].value == {"loftq_bits": 4}
+
+
+def test_swanlab_is_reported_to_as_its_keys_say():
+    plan = plan_of("dpo-qlora")
+    assert plan.resolution.trainer["report_to"].value == ["swanlab"]
+    assert plan.resolution.trainer["run_name"].value == "first"
+    assert plan.resolution.of("environment")["SWANLAB_PROJECT"].value == "pairs"
+    assert plan.resolution.of("environment")["SWANLAB_MODE"].value == "local"
+
+
+def test_no_key_stands_both_as_a_name_and_as_an_alias():
+    assert not set(table()) & set(aliases())
+
+
+def examples(wish: str) -> list[tuple[str, list[str]]]:
+    """Return axolotl's own examples that are to plan, or to be refused, with the keys at fault."""
+    if not (EXAMPLES / "classes.json").is_file():
+        return []
+    classes = json.loads((EXAMPLES / "classes.json").read_text(encoding="utf-8"))
+    return [(name, c.get("names", [])) for name, c in classes.items() if c["class"] == wish]
+
+
+def stops(name: str) -> str | None:
+    """Return what stops the plan of one of axolotl's examples, or None."""
+    try:
+        planning.plan(EXAMPLES / "examples" / name)
+    except FmtkitError as error:
+        return str(error)
+    return None
+
+
+def failures(wish: str) -> dict[str, str]:
+    """Return the examples that do not become what they are to, and why."""
+    out = {}
+    for name, keys in examples(wish):
+        stop = stops(name)
+        if wish == "must_plan" and stop is not None:
+            out[name] = stop
+        if wish == "must_refuse" and not any(key in (stop or "") for key in keys):
+            out[name] = f"not refused for {' or '.join(keys)}: {stop}"
+    return out
+
+
+@pytest.mark.skipif(not EXAMPLES.is_dir(), reason="axolotl's own examples are not at hand")
+@pytest.mark.parametrize("wish", ["must_plan", "must_refuse"])
+def test_axolotls_own_examples_plan_or_are_refused_by_name(wish, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    found, wrong = examples(wish), failures(wish)
+    assert 1 - len(wrong) / len(found) >= ENOUGH, wrong
+
+
+def main() -> None:
+    """Print what stops each example, and how many become what they are to."""
+    for wish in ("must_plan", "must_refuse"):
+        wrong = failures(wish)
+        for name, why in wrong.items():
+            sys.stdout.write(f"{wish}: {name}\n    {why}\n")
+        count = len(examples(wish))
+        sys.stdout.write(f"{wish}: {count - len(wrong)} of {count}\n")
+
+
+if __name__ == "__main__":
+    main()
