@@ -8,7 +8,7 @@ import tiny_training as tiny
 
 from fmtkit.errors import OptionError
 from fmtkit.runner import find
-from fmtkit.training import checks, planning, trainer_package
+from fmtkit.training import planning, trainer_package
 from fmtkit.training.config import parse
 from fmtkit.training.job import Source
 from fmtkit.training.problem import RefusalError
@@ -162,7 +162,7 @@ def test_a_name_of_the_users_that_is_not_there_is_one_line(keys, words, model, t
     text = {"base_model": model, "rl": "grpo", "trl": trl, "chat_template": "chatml"}
     file.write_text(yaml.safe_dump(text), encoding="utf-8")
     with pytest.raises(OptionError) as error:
-        checks.check_model(planning.plan(file, partial=True))
+        tiny.check(planning.plan(file, partial=True))
     assert words in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -174,17 +174,17 @@ def test_prompts_that_end_with_an_answer_are_counted_and_refused(tmp_path) -> No
     source = Source((str(tiny.write_table("Prompt", tmp_path / "p.parquet", rows)),))
     plan = planned("rl: grpo\n")
     with pytest.raises(OptionError, match=r"2 prompts end with the assistant's turn.*first: row 3"):
-        checks.check_rows(plan, (source,), ())
+        tiny.check_rows(plan, (source,), ())
     fine = Source((str(tiny.write_table("Prompt", tmp_path / "q.parquet")),))
     with pytest.raises(OptionError, match="2 prompts end"):
-        checks.check_rows(plan, (fine,), (source,))
+        tiny.check_rows(plan, (fine,), (source,))
 
 
 def test_a_rollout_function_may_take_prompts_as_they_are(tmp_path) -> None:
     rows = tiny.prompt_rows()
     rows[0]["prompt"].append({"role": "assistant", "content": "yes"})
     source = Source((str(tiny.write_table("Prompt", tmp_path / "p.parquet", rows)),))
-    checks.check_rows(planned("rl: grpo\ntrl: {rollout_func: a.b}"), (source,), ())
+    tiny.check_rows(planned("rl: grpo\ntrl: {rollout_func: a.b}"), (source,), ())
 
 
 # --- trl.backend: async -------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def test_it_is_for_grpo_alone(method) -> None:
 def test_without_a_gpu_it_is_refused_before_anything_is_loaded(monkeypatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(OptionError, match=r"async needs a CUDA device.*nothing was loaded"):
-        checks.check_model(planned(ASYNC + "trl: {backend: async, reward_funcs: [a.b]}"))
+        tiny.check(planned(ASYNC + "trl: {backend: async, reward_funcs: [a.b]}"))
 
 
 def test_a_trl_that_the_trainer_was_not_made_for_is_named(monkeypatch) -> None:

@@ -76,14 +76,16 @@ def test_a_tokenizer_that_cannot_be_had_says_why(nobody, tmp_path, monkeypatch):
 
 def test_a_run_says_why_model_or_data_cannot_be_had(nobody, tmp_path, monkeypatch):
     pytest.importorskip("trl")
-    from fmtkit.training import checks, datasets, planning, slices
+    import tiny_training as tiny
+
+    from fmtkit.training import datasets, planning, slices
 
     constants = pytest.importorskip("huggingface_hub.constants")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     keys = {"base_model": "nobody/nothing", "datasets": [{"path": "nobody/data", "type": "openai"}]}
     plan = planning.plan(keys)
     with pytest.raises(OptionError, match=r"base_model: nobody/nothing: .*Connection refused"):
-        checks.check_model(plan)
+        tiny.check(plan)
     with pytest.raises(OptionError, match=r"nobody/data: .*cannot be reached \(127\.0\.0\.1"):
         datasets.specs_of(plan.datasets[0], slices.parse_slice("train"))
 

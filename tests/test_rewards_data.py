@@ -11,7 +11,7 @@ import tiny_training as tiny
 
 from fmtkit.errors import OptionError
 from fmtkit.runner import find
-from fmtkit.training import checks, config, datasets, handover, planning, rows
+from fmtkit.training import config, datasets, handover, planning, rows
 from fmtkit.training.data_remarks import data_remarks
 
 TRANSFORMS = """
@@ -190,4 +190,4 @@ def test_a_reward_model_that_is_not_there_is_told_before_anything_is_loaded(
     keys = {"base_model": model, "chat_template": "chatml", "trl": {"reward_funcs": "models/judge"}}
     named, _ = prepared(folder, "gsm8k", **keys)
     with pytest.raises(OptionError, match=r"trl\.reward_funcs: models/judge: no such folder"):
-        checks.check_model(named)
+        tiny.check(named)

@@ -8,6 +8,7 @@ import yaml
 
 from fmtkit.errors import FmtkitError, OptionError, OutputExistsError
 from fmtkit.training import planning, run_folder
+from fmtkit.training.check import Run
 from fmtkit.training.config import dumps, load
 from fmtkit.training.run import train
 
@@ -31,7 +32,7 @@ def write(folder, **keys):
 
 
 def check(path, *, resume=False):
-    run_folder.check(planning.plan(path, partial=True), resume=resume)
+    run_folder.check(Run(planning.plan(path, partial=True), resume=resume))
 
 
 @pytest.fixture

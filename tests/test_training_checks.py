@@ -37,14 +37,14 @@ def changed(model: Path, folder: Path, file: str, **values) -> Path:
 
 def refused(plan) -> str:
     with pytest.raises(FmtkitError) as error:
-        checks.check_model(plan)
+        tiny.check(plan)
     assert error.value.exit_code == 2
     assert "\n" not in str(error.value)
     return str(error.value)
 
 
 def test_a_sound_model_passes(model):
-    checks.check_model(planned(model))
+    tiny.check(planned(model))
 
 
 @pytest.mark.parametrize("key", ["base_model", "ref_model", "tokenizer_config"])
@@ -65,7 +65,7 @@ def test_a_tokenizer_without_a_pad_token_names_one_that_it_has(model, tmp_path):
     folder = changed(model, tmp_path, "tokenizer_config.json", pad_token=None)
     text = refused(planned(folder))
     assert "no pad token; set special_tokens: {pad_token: '<|pad|>'}" in text
-    checks.check_model(planned(folder, special_tokens={"pad_token": "<|pad|>"}))
+    tiny.check(planned(folder, special_tokens={"pad_token": "<|pad|>"}))
 
 
 def test_a_missing_chat_template_is_named(model):
@@ -104,17 +104,17 @@ def unpaired(tmp_path, labels):
 @pytest.mark.parametrize("label", [True, False])
 def test_labels_of_one_kind_are_refused_for_kto(model, tmp_path, label):
     with pytest.raises(OptionError, match=f"every label is {str(label).lower()}"):
-        checks.check_rows(planned(model, rl="kto"), unpaired(tmp_path, [label] * 8), ())
+        tiny.check_rows(planned(model, rl="kto"), unpaired(tmp_path, [label] * 8), ())
 
 
 def test_labels_of_both_kinds_pass(model, tmp_path):
-    checks.check_rows(planned(model, rl="kto"), unpaired(tmp_path, [True, False] * 4), ())
+    tiny.check_rows(planned(model, rl="kto"), unpaired(tmp_path, [True, False] * 4), ())
 
 
 def test_a_dataset_smaller_than_a_batch_is_refused_for_kto(model, tmp_path):
     plan = planned(model, rl="kto", micro_batch_size=9)
     with pytest.raises(OptionError, match="fewer than a batch of 9"):
-        checks.check_rows(plan, unpaired(tmp_path, [True, False]), ())
+        tiny.check_rows(plan, unpaired(tmp_path, [True, False]), ())
 
 
 def test_no_row_at_all_is_refused(model, tmp_path):
@@ -123,12 +123,12 @@ def test_no_row_at_all_is_refused(model, tmp_path):
     path = tiny.write_table("Preference", tmp_path / "p.parquet")
     pq.write_table(pq.read_table(path).slice(0, 0), path)
     with pytest.raises(OptionError, match="no row is left to train on"):
-        checks.check_rows(planned(model), (Source((str(path),)),), ())
+        tiny.check_rows(planned(model), (Source((str(path),)),), ())
 
 
 def test_the_errors_are_of_their_kind(model):
     with pytest.raises(TokenizerError):
-        checks.check_model(planned(model, chat_template=None))
+        tiny.check(planned(model, chat_template=None))
 
 
 @pytest.mark.parametrize("name", ["nobody/no-such-model", "no such model", "one-word-model"])
@@ -142,12 +142,12 @@ def test_a_path_beside_a_folder_is_never_asked_of_the_hub(model, tmp_path, monke
     (tmp_path / "runs").mkdir()
     monkeypatch.chdir(tmp_path)
     text = refused(planned("runs/tiny", tokenizer_config=str(model)))
-    assert text == "base_model: runs/tiny: no such folder"
+    assert "base_model: runs/tiny: no such folder" in text
 
 
 def test_an_end_of_turn_that_is_no_token_is_named(model):
     assert "eot_tokens: '<nope>' is no token" in refused(planned(model, eot_tokens=["<nope>"]))
-    checks.check_model(planned(model, eot_tokens=["<|im_end|>"]))
+    tiny.check(planned(model, eot_tokens=["<|im_end|>"]))
 
 
 @pytest.mark.parametrize(("end", "count"), [("<|im_end|>", 0), ("", 32)])

@@ -11,7 +11,7 @@ pytest.importorskip("trl")
 import tiny_training as tiny
 
 from fmtkit.errors import OptionError, TokenizerError
-from fmtkit.training import build, checks, failures, planning, process
+from fmtkit.training import build, failures, planning, process
 from fmtkit.training import run as training_run
 
 
@@ -33,7 +33,7 @@ def keys_of(folder: Path, model: object, **keys) -> dict[str, object]:
 
 def prepared(keys: dict[str, object]) -> Path:
     plan = planning.plan(keys)
-    checks.check_model(plan)
+    tiny.check(plan)
     training_run._prepare(plan, resume=False, rebuild=False)
     return plan.run
 

@@ -15,8 +15,16 @@ import tiny_training as tiny
 
 from fmtkit.errors import FmtkitError, OptionError
 from fmtkit.runner import shipped
-from fmtkit.training import checklist, named_arguments, planning, train, trainer_rules
+from fmtkit.training import (
+    checklist,
+    config_page,
+    named_arguments,
+    planning,
+    train,
+    trainer_rules,
+)
 from fmtkit.training.arguments import fields_of, has_class
+from fmtkit.training.check import NEEDS
 from fmtkit.training.config import load, parse
 from fmtkit.training.problem import RefusalError
 from fmtkit.training.trainer_source import find_class, installed
@@ -289,3 +297,51 @@ def test_a_key_of_axolotl_that_cannot_be_done_is_refused_by_name(key):
 def test_a_key_of_axolotl_that_changes_no_result_is_a_note():
     plan = planning.plan({"use_otel_metrics": True, "use_scattermoe": True}, partial=True)
     assert sum("changes nothing" in note for note in plan.notes) == 2
+
+
+def run_of(tmp_path, **keys):
+    """Return a whole configuration over one preference row and a tiny model."""
+    data = tmp_path / "rows.jsonl"
+    data.write_text('{"question": "q", "chosen": "a", "rejected": "b"}\n', encoding="utf-8")
+    model = tiny.make_model(tmp_path / "model", template=tiny.TEMPLATE)
+    return {
+        "base_model": str(model),
+        "rl": "dpo",
+        "datasets": [{"path": str(data), "type": "chatml.intel"}],
+        "output_dir": str(tmp_path / "run"),
+        **keys,
+    }
+
+
+def test_a_dry_run_tells_all_problems_of_the_files_at_once(tmp_path):
+    raw = run_of(tmp_path, special_tokens={"pad_token": "<no such>"}, ref_model="./nowhere")
+    weights = tmp_path / "model" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-10])
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "model").mkdir()
+    (tmp_path / "run" / "model" / "mine").write_text("x")
+    for settings in ({"dry_run": True}, {"prepare": True}):
+        with pytest.raises(RefusalError) as error:
+            train(raw, **settings)
+        codes = {problem.code for problem in error.value.problems}
+        assert codes == {"run_folder", "model", "weights", "tokenizer"}
+    assert not list((tmp_path / "run").glob("data"))
+
+
+def test_a_plan_names_the_checks_that_wait_for_the_data(tmp_path):
+    waiting = train(run_of(tmp_path), dry_run=True).plan.waiting
+    assert [code for code, *_ in waiting] == ["no_rows"]
+    raw = run_of(tmp_path, rl="kto")
+    plan = train(raw, dry_run=True).plan
+    assert [code for code, *_ in plan.waiting] == ["no_rows", "labels"]
+    assert "checked with data" in str(plan)
+    assert plan.to_json()["waiting"][1]["check"] == "labels"
+    with pytest.raises(OptionError, match=r"fewer than a batch of 9 \[labels\]"):
+        train({**raw, "micro_batch_size": 9}, prepare=True)
+
+
+def test_every_check_that_is_run_is_in_the_list_with_what_it_needs():
+    page = config_page.text()
+    for check in checklist.every():
+        assert f"| `{check.code}` | {check.needs} | {check.about} |" in page
+    assert {check.needs for check in checklist.every()} == set(NEEDS)

@@ -15,6 +15,7 @@ import tiny_training as tiny
 
 from fmtkit.errors import OptionError
 from fmtkit.training import checks, handover, launch, planning, process
+from fmtkit.training.check import Run
 
 REWARD = "def length(completions, **kwargs): return [float(len(str(c))) for c in completions]\n"
 ONLINE = {"reward_funcs": ["rewards.length"], "num_generations": 2, "max_completion_length": 4}
@@ -147,8 +148,12 @@ def test_more_processes_than_gpus_are_refused_before_anything_is_converted(monke
         settings = planning.load({"base_model": "m", "rl": "dpo", **config})
         return SimpleNamespace(config=settings, launch=how)
 
-    with pytest.raises(OptionError, match="num_processes: 2 processes for 1 visible GPUs"):
-        checks.check_processes(plan({"num_processes": 2}, here))
-    checks.check_processes(plan({"num_processes": 1}, here))
-    checks.check_processes(plan({"num_processes": 2, "use_cpu": True}, here))
-    checks.check_processes(plan({"num_processes": 2}, replace(here, is_local=False)))
+    def found(config, how=here, **run):
+        return checks.find_processes(Run(plan(config, how), **run))
+
+    told = found({"num_processes": 2})
+    assert told.message.startswith("num_processes: 2 processes for 1 visible GPUs")
+    assert found({"num_processes": 2}, trains_here=False) is None
+    assert found({"num_processes": 1}) is None
+    assert found({"num_processes": 2, "use_cpu": True}) is None
+    assert found({"num_processes": 2}, replace(here, is_local=False)) is None

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fmtkit.tables import TABLES
-from fmtkit.training import demo, handover, job, planning
+from fmtkit.training import checklist, demo, handover, job, planning
+from fmtkit.training.check import Run
 
 WORDS = [
     "red",
@@ -139,3 +140,13 @@ def make_job(
     }.get(method, {"rl": method})
     plan = planning.plan(keys, partial=True)
     return handover.job_of(plan, (job.Source((str(file),)),), (), TEMPLATE)
+
+
+def check(plan: planning.Plan) -> None:
+    """Make every check of a run that needs neither a server nor data."""
+    checklist.check(Run(plan), "files", "modules", "device")
+
+
+def check_rows(plan: planning.Plan, train: tuple, evaluation: tuple) -> None:
+    """Make every check of converted rows."""
+    checklist.check(Run(plan, train=train, evaluation=evaluation), "data")

@@ -1,22 +1,35 @@
 """What a check of a run is: a code, what it needs to be answered, and a function that finds problems."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from fmtkit.runner import Runner
 from fmtkit.training.config import Config, Entry
 from fmtkit.training.datatypes import Reading
+from fmtkit.training.job import Source
 from fmtkit.training.launch import Launch
 from fmtkit.training.problem import Problem, Problems
 from fmtkit.training.resolve import Resolution
 
-Needs = Literal["config", "files", "device", "data"]
+if TYPE_CHECKING:
+    from fmtkit.training.planning import Plan
+
+Needs = Literal["config", "files", "modules", "device", "servers", "data"]
+
+NEEDS: dict[Needs, str] = {
+    "config": "the keys alone",
+    "files": "models, data files, templates and folders",
+    "modules": "Python modules of the user's own",
+    "device": "GPUs and packages of the machine that trains",
+    "servers": "a vLLM server or a NeMo Gym",
+    "data": "the converted rows",
+}
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What checks look at: the keys, and what has been made of them so far."""
+    """What checks look at while a plan is made: the keys, and what has been made of them so far."""
 
     config: Config
     runner: Runner
@@ -26,35 +39,68 @@ class Subject:
     """Datasets whose type is understood: dotted name, entry, reading."""
 
 
-Find = Callable[[Subject], Iterable[Problem | str] | str | None]
+@dataclass(frozen=True)
+class Run:
+    """What checks of a whole plan look at, and later of its rows."""
+
+    plan: "Plan"
+    resume: bool = False
+    trains_here: bool = True
+    """Whether the training processes start on this machine, by this command."""
+    asks_hub: bool = True
+    """Whether models that are not here may be looked for on the hub."""
+    train: tuple[Source, ...] = ()
+    evaluation: tuple[Source, ...] = ()
+
+    @property
+    def files(self) -> list[str]:
+        """Return the converted files to train on."""
+        return [file for source in self.train for file in source.files]
+
+
+S = TypeVar("S")
+Found = Iterable[Problem | str] | Problem | str | None
+Find = Callable[[S], Found]
+
+
+def _always(_: Any) -> bool:
+    return True
 
 
 @dataclass(frozen=True)
-class Check:
+class Check(Generic[S]):
     """A check: `find` returns what is wrong, or raises it."""
 
     code: str
     needs: Needs
     about: str
-    find: Find
+    find: Find[S]
+    concerns: Callable[[S], bool] = _always
+    """Whether there is anything for it to look at."""
 
 
-def run_checks(subject: Subject, problems: Problems, checks: Sequence[Check]) -> None:
+def run_checks(subject: S, problems: Problems, checks: Sequence[Check[S]]) -> None:
     """Run checks one by one; what one finds does not keep the others from running."""
     for check in checks:
         with problems.collecting(check.code):
-            found = check.find(subject)
-            for one in [found] if isinstance(found, str) else found or ():
-                key = one.key if isinstance(one, Problem) else ""
-                problems.add(check.code, one.message if isinstance(one, Problem) else one, key)
+            found = check.find(subject) if check.concerns(subject) else None
+            for one in [found] if isinstance(found, str | Problem) else found or ():
+                key, error = (one.key, one.error) if isinstance(one, Problem) else ("", None)
+                text = one.message if isinstance(one, Problem) else one
+                problems.found.append(Problem(check.code, text, key, error))
+
+
+def that_need(checks: Iterable[Check[S]], needs: Collection[Needs]) -> tuple[Check[S], ...]:
+    """Return the checks that need one of these."""
+    return tuple(check for check in checks if check.needs in needs)
 
 
 def of_keys(
     rules: Iterable[tuple[str, str, Callable[[Config, Runner], str | None]]],
-) -> list[Check]:
+) -> list[Check[Subject]]:
     """Make checks of rules about keys alone."""
 
-    def bound(rule: Callable[[Config, Runner], str | None]) -> Find:
+    def bound(rule: Callable[[Config, Runner], str | None]) -> Find[Subject]:
         return lambda subject: rule(subject.config, subject.runner)
 
     return [Check(code, "config", about, bound(rule)) for code, about, rule in rules]

@@ -1,26 +1,32 @@
 """Every check of a run, in one list: its code, what it needs to be answered, and what it looks for.
 
-`fmtkit train` runs them all, `--dry-run` those that need no data; all problems are told at once. What a
-check needs: `config` the keys alone, `files` what lies on this machine (models, data files, templates,
-modules), `device` its GPUs and packages, `data` the converted rows. A dry run may be made elsewhere than
-the run: what is missing of `device` is a note there.
+`fmtkit train` runs them all, in the order of this file; all problems are told at once. `--dry-run` runs
+those that need no server and no data, and the plan names the others. A dry run may be made elsewhere than
+the run: what is missing of the user's modules and of the device is a note there.
 """
 
+import os
 from importlib import import_module
+from typing import Any
 
 from fmtkit.runner import SECTIONS, Refusal, Runner, shipped
 from fmtkit.training import (
     argument_checks,
+    checks,
     data_checks,
     refusals_data,
     refusals_method,
     refusals_model,
     refusals_run,
+    run_folder,
     trackers,
+    vllm_ready,
 )
-from fmtkit.training.check import Check, Find, Needs, of_keys
+from fmtkit.training.check import Check, Find, Needs, Run, Subject, of_keys, run_checks, that_need
+from fmtkit.training.problem import Problems
+from fmtkit.training.rl.grpo import checks as online
 
-KEYS: tuple[Check, ...] = (
+KEYS: tuple[Check[Subject], ...] = (
     *of_keys(refusals_method.RULES),
     *of_keys(refusals_model.RULES),
     *of_keys(refusals_data.RULES),
@@ -46,7 +52,7 @@ KEYS: tuple[Check, ...] = (
 )
 """Checks that need the keys alone, before anything is made of them."""
 
-ARGUMENTS: tuple[Check, ...] = (
+ARGUMENTS: tuple[Check[Subject], ...] = (
     Check(
         "type_options",
         "config",
@@ -78,42 +84,119 @@ MAKING: tuple[tuple[str, str], ...] = (
 """Codes of what is found while the plan is made, beside the checks."""
 
 
-PREFLIGHT: tuple[tuple[str, Needs, str], ...] = (
-    ("model", "files", "models and adapters that are not there, or have another head"),
-    (
+def _has_servers(run: Run) -> bool:
+    return vllm_ready.is_used(run.plan) or any(run.plan.runner.hooks("check"))
+
+
+def _check_servers(run: Run) -> None:
+    for check_section in run.plan.runner.hooks("check"):
+        check_section(run.plan)
+    vllm_ready.check(run.plan, os.environ)
+
+
+RUN: tuple[Check[Run], ...] = (
+    Check(
+        "run_folder",
+        "files",
+        "an output_dir that is of something else, or holds what the run reads",
+        run_folder.check,
+    ),
+    Check(
+        "own_template",
+        "files",
+        "a template of the user's own that fails or does not end",
+        checks.check_template,
+    ),
+    Check(
+        "model",
+        "files",
+        "models, tokenizers and adapters that are not there",
+        checks.find_absent_models,
+    ),
+    Check("head", "files", "a model with the head of another task", checks.find_head),
+    Check(
+        "weights", "files", "files of weights that are cut short or missing", checks.find_weights
+    ),
+    Check(
         "tokenizer",
         "files",
-        "tokenizers without a padding token, a template or a token that is named",
+        "tokenizers without a padding token, a template or a token that is named, or larger than the "
+        "model's embeddings",
+        checks.find_tokenizer,
     ),
-    ("user_code", "files", "rewards, rollouts, tools and environments that are not there"),
-    ("device", "device", "a run that needs GPUs where none, or fewer, are visible"),
-    ("tracker_package", "device", "trackers of `report_to` that are not installed"),
-    ("server", "device", "what keeps a vLLM server or a NeMo Gym from working with the run"),
-    ("rows", "data", "no rows, rows of one label, prompts that end with an answer"),
+    Check(
+        "user_code",
+        "modules",
+        "rewards, rollouts, tools and environments that are not there",
+        online.check_users_names,
+        online.is_online,
+    ),
+    Check("device", "device", "a run that needs GPUs where none are visible", checks.find_device),
+    Check("processes", "device", "more processes than visible GPUs", checks.find_processes),
+    Check(
+        "tracker_package",
+        "device",
+        "trackers of `report_to` that are not installed",
+        trackers.find_absent,
+    ),
+    Check(
+        "server",
+        "servers",
+        "what keeps a vLLM server or a NeMo Gym from working with the run",
+        _check_servers,
+        _has_servers,
+    ),
+    Check("no_rows", "data", "no row that is left to train on", checks.find_no_rows),
+    Check(
+        "answered_prompts",
+        "data",
+        "prompts that end with an answer",
+        online.find_prompts,
+        online.answers_prompts,
+    ),
+    Check(
+        "labels",
+        "data",
+        "labels that are all the same, or fewer rows than a batch",
+        checks.find_labels,
+        checks.has_labels,
+    ),
 )
-"""Code, need and meaning of what fmtkit.training.run looks for once the plan is made."""
+"""Checks of a whole plan: before anything is converted, and of the rows that came of it."""
 
 
-def of_sections(runner: Runner | None = None) -> tuple[Check, ...]:
+def of_sections(runner: Runner | None = None) -> tuple[Check[Subject], ...]:
     """Return the checks of the sections that a method takes; of all sections without one."""
     taken = SECTIONS if runner is None else [s for s in SECTIONS if s in runner.sections]
     modules = (import_module(name) for section in taken for name in SECTIONS[section])
     return tuple(check for module in modules for check in getattr(module, "CHECKS", ()))
 
 
-def of_method(runner: Runner) -> tuple[Check, ...]:
+def of_method(runner: Runner) -> tuple[Check[Subject], ...]:
     """Return the checks that a method's runner makes itself."""
 
-    def bound(rule: Refusal) -> Find:
+    def bound(rule: Refusal) -> Find[Subject]:
         return lambda subject: rule(subject.config)
 
     about = f"what {runner.method} cannot honour"
     return tuple(Check(code, "config", about, bound(r)) for code, r in runner.refusals.items())
 
 
-def every() -> tuple[Check, ...]:
+def check(run: Run, *needs: Needs) -> None:
+    """Raise one error with all that the checks of a run find which need one of these."""
+    problems = Problems()
+    run_checks(run, problems, that_need(RUN, needs))
+    problems.check(run.plan.config.source, run.plan.config.lines)
+
+
+def waiting(run: Run) -> tuple[Check[Run], ...]:
+    """Return the checks of a run that no dry run can make: they need a server, or the rows."""
+    later = that_need(RUN, ("servers", "data"))
+    return tuple(check for check in later if check.concerns(run))
+
+
+def every() -> tuple[Check[Any], ...]:
     """Return everything that is looked for: while the plan is made, then check by check."""
-    later = (Check(code, needs, about, lambda _: None) for code, needs, about in PREFLIGHT)
-    made = (Check(code, "config", about, lambda _: None) for code, about in MAKING)
+    made = (Check[Any](code, "config", about, lambda _: None) for code, about in MAKING)
     own = (check for runner in shipped() for check in of_method(runner))
-    return (*made, *KEYS, *own, *of_sections(), *ARGUMENTS, *later)
+    return (*made, *KEYS, *own, *of_sections(), *ARGUMENTS, *RUN)

@@ -5,19 +5,22 @@ The model's folder is read as JSON, its tokenizer through `tokenizers`; torch is
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fmtkit import hub_access
-from fmtkit.errors import OptionError, TokenizerError
+from fmtkit.errors import FmtkitError, OptionError, TokenizerError
 from fmtkit.runner import Runner
 from fmtkit.tokens import Tokenizer
 from fmtkit.training import checkpoints, gpus
+from fmtkit.training.check import Run
 from fmtkit.training.job import Source
-from fmtkit.training.planning import Plan
-from fmtkit.training.problem import Problems
+from fmtkit.training.problem import Problem
 from fmtkit.training.rl.grpo import checks as online
+
+if TYPE_CHECKING:
+    from fmtkit.training.planning import Plan
 
 _LOOK = 1000
 """Rows of a file that are looked at where a few tell enough."""
@@ -36,52 +39,60 @@ _MODELS = ("base_model", "ref_model", "teacher_model", "tokenizer_config", "lora
 _OWN_HEADS = frozenset(_HEADS.values())
 
 
-def check_files(plan: Plan, problems: Problems) -> None:
-    """Collect what is wrong with models and tokenizers as far as they lie on this machine."""
-    config = plan.config
-    for key in _MODELS:
-        name = config.text(key)
-        with problems.collecting("model", key):
-            if name is not None and (_is_path(name) or Path(name).expanduser().exists()):
-                _check_there(key, name)
-    if problems.found:
-        return
-    model = Path(plan.model or "").expanduser()
-    with problems.collecting("model", "base_model"):
-        if plan.model and model.is_dir():
-            _check_head(plan.model, model / "config.json", plan.runner)
-    name = config.text("tokenizer_config") or plan.model
-    with problems.collecting("tokenizer", "base_model"):
-        if name and Path(name).expanduser().is_dir():
-            _check_tokenizer(plan, name)
+def find_absent_models(run: Run) -> Iterator[Problem]:
+    """Yield models, tokenizers and adapters that are not there; of the hub only where it may be asked."""
+    named = [(key, name) for key in _MODELS if (name := run.plan.config.text(key)) is not None]
+    named += [("trl.reward_funcs", name) for name in online.reward_models(run.plan)]
+    for key, name in named:
+        if run.asks_hub or _is_path(name) or Path(name).expanduser().exists():
+            yield from _caught(key, lambda: _check_there(key, name))  # noqa: B023 - called at once
 
 
-def check_model(plan: Plan) -> None:
-    """Raise OptionError or TokenizerError for a model, a tokenizer or rewards that cannot train."""
-    online.check_device(plan)
-    online.check_users_names(plan)
-    check_models(plan)
+def find_head(run: Run) -> Iterator[Problem]:
+    """Yield what of a model's config.json keeps the method from training it."""
+    model = run.plan.model or ""
+    file = _at_hand(model, "config.json")
+    if file is not None:
+        yield from _caught("base_model", lambda: _check_head(model, file, run.plan.runner))
 
 
-def check_models(plan: Plan) -> None:
-    """Raise OptionError or TokenizerError for a model or tokenizer that the method cannot train."""
-    config = plan.config
-    for key in _MODELS:
-        name = config.text(key)
-        if name is not None:
-            _check_there(key, name)
-    for name in online.reward_models(plan):
-        _check_there("trl.reward_funcs", name)
-    model = plan.model or ""
-    path = Path(model).expanduser()
-    _check_head(
-        model,
-        path / "config.json" if path.exists() else _hub_file("base_model", model, "config.json"),
-        plan.runner,
-    )
-    _check_tokenizer(plan, config.text("tokenizer_config") or model)
+def find_weights(run: Run) -> Iterator[Problem]:
+    """Yield local models whose files of weights are not whole."""
     for key in ("base_model", "ref_model", "teacher_model", "lora_model_dir"):
-        _check_weights(key, config.text(key))
+        yield from _caught(key, lambda: _check_weights(key, run.plan.config.text(key)))  # noqa: B023
+
+
+def find_tokenizer(run: Run) -> Iterator[Problem]:
+    """Yield what a tokenizer lacks that the run needs."""
+    own, model = run.plan.config.text("tokenizer_config"), run.plan.model or ""
+    file = _at_hand(own, _FILE_OF["tokenizer_config"]) if own else _at_hand(model, "config.json")
+    # Of the hub's models whose config is here, the tokenizer may have to be loaded.
+    if file is not None and (run.asks_hub or Path(own or model).expanduser().is_dir()):
+        key = "tokenizer_config" if own else "base_model"
+        yield from _caught(key, lambda: _check_tokenizer(run.plan, own or model))
+
+
+def _at_hand(name: str, file: str) -> Path | None:
+    """Return a file of a model that is here: in its folder, or in the hub's cache."""
+    own = Path(name).expanduser() / file
+    if own.is_file() or not name or _is_path(name):
+        return own if own.is_file() else None
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        cached = try_to_load_from_cache(name, file)
+    except HFValidationError:
+        return None
+    return Path(cached) if isinstance(cached, str) else None
+
+
+def _caught(key: str, check: Callable[[], None]) -> Iterator[Problem]:
+    """Yield the error that a check raises as a problem of a key."""
+    try:
+        check()
+    except FmtkitError as error:
+        yield Problem("", str(error), key, type(error))
 
 
 def _check_weights(key: str, name: str | None) -> None:
@@ -96,8 +107,9 @@ def _check_weights(key: str, name: str | None) -> None:
         raise OptionError(f"{key}: {name}: {fault}; copy or download it again")
 
 
-def check_template(plan: Plan) -> None:
+def check_template(run: Run) -> None:
     """Raise TemplateError for a template of the user's own that does not compile."""
+    plan = run.plan
     name = plan.template[0]
     text = plan.config.text("chat_template_jinja") if name == "jinja" else None
     if text is None and not name.endswith((".jinja", ".j2")):
@@ -113,45 +125,50 @@ def check_template(plan: Plan) -> None:
     _ = found.compiled.forms
 
 
-def check_device(plan: Plan, *, here: bool = True) -> None:
-    """Raise OptionError for a run that needs a GPU where none can be; the process asks torch again.
-
-    A run that is trained `here` has a GPU for each process, or none at all.
-    """
-    if here:
-        check_processes(plan)
+def find_device(run: Run) -> str | None:
+    """Say why a run that needs a GPU can have none; the training process asks torch again."""
+    plan = run.plan
     quantized = plan.resolution.is_quantized
     if gpus.may_be_there(os.environ) or not (quantized or plan.launch.needs_cuda):
-        return
+        return online.lacking_device(plan)
     what = "quantized weights need" if quantized else f"launching by {plan.launch.profile} needs"
-    raise OptionError(f"{what} a CUDA device, and none is visible; nothing was converted or loaded")
+    return f"{what} a CUDA device, and none is visible; nothing was converted or loaded"
 
 
-def check_processes(plan: Plan) -> None:
-    """Raise OptionError where more processes are asked for than there are GPUs on this machine."""
+def find_processes(run: Run) -> Problem | None:
+    """Return the problem of more processes than there are GPUs; a run without GPUs is another matter."""
+    plan = run.plan
     count, seen = plan.config.get("num_processes"), gpus.visible(os.environ)
-    is_here = plan.launch.is_local and not plan.config.is_true("use_cpu")
+    is_here = run.trains_here and plan.launch.is_local and not plan.config.is_true("use_cpu")
     if isinstance(count, int) and is_here and 0 < len(seen) < count:
-        raise OptionError(
+        return Problem(
+            "",
             f"num_processes: {count} processes for {len(seen)} visible GPUs; each takes one: set "
-            f"num_processes: {len(seen)}, or use_cpu: true"
+            f"num_processes: {len(seen)}, or use_cpu: true",
+            "num_processes",
         )
+    return None
 
 
-def check_rows(plan: Plan, train: Sequence[Source], evaluation: Sequence[Source]) -> None:
-    """Raise OptionError for rows that the trainer would refuse, or could not learn from."""
+def find_no_rows(run: Run) -> str | None:
+    """Say that no row is left to train on."""
+    if _count(run):
+        return None
+    return f"no row is left to train on; {run.plan.run / 'data'}/*/report.json says why"
+
+
+def _count(run: Run) -> int:
     import pyarrow.parquet as pq
 
-    files = [file for source in train for file in source.files]
-    if sum(pq.read_metadata(file).num_rows for file in files) == 0:
-        raise OptionError(f"no row is left to train on; {plan.run / 'data'}/*/report.json says why")
-    if online.answers_prompts(plan):
-        online.check_prompts([file for source in (*train, *evaluation) for file in source.files])
-    if plan.runner.both_labels:
-        _check_labels(plan, files)
+    return sum(pq.read_metadata(file).num_rows for file in run.files)
 
 
-def remarks(plan: Plan, train: Sequence[Source]) -> list[str]:
+def has_labels(run: Run) -> bool:
+    """Tell whether the method learns from the difference of its rows' labels."""
+    return run.plan.runner.both_labels
+
+
+def remarks(plan: "Plan", train: Sequence[Source]) -> list[str]:
     """Return what the user should know of converted rows that will train all the same."""
     if plan.template[1] != "finished text":
         return []
@@ -164,7 +181,7 @@ def remarks(plan: Plan, train: Sequence[Source]) -> list[str]:
     ]
 
 
-def mask_remarks(plan: Plan, template: str | None) -> list[str]:
+def mask_remarks(plan: "Plan", template: str | None) -> list[str]:
     """Return what should be known of the masks; `template` is the run's, None the tokenizer's."""
     makes = {dataset.table for dataset in plan.datasets}
     if (
@@ -186,7 +203,7 @@ def mask_remarks(plan: Plan, template: str | None) -> list[str]:
     return [] if row_templates.RowTemplate(found).has_generation else [reply_spans.UNMARKED]
 
 
-def _open_ended(plan: Plan, files: Sequence[str]) -> tuple[int, int, str]:
+def _open_ended(plan: "Plan", files: Sequence[str]) -> tuple[int, int, str]:
     """Count replies among the first rows that do not end with the tokenizer's end of text."""
     import pyarrow.parquet as pq
 
@@ -290,7 +307,7 @@ def _largest_id(tokenizer: Tokenizer, given: Mapping[str, object]) -> int:
     return max([*ids, *tokenizer.backend.get_vocab(False).values()])
 
 
-def _check_vocabulary(plan: Plan, name: str, largest: int) -> None:
+def _check_vocabulary(plan: "Plan", name: str, largest: int) -> None:
     """Raise OptionError for a tokenizer with ids that the model has no embedding for."""
     file = Path(plan.model or "").expanduser() / "config.json"
     if plan.config.get("tokens") or not file.is_file():
@@ -306,7 +323,7 @@ def _check_vocabulary(plan: Plan, name: str, largest: int) -> None:
         )
 
 
-def _check_tokenizer(plan: Plan, name: str) -> None:
+def _check_tokenizer(plan: "Plan", name: str) -> None:
     from fmtkit import tokens
 
     folder = Path(name).expanduser()
@@ -349,27 +366,22 @@ def _check_tokenizer(plan: Plan, name: str) -> None:
         )
 
 
-def _check_labels(plan: Plan, files: Sequence[str]) -> None:
+def find_labels(run: Run) -> Iterator[str]:
+    """Yield what is wrong with the labels of all rows together."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    liked = disliked = 0
-    for file in files:
+    plan, liked, disliked = run.plan, 0, 0
+    for file in run.files:
         column = pq.read_table(file, columns=["label"]).column("label")
         true = pc.sum(column).as_py() or 0
         liked, disliked = liked + true, disliked + len(column) - true
+    if not liked + disliked:
+        return
     if not liked or not disliked:
         only = "true" if liked else "false"
-        raise OptionError(
-            f"{plan.method}: every label is {only}; it learns from the difference, and needs both"
-        )
+        yield f"{plan.method}: every label is {only}; it learns from the difference, and needs both"
     batch = plan.resolution.trainer.get("per_device_train_batch_size")
-    if (
-        plan.runner.whole_batch
-        and batch is not None
-        and isinstance(batch.value, int)
-        and liked + disliked < batch.value
-    ):
-        raise OptionError(
-            f"{plan.method}: {liked + disliked} rows are fewer than a batch of {batch.value}"
-        )
+    size = batch.value if batch is not None and isinstance(batch.value, int) else 0
+    if plan.runner.whole_batch and liked + disliked < size:
+        yield f"{plan.method}: {liked + disliked} rows are fewer than a batch of {size}"

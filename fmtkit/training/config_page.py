@@ -20,6 +20,7 @@ from fmtkit.training import (
     keys_online,
     keys_run,
 )
+from fmtkit.training.check import NEEDS
 from fmtkit.training.key import DESTINATIONS, Key
 from fmtkit.training.named_arguments import everywhere, find_key
 from fmtkit.training.schema import made_from, words
@@ -111,11 +112,11 @@ def _checks() -> str:
     rows = "".join(
         f"| `{check.code}` | {check.needs} | {check.about} |\n" for check in checklist.every()
     )
+    needs = ", ".join(f"`{name}` {about}" for name, about in NEEDS.items())
     return (
         "## Checks\n\nAll problems of a file are told at once, each with its line and one of these "
-        "codes. What a check needs: `config` the keys alone, `files` what lies on this machine, `device` "
-        "its GPUs and packages, `data` the converted rows. `--dry-run` runs all but the last; what is "
-        "missing of the device is a note there.\n\n"
+        f"codes. What a check needs: {needs}. `--dry-run` runs all but those that need servers or data, "
+        "which its plan names; what is missing of modules and of the device is a note there.\n\n"
         "| code | needs | what it finds |\n|---|---|---|\n" + rows
     )
 

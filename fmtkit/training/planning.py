@@ -55,6 +55,8 @@ class Plan:
     launch: Launch
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    waiting: tuple[tuple[str, str, str], ...] = ()
+    """Checks that a dry run cannot make: code, what it needs, what it looks for."""
 
     def to_json(self) -> dict[str, object]:
         """Return the plan as plain values, every argument with its origin."""
@@ -91,6 +93,10 @@ class Plan:
             },
             "missing": list(self.missing),
             "notes": list(self.notes),
+            "waiting": [
+                {"check": code, "needs": needs, "about": about}
+                for code, needs, about in self.waiting
+            ],
         }
 
     def dumps(self) -> str:
@@ -118,6 +124,7 @@ class Plan:
             ]
         rows.append(("launch", self.launch.profile, " ".join(self.launch.command)))
         rows += [("missing", name, "needed to train") for name in self.missing]
+        rows += [(f"checked with {n}", code, about) for code, n, about in self.waiting]
         rows += [("note", note, "") for note in self.notes]
         return _aligned(rows)
 

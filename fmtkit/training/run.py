@@ -15,6 +15,7 @@ from fmtkit import atomic, hub_access, user_modules
 from fmtkit.errors import OptionError, ResumeError
 from fmtkit.options import keywords
 from fmtkit.training import (
+    checklist,
     checkpoints,
     checks,
     config,
@@ -27,15 +28,14 @@ from fmtkit.training import (
     job,
     planning,
     run_folder,
-    trackers,
     vllm_ready,
 )
+from fmtkit.training.check import Run, run_checks, that_need
 from fmtkit.training.config import Config
 from fmtkit.training.data_remarks import data_remarks
 from fmtkit.training.datatypes import template_source
 from fmtkit.training.planning import Plan
 from fmtkit.training.problem import Problems
-from fmtkit.training.rl.grpo import checks as online
 from fmtkit.training.train_options import TrainOptions
 
 _KILLED = frozenset({-signal.SIGKILL, 128 + signal.SIGKILL})
@@ -88,19 +88,15 @@ def train(
         settings, partial=options.partial or (dry_run and planning.is_fragment(settings))
     )
     planned = finished_text.settled(planned, with_hub=not (dry_run or planned.missing))
-    checks.check_template(planned)
     resume = options.resume or _resumes(settings)
-    run_folder.check(planned, resume=resume)
-    problems = Problems()
+    checked = Run(
+        planned, resume, trains_here=not (dry_run or options.prepare), asks_hub=not dry_run
+    )
     if dry_run:
-        if not planned.missing:
-            checks.check_files(planned, problems)
-        problems.check(settings.source, settings.lines)
-        return Outcome(replace(planned, notes=(*planned.notes, *_absent_here(planned))), 0)
+        return Outcome(planned if planned.missing else _looked_at(checked), 0)
     if planned.missing:
         raise OptionError(f"{planned.source}: {', '.join(planned.missing)}: needed to train")
-    _preflight(planned, problems, here=not options.prepare)
-    problems.check(settings.source, settings.lines)
+    checklist.check(checked, "files", "modules", "device", "servers")
     say = say or _silent
     for note in (*planned.notes, *vllm_ready.check(planned, os.environ)):
         say(note)
@@ -128,31 +124,18 @@ def _typed_keys(options: TrainOptions) -> list[str]:
     return [f"{key}={value}" for name, value in chosen.items() for key in declared[name].keys]
 
 
-def _preflight(planned: Plan, problems: Problems, *, here: bool) -> None:
-    """Collect what would stop the run on this machine; nothing is converted or loaded before."""
-    with problems.collecting("device"):
-        checks.check_device(planned, here=here)
-    with problems.collecting("device"):
-        online.check_device(planned)
-    with problems.collecting("tracker_package", "report_to"):
-        trackers.check(planned.resolution)
-    with problems.collecting("user_code"):
-        online.check_users_names(planned)
-    with problems.collecting("model"):
-        checks.check_models(planned)
-    for check in planned.runner.hooks("check"):
-        with problems.collecting("server"):
-            check(planned)
+def _looked_at(run: Run) -> Plan:
+    """Return the plan of a dry run, with notes of what this machine lacks and of checks that wait.
 
-
-def _absent_here(planned: Plan) -> list[str]:
-    """Return what the run needs and this machine lacks; it may be made on another one."""
+    The run may be made on another machine; raises one error with all problems of the files.
+    """
+    checklist.check(run, "files")
     lacking = Problems()
-    with lacking.collecting("device"):
-        checks.check_device(planned, here=False)
-    with lacking.collecting("tracker_package"):
-        trackers.check(planned.resolution)
-    return [f"{problem.message} (needed to train)" for problem in lacking.found]
+    run_checks(run, lacking, that_need(checklist.RUN, ("modules", "device")))
+    absent = [f"{problem.message} (needed to train)" for problem in lacking.found]
+    notes = dict.fromkeys((*run.plan.notes, *absent))
+    later = tuple((check.code, check.needs, check.about) for check in checklist.waiting(run))
+    return replace(run.plan, notes=tuple(notes), waiting=later)
 
 
 def _silent(_: str) -> None:
@@ -174,7 +157,7 @@ def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> list[str]:
         atomic.write_bytes(run / run_folder.PLAN, planned.dumps().encode() + b"\n")
     template = template_text(planned)
     train_rows, test_rows = datasets.prepare(planned, template, rebuild=rebuild)
-    checks.check_rows(planned, train_rows, test_rows)
+    checklist.check(Run(planned, train=train_rows, evaluation=test_rows), "data")
     resumed = _resumed(planned, resume=resume)
     checkpoint = None if resumed.checkpoint is None else str(resumed.checkpoint)
     work = handover.job_of(planned, train_rows, test_rows, template, checkpoint)

@@ -7,12 +7,16 @@ a run writes or moves to earlier/; and under such a name in any folder no source
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fmtkit.atomic import writing
-from fmtkit.errors import OptionError, OutputExistsError
+from fmtkit.errors import OutputExistsError
 from fmtkit.training import config, job
-from fmtkit.training.planning import Plan
+from fmtkit.training.check import Run
 from fmtkit.writing.outputs import read_json, refuse_sources
+
+if TYPE_CHECKING:
+    from fmtkit.training.planning import Plan
 
 PLAN = "plan.json"
 SETTINGS = ("config.yaml", PLAN, "accelerate.yaml", job.FILE)
@@ -24,45 +28,39 @@ _OF_A_PLAN = {"source", "method", "config_class", "run", "launch"}
 _MODELS = ("base_model", "tokenizer_config", "ref_model", "teacher_model")
 
 
-def check(plan: Plan, *, resume: bool) -> None:
-    """Look at the run folder before anything is written; a plan that lacks something writes nothing.
+def check(run: Run) -> None:
+    """Look at the run folder before anything is written.
 
     Raises:
         OptionError: if the run would write over, or move, what it reads.
         OutputExistsError: if what it would write over, or move, is not of a run of fmtkit.
     """
-    if plan.missing:
-        return
-    with writing(plan.run):
-        _check(plan, RESULTS if resume else KEPT)
+    with writing(run.plan.run):
+        _check(run.plan, RESULTS if run.resume else KEPT)
 
 
-def _check(plan: Plan, kept: tuple[str, ...]) -> None:
+def _check(plan: "Plan", kept: tuple[str, ...]) -> None:
     folders = [plan.run / name for name in kept]
     files = [plan.run / name for name in SETTINGS if not _is_same(plan, plan.run / name)]
-    try:
-        refuse_sources(_sources(plan), files=files, folders=folders, option="output_dir")
-    except OptionError as error:
-        raise OptionError(f"{plan.source}: {error}") from error
+    refuse_sources(_sources(plan), files=files, folders=folders, option="output_dir")
     if read_json(plan.run / PLAN).keys() >= _OF_A_PLAN:
         return
     for name in (*SETTINGS, *kept, "data"):
         path = plan.run / name
         if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
             raise OutputExistsError(
-                f"{plan.source}: {path} is there, and no run of fmtkit wrote it; choose another "
-                "output_dir"
+                f"{path} is there, and no run of fmtkit wrote it; choose another output_dir"
             )
 
 
-def _is_same(plan: Plan, path: Path) -> bool:
+def _is_same(plan: "Plan", path: Path) -> bool:
     """Tell whether a run would write the very bytes that are there: a run's own config, run again."""
     if path.name != "config.yaml" or not path.is_file():
         return False
     return path.read_bytes() == config.dumps(plan.config).encode()
 
 
-def _sources(plan: Plan) -> Iterator[str]:
+def _sources(plan: "Plan") -> Iterator[str]:
     """Yield the local files and folders that a run reads; what is none of either harms nothing."""
     yield plan.source
     yield from filter(None, map(plan.config.text, _MODELS))

@@ -1,9 +1,11 @@
 """Where a run's metrics go besides its folder: what `report_to` names must be installed."""
 
+from collections.abc import Iterator
 from importlib.util import find_spec
 
 from fmtkit.errors import DependencyError, UnknownNameError
-from fmtkit.training.check import Subject
+from fmtkit.training.check import Run, Subject
+from fmtkit.training.problem import Problem
 from fmtkit.training.resolve import Resolution
 
 PACKAGES: dict[str, tuple[str, ...]] = {
@@ -41,12 +43,13 @@ def _named(resolution: Resolution) -> list[str]:
     return [str(name) for name in listed if name not in NOT_A_TRACKER]
 
 
-def check(resolution: Resolution) -> None:
-    """Raise DependencyError for a tracker that is not installed."""
-    for name in _named(resolution):
+def find_absent(run: Run) -> Iterator[Problem]:
+    """Yield trackers that are not installed."""
+    for name in _named(run.plan.resolution):
         packages = PACKAGES[name]
         if packages and not any(map(find_spec, packages)):
-            raise DependencyError(
+            text = (
                 f"report_to: {name} is not installed: pip install {packages[0]}, or leave it out; "
                 "metrics.jsonl and the run's page are written all the same"
             )
+            yield Problem("", text, "report_to", DependencyError)

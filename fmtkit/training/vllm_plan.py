@@ -139,7 +139,7 @@ _RULES: tuple[tuple[str, str, Callable[[Wishes], str | None]], ...] = (
 """Code, what it looks for, and what finds the reason, or None."""
 
 
-def _check(rule: Callable[[Wishes], str | None]) -> Find:
+def _check(rule: Callable[[Wishes], str | None]) -> Find[Subject]:
     def find(subject: Subject) -> str | None:
         if subject.runner.config == ASYNC:
             return None

@@ -2,23 +2,26 @@
 
 import socket
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from fmtkit.errors import OptionError
 from fmtkit.training import gpus, listening, vllm_command, vllm_versions
 from fmtkit.training.listening import Listener
-from fmtkit.training.planning import Plan
+
+if TYPE_CHECKING:
+    from fmtkit.training.planning import Plan
 
 _HERE = frozenset({"0.0.0.0", "127.0.0.1", "::1", "localhost"})  # noqa: S104 - addresses to compare
 
 
-def check(plan: Plan, environment: Mapping[str, str]) -> list[str]:
+def check(plan: "Plan", environment: Mapping[str, str]) -> list[str]:
     """Return what the user should know of the server.
 
     Raises DependencyError for packages that TRL's client lacks, and OptionError for a server that was
     started on a GPU that trains: their transfer of weights needs one GPU on each side.
     """
     trainer = {argument.name: argument.value for argument in plan.resolution.trainer.values()}
-    if trainer.get("use_vllm") is not True:
+    if not is_used(plan):
         return []
     vllm_versions.check_trainer()
     if trainer.get("vllm_mode") == "colocate" or not _is_here(plan):
@@ -38,7 +41,13 @@ def check(plan: Plan, environment: Mapping[str, str]) -> list[str]:
     )
 
 
-def _is_here(plan: Plan) -> bool:
+def is_used(plan: "Plan") -> bool:
+    """Tell whether vLLM samples the answers."""
+    used = plan.resolution.trainer.get("use_vllm")
+    return used is not None and used.value is True
+
+
+def _is_here(plan: "Plan") -> bool:
     base = plan.config.text("trl.vllm_server_base_url")
     if base is not None:
         return any(f"//{host}:" in base for host in _HERE)
@@ -62,7 +71,7 @@ def _number_after(command: tuple[str, ...], flag: str) -> int:
     return 1
 
 
-def _of_trainer(plan: Plan, environment: Mapping[str, str]) -> list[str]:
+def _of_trainer(plan: "Plan", environment: Mapping[str, str]) -> list[str]:
     count = plan.config.get("num_processes")
     if not isinstance(count, int):
         count = None if plan.launch.needs_cuda else 1
