@@ -30,6 +30,7 @@ _ANY = frozenset({"text", "message", "messages"})
 _SHAREGPT = {"role": "from", "content": "value", "roles": SHAREGPT_ROLES}
 
 Text: TypeAlias = Annotated[Column, TextKind()]
+TextOrParts: TypeAlias = Annotated[Column, TextKind(parts=True)]
 Flag: TypeAlias = Annotated[Column, FlagKind()]
 Number: TypeAlias = Annotated[Column, NumberKind()]
 Texts: TypeAlias = Annotated[Column, ListKind(TextKind())]
@@ -48,6 +49,10 @@ WideTurns: TypeAlias = Annotated[Column, DialogKind(accepts=_EITHER, speaker="us
 ShareGPT: TypeAlias = Annotated[Column, DialogKind(**_SHAREGPT)]
 ShareGPTMessage: TypeAlias = Annotated[
     Column, DialogKind(accepts=frozenset({"message"}), **_SHAREGPT)
+]
+ShareGPTReply: TypeAlias = Annotated[Column, DialogKind(accepts=_ANY, **_SHAREGPT)]
+WideShareGPTReply: TypeAlias = Annotated[
+    Column, DialogKind(accepts=_ANY, wide=True, function_calls=True, **_SHAREGPT)
 ]
 WideShareGPT: TypeAlias = Annotated[Column, DialogKind(wide=True, function_calls=True, **_SHAREGPT)]
 
@@ -93,3 +98,33 @@ def first_filled(**columns: Column) -> Column:
             )
         )
     return Column(chosen, tuple(problems))
+
+
+def one_filled(columns: Mapping[str, Column], *, needed: bool = True) -> Column:
+    """Take the one of these columns that holds a text; two that say different things are a problem.
+
+    With `needed` a row in which all are null or blank has a problem too.
+    """
+    first = first_filled(**columns)
+    chosen = first.value
+    twice = [
+        Problem(
+            "ambiguous_fields",
+            name,
+            column.value.str.contains(r"\S") & (column.value != chosen),
+            f"{name} and another of {', '.join(columns)} hold a text: --map says which one counts",
+        )
+        for name, column in columns.items()
+    ]
+    kept = first if needed else Column(chosen).having(*columns.values())
+    return kept.but(chosen, *twice)
+
+
+def first_given(**columns: Column) -> Column:
+    """Take the first of these columns that is not null."""
+    given = pl.coalesce(column.value for column in columns.values())
+    names = ", ".join(columns)
+    absent = Problem(
+        "null_field", list(columns)[-1], given.is_null(), f"all of {names} are null or absent"
+    )
+    return Column(given, (absent,)).having(*columns.values())

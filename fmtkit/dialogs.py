@@ -7,7 +7,7 @@ import polars as pl
 from polars import Expr
 
 from fmtkit.columns import ABSENT, SYSTEM, blank, filled
-from fmtkit.dialog_pairs import ASKING, same_dialog
+from fmtkit.dialog_pairs import ASKING, joined, same_dialog
 from fmtkit.problems import Column, Problem
 from fmtkit.tables import Completion, Conversation, Preference, Ranking, Unpaired
 from fmtkit.typed_kinds import NARROW, WIDE
@@ -79,15 +79,23 @@ def _before_last(columns: Sequence[pl.Series]) -> pl.Series:
     return both.select(whole.alias(prompt.name)).to_series()
 
 
+def with_context(question: Column, context: Column) -> Column:
+    """Put what belongs to a question behind it, on a new line, unless it is empty."""
+    both = pl.concat_str([question.value, pl.lit("\n"), context.value])
+    asked = pl.when(filled(context.value)).then(both).otherwise(question.value)
+    return question.but(asked).having(context)
+
+
 def pair(question: Column, chosen: Column, rejected: Column, system: Column = ABSENT) -> Preference:
     """Make a preference of one question and two answers, all of them text."""
+    return chosen_over(dialog(system=system, user=question), chosen, rejected)
+
+
+def chosen_over(prompt: Column, chosen: Column, rejected: Column) -> Preference:
+    """Make a preference of a prompt and two answers that are text."""
     same = Problem("no_preference", None, chosen.value == rejected.value, "chosen equals rejected")
     worse = dialog(assistant=rejected)
-    return Preference(
-        prompt=dialog(system=system, user=question),
-        chosen=dialog(assistant=chosen),
-        rejected=worse.but(worse.value, same),
-    )
+    return Preference(prompt, dialog(assistant=chosen), worse.but(worse.value, same))
 
 
 def judged(question: Column, answer: Column, label: Column, system: Column = ABSENT) -> Unpaired:
@@ -167,7 +175,7 @@ def context_of(messages: Column, name: str) -> Column:
     return asks(messages.but(all_but_last(messages.value)).once(f"__context_{name}"), name)
 
 
-def with_system(system: Column, messages: Column, *, wide: bool = False) -> Column:
+def with_system(system: Column, messages: Column) -> Column:
     """Put a system text before the messages, unless it is empty or they begin with the same."""
     if system is ABSENT:
         return messages
@@ -179,11 +187,23 @@ def with_system(system: Column, messages: Column, *, wide: bool = False) -> Colu
         filled(system.value) & begins & (first.field("content") != system.value),
         "the system column and the system turn of the messages differ",
     )
-    put = pl.concat_list(
-        [pl.concat_list([message("system", system.value, wide=wide)]), messages.value]
-    )
-    value = pl.when(filled(system.value) & ~begins).then(put).otherwise(messages.value)
-    return messages.but(value, twice).having(system)
+    wanted = filled(system.value) & ~begins
+    led = pl.map_batches([messages.value, system.value, wanted], _led, is_elementwise=True)
+    put = messages.but(led).having(system).once("__led")
+    return put.but(put.value, twice)
+
+
+def _led(columns: Sequence[pl.Series]) -> pl.Series:
+    """Put a system turn before the messages of the rows that want one."""
+    messages, system, wanted = columns
+    # Making messages takes longer than all else: it is for sources that have system texts.
+    if not wanted.any():
+        return messages
+    both = pl.DataFrame({"messages": messages, "system": system, "wanted": wanted})
+    wide = messages.dtype == pl.List(WIDE)
+    lead = pl.concat_list([message("system", pl.col("system"), wide=wide)])
+    put = joined(lead, pl.col("messages"), pl.col("wanted"))
+    return both.select(put.alias(messages.name)).to_series()
 
 
 def with_question(question: Column, messages: Column, name: str) -> Column:

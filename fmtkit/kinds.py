@@ -31,8 +31,13 @@ class Kind:
 class TextKind(Kind):
     """Text; a number is never made one."""
 
+    parts: bool = False
+    """Whether it may also be a list of parts of text, which are joined; such a row is read by itself."""
     letter: ClassVar[str] = "T"
-    words: ClassVar[str] = "text"
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        return "text or a list of parts of text" if self.parts else "text"
 
 
 @dataclass(frozen=True)

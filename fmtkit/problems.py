@@ -53,6 +53,10 @@ class Column:
         """Return the column with a warning for the rows where `when` is true."""
         return replace(self, warnings=(*self.warnings, (code, when)))
 
+    def leave(self, path: str, when: Expr) -> "Column":
+        """Say that the rows where `when` is true carry something under this path that is not read."""
+        return self.warn(f"unread_turns {path}", when)
+
 
 def literal(value: str | bool | float | None, dtype: pl.DataType | None = None) -> Column:
     """Make a column of one value, which can have no problem."""

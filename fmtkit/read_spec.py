@@ -46,7 +46,11 @@ from fmtkit.sources.strict import MAX_DEPTH
 
 @dataclass(frozen=True)
 class TextNode:
-    """A string."""
+    """A string; with `media` also a list of texts and of objects with `text`, which are joined, unless
+    an object's `type` begins with one of them. A reader may leave a line with such a list as not clean.
+    """
+
+    media: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -226,8 +230,8 @@ def node_of(kind: Kind) -> Node:
 
 
 @node_of.register
-def _(kind: TextKind) -> Node:  # noqa: ARG001
-    return TextNode()
+def _(kind: TextKind) -> Node:
+    return TextNode(MEDIA_PARTS if kind.parts else ())
 
 
 @node_of.register

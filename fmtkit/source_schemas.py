@@ -86,7 +86,7 @@ def schema_of(kind: Kind, defs: Schema) -> Schema:  # noqa: ARG001
 
 @schema_of.register
 def _(kind: TextKind, defs: Schema) -> Schema:  # noqa: ARG001
-    return {"type": "string"}
+    return {"anyOf": [{"type": "string"}, _parts()]} if kind.parts else {"type": "string"}
 
 
 @schema_of.register
@@ -159,18 +159,22 @@ def _defined(name: str, made: Schema, defs: Schema) -> Schema:
     return {"$ref": f"#/$defs/{free}"}
 
 
-def _message(kind: DialogKind) -> Schema:
-    calls = (CALL_ROLE,) if kind.function_calls else ()
-    silent = [name for name, role in kind.roles.items() if role in SILENT]
+def _parts() -> Schema:
+    """Return the schema of a list of parts of text."""
     media = {"type": "string", "pattern": f"^({'|'.join(MEDIA_PARTS)})"}
     part = _object() | {"properties": {"text": {"type": "string"}, "type": {"not": media}}}
-    parts = {
+    return {
         "type": "array",
         "items": {"anyOf": [{"type": "string"}, part | {"required": ["text"]}]},
     }
+
+
+def _message(kind: DialogKind) -> Schema:
+    calls = (CALL_ROLE,) if kind.function_calls else ()
+    silent = [name for name, role in kind.roles.items() if role in SILENT]
     properties: Schema = {
         kind.role: {"enum": [*kind.roles, *calls]},
-        kind.content: {"anyOf": [{"type": "string"}, parts, NULL]},
+        kind.content: {"anyOf": [{"type": "string"}, _parts(), NULL]},
     }
     if not kind.wide:
         properties |= {name: {"enum": [None, [], ""]} for name in sorted(CARRIED)}

@@ -4,7 +4,7 @@ Both follow from the kind alone. Faults are told once for each code, the first o
 wrong items of a list one is enough to refuse the row.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import singledispatch
 from typing import Any
 
@@ -58,8 +58,8 @@ def holds(kind: Kind, value: Any) -> bool:  # noqa: ARG001
 
 
 @holds.register
-def _(kind: TextKind, value: Any) -> bool:  # noqa: ARG001
-    return isinstance(value, str)
+def _(kind: TextKind, value: Any) -> bool:
+    return isinstance(value, str | list if kind.parts else str)
 
 
 @holds.register
@@ -132,6 +132,15 @@ def _judge(kind: Kind, value: Any, path: str, found: Found) -> None:
     """Add what is wrong with a value of this kind."""
     if not holds(kind, value):
         _add(found, _wrong(kind, value, path))
+    _add(found, faults(value, path))
+
+
+@_judge.register
+def _(kind: TextKind, value: Any, path: str, found: Found) -> None:
+    if not holds(kind, value):
+        _add(found, _wrong(kind, value, path))
+    for fault in part_faults(value, path):
+        _add(found, fault)
     _add(found, faults(value, path))
 
 
@@ -306,7 +315,10 @@ def _part_faults(part: Any, path: str) -> list[Fault]:
         ]
     if isinstance(part.get("text"), str):
         return []
-    return [Fault("type_error", path, f"{path} is no text part")]
+    other = kind if isinstance(kind, str) else next(iter(part), None)
+    if other in (None, "text", "type"):
+        return [Fault("type_error", path, f"{path} is no text part")]
+    return [Fault("unsupported", path, f"{path} is of type {other!r}; fmtkit converts text only")]
 
 
 def _judge_call(content: str, path: str, found: Found) -> None:
@@ -333,6 +345,11 @@ def _judge_written_calls(message: Mapping[str, Any], path: str, found: Found) ->
 def value_of(kind: Kind, value: Any) -> Any:  # noqa: ARG001
     """Return a sound value as converters see it."""
     return value
+
+
+@value_of.register
+def _(kind: TextKind, value: Any) -> str:
+    return _joined(value) if kind.parts else value  # type: ignore[no-any-return]
 
 
 @value_of.register
@@ -395,9 +412,7 @@ def _(kind: DialogKind, value: Any) -> list[dict[str, Any]]:
 
 
 def _message(kind: DialogKind, message: dict[str, Any]) -> dict[str, Any]:
-    content = message.get(kind.content)
-    if isinstance(content, list):
-        content = "".join(part if isinstance(part, str) else part["text"] for part in content)
+    content = _joined(message.get(kind.content))
     role = message[kind.role]
     out: dict[str, Any] = {"role": kind.speaker_of(role), "content": content}
     for key in kind.keys:
@@ -406,6 +421,13 @@ def _message(kind: DialogKind, message: dict[str, Any]) -> dict[str, Any]:
         calls = _calls(json_value(content or ""))
         out |= {"content": "", "tool_calls": canonical(calls) if calls else None}
     return out
+
+
+def _joined(content: Any) -> Any:
+    """Return the text of a content's parts; anything but a list stays as it is."""
+    if not isinstance(content, list):
+        return content
+    return "".join(part if isinstance(part, str) else part["text"] for part in content)
 
 
 def _filled(kind: DialogKind, message: dict[str, Any]) -> dict[str, Any]:
@@ -453,6 +475,15 @@ def _calls(value: Any) -> list[dict[str, Any]]:
     return [
         call if "function" in call else {"type": "function", "function": call} for call in calls
     ]
+
+
+def written_calls(texts: Sequence[str]) -> str | None:
+    """Return the calls that JSON texts hold, an object or a list each, as one list; None if one is wrong."""
+    values = [json_value(text) for text in texts]
+    calls = [call for value in values for call in (value if isinstance(value, list) else [value])]
+    if not all(isinstance(call, dict) for call in calls) or faults(calls, "") is not None:
+        return None
+    return canonical(_calls(calls))
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:

@@ -99,6 +99,11 @@ def shape_of(kind: Kind, value: Any) -> str | None:
 
 
 @shape_of.register
+def _(kind: TextKind, value: Any) -> str | None:  # noqa: ARG001
+    return "plain" if isinstance(value, str) else None
+
+
+@shape_of.register
 def _(kind: FlagKind, value: Any) -> str | None:
     if isinstance(value, bool) or not holds(kind, value):
         return "plain" if isinstance(value, bool) else None
@@ -374,8 +379,8 @@ def parameter(name: str, kind: Kind, *, required: bool, value: Expr) -> Column:
         flaws += [flaw.inside("[]", seen.value == i) for i, flaw in enumerate(turns)]
         flaws += _silence(value) if required else []
         return seen.but(value, *(flaw.problem(name) for flaw in flaws))
-    if required:
-        flaws += flaws_of(kind, value)
+    # A null where none may be is one in an optional column too; what is empty there is nothing.
+    flaws += (flaw for flaw in flaws_of(kind, value) if required or flaw.code == "null_field")
     return Column(value, tuple(f.problem(name) for f in flaws))
 
 

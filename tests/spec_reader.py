@@ -167,8 +167,10 @@ def made(node: Any, value: Any) -> Any:
 
 @made.register
 def _(node: spec.TextNode, value: Any) -> str:
-    _sure(isinstance(value, str))
-    return value
+    _sure(isinstance(value, str) or (node.media and isinstance(value, list)))
+    text = _content(node.media, value)
+    assert text is not None
+    return text
 
 
 @made.register
@@ -276,7 +278,7 @@ def _message(node: spec.DialogNode, message: Any) -> dict[str, Any] | None:
     role = "assistant" if is_call else dict(node.roles).get(speaker)
     _sure(role is not None)
     _sure(all(message.get(key) in (None, [], "") for key in node.refused))
-    out = {"role": role, "content": _content(node, message.get(node.content))}
+    out = {"role": role, "content": _content(node.media, message.get(node.content))}
     out |= {key.name: _key(key, message) for key in node.keys}
     if message.get(node.content) is None:
         calls = node.keys and (out["tool_calls"] or message.get("function_call"))
@@ -293,7 +295,7 @@ def _message(node: spec.DialogNode, message: Any) -> dict[str, Any] | None:
     return out
 
 
-def _content(node: spec.DialogNode, content: Any) -> str | None:
+def _content(media: tuple[str, ...], content: Any) -> str | None:
     if not isinstance(content, list):
         _sure(content is None or isinstance(content, str))
         return content
@@ -301,7 +303,7 @@ def _content(node: spec.DialogNode, content: Any) -> str | None:
     for part in content:
         if isinstance(part, Object):
             kind = part.get("type")
-            _sure(not (isinstance(kind, str) and kind.startswith(node.media)))
+            _sure(not (isinstance(kind, str) and kind.startswith(media)))
             part = part.get("text")  # noqa: PLW2901
         _sure(isinstance(part, str))
         texts.append(part)

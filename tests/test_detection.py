@@ -124,7 +124,7 @@ EXPECTED = {
     "gsm8k_rank_ties.zephyr_nectar.jsonl": ["nectar"],
     "gsm8k.bradley_terry.jsonl": ["icr", "bradley_terry.chat_template"],
     "gsm8k_outcome_steps.stepwise.jsonl": ["stepwise_supervised"],
-    "gsm8k.ebft_opencode.jsonl": ["ebft_opencode.transform"],
+    "gsm8k.ebft_opencode.jsonl": ["question_answer"],
     "lf_dpo.argilla_chat.jsonl": ["argilla_chat"],
     "lf_dpo.ultra.jsonl": ["ultra"],
 }

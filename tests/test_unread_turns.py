@@ -261,7 +261,8 @@ def test_inspect_finds_them_and_fails_on_them(tmp_path):
     source = write(tmp_path / "rows.jsonl", rows)
     (found,) = [f for f in fmtkit.inspect(source, "intel").findings if f.code == "unread_turns"]
     assert (found.count, found.details) == (1, {"history": 1, "system_prompt": 1})
-    call = [sys.executable, "-m", "fmtkit", "inspect", source, "--fail-on", "unread_turns"]
+    call = [sys.executable, "-m", "fmtkit", "inspect", source, "-t", "intel"]
+    call += ["--fail-on", "unread_turns"]
     done = subprocess.run(call, check=False, capture_output=True, text=True)
     assert done.returncode == 1
     assert "unread_turns" in done.stdout + done.stderr

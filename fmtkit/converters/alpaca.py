@@ -1,11 +1,9 @@
 """Stanford Alpaca: an instruction, sometimes an input to it, and the output; earlier turns, if any."""
 
-import polars as pl
-
-from fmtkit.columns import ABSENT, Exchanges, Text, filled
-from fmtkit.dialogs import after, dialog
+from fmtkit.columns import ABSENT, Exchanges, Flag, Text, first_given
+from fmtkit.dialogs import after, chosen_over, dialog, with_context
 from fmtkit.registry import converter
-from fmtkit.tables import Completion
+from fmtkit.tables import Completion, Preference, Unpaired
 
 
 @converter()
@@ -20,7 +18,35 @@ def completion(
 
     `history` holds earlier questions and answers, as in LLaMA-Factory's alpaca format.
     """
-    both = pl.concat_str([instruction.value, pl.lit("\n"), input.value])
-    asked = pl.when(filled(input.value)).then(both).otherwise(instruction.value)
-    prompt = dialog(system=system, user=instruction.but(asked))
+    prompt = dialog(system=system, user=with_context(instruction, input))
     return Completion(after(history, prompt), dialog(assistant=output))
+
+
+@converter()
+def preference(
+    instruction: Text,
+    chosen: Text,
+    rejected: Text,
+    input: Text = ABSENT,
+    system: Text = ABSENT,
+    history: Exchanges = ABSENT,
+) -> Preference:
+    """https://github.com/hiyouga/LLaMA-Factory/blob/main/data/README.md, preference dataset."""
+    prompt = dialog(system=system, user=with_context(instruction, input))
+    return chosen_over(after(history, prompt), chosen, rejected)
+
+
+@converter(any_of=[("kto_tag", "label")])
+def unpaired(
+    instruction: Text,
+    output: Text,
+    kto_tag: Flag = ABSENT,
+    label: Flag = ABSENT,
+    input: Text = ABSENT,
+    system: Text = ABSENT,
+    history: Exchanges = ABSENT,
+) -> Unpaired:
+    """https://github.com/hiyouga/LLaMA-Factory/blob/main/data/README.md, KTO dataset."""
+    prompt = dialog(system=system, user=with_context(instruction, input))
+    liked = first_given(kto_tag=kto_tag, label=label)
+    return Unpaired(after(history, prompt), dialog(assistant=output), liked)

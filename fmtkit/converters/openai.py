@@ -1,14 +1,25 @@
-"""OpenAI chat: messages, with tool calls, tools and the weight of a turn where there are any."""
+"""OpenAI chat: messages, with tool calls, tools, a system text and weights where there are any."""
 
-from fmtkit.columns import ABSENT, Tools, WideMessages
-from fmtkit.dialogs import conversation, without_system
+from fmtkit.columns import ABSENT, TextOrParts, Tools, WideMessages
+from fmtkit.dialogs import conversation, with_system, without_system
 from fmtkit.registry import converter
 from fmtkit.tables import Conversation
 
 
-@converter(wide=True, aliases=["chat_template"])
+@converter(
+    wide=True, aliases=["chat_template", "anthropic", "bedrock", "together", "fireworks", "mistral"]
+)
 def chat(
-    messages: WideMessages, tools: Tools = ABSENT, *, drop_system_message: bool = False
+    messages: WideMessages,
+    tools: Tools = ABSENT,
+    system: TextOrParts = ABSENT,
+    *,
+    drop_system_message: bool = False,
 ) -> Conversation:
-    """https://developers.openai.com/api/docs/guides/supervised-fine-tuning."""
-    return conversation(without_system(messages) if drop_system_message else messages, tools)
+    """https://developers.openai.com/api/docs/guides/supervised-fine-tuning.
+
+    Together, Fireworks and Mistral take the same rows; Anthropic and Bedrock have the system text in a
+    column of its own, and contents in parts.
+    """
+    whole = with_system(system, messages)
+    return conversation(without_system(whole) if drop_system_message else whole, tools)

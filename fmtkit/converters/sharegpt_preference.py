@@ -1,14 +1,40 @@
 """ShareGPT with a better and a worse reply, as in LLaMA-Factory's DPO demo."""
 
-from fmtkit.columns import ShareGPT, ShareGPTMessage
-from fmtkit.dialogs import answered
+from fmtkit.columns import (
+    ABSENT,
+    ShareGPT,
+    ShareGPTReply,
+    Text,
+    Tools,
+    WideShareGPT,
+    WideShareGPTReply,
+)
+from fmtkit.dialogs import answered, with_system
 from fmtkit.registry import converter
 from fmtkit.tables import Preference
+from fmtkit.tool_pairs import cut_pair, whole_with
 
 
 @converter()
 def preference(
-    conversations: ShareGPT, chosen: ShareGPTMessage, rejected: ShareGPTMessage
+    conversations: ShareGPT,
+    chosen: ShareGPTReply,
+    rejected: ShareGPTReply,
+    system: Text = ABSENT,
 ) -> Preference:
-    """https://huggingface.co/datasets/llamafactory/DPO-En-Zh-20k."""
-    return answered(conversations, "conversations", chosen, rejected)
+    """https://huggingface.co/datasets/llamafactory/DPO-En-Zh-20k; a reply may be text alone."""
+    return answered(with_system(system, conversations), "conversations", chosen, rejected)
+
+
+@converter(wide=True)
+def preference_with_tools(
+    conversations: WideShareGPT,
+    chosen: WideShareGPTReply,
+    rejected: WideShareGPTReply,
+    tools: Tools = ABSENT,
+    system: Text = ABSENT,
+) -> Preference:
+    """https://github.com/hiyouga/LLaMA-Factory/blob/main/data/README.md, with calls of tools."""
+    context = with_system(system, conversations).once("__context")
+    better = whole_with(context, chosen, "chosen")
+    return cut_pair(better, whole_with(context, rejected, "rejected"), tools)

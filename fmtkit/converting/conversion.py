@@ -92,10 +92,16 @@ def _convert(frame: pl.DataFrame, binding: Binding) -> Converted:
             out = out.filter(pl.col("__problem").is_null())
         out = out.drop("__problem")
     counts: Counter[str] = Counter()
+    within: Counter[str] = Counter()
     for i, (code, _) in enumerate(warnings):
-        counts[code] += int(out.get_column(f"__warn_{i}").sum())
+        name, _, column = code.partition(" ")
+        count = int(out.get_column(f"__warn_{i}").sum())
+        counts[name] += count
+        within[column] += count if column else 0
     out = out.drop([f"__warn_{i}" for i in range(len(warnings))])
-    unread, counts["unread_turns"] = _unread(frame, out, binding)
+    unread, rows = _unread(frame, out, binding)
+    counts["unread_turns"] += rows
+    unread += within
     return Converted(expand(out, columns), bad, +counts, unread)
 
 

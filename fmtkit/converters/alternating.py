@@ -1,0 +1,30 @@
+"""Conversations as lists of texts: the user speaks first, and the two take turns."""
+
+from fmtkit.columns import ABSENT, Text, Texts, first_given
+from fmtkit.dialogs import conversation as learnt
+from fmtkit.dialogs import with_system
+from fmtkit.registry import converter
+from fmtkit.tables import Conversation
+from fmtkit.turns import alternating
+
+
+@converter(any_of=[("data", "dialog", "dialogue", "conversation", "conversations", "turns")])
+def chat(
+    data: Texts = ABSENT,
+    dialog: Texts = ABSENT,
+    dialogue: Texts = ABSENT,
+    conversation: Texts = ABSENT,
+    conversations: Texts = ABSENT,
+    turns: Texts = ABSENT,
+    system: Text = ABSENT,
+) -> Conversation:
+    """https://huggingface.co/datasets/stingning/ultrachat."""
+    texts = first_given(
+        data=data,
+        dialog=dialog,
+        dialogue=dialogue,
+        conversation=conversation,
+        conversations=conversations,
+        turns=turns,
+    )
+    return learnt(with_system(system, alternating(texts, "data")))

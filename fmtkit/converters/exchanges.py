@@ -1,0 +1,33 @@
+"""Conversations as lists of exchanges: {human, assistant} or {input, output}, one item each."""
+
+from typing import Annotated, TypeAlias
+
+import polars as pl
+
+from fmtkit.columns import ABSENT, Text, first_given, records
+from fmtkit.dialogs import conversation as learnt
+from fmtkit.dialogs import with_system
+from fmtkit.kinds import TextKind
+from fmtkit.problems import Column
+from fmtkit.registry import converter
+from fmtkit.tables import Conversation
+from fmtkit.turns import of_exchanges
+
+ASKED = ("human", "input", "user", "question", "prompt", "query", "instruction")
+SAID = ("assistant", "output", "bot", "answer", "response", "gpt")
+_NAMES = (*ASKED, *SAID)
+Exchanges: TypeAlias = Annotated[Column, records(dict.fromkeys(_NAMES, TextKind()), _NAMES)]
+
+
+@converter(any_of=[("conversation", "conversations")])
+def chat(
+    conversation: Exchanges = ABSENT, conversations: Exchanges = ABSENT, system: Text = ABSENT
+) -> Conversation:
+    """https://huggingface.co/datasets/LDJnr/Capybara; ms-swift's `conversation`."""
+    held = first_given(conversation=conversation, conversations=conversations)
+    turns = of_exchanges(held, _of(ASKED), _of(SAID), "conversation")
+    return learnt(with_system(system, turns))
+
+
+def _of(names: tuple[str, ...]) -> pl.Expr:
+    return pl.coalesce(pl.element().struct.field(name) for name in names)

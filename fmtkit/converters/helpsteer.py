@@ -1,0 +1,85 @@
+"""HelpSteer: a prompt with two replies and how much better one is, or with one reply and its scores."""
+
+import polars as pl
+
+from fmtkit.columns import ABSENT, Messages, Number, Text, first_given, one_filled
+from fmtkit.dialogs import asks, chosen_over, dialog, judged
+from fmtkit.errors import UnknownNameError
+from fmtkit.problems import Column, Problem
+from fmtkit.registry import converter
+from fmtkit.tables import Preference, Unpaired
+
+ATTRIBUTES = ("helpfulness", "correctness", "coherence", "complexity", "verbosity")
+FIRST, SECOND = ("response_1", "response1"), ("response_2", "response2")
+STRENGTHS = ("preference_strength", "overall_preference")
+
+
+@converter(any_of=[FIRST, SECOND, STRENGTHS])
+def preference(
+    prompt: Text,
+    response_1: Text = ABSENT,
+    response1: Text = ABSENT,
+    response_2: Text = ABSENT,
+    response2: Text = ABSENT,
+    preference_strength: Number = ABSENT,
+    overall_preference: Number = ABSENT,
+) -> Preference:
+    """https://huggingface.co/datasets/nvidia/HelpSteer2, preferences: below 0 the first is better."""
+    one = one_filled({"response_1": response_1, "response1": response1})
+    other = one_filled({"response_2": response_2, "response2": response2})
+    strength = first_given(
+        preference_strength=preference_strength, overall_preference=overall_preference
+    )
+    return _preferred(dialog(user=prompt), one, other, strength)
+
+
+@converter(any_of=[FIRST, SECOND, STRENGTHS])
+def preference_in_context(
+    context: Messages,
+    response_1: Text = ABSENT,
+    response1: Text = ABSENT,
+    response_2: Text = ABSENT,
+    response2: Text = ABSENT,
+    preference_strength: Number = ABSENT,
+    overall_preference: Number = ABSENT,
+) -> Preference:
+    """https://huggingface.co/datasets/nvidia/HelpSteer3: below 0 the first reply is better."""
+    one = one_filled({"response_1": response_1, "response1": response1})
+    other = one_filled({"response_2": response_2, "response2": response2})
+    strength = first_given(
+        preference_strength=preference_strength, overall_preference=overall_preference
+    )
+    return _preferred(asks(context, "context"), one, other, strength)
+
+
+@converter(any_of=[ATTRIBUTES])
+def unpaired(
+    prompt: Text,
+    response: Text,
+    helpfulness: Number = ABSENT,
+    correctness: Number = ABSENT,
+    coherence: Number = ABSENT,
+    complexity: Number = ABSENT,
+    verbosity: Number = ABSENT,
+    *,
+    attribute: str = "helpfulness",
+    threshold: float = 3,
+) -> Unpaired:
+    """https://huggingface.co/datasets/nvidia/HelpSteer2: liked from `threshold` (of 0 to 4) on."""
+    if attribute not in ATTRIBUTES:
+        raise UnknownNameError("attribute", attribute, ATTRIBUTES)
+    rated = (helpfulness, correctness, coherence, complexity, verbosity)
+    score = dict(zip(ATTRIBUTES, rated, strict=True))[attribute]
+    unrated = Problem("null_field", attribute, score.value.is_null(), f"{attribute} is null")
+    return judged(prompt, response, score.but(score.value >= threshold, unrated))
+
+
+def _preferred(prompt: Column, one: Column, other: Column, strength: Column) -> Preference:
+    first = strength.value < 0
+    neither = Problem(
+        "no_preference", None, strength.value == 0, "neither reply is preferred: the strength is 0"
+    )
+    better = one.but(pl.when(first).then(one.value).otherwise(other.value), neither)
+    worse = other.but(pl.when(first).then(other.value).otherwise(one.value))
+    made = chosen_over(prompt, better.having(strength), worse)
+    return Preference(made.prompt, made.chosen, made.rejected, strength.but(strength.value.abs()))

@@ -1,0 +1,24 @@
+"""A conversation, and a worse reply to put in place of its last one, as in ms-swift."""
+
+from fmtkit.columns import ABSENT, Text, Tools, WideMessages, WideReply, first_given
+from fmtkit.dialogs import all_but_last, with_system
+from fmtkit.problems import Column
+from fmtkit.registry import converter
+from fmtkit.tables import Preference
+from fmtkit.tool_pairs import cut_pair, whole, whole_with
+
+
+@converter(wide=True, any_of=[("rejected_response", "rejected_messages")])
+def preference(
+    messages: WideMessages,
+    rejected_response: WideReply = ABSENT,
+    rejected_messages: WideReply = ABSENT,
+    system: Text = ABSENT,
+    tools: Tools = ABSENT,
+) -> Preference:
+    """https://swift.readthedocs.io/en/latest/Customization/Custom-dataset.html#rlhf."""
+    given = first_given(rejected_response=rejected_response, rejected_messages=rejected_messages)
+    better = with_system(system, messages).once("__better_whole")
+    context = Column(all_but_last(better.value)).having(better).once("__context")
+    worse = whole_with(context, given, "rejected_response")
+    return cut_pair(whole(better, "messages"), worse, tools)

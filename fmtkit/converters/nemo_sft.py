@@ -1,0 +1,53 @@
+"""NeMo SFT: a system text, turns of {from, value, label}, and the speaker whose turns are masked."""
+
+from typing import Annotated, TypeAlias
+
+import polars as pl
+from polars import Expr
+
+from fmtkit.columns import ABSENT, Text, filled, records
+from fmtkit.dialogs import conversation, with_system
+from fmtkit.kinds import TextKind
+from fmtkit.problems import Column, Problem
+from fmtkit.registry import converter
+from fmtkit.tables import Conversation
+from fmtkit.turns import speaker, turn, turns
+
+ROLES = {"User": "user", "Assistant": "assistant", "System": "system", "Human": "user"}
+Spoken: TypeAlias = Annotated[
+    Column,
+    records(
+        {"from": TextKind(), "value": TextKind(), "label": TextKind()},
+        optional=("value", "label"),
+    ),
+]
+
+
+@converter(wide=True)
+def chat(conversations: Spoken, mask: Text, system: Text = ABSENT) -> Conversation:
+    """https://docs.nvidia.com/nemo-framework/user-guide/24.07/modelalignment/steerlm.html.
+
+    Turns of the masked speaker are not learnt from. What `label` says of a turn is not read, and
+    rows that have one are counted as `unread_turns`.
+    """
+    field = pl.element().struct.field
+    said = pl.coalesce(field("value"), pl.lit(""))
+    spoken = turns(conversations, turn(speaker(field("from"), ROLES), said), "conversations")
+    masked = Column(speaker(mask.value, ROLES)).having(mask).once("__masked")
+    unknown = Problem(
+        "value_error", "mask", masked.value.is_null(), f"mask is none of {', '.join(ROLES)}"
+    )
+    marked = spoken.having(masked).but(_marked(spoken.value, masked.value)).once("__marked")
+    labelled = conversations.value.list.eval(filled(field("label"))).list.any()
+    learnt = marked.but(marked.value, unknown).leave("conversations[].label", labelled)
+    return conversation(with_system(system, learnt))
+
+
+def _marked(spoken: Expr, masked: Expr) -> Expr:
+    """Say of each turn whether it is learnt: all but those of the masked speaker."""
+    turn_of = pl.element().struct
+    cases = {
+        role: spoken.list.eval(turn_of.with_fields(train=turn_of.field("role") != role))
+        for role in sorted(set(ROLES.values()))
+    }
+    return pl.coalesce(pl.when(masked == role).then(made) for role, made in cases.items())

@@ -1,0 +1,131 @@
+"""OpenAssistant's message trees: a prompt whose replies are ranked and have replies themselves."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, TypeAlias
+
+import polars as pl
+
+from fmtkit.columns import blank
+from fmtkit.expansion import several
+from fmtkit.kinds import BranchKind, FlagKind, ListKind, NumberKind, RecordKind, TextKind, TreeKind
+from fmtkit.problems import Column, Problem
+from fmtkit.registry import converter
+from fmtkit.tables import Conversation, Ranking
+from fmtkit.typed_kinds import NARROW
+
+ROLES = {"prompter": "user", "assistant": "assistant", "system": "system"}
+MESSAGE = RecordKind(
+    {
+        "text": TextKind(),
+        "role": TextKind(),
+        "rank": NumberKind(),
+        "deleted": FlagKind(),
+        "replies": ListKind(BranchKind("message")),
+    },
+    frozenset({"rank", "deleted", "replies"}),
+)
+Tree: TypeAlias = Annotated[Column, TreeKind(MESSAGE, "message")]
+Record: TypeAlias = Mapping[str, Any]
+DIALOG = pl.List(NARROW)
+RANKING = pl.Struct({"prompt": DIALOG, "replies": pl.List(DIALOG), "scores": pl.List(pl.Float64)})
+
+
+@converter()
+def ranked(prompt: Tree, *, pairs: str = "best-worst") -> Ranking:  # noqa: ARG001
+    """https://huggingface.co/datasets/OpenAssistant/oasst1, trees: rank 0 is the best reply.
+
+    Each prompt of the tree with two ranked replies or more is a ranking of its own.
+    """
+    checked = _checked(prompt)
+    made = checked.but(_of_each(prompt, _rankings, RANKING)).once("__rankings")
+    asked, replies, scores = (
+        several(made.but(made.value.list.eval(pl.element().struct.field(name))))
+        for name in ("prompt", "replies", "scores")
+    )
+    return Ranking(asked, replies, scores)
+
+
+@converter(name="oasst.threads")
+def threads(prompt: Tree) -> Conversation:
+    """https://huggingface.co/datasets/OpenAssistant/oasst1, trees: each path to a last reply."""
+    return Conversation(several(_checked(prompt).but(_of_each(prompt, _threads, DIALOG))))
+
+
+def _checked(tree: Column) -> Column:
+    field = pl.element().struct.field
+    there = ~field("deleted").fill_null(value=False)
+
+    def any_record(wrong: pl.Expr) -> pl.Expr:
+        return tree.value.list.eval(there & wrong).list.any()
+
+    return tree.but(
+        tree.value,
+        Problem(
+            "unknown_role",
+            "prompt.role",
+            any_record(~field("role").is_in(list(ROLES))),
+            f"a role of the tree is none of {', '.join(ROLES)}",
+        ),
+        Problem("empty_field", "prompt.text", any_record(blank(field("text"))), "a text is blank"),
+    )
+
+
+def _of_each(
+    tree: Column, made: Callable[[Sequence[Record]], list[Any]], dtype: pl.DataType
+) -> pl.Expr:
+    """Make a list of each tree, row by row: a tree has no shape that columns could share."""
+
+    def of_all(column: pl.Series) -> pl.Series:
+        lists = [None if records is None else made(records) for records in column.to_list()]
+        return pl.Series(column.name, lists, dtype=pl.List(dtype))
+
+    return tree.value.map_batches(of_all, return_dtype=pl.List(dtype), is_elementwise=True)
+
+
+def _rankings(records: Sequence[Record]) -> list[Any]:
+    """Rank the replies of each prompt; those without a rank, or deleted, have no place."""
+    replies: dict[int, list[int]] = {}
+    for place in _kept(records):
+        if records[place]["role"] == "assistant" and records[place]["rank"] is not None:
+            replies.setdefault(records[place]["parent"], []).append(place)
+    return [
+        {
+            "prompt": _path(records, asked),
+            "replies": [[_message(records[place])] for place in places],
+            "scores": [0 - records[place]["rank"] for place in places],
+        }
+        for asked, places in sorted(replies.items())
+        if len(places) > 1
+    ]
+
+
+def _threads(records: Sequence[Record]) -> list[Any]:
+    """Follow the tree to each reply after which no other one comes."""
+    spoken = [place for place in _kept(records) if records[place]["role"] == "assistant"]
+    inner = {above for place in spoken for above in _above(records, place)[1:]}
+    return [_path(records, place) for place in spoken if place not in inner]
+
+
+def _kept(records: Sequence[Record]) -> list[int]:
+    """Return the places of the records that are not deleted, nor below one that is."""
+    kept: set[int] = set()
+    for place, record in enumerate(records):
+        if not record["deleted"] and (record["parent"] is None or record["parent"] in kept):
+            kept.add(place)
+    return sorted(kept)
+
+
+def _path(records: Sequence[Record], place: int) -> list[dict[str, str]]:
+    return [_message(records[above]) for above in reversed(_above(records, place))]
+
+
+def _above(records: Sequence[Record], place: int) -> list[int]:
+    """Return a record's place and those that lead to it, the root last."""
+    places = [place]
+    while (parent := records[places[-1]]["parent"]) is not None:
+        places.append(parent)
+    return places
+
+
+def _message(record: Record) -> dict[str, str]:
+    return {"role": ROLES.get(record["role"], ""), "content": record["text"]}
