@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from fmtkit.reachability import trouble_with
 
@@ -41,6 +40,8 @@ def bounded() -> Iterator[str | None]:
 @cache
 def trouble() -> str | None:
     """Return why the hub cannot be reached; None where it can, or where nothing is asked of it."""
+    from urllib.request import getproxies  # brings http and ssl
+
     if os.environ.get(OFFLINE, "").upper() in {"1", "ON", "YES", "TRUE"} or getproxies():
         return None
     address = urlsplit(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")

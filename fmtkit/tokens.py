@@ -9,13 +9,13 @@ tokenizer.json says how sequences begin and end. A test compares the two.
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import tokenizers
-from tokenizers import AddedToken, Encoding
+from typing import TYPE_CHECKING, Any
 
 from fmtkit import hub_access
 from fmtkit.errors import TokenizerError
+
+if TYPE_CHECKING:
+    import tokenizers
 
 SPECIAL_NAMES = (
     "bos_token",
@@ -41,7 +41,7 @@ class Tokenizer:
     """A loaded tokenizer, its special tokens by name and its chat templates by name."""
 
     name: str
-    backend: tokenizers.Tokenizer
+    backend: "tokenizers.Tokenizer"
     special_tokens: dict[str, str] = field(default_factory=dict)
     chat_templates: dict[str, str] = field(default_factory=dict)
 
@@ -70,11 +70,13 @@ class Tokenizer:
         text = self.special_tokens.get(name)
         return None if text is None else self.backend.token_to_id(text)
 
-    def encode(self, text: str, *, add_special_tokens: bool = False) -> Encoding:
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> "tokenizers.Encoding":
         """Tokenize one text; BOS and EOS come from the chat template unless they are asked for."""
         return self.backend.encode(text, add_special_tokens=add_special_tokens)
 
-    def encode_batch(self, texts: list[str], *, add_special_tokens: bool = False) -> list[Encoding]:
+    def encode_batch(
+        self, texts: list[str], *, add_special_tokens: bool = False
+    ) -> list["tokenizers.Encoding"]:
         """Tokenize many texts on all cores, with the offsets of each token."""
         return list(self.backend.encode_batch(texts, add_special_tokens=add_special_tokens))
 
@@ -157,6 +159,8 @@ def _fetch(name: str) -> Path:
 
 
 def _load_folder(name: str, folder: Path) -> Tokenizer:
+    import tokenizers
+
     file = folder / "tokenizer.json"
     if not file.is_file():
         raise TokenizerError(
@@ -199,8 +203,10 @@ def _special_tokens(config: dict[str, Any], older: dict[str, Any]) -> dict[str, 
 
 
 def _add_missing(
-    backend: tokenizers.Tokenizer, config: dict[str, Any], special: dict[str, str]
+    backend: "tokenizers.Tokenizer", config: dict[str, Any], special: dict[str, str]
 ) -> None:
+    from tokenizers import AddedToken
+
     known = {token.content for token in backend.get_added_tokens_decoder().values()}
     declared = config.get("added_tokens_decoder") or {}
     for _, entry in sorted(declared.items(), key=lambda item: int(item[0])):

@@ -17,13 +17,15 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fmtkit.errors import FmtkitError
 from fmtkit.user_modules import child_path
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 Serve = Callable[[bytes], bytes]
 
@@ -101,7 +103,7 @@ class Worker:
             if isinstance(answer, Overrun):
                 return
 
-    def _received(self, connection: Connection, seconds: float) -> bytes | Overrun:
+    def _received(self, connection: "Connection", seconds: float) -> bytes | Overrun:
         try:
             if connection.poll(seconds):
                 return connection.recv_bytes(self._limits.answer)
@@ -114,11 +116,13 @@ class Worker:
             self.close()
             return Overrun(f"an answer of more than {self._limits.answer:,} bytes")
 
-    def _started(self) -> Connection:
+    def _started(self) -> "Connection":
         if self._process is not None and self._process.poll() is not None:
             self.close()
         if self._connection is not None:
             return self._connection
+        from multiprocessing.connection import Connection
+
         ours, theirs = socket.socketpair()
         _limit_waits(ours, self._limits.seconds + _STALLED)
         # -P: a module in the working directory is not one of ours.
@@ -170,6 +174,8 @@ def _limit_waits(ours: socket.socket, seconds: float) -> None:
 
 def serve(descriptor: int) -> None:
     """Answer items until the other side is gone; this is the worker process's whole life."""
+    from multiprocessing.connection import Connection
+
     connection = Connection(descriptor)
     first = json.loads(connection.recv_bytes())
     module, _, name = first["target"].partition(":")

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
-
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
     from fmtkit.converting.ledger import Ledger
 
 UNITS = ("B", "KB", "MB", "GB")
@@ -23,10 +22,17 @@ class Watch(Protocol):
 @contextmanager
 def progress(*, shown: bool) -> Iterator[Watch | None]:
     """Show a bar on stderr while a run lasts; nothing where stderr is no terminal."""
-    console = Console(stderr=True, highlight=False)
-    if not shown or not console.is_terminal:
+    if not shown:
         yield None
         return
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn
+
     columns = (
         BarColumn(bar_width=24),
         TextColumn("{task.percentage:>3.0f}%"),
@@ -37,7 +43,7 @@ def progress(*, shown: bool) -> Iterator[Watch | None]:
 
 
 class _Bar:
-    def __init__(self, bar: Progress, task: TaskID) -> None:
+    def __init__(self, bar: "Progress", task: "TaskID") -> None:
         self.bar, self.task, self.begun = bar, task, time.monotonic()
 
     def __call__(self, done: int, size: int | None, ledger: "Ledger") -> None:
