@@ -14,12 +14,15 @@ import pyarrow as pa
 import pytest
 from fixture_cases import Case
 from line_mutants import mutants
+from test_conversions import contents
 from test_parse import CASES, bound, sound_lines
 
 from fmtkit.converting.binding import Binding
-from fmtkit.converting.convert_options import RowOptions
+from fmtkit.converting.conversions import convert_to
+from fmtkit.converting.convert_options import ConvertOptions, RowOptions
 from fmtkit.converting.preparation import prepare
 from fmtkit.converting.unread_turns import carried
+from fmtkit.errors import NothingWrittenError
 from fmtkit.kinds import IntegerKind, NumberKind, OpenKind, TextKind, TreeKind
 from fmtkit.read_spec import node_of, spec_of
 from fmtkit.reading import clean_lines, native
@@ -33,6 +36,7 @@ pytestmark = pytest.mark.skipif(
 REAL = Path("/work/shared/data/real")
 MUTATIONS = 50_000
 STRESS = int(os.environ.get("FMTKIT_MUTATIONS", "1000000"))
+PARTS = 20
 LEAST_CLEAN = 0.3
 BATCH = 2000
 
@@ -149,8 +153,9 @@ def test_many_mutants_that_stay_clean_are_what_the_strict_parser_makes_of_them()
 
 
 @pytest.mark.stress
-def test_a_million_mutants_that_stay_clean_are_what_the_strict_parser_makes_of_them():
-    survive(STRESS, "stress")
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_million_mutants_that_stay_clean_are_what_the_strict_parser_makes_of_them(part):
+    survive(STRESS // PARTS, f"stress {part}")
 
 
 REAL_TYPES = {
@@ -189,6 +194,37 @@ def test_real_data_is_clean_but_for_a_line_in_a_thousand(keep):
         print(f"{name:44} {found.count(CLEAN)} of {len(found)} lines are clean")
         verdicts += Counter(found)
     assert verdicts[CLEAN] >= 0.999 * verdicts.total()
+
+
+def both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Path, **options) -> None:
+    """Convert with the kernel and without: every file that is written must be the same."""
+    found = []
+    for kernel in ("1", "0"):
+        monkeypatch.setenv(native.VARIABLE, kernel)
+        folder = tmp_path / kernel
+        folder.mkdir()
+        try:
+            convert_to(source, folder / "out.parquet", ConvertOptions(**options))
+        except NothingWrittenError as error:
+            (folder / "error").write_text(str(error).replace(str(folder), ""))
+        found.append(contents(folder))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("keep", [(), ("all",)])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_files_are_the_same_without_the_kernel(case, keep, tmp_path, monkeypatch):
+    both_ways(tmp_path, monkeypatch, case.source, type=case.name, keep=keep, **case.settings)
+
+
+@pytest.mark.parametrize("kind", REAL_TYPES.values())
+def test_files_of_real_data_are_the_same_without_the_kernel(kind, tmp_path, monkeypatch):
+    if not REAL.is_dir():
+        pytest.skip(f"the real data is not here: {REAL}")
+    for name in (name for name, own in REAL_TYPES.items() if own == kind):
+        folder = tmp_path / name
+        folder.mkdir()
+        both_ways(folder, monkeypatch, REAL / name, type=kind, keep=("all",))
 
 
 PAIRS = json.dumps({"system": "s", "question": "q\n", "chosen": "é", "rejected": "日本"}).encode()

@@ -1,11 +1,12 @@
 """Parse a block of JSON lines: fast where nothing is suspicious, line by line where something is.
 
-A row's verdict and value depend on that row alone: a unit that raises a suspicion is judged line by
-line, its plain rows are joined and parsed again by the fast parser, so that values come from one
-parser; rows of another legal shape are read from the strict parser's values.
+A row's verdict and value depend on that row alone. The native kernel reads what is certain, and the
+strict parser judges every other line. Where there is no kernel, pyarrow reads units of lines: one that
+raises a suspicion is judged line by line, its plain rows are joined and parsed again by pyarrow, so
+that values come from one parser; rows of another legal shape are read from the strict parser's values.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +17,8 @@ from pyarrow import json as pajson
 from fmtkit.codes import Reject
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.read_plan import ReadPlan, ReadState
+from fmtkit.converting.unread_turns import carried
+from fmtkit.reading import clean_lines
 from fmtkit.rendering.content_parts import Cuts
 from fmtkit.sources import guards, skipping
 from fmtkit.sources.records import Records, Row
@@ -46,10 +49,14 @@ class Parsed:
 def parse_records(records: Records, state: ReadState, unit_bytes: int = UNIT_BYTES) -> Parsed:
     """Parse the records of a block by the plan of its source; how it is cut changes nothing about rows.
 
-    After a block without a suspicion the next one is tried as a whole, which saves a tenth of the
-    time. Of a suspicious unit only the parts with a suspicion are judged line by line.
+    Without the kernel: after a block without a suspicion the next one is tried as a whole, which
+    saves a tenth of the time. Of a suspicious unit only the parts with a suspicion are judged line by
+    line.
     """
     plan = state.plan
+    natively = _parse_natively(records, plan)
+    if natively is not None:
+        return natively
     frames: list[pl.DataFrame] = []
     rejects: list[Reject] = []
     cuts: dict[int, Cuts] = {}
@@ -76,6 +83,64 @@ def parse_records(records: Records, state: ReadState, unit_bytes: int = UNIT_BYT
         whole = whole.sort("__row")
     rows = sum(frame.height for frame in fast_frames)
     return Parsed(whole.rechunk(), rejects, len(records), records.found.blank, rows, cuts)
+
+
+def _parse_natively(records: Records, plan: ReadPlan) -> Parsed | None:
+    """Take the clean lines as the kernel reads them, and judge the others; None where it reads none."""
+    binding = plan.binding
+    read = clean_lines.read(records.data, binding.spec) if plan.natively else None
+    if read is None:
+        return None
+    verdicts = read.verdicts[read.verdicts != clean_lines.BLANK]
+    clean = np.flatnonzero(verdicts == clean_lines.CLEAN)
+    unsure = np.flatnonzero(verdicts == clean_lines.UNSURE).tolist()
+    frame = _as_converters_see(read.frame, clean, binding)
+    judged = _judge(records, unsure, binding)
+    if judged.sound:
+        frame = pl.concat([frame, judged.frame(binding)]).sort("__row")
+    return Parsed(
+        frame, judged.rejects, len(records), records.found.blank, len(clean), judged.cuts(binding)
+    )
+
+
+def _as_converters_see(frame: pl.DataFrame, rows: np.ndarray, binding: Binding) -> pl.DataFrame:
+    """Number the rows of a frame that the kernel read, and tell what its watched columns carry."""
+    columns = {column.name: frame.get_column(column.name) for column in binding.every}
+    for watched in binding.watched:
+        texts = columns[watched.name]
+        if texts.null_count() < len(texts):
+            columns[watched.name] = carried(texts)
+    return pl.DataFrame([*columns.values(), pl.Series("__row", rows, dtype=pl.Int64)])
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """Records that the strict parser took one by one, and the rejects of the others."""
+
+    sound: list[tuple[int, Row]] = field(default_factory=list)
+    rejects: list[Reject] = field(default_factory=list)
+
+    def frame(self, binding: Binding) -> pl.DataFrame:
+        """Return what converters see of the sound ones."""
+        return binding.frame([row for _, row in self.sound], [record for record, _ in self.sound])
+
+    def cuts(self, binding: Binding) -> dict[int, Cuts]:
+        """Return the parts of contents that came in parts."""
+        return {record: cut for record, row in self.sound if (cut := binding.cuts(row))}
+
+
+def _judge(records: Records, numbers: Iterable[int], binding: Binding) -> _Judged:
+    """Judge records one by one."""
+    judged = _Judged()
+    for record in numbers:
+        value, fault = records.value(record, written=True)
+        found = [fault] if fault else binding.judge(value)
+        if found:
+            first = found[0]
+            judged.rejects.append(records.reject(record, first.code, first.column, first.message))
+        else:
+            judged.sound.append((record, value))
+    return judged
 
 
 class _FastRows:
@@ -217,27 +282,21 @@ def _parse_strictly(
 ) -> tuple[pl.DataFrame, list[Reject], dict[int, Cuts]]:
     """Judge each record of a unit; parse the sound ones."""
     plan, binding = state.plan, state.plan.binding
-    plain: list[int] = []
-    others: list[tuple[int, Row]] = []
-    rejects: list[Reject] = []
-    for record in range(start, stop):
-        value, fault = records.value(record, written=True)
-        found = [fault] if fault else binding.judge(value)
-        if found:
-            first = found[0]
-            rejects.append(records.reject(record, first.code, first.column, first.message))
-            continue
+    judged = _judge(records, range(start, stop), binding)
+    for _, value in judged.sound:
         state.learn(value)
-        if plan.mode != "strict" and binding.is_plain(value):
-            plain.append(record)
-        else:
-            others.append((record, value))
+    plain = [
+        record
+        for record, value in judged.sound
+        if plan.mode != "strict" and binding.is_plain(value)
+    ]
+    quick = set(plain)
+    others = _Judged([entry for entry in judged.sound if entry[0] not in quick])
     frames = [_parse_plain(records, plain, state)] if plain else []
-    if others or not frames:
-        frames.append(binding.frame([row for _, row in others], [record for record, _ in others]))
+    if others.sound or not frames:
+        frames.append(others.frame(binding))
     frame = frames[0] if len(frames) == 1 else pl.concat(frames).sort("__row")
-    cuts = {record: cut for record, row in others if (cut := binding.cuts(row))}
-    return frame, rejects, cuts
+    return frame, judged.rejects, others.cuts(binding)
 
 
 def _parse_plain(records: Records, plain: Sequence[int], state: ReadState) -> pl.DataFrame:

@@ -29,6 +29,8 @@ class ReadPlan:
     """The columns of the first block, with the types that their values show."""
     is_closed: bool = True
     """No unknown key was met there: nothing nests deeper than the schema, or pyarrow stops at once."""
+    natively: bool = True
+    """The kernel reads it where there is one; what else is said here is for pyarrow's parser."""
 
     @classmethod
     def of(cls, binding: Binding, sample: Iterable[Row]) -> "ReadPlan":
