@@ -6,6 +6,10 @@ times (so that a slow minute of a noisy machine counts for both). `--write` puts
 
     make bench                                   # sizes that fit ten minutes
     .venv/bin/python benchmarks/convert.py --rows 200000 --rounds 9
+    .venv/bin/python benchmarks/convert.py --only tools --before ../old-tree
+
+A contestant whose packages are not installed is left out by name. `--before` adds fmtkit as it is in another
+tree (a git worktree of an older commit) to every contest.
 """
 
 import argparse
@@ -13,24 +17,45 @@ import json
 import os
 import platform
 import random
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from importlib.metadata import version
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 import samples
 
+from fmtkit.reading import native
+
 HERE = Path(__file__).parent
 PACKAGES = ("fmtkit", "pyarrow", "polars", "datasets", "transformers", "trl", "orjson")
+NEEDS = {
+    "axolotl_flat": ("datasets",),
+    "axolotl_messages": ("datasets", "transformers"),
+    "trl_messages": ("datasets", "transformers", "trl"),
+    "loop_flat": ("orjson",),
+}
+"""Contestants -> packages that fmtkit itself does not need; `pip install -e '.[bench]'` brings them all."""
+BEFORE = "FMTKIT_BENCH_BEFORE"
+"""Names the tree of `--before` for a contest."""
+
+Contestant = tuple[str, int, dict[str, object]]
 
 
 def run(
-    name: str, source: Path, out: Path, processes: int, options: dict[str, object]
+    name: str,
+    source: Path,
+    out: Path,
+    processes: int,
+    options: dict[str, object],
+    tree: str | None = None,
 ) -> dict[str, float]:
-    """Run a contestant once in a process of its own."""
+    """Run a contestant once in a process of its own; with fmtkit of another tree, if one is named."""
     command = [
         sys.executable,
         str(HERE / "peers.py"),
@@ -44,6 +69,8 @@ def run(
         "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
         "TRL_EXPERIMENTAL_SILENCE": "1",
     }
+    if tree is not None:
+        environment["PYTHONPATH"] = tree
     begun = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     wall = time.monotonic() - begun
@@ -55,10 +82,16 @@ def run(
 def contest(
     title: str,
     source: Path,
-    contestants: dict[str, tuple[str, int, dict[str, object]]],
+    contestants: dict[str, Contestant],
     rounds: int,
 ) -> list[str]:
     """Run all contestants in turn; return the lines of a table. The first is the one compared."""
+    contestants, left_out = _able(contestants)
+    trees: dict[str, str | None] = dict.fromkeys(contestants)
+    if before := os.environ.get(BEFORE):
+        label = f"fmtkit of {Path(before).name}"
+        contestants[label] = next(iter(contestants.values()))
+        trees[label] = before
     results: dict[str, list[dict[str, float]]] = {label: [] for label in contestants}
     rng = random.Random(0)
     with tempfile.TemporaryDirectory() as folder:
@@ -66,7 +99,7 @@ def contest(
             for label in rng.sample(list(contestants), len(contestants)):
                 name, processes, options = contestants[label]
                 out = Path(folder) / f"{name}.parquet"
-                results[label].append(run(name, source, out, processes, options))
+                results[label].append(run(name, source, out, processes, options, trees[label]))
                 out.unlink(missing_ok=True)
     ours = next(iter(contestants))
     size = source.stat().st_size / 1e6
@@ -93,44 +126,102 @@ def contest(
             f"| {label} | {wall:.2f} | {cpu:.2f} | {rows:,.0f} | {peak:,.0f} | {faster or ' | '} |"
         )
         print(lines[-1], flush=True)
-    return [*lines, ""]
+    return [*lines, *left_out, ""]
+
+
+def _able(contestants: dict[str, Contestant]) -> tuple[dict[str, Contestant], list[str]]:
+    """Return the contestants that can run here, and a line on each that cannot."""
+    able: dict[str, Contestant] = {}
+    left_out = []
+    for label, contestant in contestants.items():
+        missing = [name for name in NEEDS.get(contestant[0], ()) if find_spec(name) is None]
+        if not missing:
+            able[label] = contestant
+            continue
+        left_out.append(f"Left out: {label}; {', '.join(missing)} is not installed.")
+        print(f"{left_out[-1]} (pip install -e '.[bench]')", flush=True)
+    return able, ["", *left_out] if left_out else []
+
+
+def _group_rows(parquet: Path) -> int:
+    """Return the rows of a file's first row group: the other contestants write as many."""
+    import pyarrow.parquet as pq
+
+    return pq.read_metadata(parquet).row_group(0).num_rows
 
 
 def flat(folder: Path, rows: int, rounds: int) -> list[str]:
     """Flat pairs of about 4 KB and of about 1 KB."""
-    out = []
-    for size in (4200, 1050):
-        source = samples.write(folder / f"flat{size}.jsonl", "flat", rows, size)
-        run("fmtkit_convert", source, Path(f"{source}.parquet"), 2, {})
-        contestants: dict[str, tuple[str, int, dict[str, object]]] = {
-            "fmtkit, 2 threads": ("fmtkit_convert", 2, {}),
-            "fmtkit, 1 thread": ("fmtkit_convert", 1, {}),
-            "axolotl's way, 1 process": ("axolotl_flat", 1, {}),
-            "axolotl's way, 2 processes": ("axolotl_flat", 2, {}),
-            "plain loop, orjson": ("loop_flat", 1, {}),
-            "floor: parse only": ("floor_parse", 2, {}),
-            "floor: write only": ("floor_write", 1, {}),
-        }
-        out += contest(f"Flat pairs of {size / 1000:.0f} KB", source, contestants, rounds)
-    return out
+    return [
+        *_flat(folder, "flat", "Flat pairs of 4 KB", rows, 4200, rounds),
+        *_flat(folder, "flat", "Flat pairs of 1 KB", rows, 1050, rounds),
+    ]
+
+
+def escaped(folder: Path, rows: int, rounds: int) -> list[str]:
+    """Flat pairs of which every value has line feeds and quotes."""
+    return _flat(folder, "escaped", "Flat pairs of 4 KB, rich in escapes", rows // 2, 4200, rounds)
+
+
+def _flat(folder: Path, shape: str, title: str, rows: int, size: int, rounds: int) -> list[str]:
+    source = samples.write(folder / f"{shape}{size}.jsonl", shape, rows, size)
+    written = Path(f"{source}.parquet")
+    run("fmtkit_convert", source, written, 2, {})
+    group = {"rows": _group_rows(written)}
+    contestants: dict[str, Contestant] = {
+        "fmtkit, 2 threads": ("fmtkit_convert", 2, {}),
+        "fmtkit, 1 thread": ("fmtkit_convert", 1, {}),
+        "axolotl's way, 1 process": ("axolotl_flat", 1, {}),
+        "axolotl's way, 2 processes": ("axolotl_flat", 2, {}),
+        "polars script, no checks": ("polars_flat", 2, group),
+        "pyarrow script, no checks": ("pyarrow_flat", 2, group),
+        "plain loop, orjson": ("loop_flat", 1, {}),
+        "floor: parse only": ("floor_parse", 2, {}),
+        "floor: write only": ("floor_write", 1, {}),
+    }
+    if shape != "flat":
+        for label in [label for label in contestants if label.startswith(("axolotl", "floor"))]:
+            del contestants[label]
+    return contest(title, source, contestants, rounds)
 
 
 def messages(folder: Path, rows: int, rounds: int) -> list[str]:
-    """Message lists of about 7 KB with the qwen3 template."""
+    """Message lists of about 7 KB with the chatml and the qwen3 template."""
     source = samples.write(folder / "messages.jsonl", "messages", rows // 2, 7400)
-    ours = {"type": "chat_template.default", "chat_template": "qwen3"}
-    contestants: dict[str, tuple[str, int, dict[str, object]]] = {
-        "fmtkit, 2 threads": ("fmtkit_convert", 2, ours),
-        "axolotl's way, 1 process": ("axolotl_messages", 1, {}),
-        "TRL's way, 1 process": ("trl_messages", 1, {}),
-    }
-    return contest("Message lists through the qwen3 template", source, contestants, rounds)
+    out = []
+    for template in ("chatml", "qwen3"):
+        named: dict[str, object] = {"chat_template": template}
+        ours = {"type": "chat_template.default", **named}
+        contestants: dict[str, Contestant] = {
+            "fmtkit, 2 threads": ("fmtkit_convert", 2, ours),
+            "fmtkit, 1 thread": ("fmtkit_convert", 1, ours),
+            "axolotl's way, 1 process": ("axolotl_messages", 1, named),
+        }
+        if template == "qwen3":
+            contestants["TRL's way, 1 process"] = ("trl_messages", 1, named)
+        out += contest(
+            f"Message lists through the {template} template", source, contestants, rounds
+        )
+    return out
+
+
+def tools(folder: Path, rows: int, rounds: int) -> list[str]:
+    """Conversations of about 4 KB with a tool call and the definition of the tool."""
+    out = []
+    for shape in ("openai", "sharegpt"):
+        source = samples.write(folder / f"{shape}.jsonl", shape, rows // 2, 3300)
+        contestants: dict[str, Contestant] = {
+            "fmtkit, 2 threads": ("fmtkit_convert", 2, {"type": shape}),
+            "fmtkit, 1 thread": ("fmtkit_convert", 1, {"type": shape}),
+        }
+        out += contest(f"Conversations with tools, {shape}", source, contestants, rounds)
+    return out
 
 
 def ranked(folder: Path, rows: int, rounds: int) -> list[str]:
     """Seven ranked answers a row, the best against the worst and all pairs."""
     source = samples.write(folder / "ranked.jsonl", "ranked", rows // 10, 8000)
-    contestants: dict[str, tuple[str, int, dict[str, object]]] = {
+    contestants: dict[str, Contestant] = {
         "fmtkit, best-worst": ("fmtkit_convert", 2, {"type": "zephyr.nectar"}),
         "fmtkit, all pairs": (
             "fmtkit_convert",
@@ -142,23 +233,38 @@ def ranked(folder: Path, rows: int, rounds: int) -> list[str]:
 
 
 def dirty(folder: Path, rows: int, rounds: int) -> list[str]:
-    """The price of one bad row in a thousand."""
-    out = []
-    for every, label in ((1000, "one bad row in 1,000"), (0, "no bad row")):
-        source = samples.write(folder / f"dirty{every}.jsonl", "flat", rows, 4200, bad_every=every)
-        out.append((label, source))
-    results: dict[str, list[dict[str, float]]] = {label: [] for label, _ in out}
-    for _ in range(rounds):
-        for label, source in out:
-            results[label].append(run("fmtkit_convert", source, folder / "dirty.parquet", 2, {}))
-    bad, clean = (results[label] for label, _ in out)
-    ratio = {
-        key: statistics.median(b[key] / c[key] for b, c in zip(bad, clean, strict=True))
-        for key in ("wall", "cpu")
+    """The price of bad rows: one in a thousand, two in the whole file."""
+    kinds: dict[str, Callable[[int], bool] | None] = {
+        "no bad row": None,
+        "one bad row in 1,000": lambda i: i % 1000 == 500,
+        "two bad rows in the file": lambda i: i in (rows // 3, rows // 2),
     }
-    line = f"One bad row in 1,000 costs {ratio['wall'] - 1:+.0%} of wall time, {ratio['cpu'] - 1:+.0%} of CPU time."
-    print(line, flush=True)
-    return [line, ""]
+    sources = {
+        label: samples.write(folder / f"dirty{number}.jsonl", "flat", rows, 4200, bad=bad)
+        for number, (label, bad) in enumerate(kinds.items())
+    }
+    results: dict[str, list[dict[str, float]]] = {label: [] for label in kinds}
+    rng = random.Random(0)
+    for _ in range(rounds):
+        for label in rng.sample(list(kinds), len(kinds)):
+            done = run("fmtkit_convert", sources[label], folder / "dirty.parquet", 2, {})
+            results[label].append(done)
+    clean, *others = kinds
+    lines = [f"**Bad rows** ({rows:,} rows of 4 KB, {rounds} rounds)", ""]
+    lines += ["| what | wall s | CPU s | more wall | more CPU |", "|---|---|---|---|---|"]
+    for label in (clean, *others):
+        wall, cpu = (statistics.median(r[key] for r in results[label]) for key in ("wall", "cpu"))
+        more = [
+            statistics.median(
+                mine[key] / base[key] - 1
+                for mine, base in zip(results[label], results[clean], strict=True)
+            )
+            for key in ("wall", "cpu")
+        ]
+        told = " | " if label == clean else f"{more[0]:+.0%} | {more[1]:+.0%}"
+        lines.append(f"| {label} | {wall:.2f} | {cpu:.2f} | {told} |")
+        print(lines[-1], flush=True)
+    return [*lines, ""]
 
 
 def memory(folder: Path, sizes: list[int]) -> list[str]:
@@ -213,20 +319,19 @@ def starts() -> list[str]:
         for label, arguments in commands.items():
             times = []
             for _ in range(9):
-                before = os.times()
+                before = _children_cpu()
                 subprocess.run(
                     [sys.executable, "-m", "fmtkit", *arguments], capture_output=True, check=True
                 )
-                after = os.times()
-                times.append(
-                    after.children_user
-                    + after.children_system
-                    - before.children_user
-                    - before.children_system
-                )
+                times.append(_children_cpu() - before)
             lines.append(f"| {label} | {statistics.median(times):.2f} |")
             print(lines[-1], flush=True)
     return [*lines, ""]
+
+
+def _children_cpu() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def main() -> None:
@@ -238,17 +343,32 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--memory", type=int, nargs="*", default=[200], help="input sizes in MB")
     parser.add_argument("--files", type=int, nargs="*", default=[500, 5000], help="files of a row")
-    parts_of_all = ["flat", "messages", "ranked", "dirty", "memory", "files", "starts"]
-    parser.add_argument("--only", nargs="*", default=parts_of_all)
+    parts_of_all = [
+        "flat",
+        "escaped",
+        "messages",
+        "tools",
+        "ranked",
+        "dirty",
+        "memory",
+        "files",
+        "starts",
+    ]
+    parser.add_argument("--only", nargs="*", default=parts_of_all, choices=parts_of_all)
+    parser.add_argument("--before", help="a tree with another fmtkit, which joins each contest")
     parser.add_argument(
         "--write", action="store_true", help="put the tables into benchmarks/README.md"
     )
     given = parser.parse_args()
+    if given.before:
+        os.environ[BEFORE] = str(Path(given.before).resolve(strict=True))
     with tempfile.TemporaryDirectory(prefix="fmtkit-bench-") as name:
         folder = Path(name)
         parts = {
             "flat": lambda: flat(folder, given.rows, given.rounds),
+            "escaped": lambda: escaped(folder, given.rows, given.rounds),
             "messages": lambda: messages(folder, given.rows, given.rounds),
+            "tools": lambda: tools(folder, given.rows, given.rounds),
             "ranked": lambda: ranked(folder, given.rows, given.rounds),
             "dirty": lambda: dirty(folder, given.rows, given.rounds),
             "memory": lambda: memory(folder, given.memory),
@@ -256,11 +376,21 @@ def main() -> None:
             "starts": starts,
         }
         lines = [line for part in given.only for line in parts[part]()]
-    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-    lines += [f"Python {platform.python_version()}, {os.cpu_count()} cores; {versions}."]
+    versions = ", ".join(f"{name} {_version(name)}" for name in PACKAGES)
+    kernel = native.why_not() or "used"
+    lines += [
+        f"Python {platform.python_version()}, {os.cpu_count()} cores; {versions}; native kernel: {kernel}."
+    ]
     print("\n".join(lines))
     if given.write:
         write_table("convert", lines)
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def write_table(name: str, lines: list[str]) -> None:

@@ -41,7 +41,7 @@ def axolotl_flat(source, out, processes=1):
         return len(data)
 
 
-def _template_tokenizer():
+def _template_tokenizer(chat_template):
     from transformers import PreTrainedTokenizerFast
 
     here = os.path.dirname(os.path.abspath(__file__))
@@ -49,16 +49,16 @@ def _template_tokenizer():
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=os.path.join(folder, "tokenizer.json"))
     from fmtkit.rendering.template_sources import find_model_template
 
-    tokenizer.chat_template = find_model_template(os.environ.get("BENCH_TEMPLATE", "qwen3")).source
+    tokenizer.chat_template = find_model_template(chat_template).source
     tokenizer.eos_token = "<|im_end|>"
     return tokenizer
 
 
-def axolotl_messages(source, out, processes=1):
+def axolotl_messages(source, out, processes=1, chat_template="qwen3"):
     """axolotl's chat_template.default: the tokenizer's template per row, the reply cut by a dummy turn."""
     from datasets import load_dataset
 
-    tokenizer = _template_tokenizer()
+    tokenizer = _template_tokenizer(chat_template)
     dummy = [{"role": "user", "content": "[[dummy_message]]"}]
 
     def reply(message):
@@ -87,12 +87,12 @@ def axolotl_messages(source, out, processes=1):
         return len(data)
 
 
-def trl_messages(source, out, processes=1):
+def trl_messages(source, out, processes=1, chat_template="qwen3"):
     """TRL's way: apply_chat_template of trl.data_utils in map."""
     from datasets import load_dataset
     from trl.data_utils import apply_chat_template, extract_prompt
 
-    tokenizer = _template_tokenizer()
+    tokenizer = _template_tokenizer(chat_template)
 
     def whole(row):
         return {side: [*row["messages"], row[side]] for side in ("chosen", "rejected")}
@@ -112,14 +112,62 @@ def trl_messages(source, out, processes=1):
         return len(data)
 
 
+def polars_flat(source, out, processes=1, rows=2000):
+    """The ten lines that one writes first, with polars: nothing is checked."""
+    import polars as pl
+
+    system = pl.col("system").fill_null("")
+    head = (
+        pl.when(system != "")
+        .then("<|im_start|>system\n" + system + "<|im_end|>\n")
+        .otherwise(pl.lit(""))
+    )
+    prompt = (
+        head + "<|im_start|>user\n" + pl.col("question") + "<|im_end|>\n<|im_start|>assistant\n"
+    )
+    replies = [(pl.col(name) + "<|im_end|>").alias(name) for name in ("chosen", "rejected")]
+    schema = dict.fromkeys(("system", "question", "chosen", "rejected"), pl.String)
+    data = pl.scan_ndjson(source, schema=schema).select(prompt.alias("prompt"), *replies)
+    data.sink_parquet(out, compression="snappy", row_group_size=rows)
+    return pl.scan_parquet(out).select(pl.len()).collect().item()
+
+
+def pyarrow_flat(source, out, processes=1, rows=2000):
+    """The same with pyarrow's JSON reader, block by block: nothing is checked."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.json as pajson
+    import pyarrow.parquet as pq
+
+    wanted = pa.schema(
+        [(name, pa.string()) for name in ("system", "question", "chosen", "rejected")]
+    )
+    parse = pajson.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="ignore")
+    blocks = pajson.open_json(source, pajson.ReadOptions(block_size=6 << 20), parse)
+    made = pa.schema([(name, pa.string()) for name in ("prompt", "chosen", "rejected")])
+    join, count = pc.binary_join_element_wise, 0
+    with pq.ParquetWriter(out, made, compression="snappy", use_dictionary=False) as writer:
+        for block in blocks:
+            system = pc.fill_null(block["system"], "")
+            head = pc.if_else(
+                pc.equal(system, ""), "", join("<|im_start|>system\n", system, "<|im_end|>\n", "")
+            )
+            user = join(
+                "<|im_start|>user\n", block["question"], "<|im_end|>\n<|im_start|>assistant\n", ""
+            )
+            replies = [join(block[name], "<|im_end|>", "") for name in ("chosen", "rejected")]
+            writer.write_table(
+                pa.table([join(head, user, ""), *replies], schema=made), row_group_size=rows
+            )
+            count += block.num_rows
+    return count
+
+
 def loop_flat(source, out, processes=1):
     """The script that engineers write: orjson, f-strings, a ParquetWriter fed by batches."""
-    try:
-        from orjson import loads
-    except ImportError:
-        loads = json.loads
     import pyarrow as pa
     import pyarrow.parquet as pq
+    from orjson import loads
 
     schema = pa.schema([(name, pa.string()) for name in ("prompt", "chosen", "rejected")])
     count = 0

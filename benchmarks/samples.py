@@ -1,7 +1,8 @@
-"""Seeded data for the benchmarks: flat pairs, message lists, ranked answers, bad rows at a given rate."""
+"""Seeded data for the benchmarks: flat pairs, message lists, tool calls, ranked answers, bad rows."""
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 WORDS = """
@@ -34,17 +35,28 @@ def _pool(rng: random.Random, size: int) -> list[str]:
     return [text(rng, rng.randint(size // 2, size * 3 // 2)) for _ in range(2000)]
 
 
+TEXTS = {"flat": 3, "escaped": 3, "messages": 4, "openai": 3, "sharegpt": 3, "ranked": 7}
+"""Long texts in a row of each shape."""
+
+
 def write(
-    path: Path, shape: str, rows: int, row_bytes: int, *, bad_every: int = 0, seed: int = 0
+    path: Path,
+    shape: str,
+    rows: int,
+    row_bytes: int,
+    *,
+    bad: Callable[[int], bool] | None = None,
+    seed: int = 0,
 ) -> Path:
-    """Write `rows` rows of about `row_bytes` bytes; every `bad_every`-th has a number for an answer."""
+    """Write `rows` rows of about `row_bytes` bytes; a row that is `bad` has a number for an answer."""
     rng = random.Random(seed)
-    pool = _pool(rng, row_bytes // (7 if shape == "ranked" else 4 if shape == "messages" else 3))
-    make = {"flat": _flat, "messages": _messages, "ranked": _ranked}[shape]
+    pool = _pool(rng, row_bytes // TEXTS[shape])
+    makers = {"flat": _flat, "escaped": _escaped, "messages": _messages, "ranked": _ranked}
+    make = (makers | {"openai": _openai, "sharegpt": _sharegpt})[shape]
     with path.open("w", encoding="utf-8") as file:
         for i in range(rows):
             row = make(rng, pool, i)
-            if bad_every and i % bad_every == bad_every // 2:
+            if bad is not None and bad(i):
                 row["chosen"] = 7
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
     return path
@@ -57,6 +69,58 @@ def _flat(rng: random.Random, pool: list[str], i: int) -> dict[str, object]:
         "chosen": f"{i % 97} {rng.choice(pool)}",
         "rejected": rng.choice(pool),
     }
+
+
+def _escaped(rng: random.Random, pool: list[str], i: int) -> dict[str, object]:
+    """Return a flat pair of which every value has line feeds and quotes, some every few words."""
+    row = _flat(rng, pool, i)
+    system = 'Say "I do not know"\nwhere you do not.'
+    return {key: _with_escapes(str(value) or system) for key, value in row.items()}
+
+
+def _with_escapes(value: str) -> str:
+    return value.replace(" the ", ' "the" ').replace(" of ", "\n")
+
+
+def _openai(rng: random.Random, pool: list[str], i: int) -> dict[str, object]:
+    call = {"name": "search", "arguments": json.dumps({"query": pool[i % 2000][:60], "page": i})}
+    return {
+        "messages": [
+            {"role": "user", "content": f"{i} {rng.choice(pool)}"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": f"c{i}", "type": "function", "function": call}],
+            },
+            {"role": "tool", "content": rng.choice(pool), "tool_call_id": f"c{i}"},
+            {"role": "assistant", "content": rng.choice(pool)},
+        ],
+        "tools": [{"type": "function", "function": SEARCH}],
+    }
+
+
+def _sharegpt(rng: random.Random, pool: list[str], i: int) -> dict[str, object]:
+    call = {"name": "search", "arguments": {"query": pool[i % 2000][:60], "page": i}}
+    return {
+        "conversations": [
+            {"from": "human", "value": f"{i} {rng.choice(pool)}"},
+            {"from": "function_call", "value": json.dumps(call)},
+            {"from": "observation", "value": rng.choice(pool)},
+            {"from": "gpt", "value": rng.choice(pool)},
+        ],
+        "tools": json.dumps([SEARCH]),
+    }
+
+
+SEARCH: dict[str, object] = {
+    "name": "search",
+    "description": "Search the archive.",
+    "parameters": {
+        "type": "object",
+        "properties": {"query": {"type": "string"}, "page": {"type": "integer", "minimum": 0}},
+        "required": ["query"],
+    },
+}
 
 
 def _messages(rng: random.Random, pool: list[str], i: int) -> dict[str, object]:
