@@ -81,7 +81,7 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except FmtkitError as error:
-        first, *more = error.lines
+        first, *more = error.shown
         for line in (f"fmtkit: {first}", *more):
             say(line)
         sys.exit(error.exit_code)

@@ -36,6 +36,12 @@ class FmtkitError(Exception):
         """Return what to print: one line, but for the problems of a configuration."""
         return (str(self),)
 
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Return the lines as a terminal shows them: below each the line of the file that it is about."""
+        shown: tuple[str, ...] = self.__dict__.get("_shown", ())
+        return shown or self.lines
+
 
 class UnknownNameError(FmtkitError, LookupError):
     """Say which name is unknown and which one was probably meant."""

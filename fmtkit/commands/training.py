@@ -5,14 +5,24 @@ from typing import Annotated
 import typer
 
 from fmtkit.commands.flags import Json, Set, flags, say
+from fmtkit.errors import OptionError
 from fmtkit.training.train_options import TrainOptions
 
 
 @flags(TrainOptions)
 def train(
-    config: Annotated[str, typer.Argument(help="YAML of the run; docs/config.md lists its keys.")],
+    config: Annotated[
+        str | None,
+        typer.Argument(help="YAML of the run; docs/config.md lists its keys.", show_default=False),
+    ] = None,
     *,
     options: TrainOptions,
+    config_option: Annotated[
+        str | None,
+        typer.Option(
+            "--config", "-c", help="The same, as for convert and inspect.", show_default=False
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Train a model as a config says: convert its datasets, launch, save.
@@ -22,7 +32,10 @@ def train(
     from fmtkit import training
     from fmtkit.training.listing import print_outcome
 
-    outcome = training.train(config, say=lambda note: say(f"note: {note}"), **options.given())
+    if (config is None) == (config_option is None):
+        raise OptionError("give one CONFIG.yaml: fmtkit train CONFIG, or fmtkit train -c CONFIG")
+    named = config if config is not None else str(config_option)
+    outcome = training.train(named, say=lambda note: say(f"note: {note}"), **options.given())
     print_outcome(outcome, as_json=json, dry_run=options.dry_run, prepared=options.prepare)
     raise typer.Exit(outcome.exit_code)
 

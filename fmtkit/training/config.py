@@ -1,5 +1,7 @@
 """A configuration: read from YAML, overridden from the command line, checked against the schema."""
 
+import contextlib
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,11 +12,17 @@ import yaml
 
 from fmtkit import runner
 from fmtkit.errors import OptionError, UnknownNameError
-from fmtkit.training import named_arguments, schema
+from fmtkit.training import foreign, named_arguments, schema
 from fmtkit.training.key import Key
-from fmtkit.training.keys import aliases, dataset_table, section_names
+from fmtkit.training.keys import (
+    DATASET_PATHS,
+    PATHS,
+    aliases,
+    dataset_table,
+    section_names,
+)
 from fmtkit.training.named_arguments import find_key
-from fmtkit.training.problem import Problem, Problems
+from fmtkit.training.problem import Problem, Problems, excerpt, with_excerpt
 
 Entry = Mapping[str, object]
 
@@ -25,6 +33,7 @@ MAX_VALUES = 1_000_000
 TOO_DEEP = f"more than {MAX_DEPTH} mappings or lists inside each other, or one inside itself"
 
 _METHOD_KEYS = frozenset({"rl", "reward_model", "process_reward_model"})
+_VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 _WHOLE_NAMES = frozenset({"datasets", "test_datasets"})
 
 
@@ -105,7 +114,9 @@ def load(
     that cannot be honoured and for a file that cannot be read; a RefusalError for several of them.
     """
     read = File("<mapping>", dict(source)) if isinstance(source, Mapping) else _read(Path(source))
+    foreign.check(read.values, read.name)
     name, problems, notes = read.name, Problems(), list[str]()
+    problems.found += read.problems
     lines = dict(read.lines)
     settings = dict(_settings(read.values, lines, problems, notes))
     for override in overrides:
@@ -114,6 +125,7 @@ def load(
         for key in changed:
             # What is wrong with it now stands in no line.
             lines.pop(key, None)
+    settings = {key: _meant(key, setting, problems) for key, setting in settings.items()}
     wrong = _check_values(settings, problems)
     kept = {k: s for k, s in settings.items() if k not in {*_WHOLE_NAMES, *wrong}}
     config = Config(
@@ -137,15 +149,25 @@ def dumps(config: Config) -> str:
 class _Loader(yaml.SafeLoader):
     """YAML as its users read it: 1e-5 is a number, and a key may stand once."""
 
+    def __init__(self, text: str) -> None:
+        """Begin to read a text."""
+        super().__init__(text)
+        self.doubles: list[tuple[int, object]] = []
+        """Line and name of every key that stands twice."""
+
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[object, object]:
+    # What `<<` brings is put before them, and may be written over.
+    written = {id(key_node) for key_node, _ in node.value}
     loader.flatten_mapping(node)
     out: dict[object, object] = {}
+    own: set[object] = set()
     for key_node, value_node in node.value:
         key = loader.construct_object(key_node, deep=True)
-        if key in out:
-            line = key_node.start_mark.line + 1
-            raise OptionError(f"line {line}: the key {key!r} stands twice")
+        if key in own and id(key_node) in written:
+            loader.doubles.append((key_node.start_mark.line + 1, key))
+        if id(key_node) in written:
+            own.add(key)
         out[key] = loader.construct_object(value_node, deep=True)
     return out
 
@@ -166,6 +188,7 @@ class File:
     name: str
     values: Mapping[str, object]
     lines: Mapping[str, int] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
 
 
 def _read(path: Path) -> File:
@@ -173,7 +196,17 @@ def _read(path: Path) -> File:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise OptionError(f"{path}: cannot be read: {error}") from error
-    return File(str(path), parse(text, str(path)), dict(_lines(yaml.compose(text, Loader=_Loader))))
+    values, doubles = _parsed(text, str(path))
+    return File(
+        str(path), values, dict(_lines(yaml.compose(text, Loader=_Loader))), _twice(doubles)
+    )
+
+
+def _twice(doubles: Iterable[tuple[int, object]]) -> tuple[Problem, ...]:
+    return tuple(
+        Problem("value", f"the key {key!r} stands twice; keep one", str(key), OptionError, line)
+        for line, key in doubles
+    )
 
 
 def _lines(node: yaml.Node | None, above: str = "") -> Iterator[tuple[str, int]]:
@@ -191,15 +224,38 @@ def _lines(node: yaml.Node | None, above: str = "") -> Iterator[tuple[str, int]]
 
 def parse(text: str, name: str) -> dict[str, object]:
     """Return the mapping that a YAML text holds."""
+    values, doubles = _parsed(text, name)
+    problems = Problems()
+    problems.found += _twice(doubles)
+    problems.check(name, {})
+    return values
+
+
+_SYNTAX: tuple[tuple[str, str], ...] = (
+    ("'\\t' that cannot start", "a tab indents this line; YAML takes spaces alone"),
+    ("expected <block end>", "this line is indented unlike the lines that it stands with"),
+    ("mapping values are not allowed", "a colon too many; put a text that holds one in quotes"),
+    ("could not find expected ':'", "this line is no KEY: VALUE"),
+    ("undefined alias", "an alias (*name) without its anchor (&name)"),
+    ("special characters are not allowed", "this is no text, and so no YAML"),
+)
+"""What PyYAML says of a text -> what is wrong, in words for its writer."""
+
+
+def _parsed(text: str, name: str) -> tuple[dict[str, object], list[tuple[int, object]]]:
+    """Return the mapping that a YAML text holds, and line and name of every key that stands twice."""
     try:
-        # The loader is a SafeLoader: it makes plain values and no objects.
-        raw = yaml.load(text, Loader=_Loader)  # noqa: S506
+        # A SafeLoader: it makes plain values and no objects.
+        loader = _Loader(text)
+        raw = loader.get_single_data()
         size = _size(raw, 0, {})
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{name}:{mark.line + 1}" if mark else name
-        problem = getattr(error, "problem", None) or "not YAML"
-        raise OptionError(f"{where}: {problem}") from error
+        said = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
+        problem = next((words for part, words in _SYNTAX if part in said), said)
+        below = excerpt(name, mark.line + 1 if mark else None)
+        raise with_excerpt(OptionError(f"{where}: {problem}"), below) from error
     except OptionError as error:
         raise OptionError(f"{name}: {error}") from error
     except RecursionError:
@@ -210,10 +266,17 @@ def parse(text: str, name: str) -> dict[str, object]:
     if size > MAX_VALUES:
         raise OptionError(f"{name}: its aliases (*name) stand for more than {MAX_VALUES:,} values")
     if raw is None:
-        return {}
-    if not isinstance(raw, dict) or not all(isinstance(key, str) for key in raw):
-        raise OptionError(f"{name}: a configuration is a mapping of keys, not {type(raw).__name__}")
-    return cast("dict[str, object]", raw)
+        return {}, []
+    if not isinstance(raw, dict):
+        what = {list: "a list", str: "a text"}.get(type(raw), f"the value {raw!r}")
+        raise OptionError(
+            f"{name}: a configuration is a mapping of keys, not {what}; write lines such as "
+            "base_model: NAME"
+        )
+    wrong = next((key for key in raw if not isinstance(key, str)), None)
+    if wrong is not None:
+        raise OptionError(f"{name}: the key {wrong!r} is no text; put it in quotes")
+    return cast("dict[str, object]", raw), loader.doubles
 
 
 def _size(value: object, depth: int, known: dict[int, int]) -> int:
@@ -296,6 +359,33 @@ def _replaced(value: object, path: Sequence[str], new: object, origin: str) -> o
     return {**inner, step: _replaced(inner.get(step), rest, new, origin)}
 
 
+def _meant(name: str, setting: Setting, problems: Problems) -> Setting:
+    """Return a setting with `~` and variables replaced in a path, and 1e3 as the whole number it is."""
+    value, key = setting.value, find_key(name)
+    if name in PATHS:
+        with problems.collecting("value", name):
+            return replace(setting, value=_path(name, value))
+    if key is not None and isinstance(value, float) and value.is_integer():
+        whole = not schema.takes(key, value + 0.5)
+        return replace(setting, value=int(value)) if whole and schema.takes(key, value) else setting
+    return setting
+
+
+def _path(name: str, value: object) -> object:
+    """Return a path, or a list of them, with `~` and $VARIABLES replaced.
+
+    Raises OptionError for a variable that is not set.
+    """
+    if isinstance(value, list):
+        return [_path(name, item) for item in value]
+    if not isinstance(value, str) or "{{" in value or "{%" in value:
+        return value
+    unset = [v for v in _VARIABLE.findall(value) if v not in os.environ]
+    if unset:
+        raise OptionError(f"{name}: {value}: the variable {unset[0]} is not set")
+    return os.path.expandvars(str(Path(value).expanduser()) if value[:1] == "~" else value)
+
+
 def _check_values(settings: Mapping[str, Setting], problems: Problems) -> set[str]:
     """Collect values that their keys do not take, and keys that cannot be honoured; return those keys."""
     wrong = set()
@@ -324,8 +414,21 @@ def _check_value(key: Key, name: str, value: object, problems: Problems) -> bool
         # What asks for nothing may be spelled in any way.
         is_open = is_open or key.to in {"refused", "nothing"}
         if not is_open and not schema.takes(key, value):
-            raise OptionError(f"{name}: {value!r} is not {schema.words(key.kind)}")
+            raise OptionError(
+                f"{name}: {value!r} is not {schema.words(key.kind)}{_quoted(key, value)}"
+            )
     return len(problems.found) == before
+
+
+def _quoted(key: Key, value: object) -> str:
+    """Return the advice for a number or a switch in quotes."""
+    if not isinstance(value, str):
+        return ""
+    with contextlib.suppress(OptionError):
+        bare = _parsed(f"value: {value}", "value")[0].get("value")
+        if not isinstance(bare, str) and bare is not None and schema.takes(key, bare):
+            return "; it is a text: take the quotes away"
+    return ""
 
 
 def _mappings(value: object) -> Iterable[Mapping[str, object]]:
@@ -370,4 +473,7 @@ def _entry(item: object, name: str, problems: Problems) -> Entry:
                 raise OptionError(f"{place}: {key.name} is set twice; keep one")
             if _check_value(key, place, value, problems):
                 out[key.name] = value
+            if key.name in out and key.name in DATASET_PATHS:
+                with problems.collecting("value", place):
+                    out[key.name] = _path(place, value)
     return out

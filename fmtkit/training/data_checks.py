@@ -93,7 +93,8 @@ def _absent(path: str, key: str) -> Problem:
 
 
 def _is_here(path: str) -> bool:
-    return "://" in path or any(c in path for c in "*?[") or Path(path).expanduser().exists()
+    # A variable that is not set is told by the key that names it.
+    return "://" in path or any(c in path for c in "*?[$") or Path(path).expanduser().exists()
 
 
 def _is_file_name(path: str) -> bool:

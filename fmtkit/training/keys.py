@@ -16,6 +16,28 @@ from fmtkit.training.key import Key
 MODULES = (keys_model, keys_data, keys_run, keys_method, keys_online, keys_axolotl)
 OF_DATASET = "datasets."
 """Before the name of a key that stands in an entry of `datasets`."""
+PATHS = frozenset(
+    {
+        "accelerate_config",
+        "base_model",
+        "base_model_config",
+        "chat_template",
+        "deepspeed",
+        "lora_model_dir",
+        "nemo_gym_config_paths",
+        "nemo_gym_dir",
+        "output_dir",
+        "plugins",
+        "ref_model",
+        "resume_from_checkpoint",
+        "reward_model_path",
+        "teacher_model",
+        "tokenizer_config",
+    }
+)
+"""Keys that may name a file or a folder: `~` and $VARIABLES are replaced in them."""
+DATASET_PATHS = frozenset({"path", "data_files", "data_dir", "chat_template"})
+"""The same, of an entry of `datasets`."""
 
 
 @cache

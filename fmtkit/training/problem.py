@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from fmtkit.errors import FmtkitError, OptionError
 from fmtkit.escaping import one_line
@@ -26,6 +27,7 @@ _SAID_BY: dict[str, frozenset[str]] = {
     ),
 }
 """Code of what a general check finds -> codes of checks that have said the same, and better."""
+_WIDTH = 120
 _WORD = re.compile(r"[\w.]+\w")
 
 
@@ -38,6 +40,8 @@ class Problem:
     key: str = ""
     error: type[FmtkitError] | None = None
     """The error that it would be by itself; None for a RefusalError."""
+    line: int | None = None
+    """Its line, where no key tells it."""
 
 
 class RefusalError(OptionError):
@@ -86,12 +90,17 @@ class Problems:
         if not found:
             return
         lines_told = [one_line(f"{_place(p, source, lines)}{p.message} [{p.code}]") for p in found]
+        excerpts = [excerpt(source, line_of(p, lines), p.key) for p in found]
         if len(found) == 1:
-            raise _alone(found[0], lines_told[0])
-        text = "\n".join(
-            [f"{source}: {len(found)} problems", *(f"  {line}" for line in lines_told)]
-        )
-        raise RefusalError(found[0].code, text, tuple(found))
+            raise with_excerpt(_alone(found[0], lines_told[0]), excerpts[0])
+        head = f"{source}: {len(found)} problems"
+        text = "\n".join([head, *(f"  {line}" for line in lines_told)])
+        shown = [head]
+        for line, below in zip(lines_told, excerpts, strict=True):
+            shown += [f"  {line}", *(f"  {part}" for part in below)]
+        error = RefusalError(found[0].code, text, tuple(found))
+        error.__dict__["_shown"] = tuple(shown)
+        raise error
 
 
 @dataclass(frozen=True)
@@ -116,8 +125,36 @@ class _Collecting:
         return isinstance(error, FmtkitError)
 
 
+def excerpt(source: str, line: int | None, key: str = "") -> tuple[str, ...]:
+    """Return a line of a file and a line of carets below the key in it; nothing where there is none."""
+    if line is None or not Path(source).is_file():
+        return ()
+    lines = Path(source).read_text(encoding="utf-8-sig", errors="replace").splitlines()
+    if not 0 < line <= len(lines):
+        return ()
+    text = one_line(lines[line - 1].replace("\t", "    ").rstrip())
+    if len(text) > _WIDTH:
+        text = f"{text[: _WIDTH - 1]}…"
+    found = next((p for p in reversed(key.split(".")) if p and not p.isdigit() and p in text), None)
+    bare = text.lstrip(" -")
+    start = text.index(found) if found else len(text) - len(bare)
+    length = len(found) if found else len(bare)
+    number = str(line)
+    blank = " " * len(number)
+    return f"{number} | {text}", f"{blank} | {' ' * start}{'^' * max(length, 1)}"
+
+
+def with_excerpt(error: FmtkitError, below: tuple[str, ...]) -> FmtkitError:
+    """Return the error, which shows these lines below its own."""
+    if below:
+        error.__dict__["_shown"] = (*error.lines, *(f"  {part}" for part in below))
+    return error
+
+
 def line_of(problem: Problem, lines: Mapping[str, int]) -> int | None:
     """Return the line of the key that a problem is about, or of the first one that it names."""
+    if problem.line is not None:
+        return problem.line
     for word in (problem.key, *_WORD.findall(problem.message)):
         parts = word.split(".")
         # A place inside a key's value has the line of the key, where it has none of its own.

@@ -47,7 +47,7 @@ KINDS: dict[str, Schema] = {
     "integer": {"type": "integer"},
     "count": {"type": "integer", "minimum": 1},
     "natural": {"type": "integer", "minimum": 0},
-    "steps": {"type": "integer", "anyOf": [{"minimum": 1}, {"const": -1}]},
+    "steps": {"anyOf": [{"type": "integer", "minimum": 1}, {"const": -1}]},
     "number": _NUMBER,
     "amount": {"type": "number", "minimum": 0},
     "fraction": {"type": "number", "minimum": 0, "maximum": 1},
