@@ -268,7 +268,8 @@ def _parsed(text: str, name: str) -> tuple[dict[str, object], list[tuple[int, ob
     if raw is None:
         return {}, []
     if not isinstance(raw, dict):
-        what = {list: "a list", str: "a text"}.get(type(raw), f"the value {raw!r}")
+        is_text = isinstance(raw, str)
+        what = "a list" if isinstance(raw, list) else "a text" if is_text else f"the value {raw!r}"
         raise OptionError(
             f"{name}: a configuration is a mapping of keys, not {what}; write lines such as "
             "base_model: NAME"
