@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from pages import commands, errors, formats, modules, stub
+from pages import commands, errors, formats, from_axolotl, modules, stub
 
 from fmtkit import table_schemas
 from fmtkit.codes import BAD_ROWS
@@ -26,6 +26,7 @@ def files() -> dict[str, str]:
         "docs/modules.md": modules.text(),
         "fmtkit/__init__.pyi": stub.text(),
         "docs/config.md": config_page.text(),
+        "docs/from-axolotl.md": from_axolotl.text(),
         "schemas/config.schema.json": schema.dumps(),
         "schemas/quarantine.schema.json": _quarantine_schema(),
         **schemas,

@@ -52,6 +52,7 @@ def convert(
     on_error: Literal["quarantine", "fail", "skip"] = ...,
     max_errors: int | str | None = ...,
     max_length: int | None = ...,
+    min_length: int | None = ...,
     on_overlong: Literal["keep", "drop", "truncate-start", "truncate-end", "fail"] = ...,
     seed: int = ...,
     val_size: float | str | None = ...,
@@ -102,6 +103,7 @@ def read(
     on_error: Literal["quarantine", "fail", "skip"] = ...,
     max_errors: int | str | None = ...,
     max_length: int | None = ...,
+    min_length: int | None = ...,
     on_overlong: Literal["keep", "drop", "truncate-start", "truncate-end", "fail"] = ...,
     seed: int = ...,
 ) -> Iterator[pa.RecordBatch]: ...
@@ -129,6 +131,7 @@ def table(
     on_error: Literal["quarantine", "fail", "skip"] = ...,
     max_errors: int | str | None = ...,
     max_length: int | None = ...,
+    min_length: int | None = ...,
     on_overlong: Literal["keep", "drop", "truncate-start", "truncate-end", "fail"] = ...,
     seed: int = ...,
 ) -> pa.Table: ...
@@ -168,6 +171,7 @@ def validate(
     keep: str | Sequence[str] = ...,
     max_errors: int | str | None = ...,
     max_length: int | None = ...,
+    min_length: int | None = ...,
     on_overlong: Literal["keep", "drop", "truncate-start", "truncate-end", "fail"] = ...,
     seed: int = ...,
 ) -> Findings: ...

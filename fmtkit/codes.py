@@ -64,6 +64,10 @@ BAD_ROWS: dict[str, Code] = {
         "the row has more tokens than --max-length",
         "Raise `--max-length`, or choose another `--on-overlong`.",
     ),
+    "too_short": Code(
+        "the row has fewer tokens than --min-length",
+        "Lower `--min-length` (`min_sample_len` in a config), or leave it out.",
+    ),
     "json_syntax": Code(
         "the line is not JSON",
         "The line is cut off or has stray characters; the message names the place. Often a "

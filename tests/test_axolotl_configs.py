@@ -13,7 +13,7 @@ import pytest
 
 from fmtkit.errors import FmtkitError
 from fmtkit.training import planning
-from fmtkit.training.keys import aliases, table
+from fmtkit.training.keys import aliases, dataset_table, table
 from fmtkit.training.problem import RefusalError
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "axolotl"
@@ -92,6 +92,13 @@ def test_a_key_that_changes_no_result_is_a_note_and_its_false_or_null_is_none(na
 
     assert len(notes(value)) == 1
     assert notes(None) == notes(False if table()[name].kind == "bool" else None) == []
+
+
+def test_every_note_says_what_axolotl_does_with_the_key():
+    every = [*table().values(), *dataset_table().values()]
+    assert [key.name for key in every if key.to == "nothing" and not key.axolotl] == []
+    (note,) = planning.plan({"streaming": True}, partial=True).notes[:1]
+    assert "axolotl tokenizes rows while training" in note
 
 
 def test_packing_is_a_note_where_the_trainer_has_none_and_nothing_where_it_is_false():

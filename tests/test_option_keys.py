@@ -78,6 +78,7 @@ CASES: dict[str, Case] = {
     "on_error": Case("skip"),
     "max_errors": Case("1%"),
     "max_length": Case(40),
+    "min_length": Case(40),
     "on_overlong": Case("fail", {"sequence_len": 40}),
     "seed": Case(7, SPLIT),
     "val_size": Case(3),

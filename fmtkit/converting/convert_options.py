@@ -115,6 +115,9 @@ class RowOptions(SourceOptions):
         keys=("datasets.max_errors", "max_errors"),
     )
     max_length: int | None = option(COUNT, "Tokens a row may have.", keys=("sequence_len",))
+    min_length: int | None = option(
+        COUNT, "Tokens a row must have; a shorter one is a bad row.", keys=("min_sample_len",)
+    )
     on_overlong: str = option(
         CHOICE,
         "keep, drop, truncate-start, truncate-end or fail.",

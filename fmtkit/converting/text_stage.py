@@ -1,5 +1,6 @@
 """The text stage: canonical messages become text or tokens, and rows that are too long are dealt with."""
 
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -229,27 +230,48 @@ def _limit(options: RowOptions) -> "LengthLimit | None":
     if options.max_length is None:
         if options.on_overlong != "keep":
             raise OptionError(f"--on-overlong {options.on_overlong} needs --max-length")
-        return None
+        if options.min_length is None:
+            return None
     if options.tokenizer is None:
-        raise OptionError("--max-length counts tokens: give --tokenizer")
+        flag = "--max-length" if options.max_length is not None else "--min-length"
+        raise OptionError(f"{flag} counts tokens: give --tokenizer")
     # Loaded where it is wanted: what counts tokens makes pyarrow import pandas (0.9 s).
     from fmtkit.counting.length_limit import LengthLimit
 
     limit = LengthLimit(
-        options.max_length, options.on_overlong, options.tokenizer, not options.cut_in_training
+        sys.maxsize if options.max_length is None else options.max_length,
+        options.on_overlong,
+        options.tokenizer,
+        not options.cut_in_training,
+        options.min_length or 0,
     )
     _ = limit.tokenizer
     return limit
 
 
 def _limited(done: Done, limit: "LengthLimit", stage: TextStage, table: pa.Table) -> Done:
-    """Do with overlong rows what the limit says; `table` is what `done` was rendered from."""
+    """Do with overlong rows what the limit says, and refuse those that are too short.
+
+    `table` is what `done` was rendered from.
+    """
     names = [
         n
         for n in done.table.schema.names
         if n in (*DIALOG_COLUMNS, *TEXT_NAMES.values(), "completions")
     ]
     texts = {name: buffers.whole(done.table.column(name)) for name in names}
+    short = limit.too_short(texts)
+    if len(short):
+        message = f"fewer than {limit.fewest} tokens"
+        failed = [RowFailure(int(p), "too_short", None, message) for p in done.kept[short]]
+        rest = np.isin(np.arange(done.table.num_rows), short, invert=True)
+        long = replace(
+            done,
+            table=done.table.filter(buffers.booleans(rest)),
+            kept=done.kept[rest],
+            failures=(*done.failures, *failed),
+        )
+        return _limited(long, replace(limit, fewest=0), stage, table)
     rows = limit.overlong(texts)
     if not len(rows):
         return done

@@ -44,6 +44,11 @@ class TokenStage:
         """Load what the type needs; raises OptionError if tokenizer or length is not given."""
         if options.tokenizer is None:
             raise OptionError(f"type {name.type} makes tokens: give --tokenizer")
+        if options.min_length is not None:
+            raise OptionError(
+                f"type {name.type} pads its rows to one length: leave --min-length out "
+                "(min_sample_len in a config)"
+            )
         if options.max_length is None:
             raise OptionError(
                 f"type {name.type} pads its rows to one length: give --max-length "

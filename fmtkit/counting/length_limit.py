@@ -34,6 +34,8 @@ class LengthLimit(PickledByFields):
     tokenizer_name: str
     cuts: bool = True
     """Whether rows are cut here; else only those are refused of which a trainer's cut leaves nothing."""
+    fewest: int = 0
+    """Tokens that a row must have."""
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -48,6 +50,12 @@ class LengthLimit(PickledByFields):
     def overlong(self, texts: Mapping[str, pa.Array]) -> np.ndarray:
         """Return the rows (indices, ascending) that have more tokens than the limit."""
         return np.flatnonzero(self.lengths(texts).longest > self.tokens)
+
+    def too_short(self, texts: Mapping[str, pa.Array]) -> np.ndarray:
+        """Return the rows (indices, ascending) that have too few tokens; none where no number is set."""
+        if not self.fewest:
+            return np.zeros(0, dtype=np.int64)
+        return np.flatnonzero(self.lengths(texts).longest < self.fewest)
 
     def lengths(self, texts: Mapping[str, pa.Array]) -> RowLengths:
         """Count the tokens of text columns; steps are counted one by one and added."""

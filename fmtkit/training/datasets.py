@@ -27,7 +27,9 @@ from fmtkit.training.rl.imports import places_of
 from fmtkit.training.slices import Slice, parse_slice
 
 KEY_SUFFIX = ".key.json"
-_DERIVED = frozenset({"chat_template", "tokenizer", "max_length", "on_overlong", "val_size"})
+_DERIVED = frozenset(
+    {"chat_template", "tokenizer", "max_length", "min_length", "on_overlong", "val_size"}
+)
 """Options that follow from more than their own key."""
 _SEED = 42
 """The seed of transformers, where a config names none."""
@@ -235,7 +237,8 @@ def options_of(
     if split and said.get("val_size"):
         out["val_size"] = said["val_size"]
     measures = length is not None and length.value is not None and policy != "keep"
-    if plan.model and (measures or dataset.table == "Tokens"):
+    fewest = said.get("min_length")
+    if plan.model and (measures or fewest or dataset.table == "Tokens"):
         out |= {
             "tokenizer": config.text("tokenizer_config") or plan.model,
             "chat_template": template_source(config, plan.template),
@@ -243,6 +246,8 @@ def options_of(
     if plan.model and measures and length is not None:
         out |= {"max_length": length.value, "on_overlong": policy}
         out["cut_in_training"] = policy.startswith("truncate")
+    if plan.model and fewest:
+        out["min_length"] = fewest
     return ConvertOptions(**out)
 
 

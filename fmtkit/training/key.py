@@ -76,7 +76,10 @@ class Key:
     def remark(self, value: object) -> str | None:
         """Return what the plan says of a value; None where there is nothing to say, or it is idle."""
         if self.to == "nothing":
-            return None if value is False else f"{self.name} changes nothing: {self.about}"
+            if value is False:
+                return None
+            does = f" (axolotl {self.axolotl})" if self.axolotl else ""
+            return f"{self.name} changes nothing: {self.about}{does}"
         if not isinstance(value, (str, bool)) or value not in self.remarks:
             return None
         return f"{self.name}: {value}: {self.remarks[value]}"

@@ -19,7 +19,13 @@ KEYS: tuple[Key, ...] = (
         "share (below 1) or number of prompts to evaluate on",
         aliases=("val_size",),
     ),
-    Key("dataset_prepared_path", "text", "nothing", "converted data lie in the run folder"),
+    Key(
+        "dataset_prepared_path",
+        "text",
+        "nothing",
+        "converted data lie in the run folder",
+        axolotl="keeps its tokenized rows there between runs",
+    ),
     Key(
         "dataset_processes",
         "option:workers",
@@ -38,11 +44,18 @@ KEYS: tuple[Key, ...] = (
         "bool",
         "nothing",
         "the merged data are shuffled as a whole",
+        axolotl="shuffles each dataset before it joins them",
     ),
     Key(
         "dataset_exact_deduplication", "bool", "fmtkit", "drop rows that are equal in every column"
     ),
-    Key("dataset_keep_in_memory", "bool", "nothing", "Arrow files are mapped, not loaded"),
+    Key(
+        "dataset_keep_in_memory",
+        "bool",
+        "nothing",
+        "Arrow files are mapped, not loaded",
+        axolotl="loads the rows into memory instead of mapping them",
+    ),
     Key(
         "dataset_shard_num",
         "count",
@@ -84,7 +97,13 @@ KEYS: tuple[Key, ...] = (
         (),
         {True: "sequential"},
     ),
-    Key("hf_use_auth_token", "bool", "nothing", "the hub client reads its own token"),
+    Key(
+        "hf_use_auth_token",
+        "bool",
+        "nothing",
+        "the hub client reads its own token",
+        axolotl="sends the token of the hub's client along",
+    ),
     Key(
         "chat_template",
         "text",
@@ -132,9 +151,6 @@ KEYS: tuple[Key, ...] = (
         values={"truncate": "truncate-end", "raise": "fail"},
     ),
     Key(
-        "min_sample_len", "natural", "nothing", "rows without a reply are refused by the converter"
-    ),
-    Key(
         "sample_packing",
         "bool",
         "trainer",
@@ -151,12 +167,48 @@ KEYS: tuple[Key, ...] = (
         "eval_packing",
         speed_only=True,
     ),
-    Key("sample_packing_group_size", "count", "nothing", "TRL packs the whole dataset"),
-    Key("sample_packing_bin_size", "count", "nothing", "TRL packs the whole dataset"),
-    Key("sample_packing_sequentially", "bool", "nothing", "TRL packs the whole dataset"),
-    Key("sample_packing_eff_est", "number", "nothing", "TRL packs the whole dataset"),
-    Key("multipack_real_batches", "bool", "nothing", "TRL packs the whole dataset"),
-    Key("pad_to_sequence_len", "bool", "nothing", "batches are padded to their longest row"),
+    Key(
+        "sample_packing_group_size",
+        "count",
+        "nothing",
+        "TRL packs the whole dataset",
+        axolotl="packs so many rows at a time",
+    ),
+    Key(
+        "sample_packing_bin_size",
+        "count",
+        "nothing",
+        "TRL packs the whole dataset",
+        axolotl="lets a pack hold so many rows at most",
+    ),
+    Key(
+        "sample_packing_sequentially",
+        "bool",
+        "nothing",
+        "TRL packs the whole dataset",
+        axolotl="packs rows in their order",
+    ),
+    Key(
+        "sample_packing_eff_est",
+        "number",
+        "nothing",
+        "TRL packs the whole dataset",
+        axolotl="estimates from it how many steps the packs make",
+    ),
+    Key(
+        "multipack_real_batches",
+        "bool",
+        "nothing",
+        "TRL packs the whole dataset",
+        axolotl="gives the model batches of packs instead of one long one",
+    ),
+    Key(
+        "pad_to_sequence_len",
+        "bool",
+        "nothing",
+        "batches are padded to their longest row",
+        axolotl="pads every batch to sequence_len, so that memory stays the same",
+    ),
     Key(
         "group_by_length",
         "bool",
@@ -188,7 +240,13 @@ DATASET_KEYS: tuple[Key, ...] = (
     Key("fraction", "fraction", "fmtkit", "take this share of the rows"),
     Key("shards", "count", "fmtkit", "take one of so many equal parts (the first)"),
     Key("shards_idx", "natural", "fmtkit", "which of the `shards`, from 0"),
-    Key("preprocess_shards", "count", "nothing", "conversion is columnar; nothing to split"),
+    Key(
+        "preprocess_shards",
+        "count",
+        "nothing",
+        "conversion is columnar; nothing to split",
+        axolotl="tokenizes the dataset in so many parts, one after another",
+    ),
     Key(
         "columns",
         "option:columns",

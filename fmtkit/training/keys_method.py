@@ -51,7 +51,11 @@ KEYS: tuple[Key, ...] = (
         "dpo_use_weighting", "bool", "trainer", "weigh pairs by their probability", "use_weighting"
     ),
     Key(
-        "dpo_use_logits_to_keep", "bool", "nothing", "TRL computes the logits of the replies alone"
+        "dpo_use_logits_to_keep",
+        "bool",
+        "nothing",
+        "TRL computes the logits of the replies alone",
+        axolotl="computes the logits of the replies alone",
     ),
     Key("dpo_padding_free", "bool", "trainer", "no padding inside a batch", "padding_free"),
     Key("dpo_norm_loss", "bool", "refused", "use loss_type: sigmoid_norm"),
@@ -60,6 +64,7 @@ KEYS: tuple[Key, ...] = (
         "bool",
         "nothing",
         "TRL fuses the head and the log-probabilities by itself",
+        axolotl="computes DPO's loss by a fused kernel",
     ),
     Key(
         "dpo_generate_during_eval",
@@ -95,7 +100,13 @@ KEYS: tuple[Key, ...] = (
         ("undesirable_weight",),
     ),
     Key("alpha", "number", "trainer", "alphapo: shape of the reward", aliases=("alphapo_alpha",)),
-    Key("margin", "bool", "nothing", "a `margin` column is used where the data have one"),
+    Key(
+        "margin",
+        "bool",
+        "nothing",
+        "a `margin` column is used where the data have one",
+        axolotl="has no such key; TRL reads a column of that name",
+    ),
     Key(
         "lmbda",
         "fraction",

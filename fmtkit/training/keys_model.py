@@ -21,7 +21,13 @@ KEYS: tuple[Key, ...] = (
         "fmtkit",
         "where the model's config lies; must be the base_model",
     ),
-    Key("base_model_ignore_patterns", "any", "nothing", "the hub client loads what it needs"),
+    Key(
+        "base_model_ignore_patterns",
+        "any",
+        "nothing",
+        "the hub client loads what it needs",
+        axolotl="leaves files of these names out when it downloads the model",
+    ),
     Key(
         "model_type", "text", "fmtkit", "the auto class; checked against the method, which fixes it"
     ),
@@ -47,9 +53,27 @@ KEYS: tuple[Key, ...] = (
         "folder or hub id of the tokenizer, if not the base_model",
         aliases=("tokenizer", "tokenizer_name_or_path"),
     ),
-    Key("tokenizer_type", "text", "nothing", "AutoTokenizer reads the class from the tokenizer"),
-    Key("tokenizer_use_fast", "bool", "nothing", "transformers 5 has one kind of tokenizer"),
-    Key("tokenizer_legacy", "bool", "nothing", "transformers 5 reads it from the tokenizer"),
+    Key(
+        "tokenizer_type",
+        "text",
+        "nothing",
+        "AutoTokenizer reads the class from the tokenizer",
+        axolotl="loads the tokenizer by this class of transformers",
+    ),
+    Key(
+        "tokenizer_use_fast",
+        "bool",
+        "nothing",
+        "transformers 5 has one kind of tokenizer",
+        axolotl="chooses between transformers' fast and slow tokenizer",
+    ),
+    Key(
+        "tokenizer_legacy",
+        "bool",
+        "nothing",
+        "transformers 5 reads it from the tokenizer",
+        axolotl="chooses between two behaviours of Llama's slow tokenizer",
+    ),
     Key(
         "processor_type",
         "text",
@@ -328,7 +352,13 @@ KEYS: tuple[Key, ...] = (
         "refused",
         "it belongs to loraplus_lr_ratio, which cannot be honoured",
     ),
-    Key("lora_on_cpu", "bool", "nothing", "merging happens on the CPU anyway"),
+    Key(
+        "lora_on_cpu",
+        "bool",
+        "nothing",
+        "merging happens on the CPU anyway",
+        axolotl="keeps the adapter on the CPU while it merges",
+    ),
     Key(
         "relora",
         "bool",

@@ -46,6 +46,7 @@ _TRL: tuple[Key, ...] = (
         "bool",
         "nothing",
         "TRL fuses the head and the log-probabilities by itself",
+        axolotl="computes GRPO's loss by a fused kernel",
     ),
     Key(
         "vllm_mode",
@@ -116,7 +117,13 @@ _VLLM: tuple[Key, ...] = (
     Key(
         "worker_extension_cls", "text", "refused", "the server is plain `vllm serve`; leave it out"
     ),
-    Key("device", "text", "nothing", "vLLM finds its device"),
+    Key(
+        "device",
+        "text",
+        "nothing",
+        "vLLM finds its device",
+        axolotl="tells its server which device to use",
+    ),
 )
 
 _EBFT: tuple[Key, ...] = (

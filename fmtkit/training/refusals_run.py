@@ -14,7 +14,7 @@ PLUGINS = {
     "KernelsPlugin": "layers are computed without its kernels: the same function",
 }
 """Plugins of axolotl that are known, and what the plan says of them; their keys say the rest."""
-_PLUGINS_THAT_TRAIN = {
+PLUGINS_THAT_TRAIN = {
     "ExpertParallelPlugin": "experts are not spread over devices",
     "DiffusionPlugin": "diffusion language models have another objective",
     "LLMCompressorPlugin": "weights are not pruned while training",
@@ -54,7 +54,7 @@ def _missing_plugin(config: Config, _: Runner) -> str | None:
     for plugin in plugins(config):
         name = plugin.rpartition(".")[2]
         if plugin not in plugin_files(config) and name not in PLUGINS:
-            why = _PLUGINS_THAT_TRAIN.get(
+            why = PLUGINS_THAT_TRAIN.get(
                 name, "it is not known here; a FILE.py of yours may be named"
             )
             return f"plugins: {plugin} cannot be honoured: {why}; leave it out"

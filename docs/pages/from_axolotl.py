@@ -1,0 +1,169 @@
+"""docs/from-axolotl.md: every key of a config, and whether it is honoured, a note or a refusal."""
+
+from collections.abc import Iterable
+
+from fmtkit import runner
+from fmtkit.rendering.template_sources import OF_THE_TOKENIZER
+from fmtkit.training import keys
+from fmtkit.training.arguments import REMOVED
+from fmtkit.training.key import Key
+from fmtkit.training.named_arguments import everywhere
+from fmtkit.training.refusals_run import PLUGINS, PLUGINS_THAT_TRAIN
+from fmtkit.training.schema import made_from
+
+_HEAD = """# Coming from axolotl
+
+Made by `python docs/generate.py` from the table of keys; do not edit.
+
+A config that works with axolotl is read as it is: `fmtkit train -c config.yaml --dry-run` plans it without
+a network, `fmtkit train -c config.yaml` runs it, `fmtkit inspect -c config.yaml` shows what is learnt, and
+`fmtkit convert -c config.yaml` writes its rows. A key has one of three answers:
+
+- **honoured**: it changes what it changes in axolotl. `--dry-run` says where each goes, and who set what.
+- **note**: it changes speed or memory alone, or has nothing to act on. The plan says so, once.
+- **refused**: it changes what is trained, and TRL, PEFT and accelerate cannot do it. All such keys of a
+  file are named at once, each with its line, the reason and what to do; the exit code is 2.
+
+A key that is null asks for nothing, and so does a switch that is false. A key that nobody knows is an
+error with the nearest name. Mistakes are shown with their line:
+
+```text
+fmtkit: config.yaml:4: lora_r: 'many' is not a whole number from 1 [value]
+  4 | lora_r: many
+    | ^^^^^^
+```
+
+## What differs, and why
+
+| axolotl | fmtkit | why |
+|---|---|---|
+"""
+
+_DIFFERENCES: tuple[tuple[str, str, str], ...] = (
+    (
+        "rows are tokenized by its own strategies, with its own masks",
+        "rows become messages, and TRL's trainers tokenize and mask them",
+        "the text of a row can be looked at (`fmtkit inspect --show-mask`) and used elsewhere",
+    ),
+    (
+        "a row that does not fit a type is dropped, or stops the run",
+        "it is quarantined with file, line, code and reason, and counted",
+        "no row is lost in silence",
+    ),
+    (
+        "a misspelt `type` is taken for no type",
+        "it is an error with the nearest name",
+        "a run would train on something else",
+    ),
+    (
+        "`val_set_size` takes a share of the rows",
+        "rows with the same prompt stay on one side",
+        "an evaluation on prompts that were trained on says little",
+    ),
+    (
+        "`evals_per_epoch` without rows to evaluate on does nothing",
+        "the same, and the plan says so",
+        "nothing harmless stops a run",
+    ),
+    (
+        "`lora_target_linear` and `lora_target_modules` are both taken",
+        "the same",
+        "the linear layers are counted on the model without its weights",
+    ),
+    (
+        "`sample_packing` packs by its own sampler, also for preference pairs",
+        "TRL packs `sft`; other methods train their rows unpacked, which is a note",
+        "packing changes speed, not what is learnt of a row",
+    ),
+    (
+        "`bf16: true` loads and trains in bfloat16",
+        "the same",
+        "TRL alone would load float32 weights",
+    ),
+    (
+        "`cosine_min_lr_ratio` belongs to `lr_scheduler: cosine`",
+        "transformers' `cosine_with_min_lr` with that floor; the same curve",
+        "for other schedules it is a note, as axolotl ignores it there",
+    ),
+    (
+        "kernels (Liger, Cut Cross Entropy, ScatterMoE, LoRA's) replace layers",
+        "Liger's where liger-kernel is installed; the others are notes",
+        "they compute the same function",
+    ),
+    (
+        "copies of models' chat templates have names",
+        f"{', '.join(f'`{name}`' for name in sorted(OF_THE_TOKENIZER))} are those of the tokenizer; the "
+        "others are [templates](templates.md) of fmtkit or TRL",
+        "a copy may be older than the model",
+    ),
+    (
+        "`~` and variables in paths are left to the shell",
+        "`~` and `$VARIABLES` are replaced; one that is not set is an error",
+        "a folder named `$HOME` is never meant",
+    ),
+)
+
+_KEYS_HEAD = "| key | goes to | here | axolotl, where it differs |\n|---|---|---|---|\n"
+
+
+def text() -> str:
+    """Return the whole page."""
+    rows = "".join(f"| {theirs} | {ours} | {why} |\n" for theirs, ours, why in _DIFFERENCES)
+    table = [*keys.table().values()]
+    entries = [*keys.dataset_table().values()]
+    honoured = [key for key in table if key.to not in {"nothing", "refused"}]
+    notes = [key for key in table if key.to == "nothing"]
+    refused = [key for key in table if key.to == "refused"]
+    return (
+        f"{_HEAD}{rows}\n## Honoured\n\nBeside these every argument of the method's config class "
+        f"passes by its own name ({len(everywhere())} of them, listed in [config.md](config.md)).\n\n"
+        f"{_table(honoured)}\n## Notes\n\n{_table(notes)}\n## Refused\n\n{_table(refused)}\n"
+        f"## An entry of `datasets`\n\n{_table(entries)}\n{_plugins()}\n{_versions()}"
+    )
+
+
+def _table(found: Iterable[Key]) -> str:
+    return _KEYS_HEAD + "".join(map(_row, sorted(found, key=lambda key: key.name)))
+
+
+def _row(key: Key) -> str:
+    others = f" ({', '.join(f'`{alias}`' for alias in key.aliases)})" if key.aliases else ""
+    to = {"nothing": "a note", "refused": "refused"}.get(key.to, key.to)
+    asked = key.target not in {"*", key.name.rpartition(".")[2]}
+    place = f"{to}: `{key.target}`" if asked else to
+    said = "; ".join(f"`{value}`: {note}" for value, note in key.remarks.items())
+    here = f"{key.about}; {said}" if said else key.about
+    cells = (f"`{key.name}`{others}", place, here, key.axolotl)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n".replace(
+        "{", "\\{"
+    )
+
+
+def _plugins() -> str:
+    known = "".join(
+        f"| `{name}` | {'a note: ' + note if note else 'honoured by its keys'} |\n"
+        for name, note in PLUGINS.items()
+    )
+    refused = "".join(
+        f"| `{name}` | refused: {why} |\n" for name, why in PLUGINS_THAT_TRAIN.items()
+    )
+    return f"## Plugins\n\n| plugin | answer |\n|---|---|\n{known}{refused}"
+
+
+def _versions() -> str:
+    """Return what differs between versions of TRL: arguments that are gone, and methods."""
+    gone = "".join(f"| `{name}` | {instead} |\n" for name, instead in sorted(REMOVED.items()))
+    ranges: dict[str, list[str]] = {}
+    for one in runner.shipped():
+        ranges.setdefault(one.trl, []).append(f"`{one.method}`")
+    methods = "".join(
+        f"| {versions} | {', '.join(sorted(found))} |\n"
+        for versions, found in sorted(ranges.items())
+    )
+    return (
+        f"## Versions of TRL\n\nThe arguments of this page are those of {made_from()}; with another "
+        "version they are those of the installed one. Methods and the versions that they work with:\n\n"
+        f"| TRL | methods |\n|---|---|\n{methods}\nArguments that older versions of TRL or transformers "
+        "had; axolotl's keys for them are translated, and inside `trainer_args` they are refused:\n\n"
+        f"| argument | instead |\n|---|---|\n{gone}"
+    )
