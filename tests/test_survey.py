@@ -286,7 +286,7 @@ def test_what_is_missing_is_said_in_one_line(tmp_path):
 
 TYPES = {
     "gsm8k.bradley_terry.jsonl": "bradley_terry.chat_template",
-    "gsm8k.ebft_opencode.jsonl": "ebft_opencode.transform",
+    "gsm8k.ebft_opencode.jsonl": "question_answer",
     "gsm8k.kto_intel.jsonl": "intel",
     "gsm8k_example_model_solutions.jsonl": "graded",
     "gsm8k_outcome_steps.stepwise.jsonl": "stepwise_supervised",

@@ -43,6 +43,11 @@ def convert_to(
         LimitError: if more rows are bad than --max-errors or --on-error fail allows.
         NothingWrittenError: if not one row could be converted; quarantine and report are there.
     """
+    if options.type is None:
+        # It says how to go on, with an output.
+        for plugin in options.plugins:
+            registry.load_plugin(plugin)
+        prepare(open_named(sources, options.hash), options)
     if not str(out):
         raise OptionError(
             "OUT is missing: give -o FILE.parquet, FILE.jsonl, FILE.arrow or a folder"

@@ -5,7 +5,7 @@ Column names alone are ambiguous (`prompt_pairs` and `ultra`): the rows of the f
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
@@ -13,17 +13,27 @@ from fmtkit import registry
 from fmtkit.converting.binding import Binding, bind, watching
 from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.conversion import convert_frame
+from fmtkit.converting.near_misses import likeness, proposal
 from fmtkit.converting.unread_turns import watched
 from fmtkit.errors import ColumnMismatchError, OptionError, near_match
 from fmtkit.registry import Converter
-from fmtkit.tables import TABLES, steps_to, table_for
+from fmtkit.tables import steps_to, table_for
 
 SAMPLE_ROWS = 200
 """Rows of the first block that are looked at closely."""
 TRUSTED = 0.5
 """Share of sound rows below which a type is hardly the file's own."""
-GENERIC = frozenset({"default", "implicit_prompt", "passthrough", "user_defined.default"})
+PLAIN = 0.9
+"""Share of the rows that must have a text for it to be taken as plain text."""
+HARDLY = 0.2
+"""Share of sound rows below which a type is not the file's own, whatever it reads."""
+GENERIC = frozenset(
+    {"default", "implicit_prompt", "passthrough", "question_answer", "user_defined.default"}
+)
 LATE = frozenset({"Reference", "Tokens"})
+PROPOSALS = 12
+"""Renamed columns that are tried, of the types that come nearest."""
+SURE, LIKELY, UNSURE = "sure", "likely", "unsure"
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,8 @@ class Fit:
     """Share of the rows whose columns hold the right kinds of value, whatever else is wrong."""
     unread: tuple[str, ...] = ()
     """Columns with turns, answers, labels or a system text that the converter would leave unread."""
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    """Parameter -> path, of columns that are read under another name."""
 
     @property
     def reason(self) -> str:
@@ -53,11 +65,29 @@ class Fit:
         if self.missing:
             return f"no column {', '.join(self.missing)}"
         lost = f", but {', '.join(self.unread)} would not be read" if self.unread else ""
-        return f"{self.used} columns fit in {self.sound:.0%} of the rows{lost}"
+        named = ", ".join(f"{path} as {name}" for name, path in self.mapping.items())
+        return (
+            f"{self.used} columns fit in {self.sound:.0%} of the rows"
+            + (f", with {named}" if named else "")
+            + lost
+        )
 
-    def rank(self) -> tuple[int, bool, int, bool, float, float, int, int, bool, str]:
-        """Order fits, best first: what leaves no turns unread, what uses most columns, what finds most
-        rows sound.
+    @property
+    def is_narrow(self) -> bool:
+        """Tell whether it reads a file as what one method alone trains on, or keeps all but a prompt."""
+        made = self.converter.makes.name()
+        if self.converter.name == "passthrough":
+            return made == "Prompt"
+        return made in LATE
+
+    @property
+    def is_good(self) -> bool:
+        """Tell whether it reads all that carries turns, of most rows."""
+        return not self.missing and self.sound >= TRUSTED and not self.unread
+
+    def rank(self) -> tuple[int | float | str, ...]:
+        """Order fits, best first: what leaves no turns unread, what needs no other names of columns,
+        what uses most columns, what finds most rows sound.
 
         A type that takes anything comes after those that mean something, and tables that one method
         alone trains on after the others. That half of the rows are unsound speaks against a type, a
@@ -65,14 +95,15 @@ class Fit:
         """
         return (
             len(self.missing),
+            self.sound < HARDLY,
+            bool(self.unread),
+            self.is_narrow,
+            -_likeness(self.mapping),
             self.sound < TRUSTED,
             len(self.unread),
             self.converter.name in GENERIC,
             -round(self.weight, 3),
             -round(self.sound, 2),
-            list(TABLES).index(self.converter.makes.name())
-            if self.converter.makes.name() in LATE
-            else 0,
             self.foreign,
             self.converter.name.startswith("chat_template."),
             self.converter.name,
@@ -113,7 +144,8 @@ def fit(
     known = _known_by(len(registry.converters()))
     weight = sum(there[name] / len(sample) / known.get(name, 1) for name in used)
     share = len(shaped) / len(sample)
-    return Fit(converter, (), sound, len(used), weight, len(foreign), share, unread)
+    renamed = dict(mapping or {})
+    return Fit(converter, (), sound, len(used), weight, len(foreign), share, unread, renamed)
 
 
 def _convertible(
@@ -166,16 +198,69 @@ def _has(row: Any, path: tuple[str, ...]) -> bool:
 def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
     """Return the converters that fit the rows, best first."""
     tables = set(registry.tables_of(method)) if method else None
-    fits = [
-        fit(converter, sample)
+    asked = [
+        converter
         for converter in registry.converters()
         if tables is None or table_for(converter.makes.name(), tables)
     ]
-    there = [found for found in fits if not found.missing and found.sound > 0]
-    if any(found.sound >= TRUSTED and not found.unread for found in there):
+    there = [found for c in asked if (found := fit(c, sample)).sound > 0 and not found.missing]
+    if not any(found.is_good and not found.is_narrow for found in there):
+        there += _near(asked, sample)
+    if any(found.is_good for found in there):
         # Who takes one that loses turns says so by name: --type.
         there = [found for found in there if not found.unread]
+    if all(map(needs_tokenizer, there)):
+        # That a file has text says nothing of what it is.
+        there = _plain_text(sample) if tables is None or "Conversation" in tables else []
     return sorted(there, key=Fit.rank)
+
+
+def certainty(fits: Sequence[Fit]) -> str:
+    """Say how sure the first of several fits is: sure, likely or unsure."""
+    best, *others = fits
+    if best.mapping or not best.is_good or best.is_narrow:
+        return UNSURE
+    rivals = (f for f in others if f.is_good and not f.is_narrow and not f.mapping)
+    tables = {best.converter.makes.name(), *(f.converter.makes.name() for f in rivals)}
+    return SURE if len(tables) == 1 else LIKELY
+
+
+def needs_tokenizer(found: Fit) -> bool:
+    """Tell whether a type makes tokens of text."""
+    return found.converter.makes.name() == "Tokens" and found.converter.name != "passthrough"
+
+
+def _near(converters: Sequence[Converter], sample: Sequence[Row]) -> list[Fit]:
+    """Fit converters to columns that have other names than theirs."""
+    proposed = [
+        (converter, mapping)
+        for converter in converters
+        if converter.name not in GENERIC - {"question_answer"} | {"text"}
+        and converter.makes.name() not in LATE
+        and not converter.takes_rows
+        and (mapping := proposal(converter, sample))
+    ]
+    proposed.sort(key=lambda pair: (-_likeness(pair[1]), len(pair[1]), pair[0].name))
+    tried = (fit(converter, sample, mapping) for converter, mapping in proposed[:PROPOSALS])
+    return [found for found in tried if not found.missing and found.sound >= TRUSTED]
+
+
+def _plain_text(sample: Sequence[Row]) -> list[Fit]:
+    """Take the column with most text as plain text, where nothing else is known of a file."""
+    texts: Counter[str] = Counter()
+    for row in sample:
+        texts.update({n: len(v) for n, v in row.items() if isinstance(v, str) and "." not in n})
+    if not texts:
+        return []
+    column = texts.most_common(1)[0][0]
+    (plain,) = (c for c in registry.named("text") if c.makes.name() == "Conversation")
+    found = fit(plain, sample, {"text": column} if column != "text" else None)
+    return [found] if found.sound >= PLAIN else []
+
+
+def _likeness(mapping: Mapping[str, str]) -> float:
+    """Return how alike the names of renamed columns are, of the least alike; 2 where none is renamed."""
+    return min((likeness(name, path) for name, path in mapping.items()), default=2.0)
 
 
 def choose(

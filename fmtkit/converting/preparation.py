@@ -32,6 +32,7 @@ from fmtkit.converting.pass_through import as_they_are
 from fmtkit.converting.read_plan import ReadPlan
 from fmtkit.converting.soft_labels import has_soft_labels
 from fmtkit.converting.splitting import Split
+from fmtkit.converting.suggestions import untyped
 from fmtkit.converting.text_stage import TextStage
 from fmtkit.converting.token_stage import TokenStage
 from fmtkit.converting.type_options import TypeOptions
@@ -109,6 +110,9 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         UnknownNameError, OptionError, ColumnMismatchError: if type, options and columns do not fit.
         SourceError: if a source cannot be read.
     """
+    if settings.type is None:
+        samples = [sample_of(source) for source in opened]
+        raise OptionError(untyped([one.name for one in opened], samples, settings.method))
     name = typenames.read(settings.chosen_type, functions=bool(settings.places))
     sources: list[AnySource] = list(opened)
     if name.function:

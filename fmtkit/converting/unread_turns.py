@@ -144,21 +144,22 @@ def looks_like_turns(name: str, values: Sequence[Any]) -> bool:
     False
     """
     there = [value for value in map(_decoded, values) if _is_there(value)]
-    if _NUMBERS & set(_words(name)):
+    if _NUMBERS & set(words_of(name)):
         return False
     if any(map(_is_dialog, there)):
         return True
     if _is_label(name):
         return bool(there)
     says = any(isinstance(value, str | list | Mapping) for value in there)
-    return _head(name) in TURNS and says
+    return head_of(name) in TURNS and says
 
 
 def _is_label(name: str) -> bool:
-    return name.lower() in LABELS or _head(name) in LABELS
+    return name.lower() in LABELS or head_of(name) in LABELS
 
 
-def _words(name: str) -> list[str]:
+def words_of(name: str) -> list[str]:
+    """Return the words of a name, in small letters: `chosenResponse_1` has chosen, response and 1."""
     return [word.lower() for word in _WORDS.findall(name)]
 
 
@@ -168,9 +169,9 @@ def _decoded(value: Any) -> Any:
     return json_value(value) if is_json else value
 
 
-def _head(name: str) -> str:
+def head_of(name: str) -> str:
     """Return the word of a name that says what the column is: of `response_j` it is `response`."""
-    telling = [word for word in _words(name) if len(word) > 1 and not word.isdigit()]
+    telling = [word for word in words_of(name) if len(word) > 1 and not word.isdigit()]
     telling = [word for word in telling if word not in _NO_HEADS] or telling
     return telling[-1] if telling else ""
 

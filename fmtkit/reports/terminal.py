@@ -24,6 +24,9 @@ PLACES = 8
 
 COLUMNS = 40
 TYPES = 4
+ROW = 160
+"""Characters of a source row that are shown."""
+COMMAND = 4000
 
 
 def print_survey(survey: Survey, console: Console) -> None:
@@ -40,6 +43,10 @@ def print_survey(survey: Survey, console: Console) -> None:
     _print_findings(survey, console)
     for note in survey.notes:
         console.print(Text(f"note: {one_line(note)}", style="yellow"))
+    if survey.command:
+        _heading(console, "convert it")
+        # Not wrapped: it is there to be pasted.
+        console.print(Text(one_line(survey.command, COMMAND)), soft_wrap=True)
 
 
 def _heading(console: Console, text: str) -> None:
@@ -66,7 +73,9 @@ def _print_sources(survey: Survey, console: Console) -> None:
             console.print(Text("  no type fits", style="yellow"))
         for place, guess in enumerate(source.types[:TYPES]):
             mark = "best guess" if place == 0 else "also fits"
-            console.print(Text(f"  {mark}: {guess.type} -> {guess.table} ({guess.reason})"))
+            sure = f"{guess.certainty}: " if place == 0 else ""
+            line = f"  {mark}: {guess.type} -> {guess.table} ({sure}{guess.reason})"
+            console.print(Text(one_line(line)))
     if survey.type:
         parts = [f"read as {survey.type} -> {survey.table}"]
         parts += [f"template {survey.template}"] if survey.template else []
@@ -83,6 +92,8 @@ def _print_columns(survey: Survey, console: Console) -> None:
         null = f"{column.null_share:.1%}" if column.null_share else ""
         table.add_row(Text(one_line(column.name, 60)), Text(holds or "nothing"), null)
     console.print(table)
+    for row in survey.first_rows:
+        console.print(Text(one_line(row, ROW), style="dim"), soft_wrap=True)
     if len(survey.columns) > COLUMNS:
         console.print(
             Text(f"and {len(survey.columns) - COLUMNS:,} more (--json has all)", style="dim")

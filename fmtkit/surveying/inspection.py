@@ -4,6 +4,7 @@ Single rows (for masks, pages and the lines of late findings) are fetched in a s
 converts only the blocks they are in.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -16,16 +17,17 @@ import pyarrow as pa
 
 from fmtkit import registry, tokens
 from fmtkit.codes import Reject
-from fmtkit.converting import pipeline, preparation, typenames
+from fmtkit.converting import detection, pipeline, preparation, typenames
 from fmtkit.converting.block_tap import BlockTap
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.pipeline import Piece
 from fmtkit.converting.preparation import Job
+from fmtkit.converting.suggestions import methods_for
 from fmtkit.counting.lengths import CharacterCounter, Counter
 from fmtkit.counting.token_counts import TokenCounter
 from fmtkit.documents import Untokenized
-from fmtkit.errors import OptionError
+from fmtkit.errors import ColumnMismatchError, OptionError, TokenizerError
 from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.opening import Source, open_sources
@@ -37,7 +39,13 @@ from fmtkit.surveying.reply_checks import ReplyChecks
 from fmtkit.surveying.row_fetch import BlockStart, RowFetch
 from fmtkit.surveying.score_columns import read_scores, score_names
 from fmtkit.surveying.shown_rows import RowViewer
-from fmtkit.surveying.survey_making import BadRows, Passed, make_bare_survey, make_survey
+from fmtkit.surveying.survey_making import (
+    RAW_SHOWN,
+    BadRows,
+    Passed,
+    make_bare_survey,
+    make_survey,
+)
 from fmtkit.surveying.survey_record import SourceSummary, Survey
 from fmtkit.surveying.type_guesses import Guess, common, guess
 
@@ -59,6 +67,10 @@ FINDINGS = {
     "length_mismatch": "missing_labels",
 }
 """Code of a bad row -> the finding that it is as well: a conversion leaves such rows out."""
+
+
+FIRST_ROWS = 3
+"""Rows of the source that a survey shows as they stand."""
 
 
 @dataclass(frozen=True)
@@ -88,11 +100,17 @@ def run(source: object, options: InspectOptions) -> Inspection:
     tokenizer = tokens.load(options.tokenizer) if options.tokenizer else None
     opened = _open(source, options)
     best = common(opened.guesses)
-    wanted = options.type or (best.type if best else None)
-    if wanted is None:
-        return Inspection(make_bare_survey(opened.sources, _sources(opened, {}), opened.tap))
-    name = typenames.read(wanted)
-    job = preparation.prepare(opened.sources, _row_options(name, options))
+    told = _told(opened, best, options.type)
+    if options.type is None:
+        found = _guessed(opened, options)
+        if found is None:
+            sources = _sources(opened, {})
+            bare = make_bare_survey(opened.sources, sources, opened.tap, opened.samples)
+            return Inspection(replace(bare, **told))
+        name, job = found
+    else:
+        name = typenames.read(options.type)
+        job = preparation.prepare(opened.sources, _row_options(name, options))
     template, notes = template_of(name, job.table.name(), tokenizer, options)
     masking = masking_of(name, options)
     viewer = Viewer(
@@ -114,12 +132,51 @@ def run(source: object, options: InspectOptions) -> Inspection:
     survey = make_survey(Passed(done.look, done.ledger, done.fetch), viewer, rows, options)
     survey = replace(
         survey,
-        best_guess=best.type if best else None,
+        **told,
         sources=_sources(opened, done.rows_of),
         bad_rows=done.bad.rows(done.fetch),
         notes=(*notes, *survey.notes),
     )
     return Inspection(survey, done.fetch, rows, done.look)
+
+
+def _told(opened: Opened, best: Guess | None, chosen: str | None) -> dict[str, Any]:
+    """Return what the first rows say: the best guess, how sure it is, its command, and the rows."""
+    firsts = next((rows for rows in opened.samples if rows), [])[:FIRST_ROWS]
+    shown = tuple(json.dumps(row, ensure_ascii=False, default=str)[:RAW_SHOWN] for row in firsts)
+    if best is None:
+        return {"first_rows": shown}
+    sure = next(found[0].certainty for found in opened.guesses if found)
+    at_first = all(not found or found[0].type == best.type for found in opened.guesses)
+    return {
+        "best_guess": best.type,
+        "certainty": sure if at_first else detection.UNSURE,
+        "command": best.command if chosen is None else None,
+        "first_rows": shown,
+    }
+
+
+def _guessed(opened: Opened, options: InspectOptions) -> tuple[typenames.TypeName, Job] | None:
+    """Prepare the first guess that all sources share and that takes nothing but the rows."""
+    shared: set[tuple[str, str]] | None = None
+    for found in filter(None, opened.guesses):
+        names = {(one.type, one.table) for one in found}
+        shared = names if shared is None else shared & names
+    candidates = next((found for found in opened.guesses if found), ())
+    for one in (g for g in candidates if (g.type, g.table) in (shared or ())):
+        name = typenames.read(one.type)
+        chosen = replace(options, columns=dict(one.columns) | dict(options.columns))
+        others = methods_for(one.table) if options.method is None else ()
+        for method in (options.method, *others):
+            try:
+                row_options = _row_options(name, replace(chosen, method=method))
+                job = preparation.prepare(opened.sources, row_options)
+            except (OptionError, ColumnMismatchError, TokenizerError):
+                # A guess that needs more than the rows, or a word of the user's: try the next one.
+                continue
+            if job.converter.makes.name() == one.table:
+                return name, job
+    return None
 
 
 def _open(source: object, options: InspectOptions) -> Opened:
@@ -129,9 +186,8 @@ def _open(source: object, options: InspectOptions) -> Opened:
     if not sources:
         raise OptionError("SOURCE is missing: give files, folders, globs, a dataset, or -")
     samples = tuple(preparation.sample_of(one) for one in sources)
-    guesses = tuple(
-        guess(sample, options.method) for one, sample in zip(sources, samples, strict=True)
-    )
+    paths = [one.name for one in sources]
+    guesses = tuple(guess(sample, options.method, paths=paths) for sample in samples)
     return Opened(tap, sources, samples, guesses)
 
 

@@ -3,13 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
+from typing import Any
+
+import numpy as np
 
 from fmtkit.codes import Reject
 from fmtkit.converting import reading
 from fmtkit.converting.block_tap import BlockTap
 from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.pipeline import Piece
-from fmtkit.counting.lengths import summarize
+from fmtkit.counting.lengths import Lengths, Tally, summarize
 from fmtkit.sources.opening import Source
 from fmtkit.surveying.advice import ADVICE
 from fmtkit.surveying.cutting import EXAMPLES, Cutting
@@ -20,7 +23,7 @@ from fmtkit.surveying.mask_summary import MaskTally
 from fmtkit.surveying.masked import Masked
 from fmtkit.surveying.row_fetch import BlockStart, Fetched, RowFetch
 from fmtkit.surveying.shown_rows import Place, RowViewer, ShownRow
-from fmtkit.surveying.source_columns import ColumnCounts
+from fmtkit.surveying.source_columns import ColumnCounts, texts_of
 from fmtkit.surveying.survey_record import BadRow, Found, SourceSummary, Survey
 
 MASK_ROWS = 200
@@ -89,6 +92,8 @@ def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: Inspec
         fmtkit=version("fmtkit"),
         sources=(),
         best_guess=None,
+        certainty=None,
+        command=None,
         type=fetch.job.options.type,
         table=fetch.job.table.name(),
         template=viewer.template.name if viewer.template else None,
@@ -100,6 +105,7 @@ def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: Inspec
         bad_rows=(),
         columns=look.columns.summaries(),
         columns_rows=look.columns.rows,
+        first_rows=(),
         roles=dict(look.shapes.roles.most_common()),
         turns=summarize("turns", look.shapes.turns),
         scripts={name: n / letters for name, n in look.columns.scripts.most_common()},
@@ -126,9 +132,12 @@ def _unread(ledger: Ledger) -> list[Finding]:
 
 
 def make_bare_survey(
-    sources: Sequence[Source], summaries: Sequence[SourceSummary], tap: BlockTap
+    sources: Sequence[Source],
+    summaries: Sequence[SourceSummary],
+    tap: BlockTap,
+    samples: Sequence[Sequence[Mapping[str, Any]]],
 ) -> Survey:
-    """Make the survey of sources that no one type fits: their rows and columns, nothing else."""
+    """Make the survey of sources that are read by no type: their rows, columns and lengths of text."""
     columns, counts = ColumnCounts(), []
     for index, source in enumerate(sources):
         rows = 0
@@ -153,6 +162,8 @@ def make_bare_survey(
         fmtkit=version("fmtkit"),
         sources=summaries,
         best_guess=None,
+        certainty=None,
+        command=None,
         type=None,
         table=None,
         template=None,
@@ -164,12 +175,13 @@ def make_bare_survey(
         bad_rows=(),
         columns=columns.summaries(),
         columns_rows=columns.rows,
+        first_rows=(),
         roles={},
         turns=None,
         scripts={name: n / letters for name, n in columns.scripts.most_common()},
         unit="characters",
-        lengths=(),
-        lengths_rows=0,
+        lengths=_column_lengths(samples),
+        lengths_rows=sum(map(len, samples)),
         cutting=None,
         masks=None,
         anchors=None,
@@ -177,6 +189,18 @@ def make_bare_survey(
         shown=(),
         notes=(reason,),
     )
+
+
+def _column_lengths(samples: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[Lengths, ...]:
+    """Count the characters of each column's texts in the first rows."""
+    tallies: dict[str, Tally] = {}
+    for name, value in ((n, v) for rows in samples for row in rows for n, v in row.items()):
+        texts = texts_of(value)
+        if texts:
+            size = np.array([sum(map(len, texts))], dtype=np.int64)
+            tallies.setdefault(name, Tally()).add(size)
+    figures = (summarize(name, tally) for name, tally in tallies.items())
+    return tuple(figure for figure in figures if figure is not None)
 
 
 @dataclass

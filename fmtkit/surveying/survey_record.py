@@ -62,6 +62,10 @@ class Survey:
     sources: tuple[SourceSummary, ...]
     best_guess: str | None
     """The type that fits all sources best."""
+    certainty: str | None
+    """How sure that guess is: sure, likely or unsure."""
+    command: str | None
+    """A command that converts the sources as the best guess, tried on their first rows."""
     type: str | None
     """The type by which the rows were read: the one asked for, else the best guess."""
     table: str | None
@@ -77,6 +81,8 @@ class Survey:
     columns: tuple[ColumnSummary, ...]
     columns_rows: int
     """Rows that were looked at for `columns` and `scripts`."""
+    first_rows: tuple[str, ...]
+    """The first rows of the source as JSON, cut."""
     roles: Mapping[str, int]
     turns: Lengths | None
     scripts: Mapping[str, float]

@@ -5,6 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fmtkit.converting import detection
+from fmtkit.converting.suggestions import convert_command
+
+TRIED = 4
+"""Guesses for which a command is made."""
 
 
 @dataclass(frozen=True)
@@ -16,14 +20,31 @@ class Guess:
     reason: str
     sound: float
     """Share of the rows that it can take."""
+    columns: Mapping[str, str]
+    """The type's columns that the source calls otherwise, for --map."""
+    certainty: str
+    """How sure the first guess is: sure, likely or unsure; empty of the others."""
+    command: str | None
+    """A command that converts the source as this type, tried on its first rows."""
 
 
-def guess(sample: Sequence[Mapping[str, Any]], method: str | None = None) -> tuple[Guess, ...]:
+def guess(
+    sample: Sequence[Mapping[str, Any]],
+    method: str | None = None,
+    *,
+    paths: Sequence[str] = ("<memory>",),
+) -> tuple[Guess, ...]:
     """Return the types that fit the rows of a sample, best first; each type and table once."""
     found: dict[tuple[str, str], Guess] = {}
-    for fit in detection.detect(list(sample), method):
+    rows = list(sample)
+    fits = detection.detect(rows, method)
+    for place, fit in enumerate(fits):
         name, table = fit.converter.name, fit.converter.makes.name()
-        found.setdefault((name, table), Guess(name, table, fit.reason, fit.sound))
+        if (name, table) not in found:
+            sure = detection.certainty(fits) if place == 0 else ""
+            command = convert_command(paths, fit, rows) if len(found) < TRIED else None
+            made = Guess(name, table, fit.reason, fit.sound, fit.mapping, sure, command)
+            found[name, table] = made
     return tuple(found.values())
 
 
@@ -32,5 +53,9 @@ def common(guesses: Sequence[Sequence[Guess]]) -> Guess | None:
     asked = [found for found in guesses if found]
     if not asked:
         return None
-    shared = set.intersection(*({(g.type, g.table) for g in found} for found in asked))
-    return next((g for g in asked[0] if (g.type, g.table) in shared), None)
+    shared = set.intersection(*({_key(g) for g in found} for found in asked))
+    return next((g for g in asked[0] if _key(g) in shared), None)
+
+
+def _key(found: Guess) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+    return found.type, found.table, tuple(sorted(found.columns.items()))

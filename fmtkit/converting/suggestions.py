@@ -1,0 +1,89 @@
+"""Suggestions: what to do with sources whose type nobody named, as a command that was tried on their rows."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from fmtkit import runner
+from fmtkit.converting import detection
+from fmtkit.converting.bound_column import Row
+from fmtkit.converting.detection import Fit, certainty
+from fmtkit.errors import ColumnMismatchError, OptionError
+
+RIVALS = 3
+
+
+def convert_command(
+    paths: Sequence[str],
+    found: Fit,
+    sample: Sequence[Row],
+    *,
+    flags: Mapping[str, str] | None = None,
+) -> str | None:
+    """Return the command that converts sources as a fit reads them, tried on the rows of the sample.
+
+    None where no command does: rows in memory, or a type that takes a tokenizer.
+    """
+    if detection.needs_tokenizer(found) or any(path.startswith("<") for path in paths):
+        return None
+    methods = (None, *methods_for(found.converter.makes.name()))
+    chosen = next((m for m in methods if _chooses(found, sample, m)), "")
+    if chosen == "":
+        return None
+    words = ["fmtkit", "convert", *paths, "-t", found.converter.name]
+    words += ["--method", chosen] if chosen else []
+    words += [w for name, path in found.mapping.items() for w in ("--map", f"{name}={path}")]
+    words += [word for flag, value in (flags or {}).items() for word in (flag, value)]
+    return shlex.join([*words, "-o", output_for(paths)])
+
+
+def untyped(paths: Sequence[str], samples: Sequence[Sequence[Row]], method: str | None) -> str:
+    """Say in one line what sources look like, how sure that is, and how to convert them."""
+    sample = next((rows for rows in samples if rows), ())
+    fits = detection.detect(sample, method)
+    advice = "`fmtkit inspect SOURCE` shows what it holds"
+    if not fits:
+        return f"--type is missing, and no type fits {paths[0] if paths else 'SOURCE'}; {advice}"
+    best = fits[0]
+    command = convert_command(paths, best, sample)
+    told = f"--type is missing; it looks like {_named(best)} ({certainty(fits)}: {best.reason})"
+    others = _rivals(fits)
+    also = f"; or {', '.join(others)}" if others else ""
+    return f"{told}{also}: {command}" if command else f"{told}{also}; {advice}"
+
+
+def _rivals(fits: Sequence[Fit]) -> list[str]:
+    made = fits[0].converter.makes
+    names = (_named(f) for f in fits[1:] if f.is_good and f.converter.makes is not made)
+    return list(dict.fromkeys(names))[:RIVALS]
+
+
+def _named(found: Fit) -> str:
+    return f"{found.converter.name} -> {found.converter.makes.name()}"
+
+
+def methods_for(table: str) -> tuple[str, ...]:
+    """Return the methods that take a table, first the one that the table itself speaks for."""
+    taking = [one.method for one in runner.shipped() if table in one.tables]
+    first = runner.guess({table})
+    return tuple(sorted(taking, key=lambda method: (method != first, len(method), method)))
+
+
+def _chooses(found: Fit, sample: Sequence[Row], method: str | None) -> bool:
+    """Tell whether the type's name, the columns and the method choose just this converter."""
+    try:
+        chosen = detection.choose(
+            found.converter.name, sample, method=method, mapping=found.mapping, source=""
+        )
+    except (OptionError, ColumnMismatchError):
+        return False
+    return chosen is found.converter
+
+
+def output_for(paths: Sequence[str]) -> str:
+    """Return a name for the output of sources, one that no file has."""
+    first = PurePosixPath(paths[0]).name if paths and paths[0] != "-" else ""
+    stem = first.partition(".")[0] if "*" not in first else ""
+    stem = stem or "converted"
+    names = (f"{stem}{ending}.parquet" for ending in ("", *(f".{n}" for n in range(1, 100))))
+    return next((name for name in names if not Path(name).exists()), f"{stem}.new.parquet")

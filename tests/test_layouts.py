@@ -1,0 +1,171 @@
+"""Any layout is found under any file name, or a command stands there that was tried."""
+
+import json
+import random
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fixture_cases import Case, cases, read_lines
+
+import fmtkit
+from fmtkit.converting import detection, preparation
+from fmtkit.converting.near_misses import likeness
+from fmtkit.errors import OptionError
+from fmtkit.sources.opening import open_sources
+from fmtkit.surveying.type_guesses import guess
+
+USER, BOT = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
+PAIR = {"chosen": "a", "rejected": "b"}
+SAME = {
+    "chat_template.argilla": {"ultra"},
+    "icr": {"bradley_terry.chat_template"},
+    "implicit_prompt": {"chat_template.argilla_chat"},
+    "passthrough/completion": {"completion"},
+    "passthrough/conversation": {"openai"},
+    "passthrough": {"prompt_pairs"},
+    "passthrough/stepwise": {"stepwise_supervised"},
+    "passthrough/unpaired": {"prompt_pairs"},
+    "ultra/unpaired": {"prompt_pairs"},
+    "user_defined.default/swapped": {"prompt_pairs"},
+    "ebft_opencode.transform": {"question_answer"},
+}
+"""Cases whose rows another type reads just as well: columns do not tell them apart."""
+TOLD = {
+    "chat_template.default/mapped",
+    "messages_label/label_map",
+    "passthrough/prompt",
+    "user_defined.default",
+    "user_defined.default/unpaired",
+}
+"""Cases whose options say what their columns mean: nobody could know."""
+CASES = [case for case in cases() if str(case) not in TOLD]
+
+
+def renamed(rows: list[bytes], folder: Path) -> str:
+    path = folder / f"{random.Random(len(rows)).randrange(16**8):08x}.jsonl"
+    path.write_bytes(b"\n".join(rows) + b"\n")
+    return str(path)
+
+
+def written(rows: list[dict[str, object]], folder: Path) -> str:
+    return renamed([json.dumps(row).encode() for row in rows], folder)
+
+
+def guessed(path: str):
+    [source] = open_sources(path)
+    return guess(preparation.sample_of(source), paths=[path])
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_layout_of_a_fixture_is_found_under_a_random_name(case: Case, tmp_path: Path) -> None:
+    bad = {reject["line"] for reject in case.lines("quarantine.jsonl")}
+    rows = [line for number, line in enumerate(read_lines(case.source), 1) if number not in bad]
+    best = guessed(renamed(rows, tmp_path))[0]
+    wanted = {case.name} | SAME.get(str(case), set())
+    if "ebft" in case.name and case.name != "ebft_opencode.transform":
+        wanted.add("openai")
+    assert best.type in wanted
+
+
+@pytest.mark.parametrize(
+    ("row", "type", "columns"),
+    [
+        ({"questions": "q"} | PAIR, "intel", {"question": "questions"}),
+        ({"user_question": "q"} | PAIR, "intel", {"question": "user_question"}),
+        ({"meta": {"question": "q"}} | PAIR, "intel", {"question": "meta.question"}),
+        ({"conversation": [USER, BOT]}, "openai", {"messages": "conversation"}),
+        ({"body": {"messages": [USER, BOT]}}, "openai", {"messages": "body.messages"}),
+        (
+            {"messages": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]},
+            "sharegpt",
+            {"conversations": "messages"},
+        ),
+    ],
+)
+def test_a_near_miss_becomes_a_map_that_was_tried(tmp_path, row, type, columns):
+    path = written([row] * 3, tmp_path)
+    found = {guess.type: guess for guess in guessed(path)}
+    assert guessed(path)[0].certainty == "unsure"
+    assert dict(found[type].columns) == columns
+    command = shlex.split(found[type].command or "")
+    out = str(tmp_path / "out.jsonl")
+    done = subprocess.run(
+        [sys.executable, "-m", *command[:-1], out], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(Path(out).read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "alike"),
+    [
+        ("question", "Questions", True),
+        ("chosen_response", "chosenResponse", True),
+        ("prompt", "prompt_id", False),
+        ("chosen", "rejected_response", False),
+        ("prompt", "system_prompt", False),
+        ("system", "system_prompt", False),
+        ("response", "rejected_response", False),
+        ("rejected", "meta.rejected", True),
+    ],
+)
+def test_names_are_alike_that_mean_the_same(name, path, alike):
+    assert (likeness(name, path) > 0.7) is alike
+
+
+def test_two_columns_that_are_as_near_are_no_suggestion():
+    row = {"prompt": "q", "response_x": "a", "response_y": "b"}
+    fits = detection.detect([row] * 3)
+    assert not any(found.mapping for found in fits)
+    assert fits[0].converter.name == "passthrough"
+    assert detection.certainty(fits) == "unsure"
+
+
+@pytest.mark.parametrize(
+    ("row", "type", "certainty"),
+    [
+        ({"question": "q"} | PAIR, "intel", "sure"),
+        ({"question": "q", "answer": "a #### 4"}, "gsm8k", "likely"),
+        ({"input": "q", "output": "a"}, "question_answer", "sure"),
+        ({"messages": [USER, BOT]}, "openai", "sure"),
+        ({"query": "q", "response": "a", "original_query": "o"}, "question_answer", "unsure"),
+    ],
+)
+def test_a_guess_says_how_sure_it_is(tmp_path, row, type, certainty):
+    best = guessed(written([row] * 3, tmp_path))[0]
+    assert (best.type, best.certainty) == (type, certainty)
+
+
+def test_a_type_that_reads_the_label_comes_before_one_that_does_not():
+    liked = [{"prompt": "q", "completion": "a", "label": bool(i % 2)} for i in range(4)]
+    bad = [{"prompt": "q", "completion": "a", "label": "?"}] * 5
+    assert detection.detect(liked + bad)[0].converter.makes.name() == "Unpaired"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"a": 1, "b": [1, 2]},
+        {"note": "some text"},
+        {"prompt": "q", "response_0": "a", "response_1": "b"},
+        {"input_ids": [1, 2], "labels": [1, 2]},
+        {"question": {"deep": {"er": 1}}},
+    ],
+)
+def test_inspect_shows_columns_and_rows_whatever_the_type(tmp_path, row):
+    survey = fmtkit.inspect(written([row] * 5, tmp_path))
+    assert [column.name for column in survey.columns] == list(row)
+    assert [json.loads(shown) for shown in survey.first_rows] == [row] * 3
+    texts = {name for name, value in row.items() if isinstance(value, str)}
+    assert survey.type is not None or {figures.name for figures in survey.lengths} >= texts
+
+
+def test_a_conversion_without_a_type_says_what_the_file_is_and_how_to_go_on(tmp_path):
+    path = written([{"question": "q", "answer": "a #### 4"}] * 3, tmp_path)
+    with pytest.raises(OptionError) as error:
+        fmtkit.convert(path, None)
+    for words in ("gsm8k -> Prompt (likely", "question_answer -> Completion", f"convert {path} -t"):
+        assert words in str(error.value)
