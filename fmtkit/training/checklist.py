@@ -18,6 +18,7 @@ from fmtkit.training import (
     refusals_method,
     refusals_model,
     refusals_run,
+    resuming,
     run_folder,
     trackers,
     vllm_ready,
@@ -100,6 +101,12 @@ RUN: tuple[Check[Run], ...] = (
         "files",
         "an output_dir that is of something else, or holds what the run reads",
         run_folder.check,
+    ),
+    Check(
+        "resume",
+        "files",
+        "a checkpoint to go on from that is not there, or not whole",
+        resuming.check,
     ),
     Check(
         "own_template",

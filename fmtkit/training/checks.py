@@ -35,6 +35,8 @@ _FILE_OF = {
     "lora_model_dir": "adapter_config.json",
 }
 """Key -> the file that what it names has; a model has config.json."""
+_WEIGHTS = (".safetensors", ".bin", ".index.json", ".pt", ".pth", ".gguf")
+"""Endings of the files that a model's or an adapter's weights lie in."""
 _MODELS = ("base_model", "ref_model", "teacher_model", "tokenizer_config", "lora_model_dir")
 _OWN_HEADS = frozenset(_HEADS.values())
 
@@ -102,6 +104,8 @@ def _check_weights(key: str, name: str | None) -> None:
         return
     faults = [checkpoints.missing_shard(file) for file in sorted(folder.glob("*.index.json"))]
     faults += [checkpoints.fault_of_file(f) for f in sorted(folder.glob("*.safetensors"))]
+    if not any(file.name.endswith(_WEIGHTS) for file in folder.iterdir()):
+        faults.append("it holds no file of weights")
     fault = next(filter(None, faults), None)
     if fault is not None:
         raise OptionError(f"{key}: {name}: {fault}; copy or download it again")
@@ -310,8 +314,8 @@ def _largest_id(tokenizer: Tokenizer, given: Mapping[str, object]) -> int:
 def _check_vocabulary(plan: "Plan", name: str, largest: int) -> None:
     """Raise OptionError for a tokenizer with ids that the model has no embedding for."""
     file = Path(plan.model or "").expanduser() / "config.json"
-    if plan.config.get("tokens") or not file.is_file():
-        # What `tokens` adds makes the embeddings grow.
+    if plan.config.get("tokens") or not file.is_file() or checkpoints.fault_of_file(file):
+        # What `tokens` adds makes the embeddings grow; a config that is no JSON is told by its head.
         return
     facts = _facts(plan.model or "", file)
     text = facts.get("text_config")

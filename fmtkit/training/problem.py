@@ -23,7 +23,7 @@ _SAID_BY: dict[str, frozenset[str]] = {
             "precision",
             "reference",
         }
-        | {"two_schedules", "nothing_to_evaluate"}
+        | {"launch", "two_schedules", "nothing_to_evaluate"}
     ),
 }
 """Code of what a general check finds -> codes of checks that have said the same, and better."""

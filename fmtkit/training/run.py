@@ -12,11 +12,10 @@ from pathlib import Path
 import yaml
 
 from fmtkit import atomic, hub_access, user_modules
-from fmtkit.errors import OptionError, ResumeError
+from fmtkit.errors import OptionError
 from fmtkit.options import keywords
 from fmtkit.training import (
     checklist,
-    checkpoints,
     checks,
     config,
     config_words,
@@ -25,8 +24,8 @@ from fmtkit.training import (
     gpus,
     handover,
     interrupts,
-    job,
     planning,
+    resuming,
     run_folder,
     vllm_ready,
 )
@@ -39,10 +38,6 @@ from fmtkit.training.problem import Problems
 from fmtkit.training.train_options import TrainOptions
 
 _KILLED = frozenset({-signal.SIGKILL, 128 + signal.SIGKILL})
-_FREE_TO_CHANGE = frozenset(
-    {"max_steps", "num_train_epochs", "logging_steps", "save_steps", "save_strategy", "eval_steps"}
-    | {"eval_strategy", "save_total_limit", "report_to", "run_name", "per_device_eval_batch_size"}
-)
 
 
 @dataclass(frozen=True)
@@ -158,11 +153,11 @@ def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> list[str]:
     template = template_text(planned)
     train_rows, test_rows = datasets.prepare(planned, template, rebuild=rebuild)
     checklist.check(Run(planned, train=train_rows, evaluation=test_rows), "data")
-    resumed = _resumed(planned, resume=resume)
+    resumed = resuming.find(planned, resume=resume)
     checkpoint = None if resumed.checkpoint is None else str(resumed.checkpoint)
     work = handover.job_of(planned, train_rows, test_rows, template, checkpoint)
     if checkpoint is not None:
-        _check_resumable(run, work)
+        resuming.check_same(run, work)
         _move_aside(run, _there(run, run_folder.RESULTS) + [half.path for half in resumed.halves])
     else:
         _move_aside(run, _there(run, run_folder.KEPT))
@@ -231,73 +226,6 @@ def _killed(planned: Plan) -> Exception:
 def _path(environment: Mapping[str, str]) -> list[str]:
     value = environment.get("PYTHONPATH", "")
     return [value] if value else []
-
-
-@dataclass(frozen=True)
-class _Resumed:
-    """Where a run goes on, None for its beginning; checkpoints that are no use; what is to be said."""
-
-    checkpoint: Path | None = None
-    halves: tuple[checkpoints.Half, ...] = ()
-    remarks: tuple[str, ...] = ()
-
-
-def _resumed(planned: Plan, *, resume: bool) -> _Resumed:
-    """Find the checkpoint to go on from: the last whole one, or the one that the configuration names.
-
-    Raises ResumeError where the named one is not whole, and where there was no run.
-    """
-    named = planned.config.get("resume_from_checkpoint")
-    expected = _expected(planned)
-    if isinstance(named, str):
-        path = Path(named).expanduser()
-        fault = checkpoints.fault_of(path, expected) if path.is_dir() else "no such folder"
-        if fault is not None:
-            raise ResumeError(f"resume_from_checkpoint: {named}: {fault}; name another one")
-        return _Resumed(path)
-    if not resume:
-        return _Resumed()
-    folder = planned.run / "checkpoints"
-    found, halves = checkpoints.latest(folder, expected)
-    told = "; ".join(map(str, halves))
-    if found is not None:
-        newer = [half for half in halves if half.step > checkpoints.step_of(found)]
-        going = f"{'; '.join(map(str, newer))}; going on from {found.name}, the last whole one"
-        return _Resumed(found, halves, (going,) if newer else ())
-    if halves or (planned.run / job.FILE).is_file():
-        why = told or f"{folder} holds no checkpoint"
-        return _Resumed(None, halves, (f"{why}; the run begins again",))
-    if planned.config.is_true("auto_resume_from_checkpoints"):
-        return _Resumed()
-    raise ResumeError(f"--resume: {folder} holds no checkpoint, and {planned.run} no run")
-
-
-def _expected(planned: Plan) -> checkpoints.Expected:
-    """Return what a checkpoint of the interrupted run holds."""
-    only_model = planned.resolution.trainer.get("save_only_model")
-    optimizer = only_model is None or only_model.value is not True
-    if not (planned.run / job.FILE).is_file():
-        return checkpoints.Expected(optimizer=optimizer)
-    return checkpoints.Expected(job.read(planned.run).processes, optimizer)
-
-
-def _check_resumable(run: Path, work: job.Job) -> None:
-    """Raise ResumeError if the interrupted run was another one."""
-    if not (run / job.FILE).is_file():
-        return
-    before = job.read(run)
-    for name in ("method", "model", "peft", "quantization", "template_text", "train"):
-        if getattr(before, name) != getattr(work, name):
-            raise ResumeError(
-                f"--resume: {name} is not that of the interrupted run in {run}; undo it, or "
-                "begin anew"
-            )
-    for name in {*before.trainer, *work.trainer} - _FREE_TO_CHANGE:
-        old, new = before.trainer.get(name), work.trainer.get(name)
-        if old != new:
-            raise ResumeError(
-                f"--resume: {name} was {old!r} and is {new!r}; undo it, or begin anew"
-            )
 
 
 def _there(run: Path, names: Sequence[str]) -> list[Path]:

@@ -35,6 +35,11 @@ def check(run: Run) -> None:
         OptionError: if the run would write over, or move, what it reads.
         OutputExistsError: if what it would write over, or move, is not of a run of fmtkit.
     """
+    blocking = next((p for p in (run.plan.run, *run.plan.run.parents) if p.exists()), None)
+    if blocking is not None and not blocking.is_dir():
+        raise OutputExistsError(
+            f"output_dir: {blocking} is a file, and a run writes a folder; choose another output_dir"
+        )
     with writing(run.plan.run):
         _check(run.plan, RESULTS if run.resume else KEPT)
 
