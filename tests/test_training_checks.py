@@ -27,7 +27,7 @@ def planned(model, **keys):
 
 def changed(model: Path, folder: Path, file: str, **values) -> Path:
     """Copy a model's configuration with some values changed; None takes one away."""
-    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"):
         (folder / name).write_bytes((model / name).read_bytes())
     facts = json.loads((folder / file).read_text(encoding="utf-8")) | values
     facts = {k: v for k, v in facts.items() if v is not None}

@@ -345,3 +345,55 @@ def test_every_check_that_is_run_is_in_the_list_with_what_it_needs():
     for check in checklist.every():
         assert f"| `{check.code}` | {check.needs} | {check.about} |" in page
     assert {check.needs for check in checklist.every()} == set(NEEDS)
+
+
+def test_weights_that_are_not_there_are_told_where_they_would_be_read(tmp_path):
+    raw = run_of(tmp_path)
+    (tmp_path / "model" / "model.safetensors").unlink()
+    assert train(raw, dry_run=True).exit_code == 0
+    with pytest.raises(OptionError, match=r"it holds no file of weights.*\[weights\]"):
+        train(raw)
+
+
+@pytest.mark.parametrize(
+    "setting", [{"dry_run": True}, {"prepare": True}, {"dry_run": True, "resume": True}]
+)
+def test_a_run_that_cannot_go_on_is_refused_before_anything_is_converted(tmp_path, setting):
+    named = {} if setting.get("resume") else {"resume_from_checkpoint": "nowhere"}
+    with pytest.raises(FmtkitError, match=r"no such folder|holds no checkpoint"):
+        train(run_of(tmp_path, **named), **setting)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_new_run_reads_no_job_of_an_earlier_one(tmp_path):
+    raw = run_of(tmp_path)
+    assert train(raw, prepare=True).exit_code == 0
+    (tmp_path / "run" / "job.json").write_text("{}")
+    assert train(raw, prepare=True).exit_code == 0
+
+
+@pytest.mark.parametrize("place", ["rows.jsonl", "rows.jsonl/run"])
+def test_a_run_folder_in_a_file_is_refused_by_the_plan(tmp_path, place):
+    raw = run_of(tmp_path, output_dir=str(tmp_path / place))
+    with pytest.raises(FmtkitError, match=r"rows.jsonl is a file.*\[run_folder\]"):
+        train(raw, dry_run=True)
+
+
+@pytest.mark.parametrize(
+    ("key", "other", "value"),
+    [
+        ("vllm_request_timeout", "use_vllm", 5),
+        ("vllm_gpu_memory_utilization", "use_vllm", 0.5),
+        ("reroll_max_groups", "reroll_start_fraction", 2),
+        ("replay_recompute_logps", "replay_buffer_size", True),
+    ],
+)
+def test_a_key_that_does_nothing_without_another_is_a_note(key, other, value):
+    def notes(**trl) -> str:
+        raw = {"rl": "grpo", "trl": {"reward_funcs": ["fmtkit.rewards.accuracy"], **trl}}
+        return "\n".join(planning.plan(raw, partial=True).notes)
+
+    said = f"trl.{key} changes nothing without trl.{other}"
+    assert said in notes(**{key: value})
+    on = {"use_vllm": True, "replay_buffer_size": 4, "reroll_start_fraction": 0.5}
+    assert said not in notes(**{key: value, other: on.get(other, True), "use_vllm": True})

@@ -61,7 +61,13 @@ def find_head(run: Run) -> Iterator[Problem]:
 def find_weights(run: Run) -> Iterator[Problem]:
     """Yield local models whose files of weights are not whole."""
     for key in ("base_model", "ref_model", "teacher_model", "lora_model_dir"):
-        yield from _caught(key, lambda: _check_weights(key, run.plan.config.text(key)))  # noqa: B023
+        name = run.plan.config.text(key)
+        folder = Path(name or "").expanduser()
+        if name is None or not (folder / _FILE_OF.get(key, "config.json")).is_file():
+            continue
+        fault = _fault_of_weights(folder, needed=run.trains_here)
+        if fault is not None:
+            yield Problem("", f"{key}: {name}: {fault}; copy or download it again", key)
 
 
 def find_tokenizer(run: Run) -> Iterator[Problem]:
@@ -97,18 +103,13 @@ def _caught(key: str, check: Callable[[], None]) -> Iterator[Problem]:
         yield Problem("", str(error), key, type(error))
 
 
-def _check_weights(key: str, name: str | None) -> None:
-    """Raise OptionError for a local model whose files of weights are not whole."""
-    folder = Path(name or "").expanduser()
-    if name is None or not folder.is_dir():
-        return
+def _fault_of_weights(folder: Path, *, needed: bool) -> str | None:
+    """Say what is wrong with the files of weights; that there are none, where they are needed here."""
     faults = [checkpoints.missing_shard(file) for file in sorted(folder.glob("*.index.json"))]
     faults += [checkpoints.fault_of_file(f) for f in sorted(folder.glob("*.safetensors"))]
-    if not any(file.name.endswith(_WEIGHTS) for file in folder.iterdir()):
+    if needed and not any(file.name.endswith(_WEIGHTS) for file in folder.iterdir()):
         faults.append("it holds no file of weights")
-    fault = next(filter(None, faults), None)
-    if fault is not None:
-        raise OptionError(f"{key}: {name}: {fault}; copy or download it again")
+    return next(filter(None, faults), None)
 
 
 def check_template(run: Run) -> None:

@@ -61,6 +61,8 @@ class Key:
     remarks: Mapping[object, str] = field(default_factory=dict)
     speed_only: bool = False
     axolotl: str = ""
+    acts_with: str = ""
+    """The key without which it changes nothing."""
 
     @property
     def target(self) -> str:

@@ -82,16 +82,34 @@ _TRL: tuple[Key, ...] = (
     Key("vllm_sync_interval", "count", "rl", "steps between two transfers of the weights"),
     Key("vllm_lora_sync", "bool", "rl", "transfer the adapter instead of the weights"),
     Key("streaming_partial_batch", "bool", "rl", "score groups as they come"),
-    Key("streaming_min_groups", "count", "rl", "groups to score at once"),
+    Key(
+        "streaming_min_groups",
+        "count",
+        "rl",
+        "groups to score at once",
+        acts_with="trl.streaming_partial_batch",
+    ),
     Key("replay_buffer_size", "natural", "rl", "groups with a signal to keep for batches without"),
-    Key("replay_recompute_logps", "bool", "rl", "recompute their log-probabilities"),
+    Key(
+        "replay_recompute_logps",
+        "bool",
+        "rl",
+        "recompute their log-probabilities",
+        acts_with="trl.replay_buffer_size",
+    ),
     Key(
         "reroll_start_fraction",
         "fraction",
         "rl",
         "share of the run after which failed prompts come again",
     ),
-    Key("reroll_max_groups", "count", "rl", "failed prompts in a batch"),
+    Key(
+        "reroll_max_groups",
+        "count",
+        "rl",
+        "failed prompts in a batch",
+        acts_with="trl.reroll_start_fraction",
+    ),
     Key("skip_zero_advantage_batches", "bool", "rl", "skip batches without a signal"),
 )
 

@@ -8,7 +8,7 @@ from fmtkit.runner import SECTIONS, Runner
 from fmtkit.training.arguments import Field, Fields, fields_of
 from fmtkit.training.config import Config
 from fmtkit.training.key import Key
-from fmtkit.training.named_arguments import arguments_of, find_key
+from fmtkit.training.named_arguments import SECTION, arguments_of, find_key
 from fmtkit.training.problem import Problems
 from fmtkit.training.trainer_source import installed
 
@@ -240,6 +240,9 @@ def _notes(config: Config, runner: Runner, out: Resolution) -> None:
             )
         elif said := key.remark(value):
             out.notes.append(said)
+        other = _acts_with(key)
+        if other and value is not False and runner.sections & {"rl"} and _is_idle(config, other):
+            out.notes.append(f"{key.name} changes nothing without {other}")
     dead = sorted(name for name in config.settings if _section(name) in runner.idle)
     if dead:
         out.notes.append(
@@ -255,6 +258,19 @@ def _notes(config: Config, runner: Runner, out: Resolution) -> None:
     if out.peft and config.get("adapter") is None:
         keys = ", ".join(sorted(a.origin.removeprefix("key ") for a in out.peft.values()))
         out.notes.append(f"without `adapter` all weights train: {keys} change nothing")
+
+
+def _acts_with(key: Key) -> str:
+    """Return the key that one needs to act; every argument of TRL's for vLLM needs that it is used."""
+    is_vllm = key.name.startswith(f"{SECTION}.vllm_")
+    return key.acts_with or (f"{SECTION}.use_vllm" if is_vllm else "")
+
+
+def _is_idle(config: Config, name: str) -> bool:
+    """Tell whether a key asks for nothing; the asynchronous trainer always samples by vLLM."""
+    if name == f"{SECTION}.use_vllm" and config.text(f"{SECTION}.backend") == "async":
+        return False
+    return config.get(name) in (None, False, 0)
 
 
 def _section(name: str) -> str:
