@@ -132,7 +132,8 @@ def test_the_command_prints_a_line_for_each_problem(tmp_path, capsys):
     assert done.code == 2
     first, *lines = done.err.splitlines()
     assert first == f"fmtkit: {file}: 2 problems"
-    assert [line.strip().partition(": ")[0] for line in lines] == [f"{file}:2", f"{file}:3"]
+    told = [line.strip() for line in lines if str(file) in line]
+    assert [line.partition(": ")[0] for line in told] == [f"{file}:2", f"{file}:3"]
 
 
 def test_unknown_keys_and_wrong_values_are_told_at_once(tmp_path):
