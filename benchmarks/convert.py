@@ -98,9 +98,10 @@ def contest(
         for _ in range(rounds):
             for label in rng.sample(list(contestants), len(contestants)):
                 name, processes, options = contestants[label]
-                out = Path(folder) / f"{name}.parquet"
-                results[label].append(run(name, source, out, processes, options, trees[label]))
-                out.unlink(missing_ok=True)
+                with tempfile.TemporaryDirectory(dir=folder) as own:
+                    out = Path(own) / "out.parquet"
+                    done = run(name, source, out, processes, options, trees[label])
+                results[label].append(done)
     ours = next(iter(contestants))
     size = source.stat().st_size / 1e6
     lines = [
