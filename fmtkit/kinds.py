@@ -22,7 +22,7 @@ class Kind:
     letter: ClassVar[str] = ""
     words: ClassVar[str] = ""
     nested: ClassVar[bool] = False
-    """Whether unknown keys may hide inside a value, where the fast parser must refuse them."""
+    """Whether unknown keys may hide inside a value."""
     open: ClassVar[bool] = False
     """Whether only the strict parser can read it."""
 

@@ -269,7 +269,7 @@ def _judge_message(kind: DialogKind, message: dict[str, Any], path: str, found: 
 def _judge_content(kind: DialogKind, message: dict[str, Any], path: str, found: Found) -> None:
     content = message.get(kind.content)
     if content is None:
-        # The fast parser cannot tell a null from a key that is not there.
+        # Typed columns cannot tell a null from a key that is not there.
         if not (_calls_tools(kind, message) or _is_silent(kind, message)):
             _add_absent(found, path, kind.content, message)
     elif isinstance(content, str):

@@ -89,7 +89,7 @@ def _(kind: DialogKind) -> pl.DataType:
     return pl.List(WIDE if kind.wide else NARROW)
 
 
-# The shape of a value, and the Arrow type in which the fast parser reads it.
+# The shape of a value, and the Arrow type of a column that holds nothing else.
 
 
 @singledispatch
@@ -158,56 +158,38 @@ def _is_plain(kind: DialogKind, message: Any) -> bool:
 
 
 @singledispatch
-def arrow_type(
-    kind: Kind,  # noqa: ARG001
-    shape: str,  # noqa: ARG001
-    extra: pa.DataType | None,  # noqa: ARG001
-) -> pa.DataType:
-    """Return the type the fast parser reads; `extra` is what the file was seen to hold."""
+def arrow_type(kind: Kind, shape: str) -> pa.DataType:  # noqa: ARG001
+    """Return the type of a typed column that reads as this kind without a look at each value."""
     return pa.string()
 
 
 @arrow_type.register
-def _(kind: FlagKind, shape: str, extra: pa.DataType | None) -> pa.DataType:  # noqa: ARG001
+def _(kind: FlagKind, shape: str) -> pa.DataType:  # noqa: ARG001
     return {"plain": pa.bool_(), "number": pa.float64(), "text": pa.string()}[shape]
 
 
 @arrow_type.register
-def _(kind: NumberKind, shape: str, extra: pa.DataType | None) -> pa.DataType:  # noqa: ARG001
+def _(kind: NumberKind, shape: str) -> pa.DataType:
     if kind.booleans and shape == "plain":
         return pa.bool_()
     return pa.int64() if kind.whole else pa.float64()
 
 
 @arrow_type.register
-def _(kind: ListKind, shape: str, extra: pa.DataType | None) -> pa.DataType:
-    inner = extra.value_type if extra is not None and pa.types.is_list(extra) else None
-    return pa.list_(arrow_type(kind.item, shape, inner))
+def _(kind: ListKind, shape: str) -> pa.DataType:
+    return pa.list_(arrow_type(kind.item, shape))
 
 
 @arrow_type.register
-def _(kind: RecordKind, shape: str, extra: pa.DataType | None) -> pa.DataType:  # noqa: ARG001
-    known = _fields_of(extra)
-    used = [
-        pa.field(name, arrow_type(inner, "plain", known.pop(name, None)))
-        for name, inner in kind.fields.items()
-    ]
-    return pa.struct([*used, *(pa.field(name, dtype) for name, dtype in known.items())])
+def _(kind: RecordKind, shape: str) -> pa.DataType:  # noqa: ARG001
+    return pa.struct([(name, arrow_type(inner, "plain")) for name, inner in kind.fields.items()])
 
 
 @arrow_type.register
-def _(kind: DialogKind, shape: str, extra: pa.DataType | None) -> pa.DataType:
+def _(kind: DialogKind, shape: str) -> pa.DataType:
     if shape == "text":
         return pa.string()
-    known = _fields_of(extra.value_type if extra is not None and _is_list(extra) else extra)
-    # A key that must not be overlooked is read as null: a value stops the fast parser.
-    rest = {
-        name: pa.null() if name in ROW_PATH else dtype
-        for name, dtype in known.items()
-        if name not in (kind.role, kind.content)
-    }
-    fields = {kind.role: pa.string(), kind.content: pa.string()} | rest
-    message = pa.struct(list(fields.items()))
+    message = pa.struct([(kind.role, pa.string()), (kind.content, pa.string())])
     return message if shape == "message" else pa.list_(message)
 
 
@@ -233,7 +215,7 @@ def may_carry(dtype: pa.DataType) -> bool:
 
 @singledispatch
 def read(kind: Kind, parsed: Expr, shape: str) -> Expr:  # noqa: ARG001
-    """Turn what the fast parser read into what converters see."""
+    """Turn a typed column into what converters see."""
     return parsed
 
 
@@ -404,7 +386,7 @@ class Flaw:
 
 @singledispatch
 def flaws_of(kind: Kind, value: Expr) -> Iterator[Flaw]:  # noqa: ARG001
-    """Yield what may be wrong with a value: the fast parser lets nulls and blanks through."""
+    """Yield what may be wrong with a value: typed columns and the kernel let nulls and blanks through."""
     yield from ()
 
 

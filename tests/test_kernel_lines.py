@@ -110,6 +110,9 @@ def first_difference(lines, places, made, strict):
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_clean_lines_of_the_fixtures_are_what_the_strict_parser_makes_of_them(case, keep):
     binding = bound(case, keep).plans[0].binding
+    if any(isinstance(column.kind, TreeKind) for column in binding.columns):
+        assert clean_lines.read(b"{}\n", binding.spec) is None
+        return
     check(binding, [*sound_lines(case), *case.source.read_bytes().split(b"\n")])
 
 

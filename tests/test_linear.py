@@ -7,7 +7,6 @@ import json
 import random
 from itertools import pairwise
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -16,12 +15,10 @@ from fixture_cases import FIXTURES, Case, run
 from fmtkit import thinking
 from fmtkit.converting import pairing
 from fmtkit.converting.column_kinds import kinds_of_columns
-from fmtkit.converting.seen_types import MOST_KEYS, learn
 from fmtkit.rendering.spans import find_spans
 from fmtkit.rendering.template_sources import find_model_template
 from fmtkit.sources.marks import faults
 from fmtkit.sources.opening import open_sources
-from fmtkit.sources.skipping import without
 from fmtkit.sources.strict import parse
 from fmtkit.strict_kinds import json_value
 from fmtkit.tables import MESSAGE
@@ -83,24 +80,6 @@ def test_a_text_that_is_json_only_between_our_brackets_is_no_json():
     for text in ('1,"w":2', '[],"v":[]', '[{"name":"a"}],"x":1'):
         assert json_value(text) == text
     assert json_value(' [{"a": 1}] ') == [{"a": 1}]
-
-
-def test_a_name_that_stands_often_inside_of_one_member_is_passed_over():
-    inner = b",".join([b'{"score":1}'] * 200_000)
-    line = b'{"list": [' + inner + b'], "score": "x", "a": 1}'
-    rest = without(line, np.array([0]), np.array([len(line)]), ["score"])
-    assert json.loads(rest) == {"list": [{"score": 1}] * 200_000, "a": 1}
-
-
-def test_objects_that_all_have_other_keys_are_of_no_arrow_type():
-    extra = {}
-    learn(extra, {"few": [{f"k{i}": 1} for i in range(100)]})
-    learn(extra, {"many": [{f"k{i}": 1} for i in range(200_000)]})
-    for i in range(2 * MOST_KEYS):
-        learn(extra, {"grows": {f"k{i}": 1}})
-    assert extra["few"].value_type.num_fields == 100
-    assert extra["many"] is None
-    assert extra["grows"] is None
 
 
 def test_a_source_of_ever_new_columns_is_read_in_linear_time(tmp_path):

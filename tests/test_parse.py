@@ -1,8 +1,7 @@
 """A row's verdict and value depend on that row alone, however its neighbours make it be parsed."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -13,12 +12,10 @@ from hypothesis import strategies as st
 from mutated_rows import damaged, mutated
 from runs import INTEL, KTO, line, lines
 
-from fmtkit.converting.conversion import convert_frame
 from fmtkit.converting.convert_options import RowOptions
-from fmtkit.converting.parse import parse_records
 from fmtkit.converting.pipeline import process
 from fmtkit.converting.preparation import Job, prepare
-from fmtkit.converting.read_plan import ReadState
+from fmtkit.reading import native
 from fmtkit.sources.blocks import JsonBlock
 from fmtkit.sources.opening import open_sources
 
@@ -51,20 +48,16 @@ def bound(case: Case, keep: str = "") -> Job:
     return prepare(sources, request)
 
 
-def without_kernel(job: Job) -> Job:
-    """Return the job as it is where there is no kernel: pyarrow reads what is plain."""
-    return replace(job, plans=tuple(replace(plan, natively=False) for plan in job.plans))
+def strictly(read: Callable[[], list[Result]]) -> list[Result]:
+    """Return what is read without the kernel."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv(native.VARIABLE, native.OFF)
+        return read()
 
 
-def strictly(job: Job) -> Job:
-    """Return the job with the fast parsers put out of use."""
-    job = without_kernel(job)
-    return replace(job, plans=tuple(replace(plan, mode="strict") for plan in job.plans))
-
-
-def results(job: Job, data: bytes, states: Sequence[ReadState] | None = None) -> list[Result]:
+def results(job: Job, data: bytes) -> list[Result]:
     """Return what becomes of each row of a block: its values, or its code and column."""
-    made = process(job, 0, 0, JsonBlock(data, 1), states)
+    made = process(job, 0, 0, JsonBlock(data, 1))
     found: dict[int, list[Any]] = {}
     for record, row in zip(made.records.tolist(), made.table.to_pylist(), strict=True):
         found.setdefault(record, []).append(row)
@@ -77,7 +70,7 @@ def results(job: Job, data: bytes, states: Sequence[ReadState] | None = None) ->
 
 def alone(job: Job, row: bytes) -> list[Result]:
     """Return the results of one line in a block of its own, judged strictly."""
-    return results(strictly(job), row + b"\n")
+    return strictly(lambda: results(job, row + b"\n"))
 
 
 def numbered(result: Any, line: int) -> Any:
@@ -97,11 +90,6 @@ def check(case: Case, data: st.DataObject, keep: str = "") -> None:
         numbered(result, number) for number, row in enumerate(rows, 1) for result in alone(job, row)
     ]
     assert results(job, lines(rows)) == expected
-    job = without_kernel(job)
-    states = ReadState.of(job.plans)
-    assert results(job, lines(rows), states) == expected
-    # Once more: what was learnt from the rows must change nothing.
-    assert results(job, lines(rows), states) == expected
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -124,25 +112,6 @@ def test_kept_columns_are_judged_alike_by_both_parsers(name: str, data: st.DataO
 @given(data=st.data())
 def test_both_parsers_agree_on_many_rows(case: Case, data: st.DataObject) -> None:
     check(case, data)
-
-
-@pytest.mark.parametrize("name", ["intel", "argilla_chat", "chat_template.default", "nectar"])
-@settings(max_examples=6, deadline=None)
-@given(data=st.data(), unit=st.integers(1, 1000))
-def test_rows_do_not_depend_on_where_units_are_cut(
-    name: str, data: st.DataObject, unit: int
-) -> None:
-    case = Case(name, "")
-    text = lines(data.draw(st.lists(neighbours(case), max_size=6)))
-    [plan] = without_kernel(bound(case)).plans
-    found = []
-    for size in (unit, 1 << 20):
-        parsed = parse_records(JsonBlock(text, 1).records(), ReadState(plan), size)
-        # A null is found by the strict parser, or once the fast one's rows are converted.
-        made = convert_frame(parsed.frame, plan.binding)
-        bad = sorted([reject.row for reject in parsed.rejects] + [row for row, _ in made.bad])
-        found.append((made.frame.to_dicts(), bad))
-    assert found[0] == found[1]
 
 
 CHAT = {

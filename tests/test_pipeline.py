@@ -1,7 +1,6 @@
 """A run's rows do not depend on workers, blocks or units, and its ledger always balances."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,9 +14,7 @@ from fmtkit.converting.engines import Threads
 from fmtkit.converting.ledger import TERMS, Ledger
 from fmtkit.converting.pipeline import Piece, Progress, process, stream
 from fmtkit.converting.preparation import Job, prepare
-from fmtkit.converting.read_plan import ReadState
 from fmtkit.errors import ColumnMismatchError, OptionError
-from fmtkit.sources.blocks import JsonBlock
 from fmtkit.sources.jsonl import blocks_of_lines
 from fmtkit.sources.opening import Source, open_sources
 
@@ -231,15 +228,3 @@ def test_a_row_of_which_one_pair_cannot_be_rendered_is_lost_as_a_whole(tmp_path)
     assert [reject.row for reject in piece.rejects] == [0]
     assert piece.records.tolist() == [1]
     assert (piece.converted, piece.rows_written) == (1, 1)
-
-
-def test_what_is_learnt_from_rows_changes_no_other_row():
-    job = bound("zephyr.argilla_chat")
-    job = replace(job, plans=tuple(replace(plan, natively=False) for plan in job.plans))
-    states = ReadState.of(job.plans)
-    odd = line(CHAT | {"chosen": [{**CHAT["chosen"][0], "mood": [1]}, CHAT["chosen"][1]]})
-    data = lines([CHAT, odd, CHAT])
-    first = process(job, 0, 0, JsonBlock(data, 1), states)
-    again = process(job, 0, 1, JsonBlock(data, 1), states)
-    assert again.fast_rows > first.fast_rows
-    assert again.table.equals(first.table)

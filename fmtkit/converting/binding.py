@@ -136,16 +136,6 @@ class Binding(PickledByFields):
             for content in contents(kind, value)
         )
 
-    def is_plain(self, row: Row) -> bool:
-        """Tell whether the fast parser reads this sound row just as `frame` would."""
-        for column in self.every:
-            value = column.lookup(row)
-            if value is not None and (
-                column.shape is None or shape_of(column.kind, value) != column.shape
-            ):
-                return False
-        return True
-
 
 def _is_something(media: Any) -> bool:
     """Tell whether a media column holds anything: [] and [null] do not."""
@@ -172,7 +162,7 @@ def _group_faults(binding: Binding, row: Row) -> list[Fault]:
 
 
 def _ignored_faults(row: Row, used: set[tuple[str, ...]]) -> list[Fault]:
-    """Return what is wrong where nobody looks: all that the fast parser refuses there too."""
+    """Return what is wrong where nobody looks: half a surrogate pair, or a number too large."""
     found = []
     for name, value in row.items():
         if (name,) not in used:

@@ -18,7 +18,7 @@ MEDIA = frozenset({"image", "images", "audio", "audios", "video", "videos"})
 
 @dataclass(frozen=True)
 class BoundColumn:
-    """A parameter, where its column lies, and the shape in which the fast parser reads it."""
+    """A parameter, where its column lies, and the shape that a typed column of it has."""
 
     name: str
     path: tuple[str, ...]
@@ -26,7 +26,7 @@ class BoundColumn:
     kind: Kind
     required: bool
     shape: str | None
-    """None where the file's first block has no such column, or only rows of mixed shapes."""
+    """None where the source's first block has no such column, or only rows of mixed shapes."""
 
     @property
     def read_from(self) -> tuple[str, tuple[str, ...], Kind, bool]:
@@ -57,7 +57,7 @@ class BoundColumn:
         return value
 
     def parsed(self) -> Expr:
-        """Return the expression over what the fast parser read."""
+        """Return the expression over a typed source."""
         expression = pl.col(self.path[0])
         for key in self.path[1:]:
             expression = expression.struct.field(key)

@@ -1,7 +1,7 @@
 """Which kinds of JSON value the columns of sources hold, all of their rows seen.
 
-The fast parser tells it of most units; where it refuses one, or cannot tell how a number was written,
-the strict parser looks at every value.
+pyarrow's parser finds the types of most units; where it may not see one, refuses it, or cannot tell how a
+number was written, the strict parser looks at every value.
 """
 
 import re
@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import json as pajson
 
 from fmtkit.converting import reading
 from fmtkit.converting.engines import Threads
-from fmtkit.converting.parse import is_shallow, plain_unit, read_json, units
+from fmtkit.sources import guards
 from fmtkit.sources.blocks import ArrowBlock, Block, Readable
 from fmtkit.sources.marks import NonFinite, NotText, Overflow, WrittenFloat, is_unicode
 from fmtkit.sources.records import Records
@@ -23,8 +25,10 @@ Seen = dict[str, set[str]]
 """Column -> kinds, in the order in which the columns were met."""
 
 MOST_CELLS = 1_000_000
-"""Of a unit: objects times the keys that any of them has, each of which takes the fast parser 90 ns."""
+"""Of a unit: objects times the keys that any of them has, each of which takes pyarrow 90 ns."""
 _STRINGS = re.compile(rb'"((?:[^"\\]++|\\.)*+)"[ \t\r]*+(:?)')
+UNIT_BYTES = 512 * 1024
+"""Small units: one that is refused is looked at value by value."""
 EXACT_INTEGERS = 2**53
 _EXACT = pa.decimal256(76, 30)
 """Wide enough for numbers as people write them; others are looked at one by one."""
@@ -44,7 +48,7 @@ def _blocks(sources: Iterable[Readable]) -> Iterator[Block]:
 def _of_block(block: Block) -> Seen:
     records = reading.records_of(block)
     if isinstance(records, Records):
-        return _together(_of_unit(records, start, stop) for start, stop in units(records))
+        return _together(_of_unit(records, start, stop) for start, stop in _units(records))
     found = _of_batch(block.batch) if isinstance(block, ArrowBlock) else None
     return found or kinds_of_rows(records.values(written=True))
 
@@ -94,9 +98,9 @@ def is_exact(token: str, value: float) -> bool:
 
 
 def _of_unit(records: Records, start: int, stop: int) -> Seen:
-    """Look at the types that the fast parser finds, and at values only where types do not tell."""
-    unit = plain_unit(records, start, stop)
-    sound = unit is not None and is_shallow(*unit) and not _is_sparse(unit[0])
+    """Look at the types that pyarrow finds, and at values only where types do not tell."""
+    unit = _plain_unit(records, start, stop)
+    sound = unit is not None and _is_shallow(*unit) and not _is_sparse(unit[0])
     table = read_json(unit[0], None, "infer") if unit is not None and sound else None
     if unit is not None and table is not None and table.num_rows == stop - start:
         found = {
@@ -106,6 +110,51 @@ def _of_unit(records: Records, start: int, stop: int) -> Seen:
         if all(found.values()):
             return found
     return kinds_of_rows(records.value(record, written=True) for record in range(start, stop))
+
+
+def _units(records: Records) -> list[tuple[int, int]]:
+    """Cut records into runs of about so many bytes."""
+    count, start = len(records), 0
+    units = []
+    while start < count:
+        limit = records.found.starts[start] + UNIT_BYTES
+        end = int(np.searchsorted(records.found.ends, limit, side="right"))
+        end = min(max(end, start + 1), count)
+        units.append((start, end))
+        start = end
+    return units
+
+
+def _plain_unit(records: Records, start: int, stop: int) -> tuple[pa.Buffer, guards.Lines] | None:
+    """Return the bytes of some records if pyarrow may see them, where none nests too deep."""
+    found = records.found
+    first, end = int(found.starts[start]), int(found.ends[stop - 1])
+    lines = guards.Lines(
+        found.starts[start:stop] - first, found.ends[start:stop] - first, found.numbers, 0
+    )
+    if not guards.look_like_objects(records.array[first:end], lines):
+        return None
+    buffer = records.buffer.slice(first, end - first)
+    return (buffer, lines) if records.is_utf8 or guards.is_utf8(buffer) else None
+
+
+def _is_shallow(buffer: pa.Buffer, lines: guards.Lines) -> bool:
+    """Tell whether no record of a unit nests deeper than the limit."""
+    return guards.is_shallow(np.frombuffer(buffer, np.uint8), lines)
+
+
+def read_json(buffer: pa.Buffer, schema: pa.Schema | None, mode: str) -> pa.Table | None:
+    """Read JSON lines, with an explicit schema if there is one; None if pyarrow refuses them."""
+    try:
+        return pajson.read_json(
+            pa.BufferReader(buffer),
+            read_options=pajson.ReadOptions(use_threads=False, block_size=buffer.size + 1),
+            parse_options=pajson.ParseOptions(
+                explicit_schema=schema, newlines_in_values=False, unexpected_field_behavior=mode
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
 
 
 def _is_sparse(buffer: pa.Buffer) -> bool:

@@ -28,7 +28,7 @@ from fmtkit.converting.conversion import convert_frame
 from fmtkit.converting.engines import Engine, Threads
 from fmtkit.converting.parse import Parsed
 from fmtkit.converting.preparation import Job
-from fmtkit.converting.read_plan import ReadState
+from fmtkit.converting.read_plan import ReadPlan
 from fmtkit.rendering.content_parts import Cuts
 from fmtkit.sources.blocks import BLOCK_BYTES, Block
 from fmtkit.sources.records import JoinedRows, Rows
@@ -140,7 +140,7 @@ def stream(
     tasks = _tasks(job, begun.next_block, sum(places.values()))
     groups = ([task] for task in tasks) if encode is None else _groups(job, tasks)
     engine = engine or Threads(job.options.workers)
-    work = partial(_process, job, ReadState.of(job.plans), step=step, encode=encode)
+    work = partial(_process, job, step=step, encode=encode)
     for piece in chain.from_iterable(engine.map(work, groups)):
         first = places.get(piece.source, 0)
         places[piece.source] = first + piece.rows_read
@@ -189,20 +189,13 @@ def _tasks(job: Job, start: tuple[int, int], done: int) -> Iterator[Task]:
                 return
 
 
-def process(
-    job: Job,
-    source: int,
-    number: int,
-    block: Block,
-    states: Sequence[ReadState] | None = None,
-) -> Piece:
-    """Take one block the whole way; `states` are what blocks before it have shown, by source."""
-    return _process(job, states or ReadState.of(job.plans), [(source, number, block)])[0]
+def process(job: Job, source: int, number: int, block: Block) -> Piece:
+    """Take one block the whole way."""
+    return _process(job, [(source, number, block)])[0]
 
 
 def _process(
     job: Job,
-    states: Sequence[ReadState],
     group: list[Task],
     *,
     step: Callable[[pa.Table, Piece], Any] | None = None,
@@ -212,7 +205,7 @@ def _process(
     binding = job.plans[group[0][0]].binding
     records = [reading.records_of(b, job.plans[source].binding) for source, _, b in group]
     together = records[0] if len(group) == 1 else JoinedRows(records)
-    begun = _convert(job, binding, _parsed(states, group, records), together)
+    begun = _convert(job, binding, _parsed(job.plans, group, records), together)
     frames = [begun.frame] if encode is None else _parts(begun.frame, job)
     begun.frame = begun.frame.clear()
     parts: list[_Part] = []
@@ -235,14 +228,14 @@ def _process(
     return [replace(piece, result=result, table=piece.table.slice(0, 0), lines=None)]
 
 
-def _parsed(states: Sequence[ReadState], group: Sequence[Task], records: Sequence[Rows]) -> Parsed:
+def _parsed(plans: Sequence[ReadPlan], group: Sequence[Task], records: Sequence[Rows]) -> Parsed:
     """Parse blocks, at once where their sources have one plan."""
     parsed, at = [], 0
-    for _, run in groupby(group, lambda task: id(states[task[0]])):
+    for _, run in groupby(group, lambda task: id(plans[task[0]])):
         tasks = list(run)
         own = records[at : at + len(tasks)]
         at += len(tasks)
-        parsed += reading.parse_blocks(own, states[tasks[0][0]])
+        parsed += reading.parse_blocks(own, plans[tasks[0][0]])
     return reading.joined(parsed)
 
 

@@ -12,7 +12,7 @@ from fmtkit.codes import Reject
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.parse import Parsed, parse_records
-from fmtkit.converting.read_plan import ReadPlan, ReadState
+from fmtkit.converting.read_plan import ReadPlan
 from fmtkit.converting.unread_turns import CarriedKind
 from fmtkit.kinds import DialogKind, TextKind
 from fmtkit.rendering.content_parts import Cuts
@@ -28,20 +28,20 @@ def records_of(block: Block, binding: Binding | None = None) -> Rows:
 
 
 @singledispatch
-def parse_block(records: Rows, state: ReadState) -> Parsed:
+def parse_block(records: Rows, plan: ReadPlan) -> Parsed:
     """Parse the records of a block by the plan of its source."""
-    return parse_rows(records, state.plan.binding)
+    return parse_rows(records, plan.binding)
 
 
 @parse_block.register
-def _(records: Records, state: ReadState) -> Parsed:
-    return parse_records(records, state)
+def _(records: Records, plan: ReadPlan) -> Parsed:
+    return parse_records(records, plan.binding)
 
 
 @parse_block.register
-def _(records: ArrowRows, state: ReadState) -> Parsed:
-    found = _parse_columns(records.batch, state.plan)
-    return found if found is not None else parse_rows(records, state.plan.binding)
+def _(records: ArrowRows, plan: ReadPlan) -> Parsed:
+    found = _parse_columns(records.batch, plan)
+    return found if found is not None else parse_rows(records, plan.binding)
 
 
 def cells(row: Row, binding: Binding) -> Row:
@@ -73,18 +73,17 @@ def parse_rows(records: Rows, binding: Binding) -> Parsed:
     return Parsed(frame, rejects, len(records), records.blank, 0, cuts)
 
 
-def parse_blocks(records: Sequence[Rows], state: ReadState) -> list[Parsed]:
+def parse_blocks(records: Sequence[Rows], plan: ReadPlan) -> list[Parsed]:
     """Parse blocks that have one plan; JSON of several at once, since that costs by the call."""
     lines = [rows for rows in records if isinstance(rows, Records)]
     numbers = [rows.lines_of(np.arange(len(rows))) for rows in lines]
     if len(records) == 1 or len(lines) < len(records) or any(n is None for n in numbers):
-        return [parse_block(rows, state) for rows in records]
+        return [parse_block(rows, plan) for rows in records]
     data = b"".join(
         rows.data if rows.data.endswith(b"\n") else rows.data + b"\n" for rows in lines if rows.data
     )
-    parsed = parse_records(
-        Records(data, 1, np.concatenate([n for n in numbers if n is not None])), state
-    )
+    lines_of = np.concatenate([n for n in numbers if n is not None])
+    parsed = parse_records(Records(data, 1, lines_of), plan.binding)
     return [replace(parsed, blank=sum(rows.blank for rows in lines))]
 
 
@@ -124,7 +123,7 @@ def _parse_columns(batch: pa.Table, plan: ReadPlan) -> Parsed | None:
         if len(column.path) > 1 or column.shape is None or column.kind.open:
             return None
         dtype = batch.schema.field(column.path[0]).type
-        if not _fits(dtype, arrow_type(column.kind, column.shape, None)):
+        if not _fits(dtype, arrow_type(column.kind, column.shape)):
             return None
         if isinstance(column.kind, DialogKind) and may_carry(dtype):
             return None

@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fmtkit.converting.parse import read_json
+from fmtkit.converting.column_kinds import read_json
 from fmtkit.sources.blocks import Readable
 from fmtkit.sources.records import Records, Rows
 

@@ -22,7 +22,7 @@ from fmtkit.kinds import Kind
 from fmtkit.read_spec import MARK, Node, TextsNode, node_of
 from fmtkit.sources.marks import is_unicode
 from fmtkit.strict_kinds import holds, json_value, value_of
-from fmtkit.typed_kinds import arrow_type, dtype_of, read
+from fmtkit.typed_kinds import dtype_of, read
 
 TURNS = frozenset(
     {
@@ -220,24 +220,9 @@ def _(kind: CarriedKind, value: Any) -> list[str]:
     return [*([MARK] if kind.is_label and _is_there(value) else []), *_texts(value)]
 
 
-@arrow_type.register
-def _(kind: CarriedKind, shape: str, extra: pa.DataType | None) -> pa.DataType:  # noqa: ARG001
-    return pa.null() if extra is None else _named(extra)
-
-
 @read.register
 def _(kind: CarriedKind, parsed: Expr, shape: str) -> Expr:  # noqa: ARG001
     return parsed.map_batches(kind.of, return_dtype=pl.List(pl.String))
-
-
-def _named(dtype: pa.DataType) -> pa.DataType:
-    """Return a type without the keys that hold a NUL: polars cannot hand them to Arrow."""
-    if pa.types.is_list(dtype):
-        return pa.list_(_named(dtype.value_type))
-    if not pa.types.is_struct(dtype):
-        return dtype
-    fields = [dtype.field(i) for i in range(dtype.num_fields)]
-    return pa.struct([(f.name, _named(f.type)) for f in fields if "\0" not in f.name])
 
 
 def carried(column: pl.Series, *, is_label: bool = False) -> pl.Series:

@@ -1,4 +1,4 @@
-"""Guards: what must be true of bytes before the fast JSON parser may see them.
+"""Guards: what must be true of bytes before pyarrow's JSON parser may see them.
 
 pyarrow's parser crashes on deep nesting and on `null` lines, stores bytes that are not UTF-8 and takes
 two objects on one line. A hit here is a suspicion, not a verdict: the strict parser then judges each

@@ -61,9 +61,9 @@ def _real(text: str) -> float | Overflow:
 
 
 def _has_giant_exponent(text: str) -> bool:
-    """Tell whether the fast parser refuses a number for its exponent, wherever the number stands.
+    """Tell whether a number is refused for its exponent, wherever it stands.
 
-    It takes what rounds up to infinity, and an exponent of 308 and one more for each decimal.
+    What rounds up to infinity is not, nor an exponent of 308 and one more for each decimal.
     """
     digits, _, exponent = text.lower().partition("e")
     if not exponent or exponent.startswith("-"):
@@ -135,7 +135,7 @@ def parse(line: bytes, *, written: bool = False) -> tuple[Any, Fault | None]:
 
 
 def _decoded(text: str, line: bytes, decoder: json.JSONDecoder) -> Any:
-    """Decode a text; the fast parser takes Inf and -NaN too, and a verdict must not depend on who reads."""
+    """Decode a text; Inf and -NaN, which pyarrow and others write, are numbers that are not finite too."""
     try:
         return decoder.decode(text)
     except json.JSONDecodeError:

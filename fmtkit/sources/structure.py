@@ -62,28 +62,6 @@ def structure_of(text: bytes, *, depth: int = 0, inside: bool = False) -> Struct
     return Structure(quotes, commas, closes, end, int(before[-1]), ends_inside)
 
 
-def members_of(text: bytes, starts: np.ndarray, ends: np.ndarray) -> np.ndarray | None:
-    """Return what bounds the members of lines that are objects: braces, and the commas between.
-
-    None where a line's brackets or quotes do not come out even.
-    """
-    data = np.frombuffer(text, np.uint8)
-    quotes, brackets, commas = _positions(data)
-    if BACKSLASH in text:
-        quotes = quotes[~_escaped(data, quotes)]
-    if ((np.searchsorted(quotes, ends) - np.searchsorted(quotes, starts)) & 1).any():
-        return None
-    brackets = brackets[_outside(brackets, quotes, inside=False)]
-    opens = (data[brackets] | LOWER) == OPEN
-    depths = np.cumsum(np.where(opens, ONE, -ONE), dtype=np.int32)
-    begun, closed = brackets[opens & (depths == 1)], brackets[depths == 0]
-    if not (np.array_equal(begun, starts) and np.array_equal(closed, ends - 1)):
-        return None
-    commas = commas[depths[np.searchsorted(brackets, commas) - 1] == 1]
-    commas = commas[_outside(commas, quotes, inside=False)]
-    return np.sort(np.concatenate([starts, commas, ends - 1]))
-
-
 def deepest(text: bytes) -> int:
     """Return how deep a text nests, at least up to where it stops being JSON."""
     data = np.frombuffer(text, np.uint8)
