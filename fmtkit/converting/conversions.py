@@ -47,7 +47,7 @@ def convert_to(
         # It says how to go on, with an output.
         for plugin in options.plugins:
             registry.load_plugin(plugin)
-        prepare(open_named(sources, options.hash), options)
+        prepare(open_named(sources, options.hash, options.delimiter), options)
     if not str(out):
         raise OptionError(
             "OUT is missing: give -o FILE.parquet, FILE.jsonl, FILE.arrow or a folder"
@@ -55,7 +55,7 @@ def convert_to(
     for plugin in options.plugins:
         registry.load_plugin(plugin)
     target = destination(out)
-    opened = open_named(sources, options.hash)
+    opened = open_named(sources, options.hash, options.delimiter)
     refuse_output(target, (source.name for source in opened), options)
     job = with_split(prepare(opened, options), options)
     return write_jobs([job], target, options, watch)
@@ -75,7 +75,7 @@ class RowStream:
         for plugin in options.plugins:
             registry.load_plugin(plugin)
         self.options = options
-        self.job = prepare(open_named(sources), options)
+        self.job = prepare(open_named(sources, delimiter=options.delimiter), options)
         self.ledger, self.progress = Ledger(), Progress()
 
     def __iter__(self) -> Iterator[Piece]:
@@ -95,9 +95,11 @@ class RowStream:
         return report_of(self.job, self.ledger, self.progress)
 
 
-def open_named(sources: Sequence[object] | object, hash: str = "auto") -> list[Source]:
+def open_named(
+    sources: Sequence[object] | object, hash: str = "auto", delimiter: str | None = None
+) -> list[Source]:
     """Open sources, hashed as --hash says; OptionError if there is none."""
-    opened = open_sources(sources, hashed=HASHED[hash])
+    opened = open_sources(sources, hashed=HASHED[hash], delimiter=delimiter)
     if not opened:
         raise OptionError(
             "SOURCE is missing: give files, folders, globs, hf://datasets/ORG/NAME or -"

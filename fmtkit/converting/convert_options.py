@@ -63,6 +63,12 @@ class SourceOptions(Options):
         former=("map",),
         keys=("datasets.columns",),
     )
+    map_file: str | None = option(
+        PATH, "JSON or YAML with such columns, or LLaMA-Factory's dataset_info.json[#NAME]."
+    )
+    delimiter: str | None = option(
+        TEXT, "What separates the cells of a CSV file: one character, or tab."
+    )
     options: Mapping[str, Any] = option(
         PAIRS,
         "KEY=VALUE: an option of the type.",

@@ -19,6 +19,7 @@ from fmtkit import registry
 from fmtkit.converting import (
     control_tokens,
     detection,
+    map_files,
     pairing,
     reading,
     type_options,
@@ -112,7 +113,8 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
     """
     if settings.type is None:
         samples = [sample_of(source) for source in opened]
-        raise OptionError(untyped([one.name for one in opened], samples, settings.method))
+        paths = [one.name for one in opened]
+        raise OptionError(untyped(paths, samples, settings.method, settings.delimiter))
     name = typenames.read(settings.chosen_type, functions=bool(settings.places))
     sources: list[AnySource] = list(opened)
     if name.function:
@@ -121,6 +123,8 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         )
         sources = [TransformedSource(source, function) for source in opened]
         name = replace(name, source="passthrough")
+    if settings.map_file is not None:
+        settings = _with_map_file(settings, name.source, [one.name for one in opened])
     samples = [sample_of(source) for source in sources]
     converters = _converters(name, sources, samples, settings)
     resolved = [type_options.resolve(c, settings.columns, settings.options) for c in converters]
@@ -178,6 +182,17 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         unpairs,
         canonical,
         text.schema(canonical),
+    )
+
+
+def _with_map_file(settings: RowOptions, type_name: str, sources: Sequence[str]) -> RowOptions:
+    """Take the columns and options of a map file as if they had been given; what was given counts."""
+    told = map_files.read(settings.map_file or "", type_name, sources)
+    return replace(
+        settings,
+        columns={**told.columns, **settings.columns},
+        options={**told.options, **settings.options},
+        map_file=None,
     )
 
 

@@ -1,7 +1,7 @@
 """Suggestions: what to do with sources whose type nobody named, as a command that was tried on their rows."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from fmtkit import runner
@@ -18,7 +18,7 @@ def convert_command(
     found: Fit,
     sample: Sequence[Row],
     *,
-    flags: Mapping[str, str] | None = None,
+    delimiter: str | None = None,
 ) -> str | None:
     """Return the command that converts sources as a fit reads them, tried on the rows of the sample.
 
@@ -33,11 +33,16 @@ def convert_command(
     words = ["fmtkit", "convert", *paths, "-t", found.converter.name]
     words += ["--method", chosen] if chosen else []
     words += [w for name, path in found.mapping.items() for w in ("--map", f"{name}={path}")]
-    words += [word for flag, value in (flags or {}).items() for word in (flag, value)]
+    words += ["--delimiter", delimiter] if delimiter is not None else []
     return shlex.join([*words, "-o", output_for(paths)])
 
 
-def untyped(paths: Sequence[str], samples: Sequence[Sequence[Row]], method: str | None) -> str:
+def untyped(
+    paths: Sequence[str],
+    samples: Sequence[Sequence[Row]],
+    method: str | None,
+    delimiter: str | None,
+) -> str:
     """Say in one line what sources look like, how sure that is, and how to convert them."""
     sample = next((rows for rows in samples if rows), ())
     fits = detection.detect(sample, method)
@@ -45,7 +50,7 @@ def untyped(paths: Sequence[str], samples: Sequence[Sequence[Row]], method: str 
     if not fits:
         return f"--type is missing, and no type fits {paths[0] if paths else 'SOURCE'}; {advice}"
     best = fits[0]
-    command = convert_command(paths, best, sample)
+    command = convert_command(paths, best, sample, delimiter=delimiter)
     told = f"--type is missing; it looks like {_named(best)} ({certainty(fits)}: {best.reason})"
     others = _rivals(fits)
     also = f"; or {', '.join(others)}" if others else ""

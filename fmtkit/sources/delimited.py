@@ -8,9 +8,10 @@ import csv
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from fmtkit.codes import Reject
-from fmtkit.errors import SourceError
+from fmtkit.errors import OptionError, SourceError
 from fmtkit.sources.blocks import RowsBlock
 from fmtkit.sources.jsonl import blocks_of_lines
 from fmtkit.sources.raw import RawBytes, Readable
@@ -18,6 +19,43 @@ from fmtkit.sources.records import RAW_BYTES
 
 CSV_BLOCK_BYTES = 2 << 20
 """Less than a block of JSON: rows are Python objects, several times as large as their text."""
+
+
+CANDIDATES = ",;\t|"
+SNIFFED_ROWS = 20
+
+
+def checked_delimiter(delimiter: str) -> str:
+    """Return what separates cells; OptionError where it is no character of its own."""
+    given = {"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter)
+    if len(given) != 1 or given in '\r\n"' or not given.isascii():
+        raise OptionError(f"--delimiter {delimiter!r}: give one character, such as ; or tab")
+    return given
+
+
+def sniffed(head: bytes, usual: str) -> str:
+    """Return what separates the cells of a text, told by its beginning; the usual one if in doubt.
+
+    Another one is taken only where the usual one cuts no row, or not all alike, and the other cuts
+    every row into as many cells, of which there are two at least.
+    """
+    text = head.decode("utf-8", "replace").removeprefix("\ufeff")
+    if (_width(text, usual) or 1) > 1:
+        return usual
+    cut = [mark for mark in CANDIDATES if (_width(text, mark) or 0) > 1]
+    return cut[0] if len(cut) == 1 else usual
+
+
+def _width(text: str, delimiter: str) -> int | None:
+    """Return how many cells the first rows have; None where they differ, or are no CSV."""
+    lines = text.splitlines(keepends=True)
+    # The last row may be cut.
+    reader = csv.reader(lines[:-1] or lines, delimiter=delimiter, strict=True)
+    try:
+        widths = {len(cells) for cells in islice(reader, SNIFFED_ROWS) if cells}
+    except csv.Error:
+        return None
+    return widths.pop() if len(widths) == 1 else None
 
 
 @dataclass

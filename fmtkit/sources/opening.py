@@ -13,6 +13,7 @@ import pyarrow as pa
 from fmtkit.errors import OptionError, SourceError
 from fmtkit.sources.blocks import MAX_LINE_BYTES, Block
 from fmtkit.sources.compression import head_of_text
+from fmtkit.sources.delimited import checked_delimiter, sniffed
 from fmtkit.sources.hub import SCHEME, DataFiles, Selection, is_dataset, load, reader_of
 from fmtkit.sources.kinds import DELIMITERS, DS_TYPES, KIND_OF, Kind, Layout, layout_of
 from fmtkit.sources.locations import locations, opened_file
@@ -92,6 +93,7 @@ class Reading:
     ds_type: str | None
     hashed: bool | int
     max_line_bytes: int
+    delimiter: str | None = None
 
     def hashes(self, size: int | None) -> bool:
         """Tell whether a source of so many bytes is hashed."""
@@ -110,6 +112,7 @@ def open_sources(
     revision: str | None = None,
     hashed: bool | int = True,
     max_line_bytes: int = MAX_LINE_BYTES,
+    delimiter: str | None = None,
 ) -> list[Source]:
     """Open one argument or a list of them, in the order given.
 
@@ -126,16 +129,18 @@ def open_sources(
         hashed: Hash the bytes while they are read, of sources up to so many bytes if it is a
             number; else `sha256()` reads them again.
         max_line_bytes: The longest record; longer ones become `line_too_long`.
+        delimiter: What separates the cells of CSV files: one character, or tab.
 
     Raises:
         SourceError: An argument cannot be read.
-        OptionError: A split or a `ds_type` is not known.
+        OptionError: A split or a `ds_type` is not known, or the delimiter is no character.
         DependencyError: A package is missing that the argument needs.
     """
     if ds_type is not None and ds_type not in DS_TYPES:
         raise OptionError(f"ds_type {ds_type!r} is not known; it is one of {', '.join(DS_TYPES)}")
     selection = Selection(split, name, data_files, revision)
-    reading = Reading(ds_type, hashed, max_line_bytes)
+    given = None if delimiter is None else checked_delimiter(delimiter)
+    reading = Reading(ds_type, hashed, max_line_bytes, given)
     found = [_open(spec, selection, reading) for spec in _arguments(specs)]
     return [source for sources in found for source in sources]
 
@@ -201,6 +206,8 @@ def _open_location(location: Location, reading: Reading) -> Source:
     head = location.peek()
     text = head_of_text(head, PEEK_BYTES)
     layout = layout_of(location.name, text, ds_type=reading.ds_type)
+    if layout in DELIMITERS and reading.delimiter is None:
+        reading = replace(reading, delimiter=sniffed(text, DELIMITERS[layout]))
     reader = _reader(location, head[:8], layout, reading)
     hashed = reading.hashes(location.size)
     return Source(
@@ -215,6 +222,6 @@ def _reader(location: Location, head: bytes, layout: Layout, reading: Reading) -
         return IpcReader(location, head)
     hashed = reading.hashes(location.size)
     if layout in DELIMITERS:
-        delimiter = DELIMITERS[layout]
+        delimiter = reading.delimiter or DELIMITERS[layout]
         return CsvReader(location, head, delimiter, reading.max_line_bytes, hashed)
     return JsonReader(location, head, layout, reading.max_line_bytes, hashed)

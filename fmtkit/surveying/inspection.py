@@ -182,12 +182,15 @@ def _guessed(opened: Opened, options: InspectOptions) -> tuple[typenames.TypeNam
 def _open(source: object, options: InspectOptions) -> Opened:
     tap = BlockTap()
     # Nobody asks an inspection for the hash of what it read.
-    sources = tuple(tap.on(open_sources(source, hashed=False)))
+    sources = tuple(tap.on(open_sources(source, hashed=False, delimiter=options.delimiter)))
     if not sources:
         raise OptionError("SOURCE is missing: give files, folders, globs, a dataset, or -")
     samples = tuple(preparation.sample_of(one) for one in sources)
     paths = [one.name for one in sources]
-    guesses = tuple(guess(sample, options.method, paths=paths) for sample in samples)
+    guesses = tuple(
+        guess(sample, options.method, paths=paths, delimiter=options.delimiter)
+        for sample in samples
+    )
     return Opened(tap, sources, samples, guesses)
 
 
@@ -205,6 +208,7 @@ def _row_options(name: typenames.TypeName, options: InspectOptions) -> RowOption
         plugins=options.plugins,
         method=options.method,
         columns=options.columns,
+        map_file=options.map_file,
         options=options.options,
         limit=options.limit,
         workers=options.workers,

@@ -33,6 +33,7 @@ def guess(
     method: str | None = None,
     *,
     paths: Sequence[str] = ("<memory>",),
+    delimiter: str | None = None,
 ) -> tuple[Guess, ...]:
     """Return the types that fit the rows of a sample, best first; each type and table once."""
     found: dict[tuple[str, str], Guess] = {}
@@ -42,7 +43,11 @@ def guess(
         name, table = fit.converter.name, fit.converter.makes.name()
         if (name, table) not in found:
             sure = detection.certainty(fits) if place == 0 else ""
-            command = convert_command(paths, fit, rows) if len(found) < TRIED else None
+            command = (
+                convert_command(paths, fit, rows, delimiter=delimiter)
+                if len(found) < TRIED
+                else None
+            )
             made = Guess(name, table, fit.reason, fit.sound, fit.mapping, sure, command)
             found[name, table] = made
     return tuple(found.values())

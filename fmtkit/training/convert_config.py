@@ -64,7 +64,7 @@ def convert_config(
     folders = [target]
     if len(entries) > 1:
         folders = [Destination(target.path / f"{i:02}", None) for i in range(len(entries))]
-    opened = [open_named(specs, chosen.hash) for specs, chosen in entries]
+    opened = [open_named(specs, chosen.hash, chosen.delimiter) for specs, chosen in entries]
     # Of all before the first is written: the output of one entry may be the source of another.
     names = [source.name for sources in opened for source in sources]
     for folder in folders:
@@ -84,7 +84,7 @@ def _one_file(
     target: Destination,
     watch: Watcher | None,
 ) -> Report:
-    opened = [open_named(specs, chosen.hash) for specs, chosen in entries]
+    opened = [open_named(specs, chosen.hash, chosen.delimiter) for specs, chosen in entries]
     refuse_output(target, [source.name for sources in opened for source in sources], entries[0][1])
     jobs = [
         with_split(prepare(sources, chosen), chosen)
