@@ -46,6 +46,7 @@ FAULTS = {
     "rl: cpo\nloss_type: foo": "'foo' is not one of",
     "rl: simpo\nloss_type: ipo": "method simpo sets it to 'simpo'",
     "lr_scheduler: rex": "'rex' is not one of linear, cosine",
+    "attn_implementation: sdpaa": "has no 'sdpaa'; did you mean 'sdpa'?",
     "lr_scheduler: cosin": "did you mean 'cosine'?",
     "optimizer: muon": "'muon' is not one of adamw_torch",
     "hub_strategy: often": "'often' is not one of end, every_save",

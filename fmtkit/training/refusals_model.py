@@ -75,6 +75,16 @@ def _head(config: Config, runner: Runner) -> str | None:
     return None
 
 
+def _attention(config: Config, _: Runner) -> str | None:
+    wish = config.text("attn_implementation")
+    # A name with a slash is a kernel of the hub.
+    if wish is None or "/" in wish or wish.removeprefix("paged|") in {*ATTENTION, "xformers"}:
+        return None
+    near = near_match(wish, ATTENTION)
+    advice = f"did you mean {near!r}?" if near else f"known: {', '.join(ATTENTION)}"
+    return f"attn_implementation: transformers has no {wish!r}; {advice}"
+
+
 def _unfrozen(config: Config, _: Runner) -> str | None:
     if config.get("unfrozen_parameters") and config.get("adapter"):
         return "unfrozen_parameters chooses among all weights, adapter freezes them; keep one"
@@ -102,11 +112,22 @@ def _tokens(config: Config, _: Runner) -> str | None:
     return None
 
 
+ATTENTION = (
+    "eager",
+    "flash_attention_2",
+    "flash_attention_3",
+    "flash_attention_4",
+    "flex_attention",
+    "sdpa",
+)
+"""Implementations of attention of transformers 5.23, beside kernels of the hub."""
+
 RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
     ("quantized_weights", "quantized weights that would have to train", _quantized),
     ("precision", "bfloat16 and float16 at once", _precision),
     ("head_target", "an adapter on the head that TRL fuses", _targets),
     ("model_head", "a model class or a number of labels that is not the method's", _head),
+    ("attention", "an implementation of attention that is not there", _attention),
     ("frozen", "parameters chosen to train beside an adapter", _unfrozen),
     ("special_tokens", "special tokens that no tokenizer has", _special),
     ("new_tokens", "new tokens that an adapter cannot learn", _tokens),
