@@ -1,8 +1,10 @@
 """From a job to a TRL trainer: tokenizer, datasets, model, arguments; in a training process."""
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from inspect import Parameter, signature
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 
 from fmtkit.errors import DependencyError, OptionError, TokenizerError
 from fmtkit.runner import Runner, find
-from fmtkit.training import trained_messages
+from fmtkit.training import at_hand, trained_messages
 from fmtkit.training.job import ALL_LINEAR, BY_DEVICE, Job
 
 _TASKS = {"causal": "CAUSAL_LM", "score": "SEQ_CLS", "steps": "TOKEN_CLS"}
@@ -184,7 +186,7 @@ def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
     """Make the config object of the trainer; where it runs decides what was left to `auto`."""
     import torch
 
-    values = dict(job.trainer)
+    values = at_hand.arguments(job.trainer, has_cuda=torch.cuda.is_available(), say=_say_once)
     if values.get("bf16") == "auto":
         values["bf16"] = _has_bfloat16()
     elif values.get("bf16") is True and not torch.cuda.is_available():
@@ -231,10 +233,19 @@ def _has_devices() -> bool:
 
 def _model_arguments(job: Job) -> dict[str, Any]:
     """Return the arguments of from_pretrained; the device decides on a dtype that was left to it."""
-    values = dict(job.model_arguments)
+    import torch
+
+    values = at_hand.loading(job.model_arguments, has_cuda=torch.cuda.is_available(), say=_say_once)
     if values.get("dtype") == BY_DEVICE:
         values["dtype"] = "bfloat16" if _has_bfloat16() else "float32"
     return values
+
+
+@cache
+def _say_once(note: str) -> None:
+    """Say what this machine lacks, once and by one process."""
+    if os.environ.get("RANK", "0") == "0":
+        print(f"note: {note}", file=sys.stderr)  # noqa: T201
 
 
 def _has_bfloat16() -> bool:

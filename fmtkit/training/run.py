@@ -15,6 +15,7 @@ from fmtkit import atomic, hub_access, user_modules
 from fmtkit.errors import OptionError
 from fmtkit.options import keywords
 from fmtkit.training import (
+    at_hand,
     checklist,
     checks,
     config,
@@ -128,7 +129,7 @@ def _looked_at(run: Run) -> Plan:
     lacking = Problems()
     run_checks(run, lacking, that_need(checklist.RUN, ("modules", "device")))
     absent = [f"{problem.message} (needed to train)" for problem in lacking.found]
-    notes = dict.fromkeys((*run.plan.notes, *absent))
+    notes = dict.fromkeys((*run.plan.notes, *absent, *at_hand.notes(run.plan.resolution)))
     later = tuple((check.code, check.needs, check.about) for check in checklist.waiting(run))
     return replace(run.plan, notes=tuple(notes), waiting=later)
 
