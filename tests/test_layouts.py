@@ -169,3 +169,23 @@ def test_a_conversion_without_a_type_says_what_the_file_is_and_how_to_go_on(tmp_
         fmtkit.convert(path, None)
     for words in ("gsm8k -> Prompt (likely", "question_answer -> Completion", f"convert {path} -t"):
         assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "template"),
+    [
+        ("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHo<|im_end|>", "chatml"),
+        ("<s>[INST] Hi [/INST] Ho</s>", "mistral"),
+        ("<start_of_turn>user\nHi<end_of_turn>\n", "gemma"),
+        ("<|system|>\n</s>\n<|user|>\nHi</s>\n<|assistant|>\nHo</s>", "zephyr"),
+        ("What does <|im_end|> mean?", None),
+        ("Plain text with a < b and [c].", None),
+    ],
+)
+def test_text_that_was_rendered_already_is_a_finding_that_names_the_template(
+    tmp_path, text, template
+):
+    survey = fmtkit.inspect(written([{"text": f"{text} {i}"} for i in range(5)], tmp_path))
+    found = [f for f in survey.findings if f.code == "rendered_text"]
+    assert [dict(f.details) for f in found] == ([{"text": template}] if template else [])
+    assert [f.count for f in found] == ([5] if template else [])

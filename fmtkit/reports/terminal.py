@@ -261,7 +261,7 @@ def windows_of(side: ShownSide) -> str:
 
 
 def _print_findings(survey: Survey, console: Console) -> None:
-    if survey.table is None:
+    if survey.table is None and not survey.findings:
         return
     if not survey.findings:
         _heading(console, "findings: none")

@@ -37,6 +37,11 @@ ADVICE: dict[str, tuple[str, str]] = {
         "columns that the type does not read carry turns, answers, labels or a system text",
         "take a type that reads them, or name them: --map reads, convert --keep carries through",
     ),
+    "rendered_text": (
+        "texts are full of the control tokens of a chat template: they were rendered already",
+        "train on them as text (type text) with the template's tokenizer, or get the messages they "
+        "were made of: a template would write its tokens once more",
+    ),
     "duplicate_rows": ("the same row again", "drop the copies: they weigh their row double"),
     "prompt_in_splits": (
         "a prompt stands in more than one split",

@@ -31,6 +31,7 @@ from fmtkit.errors import ColumnMismatchError, OptionError, TokenizerError
 from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.opening import Source, open_sources
+from fmtkit.surveying import rendered_text
 from fmtkit.surveying.as_trained import masking_of, template_of
 from fmtkit.surveying.cutting import LADDER
 from fmtkit.surveying.inspect_options import InspectOptions
@@ -46,7 +47,7 @@ from fmtkit.surveying.survey_making import (
     make_bare_survey,
     make_survey,
 )
-from fmtkit.surveying.survey_record import SourceSummary, Survey
+from fmtkit.surveying.survey_record import Found, SourceSummary, Survey
 from fmtkit.surveying.type_guesses import Guess, common, guess
 
 SPLIT_WORDS = {
@@ -106,7 +107,7 @@ def run(source: object, options: InspectOptions) -> Inspection:
         if found is None:
             sources = _sources(opened, {})
             bare = make_bare_survey(opened.sources, sources, opened.tap, opened.samples)
-            return Inspection(replace(bare, **told))
+            return Inspection(replace(bare, **told, findings=_rendered(opened)))
         name, job = found
     else:
         name = typenames.read(options.type)
@@ -135,9 +136,19 @@ def run(source: object, options: InspectOptions) -> Inspection:
         **told,
         sources=_sources(opened, done.rows_of),
         bad_rows=done.bad.rows(done.fetch),
+        findings=(*survey.findings, *_rendered(opened)),
         notes=(*notes, *survey.notes),
     )
     return Inspection(survey, done.fetch, rows, done.look)
+
+
+def _rendered(opened: Opened) -> tuple[Found, ...]:
+    """Return the finding of texts that a template wrote already, of the first rows of the sources."""
+    found = rendered_text.find([row for rows in opened.samples for row in rows])
+    return tuple(
+        Found(one.code, one.count, one.share, (), one.message, one.advice, one.details)
+        for one in found
+    )
 
 
 def _told(opened: Opened, best: Guess | None, chosen: str | None) -> dict[str, Any]:

@@ -1,0 +1,70 @@
+"""Rendered text: columns whose texts were written by a chat template already, told by its control tokens."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from fmtkit.converting.control_tokens import tokens_in
+from fmtkit.errors import FmtkitError
+from fmtkit.rendering import template_sources
+from fmtkit.surveying.advice import ADVICE
+from fmtkit.surveying.findings import Finding
+
+CODE = "rendered_text"
+FULL = 0.5
+"""Share of a column's texts that must be written so."""
+TOKENS = 2
+"""Control tokens of one template that a text must hold: one alone may be what the text is about."""
+
+
+def find(sample: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
+    """Return the finding of text columns that a template wrote, with the template's name by column.
+
+    It is looked for in the rows of a sample; `count` and `share` are theirs.
+    """
+    columns: dict[str, list[str]] = {}
+    for row in sample:
+        for name, value in row.items():
+            if isinstance(value, str):
+                columns.setdefault(name, []).append(value)
+    found = {name: _template_of(texts) for name, texts in columns.items()}
+    told = {name: written for name, written in found.items() if written is not None}
+    if not told:
+        return ()
+    count = max(count for _, count in told.values())
+    message, advice = ADVICE[CODE]
+    details = {name: template for name, (template, _) in told.items()}
+    return (Finding(CODE, count, count / len(sample), (), message, advice, details),)
+
+
+def _template_of(texts: Sequence[str]) -> tuple[str, int] | None:
+    """Return the template that most of the texts are written with, and how many are."""
+    written = [template for text in texts if (template := _written_with(text))]
+    if len(written) < FULL * len(texts):
+        return None
+    return Counter(written).most_common(1)[0][0], len(written)
+
+
+def _written_with(text: str) -> str | None:
+    """Return the template of whose control tokens a text holds the largest share."""
+    if not any(mark in text for mark in ("<", "[")):
+        return None
+    held = {name: sum(token in text for token in tokens) for name, tokens in _tokens().items()}
+    fitting = [name for name, count in held.items() if count >= TOKENS]
+    return max(fitting, key=lambda name: held[name] / len(_tokens()[name]), default=None)
+
+
+@cache
+def _tokens() -> dict[str, tuple[str, ...]]:
+    """Return the control tokens of the templates that fmtkit ships."""
+    found = {}
+    for name in template_sources.names():
+        if ":" in name:
+            continue
+        try:
+            found[name] = tokens_in(template_sources.find_model_template(name).source)
+        except FmtkitError:
+            # A template of an installed package that cannot be used says nothing here.
+            continue
+    return {name: tokens for name, tokens in found.items() if len(tokens) >= TOKENS}
