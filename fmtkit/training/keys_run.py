@@ -38,6 +38,12 @@ KEYS: tuple[Key, ...] = (
         ("num_train_epochs", "epochs"),
     ),
     Key("max_steps", "steps", "trainer", "optimizer steps; wins over num_epochs"),
+    Key(
+        "seed",
+        "natural",
+        "trainer",
+        "of new weights, dropout and the order of the rows; also of the split and of random pairs",
+    ),
     Key("learning_rate", "amount", "trainer", "peak learning rate", aliases=("lr",)),
     Key("embedding_lr", "number", "refused", "TRL's trainers have one learning rate; leave it out"),
     Key(
