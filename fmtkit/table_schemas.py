@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fmtkit.tables import DIALOG_COLUMNS, TABLES, WIDE_MESSAGE, Table
+from fmtkit.tables import DIALOG_COLUMNS, SEGMENT, TABLES, WIDE_MESSAGE, Table
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -27,6 +27,8 @@ DESCRIPTIONS = {
     "nemo_gym_agent": "The agent that plays the dialog.",
     "replies": "Several replies to the prompt.",
     "scores": "A score for each reply; higher is better.",
+    "segments": "Stretches of text in their order; `label` says whether one is learnt.",
+    "ends": "none: the text is whole; closed: BOS and EOS go around it; document: long ones are cut.",
     "completions": "The steps of one solution, in order.",
     "labels": "Of each step whether it is right; of tokens their labels, -100 where nothing is learnt.",
     "ground_truth": "The text that a good answer resembles.",
@@ -89,12 +91,18 @@ def _column(table: type[Table], entry: pa.Field) -> dict[str, Any]:
     if entry.name == "labels" and table.name() == "Stepwise":
         soft = {"type": "array", "items": {"type": "number", "minimum": 0, "maximum": 1}}
         return described | {"anyOf": [{"type": "array", "items": {"type": "boolean"}}, soft]}
+    if entry.name == "ends":
+        return described | {"enum": ["none", "closed", "document"]}
     return described | _type(entry.type)
 
 
 def _type(dtype: pa.DataType) -> dict[str, Any]:
     if pa.types.is_list(dtype):
         return {"type": "array", "items": _type(dtype.value_type)}
+    if dtype == SEGMENT:
+        text, label = ({"type": kind} for kind in ("string", "boolean"))
+        named = {"text": text, "label": label}
+        return {"type": "object", "required": [*named], "properties": named}
     if pa.types.is_struct(dtype):
         return {"$ref": "#/$defs/message"}
     return {"type": _scalar(dtype)}

@@ -8,6 +8,7 @@ They are TRL's dataset types (https://huggingface.co/docs/trl/dataset_formats), 
   Preference    prompt, chosen, rejected [, margin, tools]  dpo, ipo, orpo, cpo, simpo, reward
   Unpaired      prompt, completion, label [, tools]         kto, bco
   Ranking       prompt, replies, scores                     becomes Preference by a pair policy
+  Segments      segments, ends                              sft, by text without a template
   Stepwise      prompt, completions, labels                 prm
   Reference     prompt, ground_truth, remaining_turns       ebft, structured
   Tokens        input_ids, attention_mask, labels, ...      ebft, strided
@@ -42,6 +43,9 @@ WIDE_MESSAGE = pa.struct(
     ]
 )
 """`tool_calls` is canonical JSON text: inferred structs would rewrite the arguments."""
+
+SEGMENT = pa.struct([("text", pa.string()), ("label", pa.bool_())])
+"""A stretch of text, and whether it is learnt."""
 
 DIALOG_COLUMNS = frozenset({"messages", "prompt", "completion", "chosen", "rejected"})
 """Columns that hold messages, or their text once rendered."""
@@ -168,6 +172,22 @@ class Ranking(Table):
 
 
 @dataclass(frozen=True)
+class Segments(Table):
+    """Stretches of text that no template writes, and which of them are learnt.
+
+    `ends` is "none" where the text holds its special tokens itself, "closed" where the tokenizer's BOS
+    and EOS go around it, "document" where a text that is too long becomes several rows as well.
+    """
+
+    segments: Column
+    ends: Column
+    others: ClassVar[dict[str, pa.DataType]] = {
+        "segments": pa.list_(SEGMENT),
+        "ends": pa.string(),
+    }
+
+
+@dataclass(frozen=True)
 class Stepwise(Table):
     """A problem, the steps of one solution, and whether each step is right (or how likely)."""
 
@@ -223,6 +243,7 @@ TABLES: dict[str, type[Table]] = {
         Preference,
         Unpaired,
         Ranking,
+        Segments,
         Stepwise,
         Reference,
         Tokens,

@@ -12,7 +12,9 @@ import polars as pl
 from fmtkit.errors import OptionError, near_match
 from fmtkit.problems import Column
 
-PLACEHOLDERS = ("prompt", "system", "chosen", "rejected", "completion")
+PLACEHOLDERS = (
+    "prompt", "system", "chosen", "rejected", "completion", "instruction", "input",
+)  # fmt: skip
 _TOKEN = re.compile(r"\{\{|\}\}|\{(?P<name>[^{}]*)\}|[{}]")
 
 

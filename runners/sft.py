@@ -4,7 +4,7 @@ from fmtkit.runner import Runner
 
 RUNNER = Runner(
     method="sft",
-    tables=("Conversation", "Completion"),
+    tables=("Conversation", "Completion", "Segments"),
     trainer="trl:SFTTrainer",
     config="trl:SFTConfig",
     about="learn the replies as they are",

@@ -1,12 +1,19 @@
-"""A prompt and its completion, each of them text or messages."""
+"""A prompt and its completion, each of them text or messages; or a text that is learnt as a whole."""
 
-from fmtkit.columns import Reply, Turns
+from fmtkit.columns import Reply, Text, Turns
 from fmtkit.dialogs import completion as completed
+from fmtkit.instructions import document
 from fmtkit.registry import converter
-from fmtkit.tables import Completion
+from fmtkit.tables import Completion, Segments
 
 
 @converter()
 def reply(prompt: Turns, completion: Reply) -> Completion:
     """https://huggingface.co/docs/trl/dataset_formats#prompt-completion."""
     return completed(prompt, completion)
+
+
+@converter(text=True)
+def raw(text: Text) -> Segments:
+    """https://docs.axolotl.ai/docs/dataset-formats/pretraining.html; too long a text becomes several rows."""
+    return document(text)

@@ -4,9 +4,20 @@ from typing import Annotated, TypeAlias
 
 import polars as pl
 
-from fmtkit.columns import ABSENT, Flag, Labels, Messages, Number, Text, Texts, Tools, WideMessages
+from fmtkit.columns import (
+    ABSENT,
+    Flag,
+    Labels,
+    Messages,
+    Number,
+    Text,
+    Texts,
+    Tools,
+    WideMessages,
+    records,
+)
 from fmtkit.dialogs import asks
-from fmtkit.kinds import DialogKind, ListKind, NumberKind
+from fmtkit.kinds import DialogKind, FlagKind, ListKind, NumberKind, TextKind
 from fmtkit.problems import Column, Problem, uneven
 from fmtkit.registry import converter
 from fmtkit.tables import (
@@ -16,6 +27,7 @@ from fmtkit.tables import (
     Prompt,
     Ranking,
     Reference,
+    Segments,
     Stepwise,
     Tokens,
     Unpaired,
@@ -24,6 +36,12 @@ from fmtkit.tables import (
 Dialogs: TypeAlias = Annotated[Column, ListKind(DialogKind(wide=True))]
 Scores: TypeAlias = Annotated[Column, ListKind(NumberKind())]
 Numbers: TypeAlias = Annotated[Column, ListKind(NumberKind())]
+
+
+Stretches: TypeAlias = Annotated[
+    Column, records({"text": TextKind(), "label": FlagKind()}, optional=("text",))
+]
+ENDS = ("none", "closed", "document")
 
 
 def _different(chosen: Column, rejected: Column) -> Column:
@@ -126,6 +144,14 @@ def ranking(
     """A ranking that fmtkit wrote; scores are higher for better replies."""
     ragged = uneven(replies, scores, ("replies", "scores"))
     return Ranking(prompt, replies, scores.but(scores.value, ragged))
+
+
+@converter(keeps=True, text=True)
+def segments(segments: Stretches, ends: Text) -> Segments:
+    """Stretches of text that fmtkit wrote, and which of them are learnt."""
+    unknown = ~ends.value.is_in(ENDS)
+    told = f"ends is none of {', '.join(ENDS)}"
+    return Segments(segments, ends.but(ends.value, Problem("value_error", "ends", unknown, told)))
 
 
 @converter(keeps=True)

@@ -1,9 +1,12 @@
 """The user's own columns and formats: a dict `type` of axolotl's configs."""
 
+import polars as pl
+
 from fmtkit.columns import ABSENT, Flag, Text, filled
+from fmtkit.instructions import Style, answered
 from fmtkit.problems import Column, Problem
 from fmtkit.registry import converter
-from fmtkit.tables import Preference, Unpaired
+from fmtkit.tables import Preference, Segments, Unpaired
 from fmtkit.text_formats import formatted, mentions
 
 
@@ -55,6 +58,31 @@ def unpaired(
     columns = {"prompt": prompt, "system": system, "completion": completion}
     made = _filled(columns, {"prompt": prompt_format, "completion": completion_format})
     return Unpaired(made["prompt"], made["completion"], label)
+
+
+@converter(
+    name="user_defined.default", text=True, differs="formats may name nothing but placeholders"
+)
+def instruction(
+    instruction: Text,
+    output: Text,
+    input: Text = ABSENT,
+    system: Text = ABSENT,
+    *,
+    system_prompt: str = "",
+    system_format: str = "{system}",
+    format: str = "{instruction} {input} ",
+    no_input_format: str = "",
+) -> Segments:
+    """https://docs.axolotl.ai/docs/dataset-formats/inst_tune.html; a dict `type` of an sft config.
+
+    Without a `no_input_format` the `format` is taken for rows without an input too; where neither is
+    given, the instruction stands alone.
+    """
+    bare = "{instruction} " if format == "{instruction} {input} " else format.replace("{input}", "")
+    style = Style(format, no_input_format or bare, system_format)
+    told = pl.when(filled(system.value)).then(system.value).otherwise(pl.lit(system_prompt))
+    return answered(style, instruction, output, input=input, system=system.but(told))
 
 
 def _filled(columns: dict[str, Column], formats: dict[str, str]) -> dict[str, Column]:

@@ -25,6 +25,7 @@ from fmtkit.tables import (
     Completion,
     Conversation,
     Ranking,
+    Segments,
     Stepwise,
     Table,
     Tokens,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 REPLIES = ("chosen", "rejected", "completion")
 _UNCUT = {
     "Ranking": "a ranking is cut once it is pairs",
+    "Segments": "segments stay whole until they are trained on",
     "Stepwise": "steps stay whole",
     "Tokens": "a type that makes tokens has its own length",
 }
@@ -254,13 +256,10 @@ def _limited(done: Done, limit: "LengthLimit", stage: TextStage, table: pa.Table
 
     `table` is what `done` was rendered from.
     """
-    names = [
-        n
-        for n in done.table.schema.names
-        if n in (*DIALOG_COLUMNS, *TEXT_NAMES.values(), "completions")
-    ]
-    texts = {name: buffers.whole(done.table.column(name)) for name in names}
-    short = limit.too_short(texts)
+    of_segments = stage.table is Segments
+    short = (
+        limit.too_short_segments(done.table) if of_segments else limit.too_short(_texts_of(done))
+    )
     if len(short):
         message = f"fewer than {limit.fewest} tokens"
         failed = [RowFailure(int(p), "too_short", None, message) for p in done.kept[short]]
@@ -272,7 +271,7 @@ def _limited(done: Done, limit: "LengthLimit", stage: TextStage, table: pa.Table
             failures=(*done.failures, *failed),
         )
         return _limited(long, replace(limit, fewest=0), stage, table)
-    rows = limit.overlong(texts)
+    rows = limit.overlong_segments(done.table) if of_segments else limit.overlong(_texts_of(done))
     if not len(rows):
         return done
     if limit.truncates and not limit.cuts:
@@ -293,6 +292,15 @@ def _limited(done: Done, limit: "LengthLimit", stage: TextStage, table: pa.Table
         ]
         return replace(done, table=table, kept=kept, failures=(*done.failures, *failures))
     return _cut(done, limit, rows)
+
+
+def _texts_of(done: Done) -> dict[str, pa.Array]:
+    names = [
+        n
+        for n in done.table.schema.names
+        if n in (*DIALOG_COLUMNS, *TEXT_NAMES.values(), "completions")
+    ]
+    return {name: buffers.whole(done.table.column(name)) for name in names}
 
 
 def _judged(
@@ -317,6 +325,8 @@ def _survivors(
     texts: pa.Table, limit: "LengthLimit", rows: pa.Table, stage: TextStage
 ) -> np.ndarray:
     """Tell of which overlong rows a cut leaves something to learn."""
+    if stage.table is Segments:
+        return limit.survives_segments(texts)
     names = [name for name in texts.schema.names if name in (*DIALOG_COLUMNS, *TEXT_NAMES.values())]
     if "messages" in rows.schema.names and stage.template is not None:
         return _replies_left(texts.column("text"), limit, rows, stage.template)

@@ -17,6 +17,7 @@ from fmtkit import tokens
 from fmtkit.counting.lengths import RowLengths, count_columns, count_lists
 from fmtkit.counting.token_counts import TokenCounter
 from fmtkit.pickling import PickledByFields
+from fmtkit.segment_tokens import segment_tokens
 from fmtkit.tokens import Tokenizer
 
 if TYPE_CHECKING:
@@ -69,6 +70,34 @@ class LengthLimit(PickledByFields):
         if not steps:
             return counted
         return RowLengths({"steps": np.sum([counted.columns["prompt"], *steps], axis=0)})
+
+    def too_short_segments(self, table: pa.Table) -> np.ndarray:
+        """Return the rows of a table of segments that have too few tokens."""
+        if not self.fewest:
+            return np.zeros(0, dtype=np.int64)
+        rows = table.select(["segments", "ends"]).to_pylist()
+        made = (segment_tokens(row["segments"], row["ends"], self.tokenizer) for row in rows)
+        return np.flatnonzero(np.fromiter((len(one.ids) for one in made), np.int64) < self.fewest)
+
+    def overlong_segments(self, table: pa.Table) -> np.ndarray:
+        """Return the rows of a table of segments that are longer; a document is never: it is cut."""
+        rows = (
+            row["ends"] != "document"
+            and len(segment_tokens(row["segments"], row["ends"], self.tokenizer).ids) > self.tokens
+            for row in table.select(["segments", "ends"]).to_pylist()
+        )
+        return np.flatnonzero(np.fromiter(rows, np.bool_, table.num_rows))
+
+    def survives_segments(self, table: pa.Table) -> np.ndarray:
+        """Tell of which rows of segments a cut leaves something that is learnt."""
+        part = (
+            slice(None, self.tokens) if self.action == "truncate-end" else slice(-self.tokens, None)
+        )
+        made = (
+            segment_tokens(row["segments"], row["ends"], self.tokenizer)
+            for row in table.select(["segments", "ends"]).to_pylist()
+        )
+        return np.fromiter((any(row.learnt[part]) for row in made), np.bool_, table.num_rows)
 
     @property
     def truncates(self) -> bool:

@@ -14,7 +14,7 @@ from fmtkit.surveying.inspect_options import InspectOptions
 from fmtkit.surveying.masks import Masking
 from fmtkit.tokens import Tokenizer
 
-WITHOUT_TEMPLATE = frozenset({"Stepwise", "Tokens"})
+WITHOUT_TEMPLATE = frozenset({"Segments", "Stepwise", "Tokens"})
 """Tables whose rows no template writes."""
 
 

@@ -21,6 +21,7 @@ from fmtkit.surveying.dialog_masks import (
     mask_score,
 )
 from fmtkit.surveying.masked import Masked
+from fmtkit.surveying.segment_masks import mask_segments
 from fmtkit.surveying.step_masks import mask_steps
 from fmtkit.surveying.token_masks import mask_tokens
 from fmtkit.tokens import Tokenizer
@@ -41,6 +42,8 @@ class Masking:
     """Whether a conversation is learnt with its prompts."""
     assistant_only: bool = False
     """TRL's `assistant_only_loss`, for prompts with completions too."""
+    max_length: int | None = None
+    """Where a document of raw text is cut into several rows."""
     step_separator: str = "\n"
     train_on_last_step_only: bool = False
     anchors: AnchorRule = field(default_factory=AnchorRule)
@@ -81,6 +84,8 @@ def mask_row(
             train_on_last_step_only=masking.train_on_last_step_only,
         )
         return (one,)
+    if table == "Segments":
+        return mask_segments(row, tokenizer, masking.max_length, everything=masking.train_on_inputs)
     if template is None:
         raise OptionError(f"masks of a {table} table need a chat template: --chat-template NAME")
     if table in ANSWERLESS:

@@ -17,7 +17,7 @@ WORDED = {"prompt": "user", "chosen": "assistant", "rejected": "assistant",
           "completion": "assistant", "text": "assistant"}  # fmt: skip
 """Column of text -> the role that its text is given."""
 
-NOT_WORDED = frozenset({"Stepwise", "Tokens"})
+NOT_WORDED = frozenset({"Segments", "Stepwise", "Tokens"})
 """Tables whose texts are no dialogs."""
 
 

@@ -1,0 +1,13 @@
+"""GPTeacher: an instruction, sometimes an input to it, and the response, in Stanford's prompt text."""
+
+from fmtkit.columns import ABSENT, Text
+from fmtkit.instructions import INSTRUCT, STANFORD, answered, introduced
+from fmtkit.registry import converter
+from fmtkit.tables import Segments
+
+
+@converter(text=True)
+def instruct(instruction: Text, response: Text, input: Text = ABSENT) -> Segments:
+    """https://huggingface.co/datasets/teknium/GPTeacher-General-Instruct."""
+    system = introduced(STANFORD, input)
+    return answered(INSTRUCT, instruction, response, input=input, system=system)

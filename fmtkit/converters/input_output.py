@@ -1,0 +1,32 @@
+"""Text without a template: segments that hold their special tokens, and which of them are learnt."""
+
+from typing import Annotated, TypeAlias
+
+import polars as pl
+
+from fmtkit.columns import records
+from fmtkit.kinds import FlagKind, TextKind
+from fmtkit.problems import Column, Problem, literal
+from fmtkit.registry import converter
+from fmtkit.tables import Segments
+
+# White space is a segment like another: a text may be blank, and what is null is said here.
+Stretches: TypeAlias = Annotated[
+    Column, records({"text": TextKind(), "label": FlagKind()}, optional=("text",))
+]
+
+
+@converter(text=True)
+def segments(segments: Stretches) -> Segments:
+    """https://docs.axolotl.ai/docs/input_output.html."""
+    text, label = (pl.element().struct.field(name) for name in ("text", "label"))
+    silent = segments.value.list.eval(text.is_null()).list.any()
+    empty = ~segments.value.list.eval(text.str.len_bytes() > 0).list.any()
+    context = ~segments.value.list.eval(label).list.any()
+    made = segments.but(
+        segments.value,
+        Problem("null_field", "segments[].text", silent, "segments[].text is null"),
+        Problem("empty_field", "segments", empty, "segments hold no text"),
+        Problem("no_assistant_turn", "segments", context, "no segment is learnt (`label: true`)"),
+    )
+    return Segments(made, literal("none"))
