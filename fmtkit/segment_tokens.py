@@ -88,12 +88,15 @@ def _joined(left: SegmentTokens, right: SegmentTokens, is_learnt: bool) -> Segme
 
 def cut(row: SegmentTokens, longest: int) -> list[SegmentTokens]:
     """Cut a document into rows of at most so many tokens, as axolotl's `completion` does."""
-    return [
-        SegmentTokens(
-            row.text,
-            row.ids[at : at + longest],
-            row.learnt[at : at + longest],
-            row.offsets[at : at + longest],
-        )
-        for at in range(0, len(row.ids), longest)
-    ]
+    return [_part(row, slice(at, at + longest)) for at in range(0, len(row.ids), longest)]
+
+
+def _part(row: SegmentTokens, part: slice) -> SegmentTokens:
+    offsets = row.offsets[part]
+    start, end = min(a for a, _ in offsets), max(b for _, b in offsets)
+    return SegmentTokens(
+        row.text[start:end],
+        row.ids[part],
+        row.learnt[part],
+        [(a - start, b - start) for a, b in offsets],
+    )

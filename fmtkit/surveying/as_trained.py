@@ -65,9 +65,9 @@ def masking_of(name: TypeName, options: InspectOptions) -> Masking:
         method,
         options.train_on_inputs,
         options.assistant_only,
-        str(options.options.get("step_separator", "\n")),
-        _is_true(options.options, "train_on_last_step_only"),
-        read_rule(options.ebft),
+        step_separator=str(options.options.get("step_separator", "\n")),
+        train_on_last_step_only=_is_true(options.options, "train_on_last_step_only"),
+        anchors=read_rule(options.ebft),
     )
 
 

@@ -14,8 +14,10 @@ from tokenizers import Encoding
 from fmtkit.errors import TemplateError
 from fmtkit.rendering.reply_spans import UNMARKED, reply_spans
 from fmtkit.rendering.row_templates import Message, RowTemplate
+from fmtkit.rendering.turn_spans import content_spans
 from fmtkit.surveying.masked import Masked, Span, common_prefix, encoded
 from fmtkit.tokens import Tokenizer
+from fmtkit.turn_rule import USUAL_TURNS, TurnRule
 
 
 def mask_conversation(
@@ -25,8 +27,14 @@ def mask_conversation(
     template: RowTemplate,
     *,
     everything: bool,
+    turns: TurnRule = USUAL_TURNS,
 ) -> Masked:
-    """Train what the template marks as generation, or everything; a message may be exempt."""
+    """Train what the template marks as generation, or everything; a message may be exempt.
+
+    With other `turns` than the usual, each turn and its end are learnt by that rule.
+    """
+    if not turns.is_plain(messages):
+        return _by_turns(messages, tools, tokenizer, template, turns, everything=everything)
     flags = [message.get("train") is not False for message in messages]
     if all(flags) and everything:
         one = encoded(template.render(messages, tools), tokenizer, "everything")
@@ -64,6 +72,63 @@ def _marked(text: str, spans: Sequence[Span], tokenizer: Tokenizer) -> Masked:
             )
         one.trained[first : last + 1 if last else len(one.ids)] = True
     return replace(one, prompt_length=_first(one), notes=tuple(notes))
+
+
+MOST_BEHIND = 3
+"""Tokens behind a content within which its end of turn is looked for, as axolotl looks for it."""
+
+
+def _by_turns(
+    messages: list[Message],
+    tools: str | None,
+    tokenizer: Tokenizer,
+    template: RowTemplate,
+    turns: TurnRule,
+    *,
+    everything: bool,
+) -> Masked:
+    """Train the turns that a rule names: what they say, and of their ends those that it names."""
+    text, spans = reply_spans(template, messages, tools)
+    contents = content_spans(template, messages, tools, text)
+    learnt = [turns.learns(message, everything=everything) for message in messages]
+    learnt_replies(messages, learnt, spans)
+    one, encoding = encoded(text, tokenizer, "turns"), tokenizer.encode(text)
+    control = frozenset(tokenizer.control_tokens().values())
+    replies, last, lost = iter(spans), None, 0
+    for message, content, is_learnt in zip(messages, contents, learnt, strict=True):
+        reply = next(replies) if message["role"] == "assistant" else None
+        span = reply or content
+        lost += is_learnt and span is None and bool(message.get("content"))
+        first, final = _ends(encoding, span) if span else (None, None)
+        if first is None or final is None:
+            continue
+        behind = _token_behind(encoding, content, first, final) if reply else final + 1
+        limit = max(final, behind - 1 + MOST_BEHIND) + 1
+        end = next(
+            (i for i in range(behind, min(limit, len(one.ids))) if one.ids[i] in control), None
+        )
+        if is_learnt:
+            one.trained[first : final + 1 if end is None else min(end, final + 1)] = True
+        if end is not None:
+            ends_learnt = turns.ends == "all" or (turns.ends == "turn" and is_learnt)
+            one.trained[end : end + 1] = ends_learnt
+            if reply and is_learnt and turns.ends in ("turn", "all"):
+                one.trained[end : final + 1] = True
+            last = end
+    if turns.ends == "last" and last is not None:
+        one.trained[last] = True
+    notes = [f"{lost} turns are not found in what the template writes"] if lost else []
+    return replace(one, prompt_length=_first(one), notes=tuple(notes))
+
+
+def _token_behind(encoding: Encoding, content: Span | None, first: int, final: int) -> int:
+    """Return the first token behind what a reply says; its calls count as said, and hold no end of turn."""
+    at = (
+        None
+        if content is None or content[1] == content[0]
+        else encoding.char_to_token(content[1] - 1)
+    )
+    return first if at is None or not first <= at <= final else at + 1
 
 
 def learnt_replies(

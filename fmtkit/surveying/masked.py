@@ -17,6 +17,8 @@ WHY = {
     "completion": "the reply is trained, the prompt is context",
     "assistant": "what the template marks as generation is trained: replies and their end of turn",
     "replies": "replies are trained with their end of turn, prompts are context",
+    "turns": "the turns that roles_to_train and the messages name are trained, with the ends that "
+    "train_on_eos names",
     "segments": "the segments that are marked are learnt, the others are context",
     "everything": "every token is trained, prompts too",
     "preference": "the log-probability of the reply is compared, the prompt is context",

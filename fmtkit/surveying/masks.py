@@ -25,6 +25,7 @@ from fmtkit.surveying.segment_masks import mask_segments
 from fmtkit.surveying.step_masks import mask_steps
 from fmtkit.surveying.token_masks import mask_tokens
 from fmtkit.tokens import Tokenizer
+from fmtkit.turn_rule import USUAL_TURNS, TurnRule
 
 DEFAULT_RULES = {"Preference": "preference", "Unpaired": "unpaired", "Completion": "completion"}
 """Table -> the rule where no method is named, or its runner names none."""
@@ -42,6 +43,8 @@ class Masking:
     """Whether a conversation is learnt with its prompts."""
     assistant_only: bool = False
     """TRL's `assistant_only_loss`, for prompts with completions too."""
+    turns: TurnRule = USUAL_TURNS
+    """Which turns of a conversation are learnt, and which of their ends."""
     max_length: int | None = None
     """Where a document of raw text is cut into several rows."""
     step_separator: str = "\n"
@@ -102,7 +105,9 @@ def _conversation(
     if masking.rule == "teacher":
         return mask_answer(messages, tools, tokenizer, template)
     everything = masking.train_on_inputs
-    return mask_conversation(messages, tools, tokenizer, template, everything=everything)
+    return mask_conversation(
+        messages, tools, tokenizer, template, everything=everything, turns=masking.turns
+    )
 
 
 def _replies(
@@ -116,6 +121,9 @@ def _replies(
     sides = ("chosen", "rejected") if table == "Preference" else ("completion",)
     replies: list[list[Message]] = [row[side] for side in sides]
     rule: str = masking.rule or DEFAULT_RULES[table]
+    if rule == "completion" and masking.turns != USUAL_TURNS:
+        whole = {"messages": prompt + replies[0], "tools": tools}
+        return (_conversation(whole, tokenizer, template, masking),)
     if rule == "score":
         made = [mask_score(prompt + reply, tools, tokenizer, template) for reply in replies]
     elif rule == "teacher":

@@ -13,7 +13,7 @@ from typing import Any
 from fmtkit.errors import DependencyError, OptionError, TokenizerError
 from fmtkit.runner import Runner, find
 from fmtkit.training import at_hand, trained_messages
-from fmtkit.training.job import ALL_LINEAR, BY_DEVICE, Job
+from fmtkit.training.job import ALL_LINEAR, BY_DEVICE, WITHOUT, Job
 
 _TASKS = {"causal": "CAUSAL_LM", "score": "SEQ_CLS", "steps": "TOKEN_CLS"}
 _AUTO = {
@@ -144,12 +144,14 @@ def _prepared(job: Job, rows: Any, tokenizer: Any) -> Any:
     from fmtkit.training.rows import in_parts
 
     everything = job.setting("train_on_inputs") is True
-    if rows is None or tokenizer.chat_template is None:
+    if rows is None:
         return rows
     is_sft = runner_of(job).mask == "completion"
     if is_sft and trained_messages.needs_marks(rows, tokenizer, everything=everything):
-        return trained_messages.tokenized(rows, tokenizer, everything=everything)
-    return in_parts(rows, tokenizer)
+        limit = job.trainer.get("max_length")
+        longest = limit if isinstance(limit, int) else None
+        return trained_messages.tokenized(rows, tokenizer, everything=everything, longest=longest)
+    return rows if tokenizer.chat_template is None else in_parts(rows, tokenizer)
 
 
 def load_tokenizer(job: Job) -> Any:
@@ -175,7 +177,8 @@ def load_tokenizer(job: Job) -> Any:
         )
     if job.template_text is not None:
         tokenizer.chat_template = job.template_text
-    if tokenizer.chat_template is None and runner_of(job).head != "steps":
+    needs_one = runner_of(job).head != "steps" and job.template != WITHOUT
+    if tokenizer.chat_template is None and needs_one:
         raise TokenizerError(
             f"{job.tokenizer}: the tokenizer has no chat template; set chat_template"
         )

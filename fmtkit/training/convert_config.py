@@ -108,6 +108,8 @@ def _entry(
 
 def _text(made: Plan, entry: DatasetPlan, own: ConvertOptions) -> dict[str, Any]:
     """Return the options that make text where the config or the type names a template."""
+    if entry.reading.is_segments:
+        return {}
     if entry.table == "Tokens" or entry.reading.is_text:
         # Text of a file is cut where it is written: who knows what trains on it?
         return {"cut_in_training": False}

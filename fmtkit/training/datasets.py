@@ -16,15 +16,17 @@ from fmtkit import atomic, hub_access
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.user_functions import find_function
 from fmtkit.errors import NothingWrittenError, OptionError
+from fmtkit.kinds import ROLES, SHAREGPT_ROLES
 from fmtkit.tables import TABLES
 from fmtkit.training import empty_data, keys
 from fmtkit.training.config import Config, Entry
 from fmtkit.training.datatypes import plugin_files, template_source
-from fmtkit.training.job import Source
+from fmtkit.training.job import WITHOUT, Source
 from fmtkit.training.planning import DatasetPlan, Plan
 from fmtkit.training.refusals_data import length_policy
 from fmtkit.training.rl.imports import places_of
 from fmtkit.training.slices import Slice, parse_slice
+from fmtkit.turn_rule import USUAL_TURNS, TurnRule
 
 KEY_SUFFIX = ".key.json"
 _DERIVED = frozenset(
@@ -91,12 +93,13 @@ def _one(
     weight = _number(dataset.entry.get("weight")) * _number(dataset.entry.get("fraction"))
     weight *= _share(dataset.entry, _files(folder, "train"))
     rows = _rows(wish, dataset.entry) if identity else None
+    turns = turns_of(plan.config, dataset)
     held_out = tuple(_files(folder, "validation"))
     files = tuple(_files(folder, "train"))
     columns = _trained_columns(plan, dataset, files) if options.keep else ()
     return Converted(
-        Source(files, weight, rows, columns),
-        Source(held_out, columns=columns) if held_out else None,
+        Source(files, weight, rows, columns, turns),
+        Source(held_out, columns=columns, turns=turns) if held_out else None,
         reused,
     )
 
@@ -114,6 +117,30 @@ def _trained_columns(plan: Plan, dataset: DatasetPlan, files: Sequence[str]) -> 
     made = {name for table in dataset.table.split(" or ") for name in TABLES[table].column_names()}
     names = dict.fromkeys(name for file in files for name in pq.read_schema(file).names)
     return tuple(name for name in names if name in {*made, "text"})
+
+
+def turns_of(config: Config, dataset: DatasetPlan) -> dict[str, object] | None:
+    """Return which turns of a dataset are learnt; None for every reply with its end."""
+    rule = turn_rule(config, dataset.entry)
+    return None if rule == USUAL_TURNS else rule.as_dict()
+
+
+def turn_rule(config: Config, entry: Mapping[str, object]) -> TurnRule:
+    """Read `roles_to_train` and `train_on_eos` of a dataset's entry, or of the run.
+
+    Roles may be the source's own names: `roles` of the entry maps them, and ShareGPT's are known.
+    """
+    roles, ends = (
+        entry[name] if name in entry else config.get(name)
+        for name in ("roles_to_train", "train_on_eos")
+    )
+    mapping = entry.get("roles")
+    names = dict(SHAREGPT_ROLES | ROLES)
+    for canonical, own in mapping.items() if isinstance(mapping, Mapping) else ():
+        names |= dict.fromkeys([own] if isinstance(own, str) else own, str(canonical))
+    known = ["assistant"] if roles is None else roles if isinstance(roles, list) else [roles]
+    chosen = tuple(dict.fromkeys(names.get(str(role), str(role)) for role in known))
+    return TurnRule(chosen, "turn" if ends is None else str(ends))  # type: ignore[arg-type]
 
 
 def _share(entry: Mapping[str, object], files: Sequence[str]) -> float:
@@ -239,10 +266,9 @@ def options_of(
     measures = length is not None and length.value is not None and policy != "keep"
     fewest = said.get("min_length")
     if plan.model and (measures or fewest or dataset.table == "Tokens"):
-        out |= {
-            "tokenizer": config.text("tokenizer_config") or plan.model,
-            "chat_template": template_source(config, plan.template),
-        }
+        out["tokenizer"] = config.text("tokenizer_config") or plan.model
+        if plan.template[0] != WITHOUT:
+            out["chat_template"] = template_source(config, plan.template)
     if plan.model and measures and length is not None:
         out |= {"max_length": length.value, "on_overlong": policy}
         out["cut_in_training"] = policy.startswith("truncate")
@@ -272,7 +298,8 @@ def _form(plan: Plan, dataset: DatasetPlan) -> dict[str, object]:
     open_ended = dataset.reading.function or dataset.reading.type == "passthrough"
     if "rewards" in plan.runner.needs and dataset.reading.template is None and open_ended:
         return {"as_made": True}
-    return {"as_": None if dataset.reading.is_text else "messages"}
+    is_text = dataset.reading.is_text or dataset.reading.is_segments
+    return {"as_": None if is_text else "messages"}
 
 
 def _key(

@@ -15,9 +15,9 @@ from fmtkit.rendering import template_sources
 from fmtkit.runner import Runner
 from fmtkit.tables import table_for
 from fmtkit.training.config import Config, Entry
+from fmtkit.training.job import WITHOUT
 
 _OPTION_KEYS = [
-    "field",
     "field_messages",
     "field_chosen",
     "field_rejected",
@@ -46,6 +46,9 @@ class Reading:
     tables: tuple[str, ...]
     template: str | None = None
     is_text: bool = False
+    """Whether its rows are finished text, which reaches the trainer through the identity template."""
+    is_segments: bool = False
+    """Whether its rows are segments of text, which no template writes."""
     options: Mapping[str, object] = field(default_factory=dict)
     function: bool = False
     """Whether the type is a function of the user's."""
@@ -71,9 +74,19 @@ def read(entry: Entry, config: Config, runner: Runner) -> Reading:
     """
     options = _options(entry)
     wish = entry.get("type")
+    if str(wish).partition(".")[0] == "chat_template":
+        options["roles"] = _with_usual_names(options.get("roles"))
     if isinstance(wish, Mapping):
         tables = _tables("user_defined.default", runner)
-        return Reading("user_defined.default", tables, is_text=True, options=options | dict(wish))
+        segments = tables == ("Segments",)
+        fields = {str(key): value for key, value in wish.items() if value is not None}
+        return Reading(
+            "user_defined.default",
+            tables,
+            is_text=not segments,
+            is_segments=segments,
+            options=options | fields,
+        )
     name = _own_name(str(wish or "passthrough"), config, runner)
     read_name = typenames.read(name, functions=True)
     if read_name.function:
@@ -85,10 +98,25 @@ def read(entry: Entry, config: Config, runner: Runner) -> Reading:
         name,
         tables,
         template=read_name.template,
-        is_text=all(makes_text(read_name.source)),
+        is_text=all(makes_text(read_name.source)) and tables != ("Segments",),
+        is_segments=tables == ("Segments",),
         options=options,
         source=read_name.source,
     )
+
+
+def _with_usual_names(roles: object) -> dict[str, object]:
+    """Add the names of speakers that axolotl's `chat_template` knows by itself."""
+    given = {role: _listed(names) for role, names in _mapping(roles).items()}
+    taken = [name for names in given.values() for name in names]
+    for canonical, name in {"user": "human", "assistant": "gpt"}.items():
+        if name not in taken:
+            given[canonical] = [*given.get(canonical, ()), name]
+    return dict(given)
+
+
+def _listed(names: object) -> list[object]:
+    return list(names) if isinstance(names, list) else [names]
 
 
 def makes_text(source: str) -> tuple[bool, ...]:
@@ -122,8 +150,10 @@ def tables_of(entry: Entry) -> tuple[str, ...]:
 
 def _own_name(name: str, config: Config, runner: Runner) -> str:
     """Return the type that axolotl's bare `chat_template` stands for where NeMo Gym reads it."""
-    gym = name == "chat_template" and config.get("nemo_gym_enabled") and "Prompt" in runner.tables
-    return "nemo_gym" if gym else name
+    if name == "chat_template" and config.get("nemo_gym_enabled") and "Prompt" in runner.tables:
+        return "nemo_gym"
+    # axolotl's `alpaca` is the prompt text of Stanford Alpaca; fmtkit's makes messages of such rows.
+    return "alpaca:instruct" if name == "alpaca" and "Segments" in runner.tables else name
 
 
 def _tables(source: str, runner: Runner) -> tuple[str, ...]:
@@ -143,7 +173,9 @@ def _takes(source: str, option: str) -> bool:
 
 
 def _options(entry: Entry) -> dict[str, object]:
-    options = {key: entry[key] for key in _OPTION_KEYS if key in entry}
+    options = {key: entry[key] for key in _OPTION_KEYS if entry.get(key) is not None}
+    if entry.get("field") is not None:
+        options["field_text"] = entry["field"]
     options |= _mapping(entry.get("options"))
     mappings = _mapping(options.get("message_property_mappings"))
     for short, key in (("message_field_role", "role"), ("message_field_content", "content")):
@@ -161,6 +193,9 @@ def template_of(config: Config, readings: tuple[Reading, ...]) -> tuple[str, str
     if len(named) > 1:
         both = " and ".join(f"{name} ({origin})" for name, origin in named.items())
         raise OptionError(f"a model has one chat template, but these differ: {both}")
+    if readings and all(reading.is_segments for reading in readings) and not named:
+        return WITHOUT, "segments of text"
+    readings = tuple(reading for reading in readings if not reading.is_segments)
     if not any(reading.is_text for reading in readings):
         name, origin = next(iter(named.items()), (TOKENIZER_DEFAULT, "default"))
         return _at_hand(name, config), origin

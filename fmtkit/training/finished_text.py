@@ -9,7 +9,9 @@ from pathlib import Path
 
 from fmtkit.converting import detection, preparation, typenames
 from fmtkit.errors import ColumnMismatchError
+from fmtkit.registry import Converter
 from fmtkit.sources.opening import open_sources
+from fmtkit.tables import Segments
 from fmtkit.training import datasets, datatypes
 from fmtkit.training.planning import DatasetPlan, Plan
 from fmtkit.training.slices import parse_slice
@@ -43,27 +45,32 @@ def _known(plan: Plan, dataset: DatasetPlan, *, with_hub: bool) -> DatasetPlan:
     if not here and with_hub:
         wish = parse_slice(str(dataset.entry.get("split", "train")))
         here, _ = datasets.specs_of(dataset, wish)
-    if not _is_text(plan, dataset, source, here):
+    made = _made(plan, dataset, source, here)
+    if made is None or not made.text:
         return dataset
-    return replace(dataset, reading=replace(dataset.reading, is_text=True))
+    segments = made.makes is Segments
+    reading = replace(dataset.reading, is_text=not segments, is_segments=segments)
+    return replace(dataset, reading=reading, table=made.makes.name() if segments else dataset.table)
 
 
-def _is_text(plan: Plan, dataset: DatasetPlan, name: str, specs: list[object]) -> bool:
+def _made(plan: Plan, dataset: DatasetPlan, name: str, specs: list[object]) -> Converter | None:
+    """Return the converter that the first rows of a dataset choose; None where there are none."""
     columns = dataset.entry.get("columns")
     mapping = {str(k): str(v) for k, v in columns.items()} if isinstance(columns, Mapping) else {}
+    fields = dataset.reading.options.items()
+    mapping |= {k.removeprefix("field_"): str(v) for k, v in fields if k.startswith("field_")}
     for source in open_sources(specs, hashed=False) if specs else ():
         sample = preparation.sample_of(source)
         if not sample:
             continue
         try:
-            converter = detection.choose(
+            return detection.choose(
                 name, sample, method=plan.method, mapping=mapping, source=source.name
             )
         except ColumnMismatchError:
             # The conversion says what is missing.
-            return False
-        return converter.text
-    return False
+            return None
+    return None
 
 
 def _files(dataset: DatasetPlan) -> list[Path]:

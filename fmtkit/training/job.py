@@ -18,6 +18,9 @@ ALL_LINEAR = "all-linear"
 BY_DEVICE = "bfloat16 or float32"
 """The dtype of weights for `bf16: auto`: bfloat16 where the device has it."""
 
+WITHOUT = "none"
+"""The chat template of a run whose rows no template writes: the tokenizer keeps its own, if any."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -31,6 +34,8 @@ class Source:
     weight: float = 1.0
     rows: tuple[float, float | None, bool] | None = None
     columns: tuple[str, ...] = ()
+    turns: Mapping[str, object] | None = None
+    """Which turns of its conversations are learnt (TurnRule.as_dict); None for the usual."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,7 @@ def _read(run: Path) -> Job:
                 cast("float", s["weight"]),
                 cast("tuple[float, float | None, bool] | None", s["rows"]),
                 tuple(cast("list[str]", s.get("columns", []))),
+                cast("Mapping[str, object] | None", s.get("turns")),
             )
             for s in sources
         )

@@ -126,12 +126,17 @@ KEYS: tuple[Key, ...] = (
         "must each be one token; the end that is learnt is the one that the template writes",
     ),
     Key("train_on_inputs", "bool", "fmtkit", "sft: learn the prompts as well; false unless set"),
-    Key("roles_to_train", "texts", "fmtkit", "sft: only [assistant] is supported"),
+    Key(
+        "roles_to_train",
+        "texts",
+        "fmtkit",
+        "sft: roles whose turns are learnt; [assistant] unless set",
+    ),
     Key(
         "train_on_eos",
         "enum:turn|all|last|none",
         "fmtkit",
-        "sft: only `turn` (each reply's own end) is supported",
+        "sft: ends of turns that are learnt: of learnt turns, all, the last; turn unless set",
     ),
     Key(
         "sequence_len",
@@ -292,8 +297,13 @@ DATASET_KEYS: tuple[Key, ...] = (
         "only whole messages can be masked; use message_field_training",
     ),
     Key("roles", "object", "fmtkit", "role: its names in the source"),
-    Key("roles_to_train", "texts", "fmtkit", "only [assistant] is supported"),
-    Key("train_on_eos", "text", "fmtkit", "only `turn` is supported"),
+    Key("roles_to_train", "texts", "fmtkit", "sft: roles of this source that are learnt"),
+    Key(
+        "train_on_eos",
+        "enum:turn|all|last|none",
+        "fmtkit",
+        "sft: ends of turns of this source that are learnt",
+    ),
     Key("drop_system_message", "bool", "fmtkit", "leave the system turns out"),
     Key("step_separator", "text", "fmtkit", "stepwise_supervised: text between steps"),
     Key(

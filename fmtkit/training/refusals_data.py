@@ -7,22 +7,21 @@ from fmtkit.runner import Runner
 from fmtkit.training import keys
 from fmtkit.training.config import Config
 from fmtkit.training.named_arguments import arguments_of
+from fmtkit.turn_rule import ENDS
 
 
-def _masks(config: Config, _: Runner) -> str | None:
+def _masks(config: Config, runner: Runner) -> str | None:
     entries = (*config.datasets, *config.test_datasets)
     for where in (*entries, {k: config.get(k) for k in ("roles_to_train", "train_on_eos")}):
-        roles = where.get("roles_to_train")
-        if roles not in (None, ["assistant"]):
+        roles, ends = where.get("roles_to_train"), where.get("train_on_eos")
+        usual = roles in (None, ["assistant"]) and ends in {None, "turn"}
+        if not usual and runner.mask != "completion":
             return (
-                f"roles_to_train: {roles}: only [assistant] can be learnt; mark messages by "
-                "message_field_training"
+                f"roles_to_train and train_on_eos choose what sft learns; {runner.method} compares "
+                "whole replies: leave them out"
             )
-        if where.get("train_on_eos") not in {None, "turn"}:
-            return (
-                f"train_on_eos: {where['train_on_eos']}: a reply is learnt with its own end of "
-                "turn; write `turn`"
-            )
+        if ends not in {None, *ENDS}:
+            return f"train_on_eos: {ends}: takes {', '.join(ENDS)}"
     return None
 
 

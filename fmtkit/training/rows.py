@@ -40,7 +40,7 @@ def _with_variables(job: Job, rows: Any) -> Any:
 
 def _mixed(job: Job, sources: Sequence[Source], runner: Runner) -> Any:
     files = [file for source in sources for file in source.files]
-    flagged = runner.mask == "completion" and trained_messages.has_untrained(files)
+    flagged = runner.mask == "completion" and trained_messages.has_flags(files)
     parts = [
         _weighted(
             _cut(_load(job, source, runner, flagged=flagged), source), source.weight, _seed(job)
@@ -71,6 +71,7 @@ def _load(job: Job, source: Source, runner: Runner, *, flagged: bool) -> Any:
     # A prompt of text is sampled from as it is; as a message it would be put in a template.
     if "rewards" not in runner.needs:
         rows = _worded(rows)
+    rows = trained_messages.with_rule(rows, source.turns)
     return _wide(trained_messages.with_flags(rows) if flagged else rows)
 
 

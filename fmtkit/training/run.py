@@ -34,6 +34,7 @@ from fmtkit.training.check import Run, run_checks, that_need
 from fmtkit.training.config import Config
 from fmtkit.training.data_remarks import data_remarks
 from fmtkit.training.datatypes import template_source
+from fmtkit.training.job import WITHOUT
 from fmtkit.training.planning import Plan
 from fmtkit.training.problem import Problems
 from fmtkit.training.train_options import TrainOptions
@@ -178,7 +179,7 @@ def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> list[str]:
 def template_text(planned: Plan) -> str | None:
     """Return the text of the run's chat template; None for the tokenizer's own."""
     name = planned.template[0]
-    if name == "tokenizer_default":
+    if name in {"tokenizer_default", WITHOUT}:
         return None
     from fmtkit.rendering import template_sources
 

@@ -39,6 +39,12 @@ _TYPE_FIELDS = [
     "rejected_format",
     "completion_format",
     "system_format",
+    "field_instruction",
+    "field_input",
+    "field_output",
+    "system_prompt",
+    "format",
+    "no_input_format",
 ]
 
 KINDS: dict[str, Schema] = {
@@ -73,7 +79,7 @@ KINDS: dict[str, Schema] = {
             _TEXT,
             {
                 "type": "object",
-                "properties": dict.fromkeys(_TYPE_FIELDS, _TEXT),
+                "properties": {key: {"type": ["string", "null"]} for key in _TYPE_FIELDS},
                 "additionalProperties": False,
             },
         ]

@@ -1,7 +1,7 @@
-"""Conversations that TRL cannot mask: rows tokenized here, with labels on the replies that are learnt.
+"""Rows that TRL cannot mask: tokenized here, with labels on what is learnt, for its SFTTrainer to take.
 
-A message with `train: false` (or `weight: 0`) is read by the model and not learnt. A template that
-marks no replies leaves TRL without a mask: the replies are found by writing turn after turn.
+Such are segments of text, conversations of which other turns than every reply are learnt, and those whose
+template marks no replies. The ids and marks are those that `fmtkit inspect` shows.
 """
 
 from __future__ import annotations
@@ -10,16 +10,20 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from fmtkit.turn_rule import USUAL_TURNS, TurnRule
+
 if TYPE_CHECKING:
     # Other methods than sft render nothing here: their processes start without polars.
     from fmtkit.rendering.chat import ChatTemplate
 
 COLUMN = "trained_messages"
-"""For each message of a row whether it is learnt."""
+"""For each message of a row whether it says that it is learnt: true, false or null."""
+RULE_COLUMN = "turn_rule"
+"""The rule of a row's dataset as JSON text, where it is not the usual one."""
 
 
-def has_untrained(files: Iterable[str]) -> bool:
-    """Tell whether a message of these Parquet files says that it is not to be learnt."""
+def has_flags(files: Iterable[str]) -> bool:
+    """Tell whether a message of these Parquet files is not to be learnt, or a prompt's is."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
@@ -28,25 +32,36 @@ def has_untrained(files: Iterable[str]) -> bool:
         parquet = pq.ParquetFile(file)
         if path not in {parquet.schema.column(i).path for i in range(len(parquet.schema))}:
             continue
-        messages = parquet.read(columns=[path]).column("messages")
-        flags = pc.struct_field(pc.list_flatten(messages), "train")
-        if pc.any(pc.invert(flags)).as_py():
-            return True
+        for batch in parquet.iter_batches(
+            columns=[path, "messages.list.element.role"], batch_size=4096
+        ):
+            messages = pc.list_flatten(batch.column("messages"))
+            flags = pc.struct_field(messages, "train")
+            is_reply = pc.equal(pc.struct_field(messages, "role"), "assistant")
+            if pc.any(pc.xor(flags, is_reply)).as_py():
+                return True
     return False
 
 
 def with_flags(rows: Any) -> Any:
-    """Add the column that says which messages are learnt; a message that says nothing is."""
+    """Add the column that says which messages are learnt."""
 
-    def flags(batch: Mapping[str, list[list[dict[str, Any]]]]) -> dict[str, list[list[bool]]]:
-        return {COLUMN: [[m.get("train") is not False for m in d] for d in batch["messages"]]}
+    def flags(
+        batch: Mapping[str, list[list[dict[str, Any]]]],
+    ) -> dict[str, list[list[bool | None]]]:
+        return {COLUMN: [[m.get("train") for m in d] for d in batch["messages"]]}
 
-    return rows.map(flags, batched=True)
+    return rows.map(flags, batched=True) if "messages" in rows.column_names else rows
+
+
+def with_rule(rows: Any, rule: Mapping[str, Any] | None) -> Any:
+    """Add the column of a dataset's own rule."""
+    return rows if rule is None else rows.add_column(RULE_COLUMN, [json.dumps(rule)] * len(rows))
 
 
 def needs_marks(rows: Any, tokenizer: Any, *, everything: bool) -> bool:
     """Tell whether rows must be tokenized here: TRL masks by a template's marks, and knows no flags."""
-    if COLUMN in rows.column_names:
+    if {COLUMN, RULE_COLUMN, "segments"} & {*rows.column_names}:
         return True
     return not everything and "messages" in rows.column_names and not is_marked(tokenizer)
 
@@ -58,37 +73,64 @@ def is_marked(tokenizer: Any) -> bool:
     return RowTemplate(_template(tokenizer)).has_generation
 
 
-def tokenized(rows: Any, tokenizer: Any, *, everything: bool) -> Any:
-    """Return `input_ids` and `labels`: -100 outside of the replies that are learnt.
+def tokenized(rows: Any, tokenizer: Any, *, everything: bool, longest: int | None = None) -> Any:
+    """Return `input_ids` and `labels`: -100 outside of what is learnt.
 
-    `everything` learns the prompts as well (`train_on_inputs`). Raises TemplateError where the
-    replies cannot be found in what the template writes.
+    `everything` learns the prompts as well (`train_on_inputs`). A document longer than `longest` becomes
+    several rows. Raises TemplateError where the replies cannot be found in what the template writes.
     """
-    from fmtkit.rendering.reply_spans import reply_spans
+    from dataclasses import replace
+
     from fmtkit.rendering.row_templates import RowTemplate
-    from fmtkit.surveying.dialog_masks import learnt_replies
+    from fmtkit.surveying.masks import Masking, mask_row
+    from fmtkit.tokens import Tokenizer
 
-    variables = rows[0].get("chat_template_kwargs") or {}
-    template = RowTemplate(_template(tokenizer).with_kwargs(variables))
+    special = {name: str(text) for name, text in tokenizer.special_tokens_map.items()}
+    own = Tokenizer(tokenizer.name_or_path, tokenizer.backend_tokenizer, special)
+    template = None
+    if tokenizer.chat_template is not None:
+        variables = rows[0].get("chat_template_kwargs") or {}
+        template = RowTemplate(_template(tokenizer).with_kwargs(variables))
+    usual = Masking("sft", train_on_inputs=everything, max_length=longest)
 
-    def encode(row: Mapping[str, Any]) -> dict[str, list[int]]:
-        tools = row.get("tools")
-        given = tools if tools is None or isinstance(tools, str) else json.dumps(tools)
-        text, spans = reply_spans(template, row["messages"], given)
-        flags = row.get(COLUMN) or [True] * len(row["messages"])
-        chosen = learnt_replies(row["messages"], flags, spans)
-        encoding = tokenizer(text, add_special_tokens=False)
-        ids = encoding["input_ids"]
-        labels = list(ids) if everything else [-100] * len(ids)
-        for (start, end), is_learnt in zip(spans, chosen, strict=True):
-            first, last = encoding.char_to_token(start), encoding.char_to_token(end - 1)
-            if first is None or last is None:
-                continue
-            for place in range(first, last + 1):
-                labels[place] = ids[place] if is_learnt else -100
-        return {"input_ids": ids, "labels": labels}
+    def encode(batch: Mapping[str, list[Any]]) -> dict[str, list[list[int]]]:
+        out: dict[str, list[list[int]]] = {"input_ids": [], "labels": []}
+        names = list(batch)
+        for values in zip(*batch.values(), strict=True):
+            row = dict(zip(names, values, strict=True))
+            masking = replace(usual, turns=_rule(row))
+            for one in mask_row(_canonical(row), _table(row), own, template, masking):
+                ids = one.ids.tolist()
+                marks = zip(ids, one.trained.tolist(), strict=True)
+                out["input_ids"].append(ids)
+                out["labels"].append([i if is_learnt else -100 for i, is_learnt in marks])
+        return out
 
-    return rows.map(encode, remove_columns=rows.column_names)
+    return rows.map(encode, batched=True, batch_size=64, remove_columns=rows.column_names)
+
+
+def _rule(row: Mapping[str, Any]) -> TurnRule:
+    written = row.get(RULE_COLUMN)
+    return USUAL_TURNS if written is None else TurnRule.from_dict(json.loads(written))
+
+
+def _table(row: Mapping[str, Any]) -> str:
+    """Return the table of a row: datasets that are mixed have the columns of each other as nulls."""
+    if row.get("segments") is not None:
+        return "Segments"
+    return "Conversation" if row.get("messages") is not None else "Completion"
+
+
+def _canonical(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with its flags on its messages, and its tools as text, as inspect has them."""
+    out = dict(row)
+    tools, flags = row.get("tools"), row.get(COLUMN)
+    if tools is not None and not isinstance(tools, str):
+        out["tools"] = json.dumps(tools)
+    if flags is not None:
+        both = zip(row["messages"], flags, strict=True)
+        out["messages"] = [{**message, "train": flag} for message, flag in both]
+    return out
 
 
 def _template(tokenizer: Any) -> ChatTemplate:

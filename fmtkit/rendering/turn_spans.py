@@ -1,0 +1,93 @@
+"""Where the content of each message stands in a rendered conversation, whatever its role.
+
+The contents are marked, the conversation is written again, and the marks are looked for: the text itself
+is searched only where a template asks for what a content holds, and so writes a marked one otherwise.
+"""
+
+import re
+from collections.abc import Callable
+
+from fmtkit import thinking
+from fmtkit.errors import TemplateError
+from fmtkit.rendering.row_templates import Message, RowTemplate, Span
+
+_OPEN, _CLOSE = "\U0010ffe0", "\U0010ffe1"
+_MARK = re.compile(f"{_OPEN}(/?)([0-9]+){_CLOSE}")
+
+
+def content_spans(
+    template: RowTemplate, messages: list[Message], tools: str | None, text: str
+) -> list[Span | None]:
+    """Return the span in `text` of every message's content; None of one that is empty or not written.
+
+    `text` is what the template writes of the messages.
+    """
+    for marked in (_around, _inside):
+        found = _by_marks(template, messages, tools, text, marked)
+        if found is not None:
+            return found
+    spans: list[Span | None] = []
+    behind = 0
+    for message in messages:
+        spans.append(_searched(text, message, behind))
+        behind = (spans[-1] or (0, behind))[1]
+    return spans
+
+
+def _by_marks(
+    template: RowTemplate,
+    messages: list[Message],
+    tools: str | None,
+    text: str,
+    marked: Callable[[str, int], str],
+) -> list[Span | None] | None:
+    if any(_OPEN in (m.get("content") or "") for m in messages):
+        return None
+    written: list[Message] = [
+        {**m, "content": marked(m["content"], i)} if m.get("content") else m
+        for i, m in enumerate(messages)
+    ]
+    try:
+        made = template.render(written, tools)
+    except TemplateError:
+        return None
+    if _MARK.sub("", made) != text:
+        return None
+    return _read(made, len(messages))
+
+
+def _read(made: str, count: int) -> list[Span | None]:
+    """Return where the marks of each content stand, in the text without them."""
+    begun: dict[int, int] = {}
+    spans: list[Span | None] = [None] * count
+    gone = 0
+    for mark in _MARK.finditer(made):
+        place, at = int(mark[2]), mark.start() - gone
+        if not mark[1]:
+            begun.setdefault(place, at)
+        elif place in begun and spans[place] is None and at > begun[place]:
+            spans[place] = (begun[place], at)
+        gone += len(mark[0])
+    return spans
+
+
+def _around(content: str, place: int) -> str:
+    return f"{_OPEN}{place}{_CLOSE}{content}{_OPEN}/{place}{_CLOSE}"
+
+
+def _inside(content: str, place: int) -> str:
+    """Mark a content inside of its outer white space, which templates trim."""
+    core = content.strip()
+    if not core:
+        return content
+    before = content[: len(content) - len(content.lstrip())]
+    return before + _around(core, place) + content[len(before) + len(core) :]
+
+
+def _searched(text: str, message: Message, behind: int) -> Span | None:
+    said = (message.get("content") or "").strip()
+    for words in dict.fromkeys((said, thinking.without_blocks(said).strip())):
+        at = text.find(words, behind) if words else -1
+        if at >= 0:
+            return at, at + len(words)
+    return None

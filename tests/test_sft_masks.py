@@ -1,0 +1,253 @@
+"""What of an axolotl config's sft data is learnt: from the config to ids and labels of TRL's batch."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytest.importorskip("trl")
+
+import tiny_training as tiny
+
+from fmtkit.training import build, process, run
+from fmtkit.training.job import read as read_job
+
+TURNS = [
+    {"from": "system", "value": "big stone", "train": False},
+    {"from": "human", "value": "warm apple", "train": False},
+    {"from": "assistant", "value": "a river", "train": True},
+    {"from": "human", "value": "small of", "train": True},
+    {"from": "assistant", "value": "the blue river", "train": False},
+    {"from": "human", "value": "green red", "train": True},
+    {"from": "assistant", "value": "good"},
+]
+CHAT = {
+    "type": "chat_template",
+    "field_messages": "conversations",
+    "message_property_mappings": {"role": "from", "content": "value"},
+}
+STANFORD = (
+    "Below is an instruction that describes a task. Write a response that appropriately completes "
+    "the request.\n\n### Instruction:\n{}\n\n### Response:\n"
+)
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "bos"])
+def model(request, tmp_path_factory):
+    process._quiet()
+    return tiny.make_model(tmp_path_factory.mktemp("model"), bos=request.param)
+
+
+def batches(folder: Path, model: str, rows: list[dict], entry: dict, **keys) -> list[tuple]:
+    """Prepare a config's run, and return ids and labels of each row of its trainer's batches."""
+    source = folder / "rows.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    values = {
+        "base_model": model,
+        "output_dir": str(folder / "run"),
+        "chat_template": "chatml",
+        "datasets": [{"path": str(source), **entry}],
+        **tiny.STEP,
+        "sequence_len": 512,
+        **keys,
+    }
+    file = folder / "config.yaml"
+    file.write_text(yaml.safe_dump({k: v for k, v in values.items() if v is not None}))
+    made = run.train(str(file), prepare=True)
+    assert made.exit_code == 0
+    return batches_of(folder / "run")
+
+
+def batches_of(folder: Path) -> list[tuple]:
+    work = read_job(folder)
+    trainer = build.make_trainer(work, build.parts_of(work, []))
+    found = []
+    for batch in trainer.get_train_dataloader():
+        for ids, mask, labels in zip(
+            batch["input_ids"].tolist(),
+            batch["attention_mask"].tolist(),
+            batch["labels"].tolist(),
+            strict=True,
+        ):
+            kept = [(i, t) for i, keep, t in zip(ids, mask, labels, strict=True) if keep]
+            found.append(([i for i, _ in kept], [t for _, t in kept]))
+    return found
+
+
+def spelled(model: str, ids: list[int], labels: list[int]) -> str:
+    """Write tokens out, what is learnt in brackets."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    out, inside = "", False
+    for i, label in zip(ids, labels, strict=True):
+        assert label in (-100, i)
+        if (label != -100) != inside:
+            out += "]" if inside else "["
+            inside = not inside
+        out += tokenizer.decode([i])
+    return out + ("]" if inside else "")
+
+
+def one(folder: Path, model: str, row: dict, entry: dict, **keys) -> str:
+    """Return the one row of a run as text, what is learnt in brackets, without a BOS."""
+    [(ids, labels)] = batches(folder, model, [row], entry, **keys)
+    return spelled(model, ids, labels).removeprefix("<s>").removeprefix("<|bos|>")
+
+
+END = "<|im_end|>"
+PLAIN = [{k: v for k, v in turn.items() if k != "train"} for turn in TURNS]
+REPLIES = ["a river", "the blue river", "good"]
+PROMPTS = ["warm apple", "small of", "green red"]
+
+
+def learnt(text: str) -> list[str]:
+    return [part.split("]")[0] for part in text.split("[")[1:]]
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({}, [reply + END for reply in REPLIES]),
+        ({"roles_to_train": ["gpt"]}, [reply + END for reply in REPLIES]),
+        ({"roles_to_train": ["human"]}, [prompt + END for prompt in PROMPTS]),
+        ({"roles_to_train": ["human"], "train_on_eos": "none"}, PROMPTS),
+        ({"roles_to_train": ["system", "user"]}, ["big stone" + END, *(p + END for p in PROMPTS)]),
+        ({"train_on_eos": "turn"}, [reply + END for reply in REPLIES]),
+        ({"train_on_eos": "none"}, REPLIES),
+        ({"train_on_eos": "last"}, ["a river", "the blue river", "good" + END]),
+        (
+            {"train_on_eos": "all"},
+            [END, END, "a river" + END, END, "the blue river" + END, END, "good" + END],
+        ),
+    ],
+)
+def test_turns_and_ends_are_learnt_as_the_config_names_them(keys, expected, model, tmp_path):
+    text = one(tmp_path, model, {"conversations": PLAIN}, CHAT | keys)
+    assert learnt(text) == expected
+
+
+def test_the_keys_of_the_run_hold_for_datasets_that_set_none(model, tmp_path):
+    keys = {"roles_to_train": ["user"], "train_on_eos": "none"}
+    assert learnt(one(tmp_path, model, {"conversations": PLAIN}, CHAT, **keys)) == PROMPTS
+
+
+def test_messages_say_themselves_whether_they_are_learnt(model, tmp_path):
+    keys = {"roles_to_train": [], "message_field_training": "train"}
+    text = one(tmp_path, model, {"conversations": TURNS}, CHAT | keys)
+    assert learnt(text) == ["a river" + END, "small of" + END, "green red" + END]
+
+
+def test_a_prompt_that_is_to_be_learnt_is_learnt_beside_the_replies(model, tmp_path):
+    text = one(tmp_path, model, {"conversations": TURNS}, CHAT)
+    assert learnt(text) == ["a river" + END, "small of" + END, "green red" + END, "good" + END]
+
+
+def test_all_inputs_are_learnt_where_that_is_asked_for(model, tmp_path):
+    text = one(tmp_path, model, {"conversations": PLAIN}, CHAT, train_on_inputs=True)
+    assert len(learnt(text)) == 1
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_contents_that_stand_twice_and_white_space_do_not_move_a_mask(role, model, tmp_path):
+    turns = [
+        {"from": "human", "value": " red "},
+        {"from": "gpt", "value": "red"},
+        {"from": "human", "value": "red red"},
+        {"from": "gpt", "value": "red"},
+    ]
+    keys = {"roles_to_train": [role], "train_on_eos": "none"}
+    text = one(tmp_path, model, {"conversations": turns}, CHAT | keys)
+    assert learnt(text) == ([" red ", "red red"] if role == "user" else ["red", "red"])
+
+
+def test_an_alpaca_row_is_learnt_in_stanfords_prompt_text(model, tmp_path):
+    row = {"instruction": "red", "input": "", "output": "blue"}
+    text = one(tmp_path, model, row, {"type": "alpaca"}, chat_template=None)
+    assert text == STANFORD.format("red") + "[blue" + END + "]"
+
+
+def test_an_alpaca_row_is_learnt_whole_with_its_inputs(model, tmp_path):
+    row = {"instruction": "red", "input": "", "output": "blue"}
+    [(ids, labels)] = batches(
+        tmp_path, model, [row], {"type": "alpaca"}, chat_template=None, train_on_inputs=True
+    )
+    assert labels == ids
+
+
+def test_what_is_learnt_and_what_is_not_are_tokenized_apart(model, tmp_path):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    row = {"instruction": "red", "input": "apple", "output": "blue"}
+    [(ids, labels)] = batches(tmp_path, model, [row], {"type": "alpaca"}, chat_template=None)
+    output = tokenizer("blue", add_special_tokens=False)["input_ids"] + [tokenizer.eos_token_id]
+    assert [i for i in labels if i != -100] == output
+    assert ids[-len(output) :] == output
+    prompt = tokenizer.decode(ids[: -len(output)], skip_special_tokens=True)
+    assert ids[: -len(output)] == tokenizer(prompt)["input_ids"]
+
+
+def test_segments_are_learnt_as_they_are_marked_and_nothing_is_added(model, tmp_path):
+    segments = [
+        {"label": True, "text": "<|im_start|>good\n"},
+        {"label": True, "text": "a river. "},
+        {"label": False, "text": "green "},
+        {"label": True, "text": "small<|im_end|>"},
+    ]
+    [(ids, labels)] = batches(
+        tmp_path, model, [{"segments": segments}], {"type": "input_output"}, chat_template=None
+    )
+    text = spelled(model, ids, labels)
+    assert text == "[<|im_start|>good\na river. ]green [small<|im_end|>]"
+
+
+def test_raw_text_is_learnt_whole_and_cut_into_rows(model, tmp_path):
+    rows = [{"body": "red blue " * 40}, {"body": "warm"}]
+    entry = {"type": "completion", "field": "body"}
+    found = batches(tmp_path, model, rows, entry, chat_template=None, sequence_len=32)
+    assert all(ids == labels for ids, labels in found)
+    assert max(len(ids) for ids, _ in found) == 32
+    text = "".join(spelled(model, *row) for row in sorted(found, key=len))
+    assert text.count("red blue") == 40
+    assert text.count(END) == 2
+
+
+def test_a_mapping_of_fields_makes_the_users_own_prompt(model, tmp_path):
+    kind = {
+        "system_prompt": "big",
+        "system_format": "<{system}>",
+        "field_instruction": "q",
+        "field_input": "more",
+        "field_output": "a",
+        "field_system": None,
+        "format": "[INST] {instruction} + {input} [/INST]",
+        "no_input_format": "[INST] {instruction} [/INST]",
+    }
+    row = {"q": "red", "more": "apple", "a": "blue"}
+    [(ids, labels)] = batches(tmp_path, model, [row], {"type": kind}, chat_template=None)
+    text = spelled(model, ids, labels)
+    assert text.endswith("<big>[INST] red + apple [/INST][blue" + END + "]")
+
+
+def test_segments_and_conversations_are_mixed_in_one_run(model, tmp_path):
+    more = tmp_path / "alpaca.jsonl"
+    more.write_text(json.dumps({"instruction": "red", "output": "blue"}))
+    other = tmp_path / "qa.jsonl"
+    other.write_text(json.dumps({"prompt": "small", "completion": "warm"}))
+    found = batches(
+        tmp_path,
+        model,
+        [{"conversations": PLAIN}],
+        CHAT | {"train_on_eos": "last"},
+        datasets=[
+            {"path": str(tmp_path / "rows.jsonl"), **CHAT, "train_on_eos": "last"},
+            {"path": str(more), "type": "alpaca"},
+            {"path": str(other), "type": "completion"},
+        ],
+    )
+    texts = [learnt(spelled(model, *row)) for row in found]
+    assert sorted(texts) == sorted(
+        [["a river", "the blue river", "good" + END], ["blue" + END], ["warm" + END]]
+    )
