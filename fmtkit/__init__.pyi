@@ -58,6 +58,7 @@ def convert(
     on_overlong: Literal["keep", "drop", "truncate-start", "truncate-end", "fail"] = ...,
     seed: int = ...,
     val_size: float | str | None = ...,
+    split_by: Literal["prompts", "rows"] = ...,
     overwrite: bool = ...,
     resume: bool = ...,
     format: str | None = ...,

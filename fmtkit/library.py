@@ -195,7 +195,7 @@ def validate(
     return validate_sources(source, options, schema=schema)
 
 
-@keywords(InspectOptions)
+@keywords(InspectOptions, but=("config",))
 def inspect(source: Source, type: str | None = None, *, options: InspectOptions) -> "Survey":
     """Survey a source: what it is, token lengths, masks and findings.
 

@@ -9,8 +9,10 @@ import yaml
 pytest.importorskip("trl")
 
 import tiny_training as tiny
+from runs import fmtkit
 
-from fmtkit.training import build, process, run
+from fmtkit.surveying.inspect_options import InspectOptions
+from fmtkit.training import build, inspect_config, process, run
 from fmtkit.training.job import read as read_job
 
 TURNS = [
@@ -251,3 +253,49 @@ def test_segments_and_conversations_are_mixed_in_one_run(model, tmp_path):
     assert sorted(texts) == sorted(
         [["a river", "the blue river", "good" + END], ["blue" + END], ["warm" + END]]
     )
+
+
+SHOWN = {
+    "turns": ([{"conversations": TURNS}], CHAT | {"roles_to_train": ["user"]}),
+    "ends": ([{"conversations": PLAIN}], CHAT | {"train_on_eos": "all"}),
+    "replies": ([{"conversations": PLAIN}], CHAT),
+    "alpaca": ([{"instruction": "red", "input": "big", "output": "blue"}], {"type": "alpaca"}),
+    "segments": (
+        [{"segments": [{"text": "red ", "label": False}, {"text": "blue", "label": True}]}],
+        {"type": "input_output"},
+    ),
+    "document": ([{"text": "red blue " * 300}], {"type": "completion"}),
+    "completion": ([{"prompt": "red", "completion": "blue"}], {"type": "completion"}),
+}
+
+
+@pytest.mark.parametrize("everything", [False, True])
+@pytest.mark.parametrize("case", SHOWN)
+def test_inspect_shows_what_the_batches_of_the_config_hold(case, everything, model, tmp_path):
+    rows, entry = SHOWN[case]
+    keys = {"train_on_inputs": True} if everything else {}
+    trained = batches(tmp_path, model, rows, entry, **keys)
+    options = InspectOptions(show_mask=9)
+    [(_, inspection)] = inspect_config.inspect_config(tmp_path / "config.yaml", [], options)
+    shown = [side for row in inspection.survey.shown for side in row.sides]
+    marks = [[any(a <= i < b for a, b in s.trained) for i in range(len(s.ids))] for s in shown]
+    expected = [
+        (list(side.ids), [i if m else -100 for i, m in zip(side.ids, mark, strict=True)])
+        for side, mark in zip(shown, marks, strict=True)
+    ]
+    assert sorted(trained) == sorted(expected)
+
+
+def test_every_dataset_of_a_config_is_inspected(model, tmp_path, capsys):
+    batches(tmp_path, model, [{"conversations": PLAIN}], CHAT)
+    file = tmp_path / "config.yaml"
+    values = yaml.safe_load(file.read_text())
+    file.write_text(yaml.safe_dump(values | {"datasets": values["datasets"] * 2}))
+    done = fmtkit(capsys, "inspect", "-c", file, "--show-mask", 1)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.count("⟦a river<|im_end|>⟧") == 2
+    refused = fmtkit(capsys, "inspect", "-c", file, "--html", tmp_path / "page.html")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "2 datasets" in refused.err
+    both = fmtkit(capsys, "inspect", tmp_path / "rows.jsonl", "-c", file)
+    assert (both.code, both.err.count("\n")) == (2, 1)

@@ -1,6 +1,6 @@
 """`fmtkit inspect`: what sources hold, before a run."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -32,16 +32,21 @@ def inspect(
     What they are, how long their rows, what a length cuts, what is trained, and what looks wrong.
     """
     with quick_imports():
-        from fmtkit.reports.faces import show
+        from fmtkit.reports.faces import show, show_all
 
-    found = show(
-        source or [],
-        options,
-        html=html,
-        plot=plot,
-        overwrite=overwrite,
-        fail_on=tuple(fail_on or ()),
-        as_json=json,
-        quiet=quiet,
-    )
+    faces: dict[str, Any] = {
+        "html": html,
+        "plot": plot,
+        "overwrite": overwrite,
+        "as_json": json,
+        "quiet": quiet,
+    }
+    codes = tuple(fail_on or ())
+    if options.config is None:
+        found = show(source or [], options, fail_on=codes, **faces)
+    else:
+        from fmtkit.training.inspect_config import inspect_config
+
+        inspected = inspect_config(options.config, source or [], options)
+        found = show_all(inspected, fail_on=codes, **faces)
     raise typer.Exit(1 if found else 0)

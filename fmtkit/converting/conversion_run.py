@@ -4,11 +4,13 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from fmtkit import buffers
@@ -22,6 +24,7 @@ from fmtkit.converting.run_report import Report, report_of, sources_of
 from fmtkit.converting.splitting import (
     TRAIN,
     VALIDATION,
+    Split,
     frame_of,
 )
 from fmtkit.converting.user_functions import TransformedSource
@@ -159,11 +162,11 @@ class ConversionRun:
                     done = self.finished_bytes + self.progress.bytes_of_sources()
                     self.watch(done, self._size, self.ledger)
 
-    def _encode(self, table: pa.Table) -> list[tuple[str, Encoded]]:
+    def _encode(self, table: pa.Table, places: np.ndarray) -> list[tuple[str, Encoded]]:
         """Split and encode rows, on the worker."""
         parts = [(TRAIN, table)]
         if self.job.split is not None and table.num_rows:
-            mask = buffers.booleans(self.job.split.is_validation(frame_of(table)))
+            mask = buffers.booleans(self.job.split.is_validation(frame_of(table), places))
             parts = [
                 (TRAIN, table.filter(pa.compute.invert(mask))),
                 (VALIDATION, table.filter(mask)),
@@ -280,4 +283,6 @@ def _identity(source: AnySource) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, Split):
+        return asdict(value)
     return list(value) if isinstance(value, tuple) else value

@@ -1,9 +1,14 @@
 """Conversion as a whole: sources in, files out, and the report that accounts for every row."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
 
 from fmtkit import registry
 from fmtkit.atomic import partial_name
@@ -15,9 +20,11 @@ from fmtkit.converting.pipeline import Piece, Progress, stream
 from fmtkit.converting.preparation import Job, prepare
 from fmtkit.converting.run_report import Report, report_of
 from fmtkit.converting.splitting import (
+    Split,
     by_fraction,
     by_rows,
     frame_of,
+    place_hashes,
     prompt_hashes,
 )
 from fmtkit.errors import LimitError, NothingWrittenError, OptionError
@@ -108,10 +115,14 @@ def open_named(
 
 
 def with_split(job: Job, options: ConvertOptions) -> Job:
-    """Find which prompts go to validation; a number of rows costs a pass over the sources."""
+    """Find what goes to validation; a number of rows, or a share of them, costs a pass over the sources."""
+    if options.split is not None:
+        return replace(job, split=options.split)
     if options.val_size is None:
         return job
     size = options.val_size
+    if options.split_by == "rows":
+        return replace(job, split=row_splits([job], size, options.seed)[0])
     if isinstance(size, float):
         return replace(job, split=by_fraction(size, options.seed))
     from collections import Counter
@@ -122,6 +133,36 @@ def with_split(job: Job, options: ConvertOptions) -> Job:
     for piece in stream(job):
         counts.update(prompt_hashes(frame_of(piece.table), options.seed).tolist())
     return replace(job, split=by_rows(counts, size, options.seed))
+
+
+def row_splits(jobs: Sequence[Job], size: float, seed: int) -> list[Split]:
+    """Split off so many of the rows of all jobs together: a share below 1, rounded up, or a number.
+
+    Raises OptionError where that leaves none to train on.
+    """
+    from collections import Counter
+
+    counts: Counter[int] = Counter()
+    for number, job in enumerate(jobs):
+        for source in job.sources:
+            source.keep()
+        count = partial(_count_places, seed=seed, salt=number)
+        for piece in stream(job, encode=count):
+            counts.update(piece.result)
+    wanted = size if isinstance(size, int) else math.ceil(size * counts.total())
+    threshold = by_rows(counts, wanted, seed).threshold
+    return [Split(threshold, seed, "rows", number) for number in range(len(jobs))]
+
+
+def _count_places(
+    table: pa.Table,  # noqa: ARG001
+    places: np.ndarray,
+    *,
+    seed: int,
+    salt: int,
+) -> list[int]:
+    hashes: list[int] = place_hashes(places, seed, salt).tolist()
+    return hashes
 
 
 def write_jobs(

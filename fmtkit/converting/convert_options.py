@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fmtkit.errors import OptionError
 from fmtkit.options import (
@@ -23,6 +23,10 @@ from fmtkit.options import (
     Options,
     option,
 )
+
+if TYPE_CHECKING:
+    # The command line reads this module, and has no use for polars.
+    from fmtkit.converting.splitting import Split
 
 HASHED_BYTES = 64 * 2**20
 """Sources up to this size are hashed unless --hash says otherwise: beyond it the hash costs a
@@ -171,6 +175,15 @@ class ConvertOptions(RowOptions):
     val_size: float | int | None = option(
         SIZE, "Fraction or rows for validation.", keys=("val_set_size",)
     )
+    split_by: str = option(
+        CHOICE,
+        "What --val-size splits: whole prompts, or rows.",
+        default="prompts",
+        choices=("prompts", "rows"),
+        keys=("split_by",),
+    )
+    split: "Split | None" = None
+    """A split that was found already, of several datasets together."""
     overwrite: bool = option(SWITCH, "Replace an output that fmtkit wrote.", default=False)
     resume: bool = option(SWITCH, "Go on with an interrupted run.", default=False)
     format: str | None = option(

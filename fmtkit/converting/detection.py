@@ -31,6 +31,8 @@ GENERIC = frozenset(
     {"default", "implicit_prompt", "passthrough", "question_answer", "user_defined.default"}
 )
 LATE = frozenset({"Reference", "Tokens"})
+WRITTEN = frozenset({"Segments"})
+"""Tables of types that choose a prompt's text: where messages can be made of the columns, they are."""
 PROPOSALS = 12
 """Renamed columns that are tried, of the types that come nearest."""
 SURE, LIKELY, UNSURE = "sure", "likely", "unsure"
@@ -101,7 +103,7 @@ class Fit:
             -_likeness(self.mapping),
             self.sound < TRUSTED,
             len(self.unread),
-            self.converter.name in GENERIC,
+            self.converter.name in GENERIC or self.converter.makes.name() in WRITTEN,
             -round(self.weight, 3),
             -round(self.sound, 2),
             self.foreign,
@@ -142,7 +144,7 @@ def fit(
     used = [column.path[0] for column in binding.columns if column.path and column.top in there]
     foreign = set(there) - {column.top for column in binding.columns}
     known = _known_by(len(registry.converters()))
-    weight = sum(there[name] / len(sample) / known.get(name, 1) for name in used)
+    weight = sum(there[name] / len(sample) / max(known.get(name, 1), 1) for name in used)
     share = len(shaped) / len(sample)
     renamed = dict(mapping or {})
     return Fit(converter, (), sound, len(used), weight, len(foreign), share, unread, renamed)
@@ -168,7 +170,8 @@ def _convertible(
 @cache
 def _known_by(types: int) -> Counter[str]:  # noqa: ARG001
     """Return by how many types each column is known; `types` counts the converters, plugins too."""
-    uses = {(c.name, c.path(p).partition(".")[0]) for c in registry.converters() for p in c.columns}
+    counted = (c for c in registry.converters() if c.makes.name() not in WRITTEN)
+    uses = {(c.name, c.path(p).partition(".")[0]) for c in counted for p in c.columns}
     return Counter(column for _, column in uses)
 
 

@@ -124,16 +124,17 @@ def stream(
     *,
     engine: Engine | None = None,
     step: Callable[[pa.Table, "Piece"], Any] | None = None,
-    encode: Callable[[pa.Table], list[Any]] | None = None,
+    encode: Callable[[pa.Table, np.ndarray], list[Any]] | None = None,
     progress: Progress | None = None,
 ) -> Generator[Piece, None, None]:
     """Yield what each block becomes, in input order, from where `progress` says on.
 
     The engine is threads, as many as the job's options say, unless another is passed in.
-    `step` runs on the worker over each table, whose rows are then let go; so does `encode`, but a
-    table that pairs have made much larger than its block comes to it in parts. Records and lines
-    of rejects are within their source. With `encode` small blocks go the way together, so that a
-    file of one row costs little: the last of them brings what was encoded of all.
+    `step` runs on the worker over each table, whose rows are then let go; so does `encode`, which is
+    given source, block and place in the block of each row as well (int64, n x 3), but a table that
+    pairs have made much larger than its block comes to it in parts. Records and lines of rejects are
+    within their source. With `encode` small blocks go the way together, so that a file of one row
+    costs little: the last of them brings what was encoded of all.
     """
     begun = progress or Progress()
     places = dict(begun.rows)
@@ -199,7 +200,7 @@ def _process(
     group: list[Task],
     *,
     step: Callable[[pa.Table, Piece], Any] | None = None,
-    encode: Callable[[pa.Table], list[Any]] | None = None,
+    encode: Callable[[pa.Table, np.ndarray], list[Any]] | None = None,
 ) -> list[Piece]:
     """Take blocks the whole way; with a step, one block."""
     binding = job.plans[group[0][0]].binding
@@ -214,7 +215,7 @@ def _process(
         part = _render(job, binding, frames.pop(0), together, begun.cuts)
         if encode is not None:
             # The rows themselves are not kept: what waits for its turn is what was made of them.
-            encoded += encode(part.table)
+            encoded += encode(part.table, _places(group, records, part.kept))
             part.table = part.table.slice(0, 0)
         parts.append(part)
     pieces = _account(group, records, begun, parts)
@@ -226,6 +227,16 @@ def _process(
     (piece,) = pieces
     result = step(piece.table, piece)
     return [replace(piece, result=result, table=piece.table.slice(0, 0), lines=None)]
+
+
+def _places(group: Sequence[Task], records: Sequence[Rows], kept: np.ndarray) -> np.ndarray:
+    """Return source, block and place in the block of records of blocks that were taken together."""
+    ends = np.cumsum([len(rows) for rows in records])
+    block = np.searchsorted(ends, kept, side="right")
+    own = [task[2].places(len(rows)) for task, rows in zip(group, records, strict=True)]
+    place = np.concatenate(own)[kept] if len(kept) else kept
+    tasks = np.array([task[:2] for task in group], dtype=np.int64)
+    return np.column_stack((tasks[block], place))
 
 
 def _parsed(plans: Sequence[ReadPlan], group: Sequence[Task], records: Sequence[Rows]) -> Parsed:

@@ -1,7 +1,8 @@
-"""Splitting: whole prompt groups go to validation, by a keyed hash of the prompt's text.
+"""Splitting: rows go to validation by a keyed hash, of the prompt's text or of the row's place.
 
-A row's split depends on its prompt and the seed alone, so that no prompt is in two splits and the
-split does not move when rows are added.
+By prompts a row's split depends on its prompt and the seed alone, so that no prompt is in two splits and
+the split does not move when rows are added. By rows exactly so many rows are split off, as axolotl's
+`val_set_size` does it; where a source row makes several, they stay together.
 """
 
 from collections import Counter
@@ -21,13 +22,22 @@ _SPACE = 2.0**64
 
 @dataclass(frozen=True)
 class Split:
-    """Rows whose prompt hashes below `threshold` (of 2**64) are for validation."""
+    """Rows whose prompt, or whose place, hashes below `threshold` (of 2**64) are for validation."""
 
     threshold: int
     seed: int
+    by: str = "prompts"
+    salt: int = 0
+    """Number of the dataset among those that are split together by rows."""
 
-    def is_validation(self, frame: pl.DataFrame) -> np.ndarray:
-        """Return a boolean for each row of a canonical frame (messages or text)."""
+    def is_validation(self, frame: pl.DataFrame, places: np.ndarray | None = None) -> np.ndarray:
+        """Return a boolean for each row of a canonical frame (messages or text).
+
+        `places` are source, block and place in the block of each row (int64, n x 3), for `by` rows.
+        """
+        if self.by == "rows":
+            assert places is not None
+            return place_hashes(places, self.seed, self.salt) < np.uint64(self.threshold)
         return prompt_hashes(frame, self.seed) < np.uint64(self.threshold)
 
 
@@ -49,6 +59,23 @@ def by_rows(hashes: Counter[int], rows: int, seed: int) -> Split:
     raise OptionError(
         f"--val-size {rows}: only {total} rows are there, and some must be left to train on"
     )
+
+
+def place_hashes(places: np.ndarray, seed: int, salt: int) -> np.ndarray:
+    """Return the keyed hash (uint64) of each row's source, block and place in it (SplitMix64)."""
+    found = np.full(len(places), seed & 0xFFFFFFFF, dtype=np.uint64)
+    found = _mixed(found + np.uint64(salt << 32))
+    for column in places.T:
+        found = _mixed(found ^ column.astype(np.uint64))
+    return found
+
+
+def _mixed(numbers: np.ndarray) -> np.ndarray:
+    found = numbers + np.uint64(0x9E3779B97F4A7C15)
+    found = (found ^ (found >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: np.ndarray = found ^ (found >> np.uint64(31))
+    return mixed
 
 
 def prompt_hashes(frame: pl.DataFrame, seed: int) -> np.ndarray:

@@ -1,18 +1,20 @@
 """The faces of a survey, as the flags of `fmtkit inspect` ask for them."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from fmtkit import terminal
 from fmtkit.codes import REASONS
-from fmtkit.errors import UnknownNameError
+from fmtkit.errors import OptionError, UnknownNameError
 from fmtkit.reports import html as html_page
 from fmtkit.reports import json as json_report
 from fmtkit.reports import plot as plot_file
 from fmtkit.reports.terminal import print_survey
 from fmtkit.surveying.advice import ADVICE
 from fmtkit.surveying.inspect_options import InspectOptions
-from fmtkit.surveying.inspection import run
+from fmtkit.surveying.inspection import Inspection, run
 
 
 def show(
@@ -31,7 +33,57 @@ def show(
         if code not in ADVICE and code not in REASONS:
             raise UnknownNameError("finding", code, [*ADVICE, *REASONS])
     _targets(html, plot, overwrite=overwrite)
-    inspection = run(source, options)
+    return show_inspection(
+        run(source, options),
+        html=html,
+        plot=plot,
+        overwrite=overwrite,
+        fail_on=fail_on,
+        as_json=as_json,
+        quiet=quiet,
+    )
+
+
+def show_all(
+    inspections: Sequence[tuple[str, Inspection]],
+    *,
+    html: str | None = None,
+    plot: str | None = None,
+    as_json: bool = False,
+    quiet: bool = False,
+    **faces: Any,
+) -> tuple[str, ...]:
+    """Show inspections by the name of each; return the codes of `fail_on` that were found in any.
+
+    Raises OptionError where a page or picture is asked for of several.
+    """
+    several = len(inspections) > 1
+    if several and (html or plot):
+        raise OptionError(
+            f"there are {len(inspections)} datasets, and a page or picture shows one; inspect its source"
+        )
+    found: dict[str, None] = {}
+    for name, inspection in inspections:
+        if several and not (as_json or quiet):
+            terminal.output().print(f"== {name}", markup=False, highlight=False)
+        shown = show_inspection(
+            inspection, html=html, plot=plot, as_json=as_json, quiet=quiet, **faces
+        )
+        found |= dict.fromkeys(shown)
+    return tuple(found)
+
+
+def show_inspection(
+    inspection: Inspection,
+    *,
+    html: str | None = None,
+    plot: str | None = None,
+    overwrite: bool = False,
+    fail_on: tuple[str, ...] = (),
+    as_json: bool = False,
+    quiet: bool = False,
+) -> tuple[str, ...]:
+    """Write the files asked for and print an inspection; return the codes of `fail_on` found."""
     survey = inspection.survey
     # Asked again: reading takes its time.
     page, picture = _targets(html, plot, overwrite=overwrite)

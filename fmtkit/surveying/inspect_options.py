@@ -4,13 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fmtkit.converting.convert_options import SourceOptions
-from fmtkit.options import COUNT, COUNTS, NATURAL, NATURALS, PAIRS, SHARE, SWITCH, option
+from fmtkit.options import COUNT, COUNTS, NATURAL, NATURALS, PAIRS, PATH, SHARE, SWITCH, option
 
 
 @dataclass(frozen=True)
 class InspectOptions(SourceOptions):
     """Options of `fmtkit inspect`: those of sources, and what is looked at."""
 
+    config: str | None = option(
+        PATH, "YAML whose datasets are inspected as a run reads them.", flags=("--config", "-c")
+    )
     max_length: tuple[int, ...] = option(COUNTS, "Report what this length cuts.", default=())
     loss_budget: float = option(
         SHARE, "Rows that a length may lose: P% or a share.", default=0.01, shown="1%"

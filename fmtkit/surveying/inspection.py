@@ -6,7 +6,7 @@ converts only the blocks they are in.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from threading import local
@@ -36,6 +36,7 @@ from fmtkit.surveying.as_trained import masking_of, template_of
 from fmtkit.surveying.cutting import LADDER
 from fmtkit.surveying.inspect_options import InspectOptions
 from fmtkit.surveying.look import Look, Viewer
+from fmtkit.surveying.masks import Masking
 from fmtkit.surveying.reply_checks import ReplyChecks
 from fmtkit.surveying.row_fetch import BlockStart, RowFetch
 from fmtkit.surveying.score_columns import read_scores, score_names
@@ -94,8 +95,17 @@ class Opened:
     guesses: tuple[tuple[Guess, ...], ...]
 
 
-def run(source: object, options: InspectOptions) -> Inspection:
-    """Inspect sources (see survey.inspect)."""
+def run(
+    source: object,
+    options: InspectOptions,
+    rows: RowOptions | None = None,
+    masks: Callable[[Masking], Masking] | None = None,
+) -> Inspection:
+    """Inspect sources (see survey.inspect).
+
+    `rows` says how they are converted where options do not say it all, as a config's dataset does;
+    `masks` adds what a config says of masks.
+    """
     for plugin in options.plugins:
         registry.load_plugin(plugin)
     tokenizer = tokens.load(options.tokenizer) if options.tokenizer else None
@@ -110,10 +120,11 @@ def run(source: object, options: InspectOptions) -> Inspection:
             return Inspection(replace(bare, **told, findings=_rendered(opened)))
         name, job = found
     else:
-        name = typenames.read(options.type)
-        job = preparation.prepare(opened.sources, _row_options(name, options))
+        name = typenames.read(options.type, functions=rows is not None)
+        job = preparation.prepare(opened.sources, rows or _row_options(name, options))
     template, notes = template_of(name, job.table.name(), tokenizer, options)
     masking = masking_of(name, options)
+    masking = masking if masks is None else masks(masking)
     viewer = Viewer(
         tokenizer,
         template,
@@ -124,13 +135,13 @@ def run(source: object, options: InspectOptions) -> Inspection:
     )
     done = _Pass(job, opened, viewer, options)
     done.run()
-    rows = RowViewer(
+    shown = RowViewer(
         job.table.name(),
         tokenizer,
         RowTemplate(template) if template else None,
         masking,
     )
-    survey = make_survey(Passed(done.look, done.ledger, done.fetch), viewer, rows, options)
+    survey = make_survey(Passed(done.look, done.ledger, done.fetch), viewer, shown, options)
     survey = replace(
         survey,
         **told,
@@ -139,7 +150,7 @@ def run(source: object, options: InspectOptions) -> Inspection:
         findings=(*survey.findings, *_rendered(opened)),
         notes=(*notes, *survey.notes),
     )
-    return Inspection(survey, done.fetch, rows, done.look)
+    return Inspection(survey, done.fetch, shown, done.look)
 
 
 def _rendered(opened: Opened) -> tuple[Found, ...]:

@@ -30,7 +30,7 @@ Ints = npt.NDArray[np.int64]
 
 STEPS = "prompt+steps"
 ADDED_TO_PROMPT = {"completions": STEPS}
-LISTS = {"completions": "steps", "replies": "replies"}
+LISTS = {"completions": "steps", "replies": "replies", "segments": "segments"}
 
 REFUSALS = {"template_not_prefix_preserving": "prompt_rewritten"}
 """Code of a row that the template gives no text -> the finding; others are `template_refused`."""
@@ -130,6 +130,8 @@ class Viewer:
             if name == "completions":
                 counts = counts + self._separators(lists, counter)
                 found[STEPS] = found["prompt"] + counts + self._bos()
+            if name == "segments":
+                counts = counts + self._around(table, written)
             found[LISTS[name]] = counts
         if "input_ids" in table.column_names:
             found["input_ids"] = self._place(look, table, records)[written.kept]
@@ -161,6 +163,12 @@ class Viewer:
         size = int(counter.count(pa.array([self.masking.step_separator]))[0])
         steps: Ints = pa.compute.list_value_length(lists).to_numpy().astype(np.int64)
         return steps * size
+
+    def _around(self, table: pa.Table, written: Written) -> Ints:
+        """Count BOS and EOS of rows of segments that the tokenizer closes."""
+        closed = pa.compute.not_equal(table["ends"].take(pa.array(written.kept)), "none")
+        tokens: Ints = closed.to_numpy().astype(np.int64) * (1 + self._bos())
+        return tokens if self.tokenizer is not None else tokens * 0
 
     def _bos(self) -> int:
         return int(self.tokenizer is not None and self.tokenizer.bos_id is not None)

@@ -161,7 +161,17 @@ def _said(message: Mapping[str, Any]) -> str:
 
 
 NO_DETAILS = frozenset(
-    {*DIALOGS, "text", "input_ids", "attention_mask", "anchor_mask", "completions", "replies"}
+    {
+        *DIALOGS,
+        "text",
+        "input_ids",
+        "attention_mask",
+        "anchor_mask",
+        "completions",
+        "replies",
+        "segments",
+        "ends",
+    }
 )
 
 

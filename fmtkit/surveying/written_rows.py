@@ -81,6 +81,12 @@ def _render(table: pa.Table, template: ChatTemplate, dialogs: list[str]) -> Writ
 
 def _lists(table: pa.Table, kept: Ints) -> dict[str, pa.ListArray]:
     found = {}
+    if "segments" in table.column_names and pa.types.is_list(table.schema.field("segments").type):
+        lists = table["segments"].combine_chunks().take(pa.array(kept))
+        offsets = np.append(0, np.cumsum(pc.list_value_length(lists).to_numpy())).astype(np.int32)
+        found["segments"] = pa.ListArray.from_arrays(
+            pa.array(offsets), pc.list_flatten(lists).field("text")
+        )
     for name in ("completions", "replies"):
         if name not in table.column_names:
             continue

@@ -18,7 +18,7 @@ from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.preparation import prepare
 from fmtkit.converting.run_report import Report
 from fmtkit.errors import OptionError
-from fmtkit.training.datasets import options_of, specs_of
+from fmtkit.training.datasets import options_of, shared_splits, specs_of
 from fmtkit.training.datatypes import template_source
 from fmtkit.training.finished_text import settled
 from fmtkit.training.planning import DatasetPlan, Plan, plan
@@ -64,6 +64,11 @@ def convert_config(
     folders = [target]
     if len(entries) > 1:
         folders = [Destination(target.path / f"{i:02}", None) for i in range(len(entries))]
+    splits = shared_splits([specs for specs, _ in entries], [chosen for _, chosen in entries])
+    entries = [
+        (specs, replace(chosen, split=split))
+        for (specs, chosen), split in zip(entries, splits, strict=True)
+    ]
     opened = [open_named(specs, chosen.hash, chosen.delimiter) for specs, chosen in entries]
     # Of all before the first is written: the output of one entry may be the source of another.
     names = [source.name for sources in opened for source in sources]

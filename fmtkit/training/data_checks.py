@@ -55,7 +55,7 @@ def check_slices(config: Config) -> Iterator[Problem]:
     if isinstance(share, float) and share > 1 and share != int(share):
         yield Problem(
             "",
-            f"val_set_size: {share}: takes a share below 1, or a number of prompts",
+            f"val_set_size: {share}: takes a share below 1, or a number of rows",
             "val_set_size",
         )
 

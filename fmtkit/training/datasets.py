@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fmtkit import atomic, hub_access
+from fmtkit import atomic, hub_access, registry
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.user_functions import find_function
 from fmtkit.errors import NothingWrittenError, OptionError
@@ -28,9 +28,20 @@ from fmtkit.training.rl.imports import places_of
 from fmtkit.training.slices import Slice, parse_slice
 from fmtkit.turn_rule import USUAL_TURNS, TurnRule
 
+if TYPE_CHECKING:
+    from fmtkit.converting.splitting import Split
+
 KEY_SUFFIX = ".key.json"
 _DERIVED = frozenset(
-    {"chat_template", "tokenizer", "max_length", "min_length", "on_overlong", "val_size"}
+    {
+        "chat_template",
+        "tokenizer",
+        "max_length",
+        "min_length",
+        "on_overlong",
+        "val_size",
+        "split_by",
+    }
 )
 """Options that follow from more than their own key."""
 _SEED = 42
@@ -52,47 +63,106 @@ def prepare(
     """Convert every dataset of a plan and return the sources to train and to evaluate on."""
     train: list[Source] = []
     evaluation: list[Source] = []
-    for index, dataset in enumerate(plan.datasets):
-        done = _one(
-            plan, dataset, plan.run / "data" / f"{index:02}", template_text, rebuild, split=True
-        )
+    entries = [
+        _entry(plan, dataset, plan.run / "data" / f"{index:02}", template_text, split=True)
+        for index, dataset in enumerate(plan.datasets)
+    ]
+    for entry in _split(entries, rebuild=rebuild):
+        done = _one(plan, entry, rebuild=rebuild)
         train.append(done.train)
         if done.evaluation is not None:
             evaluation.append(done.evaluation)
     for index, dataset in enumerate(plan.test_datasets):
         folder = plan.run / "data" / f"test-{index:02}"
-        evaluation.append(_one(plan, dataset, folder, template_text, rebuild, split=False).train)
+        entry = _entry(plan, dataset, folder, template_text, split=False)
+        evaluation.append(_one(plan, entry, rebuild=rebuild).train)
     return tuple(train), tuple(evaluation)
 
 
-def _one(
-    plan: Plan,
-    dataset: DatasetPlan,
-    folder: Path,
-    template_text: str | None,
-    rebuild: bool,
-    *,
-    split: bool,
-) -> Converted:
-    from fmtkit.converting.conversions import convert_to
+@dataclass(frozen=True)
+class _Entry:
+    """A dataset that is to be converted into a folder, and the key of what it becomes."""
 
+    dataset: DatasetPlan
+    folder: Path
+    specs: list[object]
+    options: ConvertOptions
+    key: dict[str, object]
+    is_local: bool
+    wish: Slice
+
+    def is_there(self, *, rebuild: bool) -> bool:
+        """Tell whether the folder holds what would be converted."""
+        return not rebuild and _stored(self.folder) == self.key
+
+
+def _entry(
+    plan: Plan, dataset: DatasetPlan, folder: Path, template_text: str | None, *, split: bool
+) -> _Entry:
     wish = parse_slice(str(dataset.entry.get("split", "train")))
     specs, identity = specs_of(dataset, wish)
     options = options_of(plan, dataset, wish, local=bool(identity), split=split)
     key = _key(identity or [dataset.source], options, template_text, plan)
-    reused = not rebuild and _stored(folder) == key
+    return _Entry(dataset, folder, specs, options, key, bool(identity), wish)
+
+
+def _split(entries: Sequence[_Entry], *, rebuild: bool) -> list[_Entry]:
+    """Find which rows of all datasets together are to be evaluated on, where that goes by rows."""
+    options = [entry.options for entry in entries]
+    if not any(one.val_size is not None and one.split_by == "rows" for one in options):
+        return list(entries)
+    together = [entry.key for entry in entries]
+    keyed = [replace(entry, key={**entry.key, "split_with": together}) for entry in entries]
+    if all(entry.is_there(rebuild=rebuild) for entry in keyed):
+        return keyed
+    splits = shared_splits([entry.specs for entry in entries], options)
+    return [
+        replace(entry, options=replace(entry.options, split=split))
+        for entry, split in zip(keyed, splits, strict=True)
+    ]
+
+
+def shared_splits(
+    specs: Sequence[list[object]], options: Sequence[ConvertOptions]
+) -> "list[Split | None]":
+    """Return the split of each dataset by rows, of all that have one together.
+
+    Raises OptionError where no row would be left to train on.
+    """
+    from fmtkit.converting import preparation
+    from fmtkit.converting.conversions import open_named, row_splits
+
+    found: list[Split | None] = [None] * len(specs)
+    split = [i for i, o in enumerate(options) if o.val_size is not None and o.split_by == "rows"]
+    if not split:
+        return found
+    for plugin in dict.fromkeys(name for one in options for name in one.plugins):
+        registry.load_plugin(plugin)
+    jobs = [preparation.prepare(open_named(specs[i], "never", options[i].delimiter), options[i]) for i in split]
+    size = options[split[0]].val_size
+    assert size is not None
+    for i, made in zip(split, row_splits(jobs, size, options[split[0]].seed), strict=True):
+        found[i] = made
+    return found
+
+
+def _one(plan: Plan, entry: _Entry, *, rebuild: bool) -> Converted:
+    from fmtkit.converting.conversions import convert_to
+
+    dataset, folder, wish, options = entry.dataset, entry.folder, entry.wish, entry.options
+    reused = entry.is_there(rebuild=rebuild)
     if not reused:
         key_file = _key_file(folder)
         key_file.unlink(missing_ok=True)
         try:
-            convert_to(specs, folder, replace(options, overwrite=True))
+            convert_to(entry.specs, folder, replace(options, overwrite=True))
         except NothingWrittenError as error:
             reason = empty_data.why(error, options.max_length, plan.runner.cuts)
             raise OptionError(f"datasets: {dataset.source}: {reason}") from error
-        atomic.write_json(key_file, key)
+        atomic.write_json(key_file, entry.key)
     weight = _number(dataset.entry.get("weight")) * _number(dataset.entry.get("fraction"))
     weight *= _share(dataset.entry, _files(folder, "train"))
-    rows = _rows(wish, dataset.entry) if identity else None
+    rows = _rows(wish, dataset.entry) if entry.is_local else None
     turns = turns_of(plan.config, dataset)
     held_out = tuple(_files(folder, "validation"))
     files = tuple(_files(folder, "train"))
@@ -262,7 +332,7 @@ def options_of(
     if dataset.reading.function:
         out |= {"folders": places_of(config.source), "function_config": config.nested()}
     if split and said.get("val_size"):
-        out["val_size"] = said["val_size"]
+        out |= {"val_size": said["val_size"], "split_by": said.get("split_by", "rows")}
     measures = length is not None and length.value is not None and policy != "keep"
     fewest = said.get("min_length")
     if plan.model and (measures or fewest or dataset.table == "Tokens"):
@@ -308,7 +378,7 @@ def _key(
     kept = {
         name: value
         for name, value in vars(options).items()
-        if name not in {"workers", "overwrite", "config", "hash", "typed"}
+        if name not in {"workers", "overwrite", "config", "hash", "typed", "split"}
     }
     return {
         "fmtkit": version("fmtkit"),

@@ -16,8 +16,14 @@ KEYS: tuple[Key, ...] = (
         "val_set_size",
         "amount",
         "fmtkit",
-        "share (below 1) or number of prompts to evaluate on",
+        "share (below 1) or number of all rows together to evaluate on",
         aliases=("val_size",),
+    ),
+    Key(
+        "split_by",
+        "option:split_by",
+        "fmtkit",
+        "what val_set_size splits: rows (unless set), or prompts, none of which is on both sides then",
     ),
     Key(
         "dataset_prepared_path",

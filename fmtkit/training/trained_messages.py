@@ -91,7 +91,7 @@ def tokenized(rows: Any, tokenizer: Any, *, everything: bool, longest: int | Non
     if tokenizer.chat_template is not None:
         variables = rows[0].get("chat_template_kwargs") or {}
         template = RowTemplate(_template(tokenizer).with_kwargs(variables))
-    usual = Masking("sft", train_on_inputs=everything, max_length=longest)
+    usual = Masking(train_on_inputs=everything, max_length=longest)
 
     def encode(batch: Mapping[str, list[Any]]) -> dict[str, list[list[int]]]:
         out: dict[str, list[list[int]]] = {"input_ids": [], "labels": []}
