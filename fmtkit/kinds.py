@@ -8,7 +8,7 @@ a composition of kinds.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -291,6 +291,8 @@ class DialogKind(Kind):
     """Messages hold the MESSAGE_KEYS; else none may have what changes what a turn says."""
     function_calls: bool = False
     """Whether a turn of CALL_ROLE is a tool call of the assistant (ShareGPT)."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Key of a wide message -> what this source calls it, in place of the usual names."""
     nested: ClassVar[bool] = True
 
     @property
@@ -308,7 +310,15 @@ class DialogKind(Kind):
     @property
     def keys(self) -> tuple[MessageKey, ...]:
         """Return what a message may have beside its role and content."""
-        return MESSAGE_KEYS if self.wide else ()
+        return tuple(
+            replace(key, names=(self.names[key.name],)) if key.name in self.names else key
+            for key in (MESSAGE_KEYS if self.wide else ())
+        )
+
+    @property
+    def row_path(self) -> frozenset[str]:
+        """Return the keys that must not be overlooked: a message that has one is read row by row."""
+        return ROW_PATH | {*self.names.values()}
 
     def speaker_of(self, role: str) -> str | None:
         """Return what templates call a speaker; None of one that is not known."""

@@ -153,7 +153,7 @@ def _is_plain(kind: DialogKind, message: Any) -> bool:
         and isinstance(message.get(kind.role), str)
         and message[kind.role] != CALL_ROLE
         and isinstance(message.get(kind.content), str)
-        and all(message.get(key) is None for key in ROW_PATH if key in message)
+        and all(message.get(key) is None for key in kind.row_path if key in message)
     )
 
 
@@ -203,11 +203,11 @@ def _fields_of(dtype: pa.DataType | None) -> dict[str, pa.DataType]:
     return {dtype.field(i).name: dtype.field(i).type for i in range(dtype.num_fields)}
 
 
-def may_carry(dtype: pa.DataType) -> bool:
+def may_carry(dtype: pa.DataType, keys: frozenset[str] = ROW_PATH) -> bool:
     """Tell whether messages of this type have keys that change what a turn says."""
     if _is_list(dtype):
-        return may_carry(dtype.value_type)
-    return bool(_fields_of(dtype).keys() & ROW_PATH)
+        return may_carry(dtype.value_type, keys)
+    return bool(_fields_of(dtype).keys() & keys)
 
 
 # What was read becomes what converters see.

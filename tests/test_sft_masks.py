@@ -299,3 +299,36 @@ def test_every_dataset_of_a_config_is_inspected(model, tmp_path, capsys):
     assert "2 datasets" in refused.err
     both = fmtkit(capsys, "inspect", tmp_path / "rows.jsonl", "-c", file)
     assert (both.code, both.err.count("\n")) == (2, 1)
+
+
+def test_the_key_that_marks_a_message_may_have_any_name(model, tmp_path):
+    turns = [
+        {"who": "human", "said": "red", "learn it": 1},
+        {"who": "gpt", "said": "blue", "learn it": False, "train": True},
+        {"who": "gpt", "said": "warm"},
+    ]
+    entry = {
+        "type": "chat_template",
+        "message_property_mappings": {"role": "who", "content": "said"},
+        "message_field_training": "learn it",
+    }
+    text = one(tmp_path, model, {"messages": turns}, entry)
+    assert learnt(text) == ["red" + END, "warm" + END]
+
+
+def test_properties_of_messages_may_have_other_names(model, tmp_path):
+    turns = [
+        {"role": "user", "content": "red"},
+        {"role": "assistant", "content": "blue", "why": "warm"},
+    ]
+    source = (
+        "{% for m in messages %}{{ m.role }}{% if m.reasoning_content %}({{ m.reasoning_content }})"
+        "{% endif %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}"
+    )
+    entry = {
+        "type": "chat_template",
+        "message_property_mappings": {"reasoning_content": "why"},
+        "chat_template_jinja": source,
+    }
+    text = one(tmp_path, model, {"messages": turns}, entry, chat_template=None)
+    assert text.replace("[", "").replace("]", "") == "userredassistant(warm)blue"

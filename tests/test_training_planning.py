@@ -179,8 +179,8 @@ REFUSED = {
     "rl: dpo\nloss_type: [sigmoid, sft]\nloss_weights: [1.0]": "loss_type",
     "rl: kto\nmicro_batch_size: 1": "kto_batch",
     "rl: kto\ngroup_by_length: true": "kto_order",
-    "train_on_eos: last": "mask",
-    "roles_to_train: [user]": "mask",
+    "rl: dpo\ntrain_on_eos: last": "mask",
+    "rl: dpo\nroles_to_train: [user]": "mask",
     "rl: dpo\nmodel_type: AutoModelForSequenceClassification": "model_head",
     "reward_model: true\nnum_labels: 2": "model_head",
     "batch_size: 8\nmicro_batch_size: 3": "batch_size",
@@ -191,7 +191,6 @@ REFUSED = {
     "plugins: [axolotl.integrations.spectrum.SpectrumPlugin]": "plugin",
     "datasets: [{path: a/b, weight: 0}]": "mix_weight",
     "rl: gkd\nchat_template_kwargs: {enable_thinking: false}": "template_variables",
-    "datasets: [{path: a/b, message_field_training: learn}]": "message_field_training",
     "warmup_ratio: 0.1\nwarmup_steps: 10": "two_schedules",
 }
 

@@ -125,7 +125,7 @@ def _parse_columns(batch: pa.Table, plan: ReadPlan) -> Parsed | None:
         dtype = batch.schema.field(column.path[0]).type
         if not _fits(dtype, arrow_type(column.kind, column.shape)):
             return None
-        if isinstance(column.kind, DialogKind) and may_carry(dtype):
+        if isinstance(column.kind, DialogKind) and may_carry(dtype, column.kind.row_path):
             return None
         types[column.path[0]] = dtype
         values = batch.column(column.path[0]).chunks

@@ -14,9 +14,12 @@ MESSAGE_OPTIONS = (
     "message_property_mappings",
     "message_field_role",
     "message_field_content",
+    "message_field_training",
 )
 LABEL_OPTION = "label_map"
 THINKING_OPTION = "field_thinking"
+_RENAMED = tuple(key.name for key in MESSAGE_KEYS if key.form != "calls")
+"""Keys of a message that a source may call otherwise; calls have their own shape."""
 _THINKING = next(key.names for key in MESSAGE_KEYS if key.name == "reasoning_content")
 
 
@@ -53,9 +56,10 @@ def resolve(
         if field_of != key and field_of in converter.columns:
             mapping[field_of] = str(value)
         elif key == THINKING_OPTION:
-            _check_thinking(converter, value)
+            spelling = _with_names(spelling, _thinking(converter, value))
         elif key in MESSAGE_OPTIONS:
-            spelling |= _spelling(key, value)
+            changed = _spelling(key, value)
+            spelling = _with_names(spelling, changed.pop("names", {})) | changed
         elif key == LABEL_OPTION:
             kinds |= _labels(converter, value)
         elif key in values:
@@ -75,27 +79,34 @@ def _spelling(key: str, value: Any) -> dict[str, Any]:
         return {"role": str(value)}
     if key == "message_field_content":
         return {"content": str(value)}
-    table = _mapping(key, value)
+    if key == "message_field_training":
+        return {"names": {"train": str(value)}}
+    table = {name: str(path) for name, path in _mapping(key, value).items()}
     if key == "message_property_mappings":
-        unknown = set(table) - {"role", "content"}
+        known = ("role", "content", *_RENAMED)
+        # What is called as it is called anyway needs no name of its own.
+        unknown = {name for name in table if name not in known and table[name] != name}
         if unknown:
-            raise UnknownNameError("message property", min(unknown), ("role", "content"))
-        return {name: str(path) for name, path in table.items()}
+            raise UnknownNameError("message property", min(unknown), known)
+        named = {name: path for name, path in table.items() if name in _RENAMED}
+        return {n: p for n, p in table.items() if n in ("role", "content")} | {"names": named}
+    table = _mapping(key, value)
     return {"roles": _roles(table)}
 
 
-def _check_thinking(converter: Converter, value: Any) -> None:
-    """Raise OptionError where thinking lies under another key than those that are read anyway."""
+def _with_names(spelling: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    both = {**spelling.get("names", {}), **names}
+    return spelling | ({"names": both} if both else {})
+
+
+def _thinking(converter: Converter, value: Any) -> dict[str, str]:
+    """Return the name of the thinking where it is none of those that are read anyway."""
     wide = any(isinstance(kind, DialogKind) and kind.wide for kind in converter.takes.values())
     if not wide:
         raise OptionError(
             f"option {THINKING_OPTION}: type {converter.name} carries no thinking; leave it out"
         )
-    if value not in _THINKING:
-        raise OptionError(
-            f"option {THINKING_OPTION}: {value!r}: thinking is read from {', '.join(_THINKING[:-1])} or "
-            f"{_THINKING[-1]}; rename the key in the data"
-        )
+    return {} if value in _THINKING else {"reasoning_content": str(value)}
 
 
 def _roles(table: Mapping[str, Any]) -> dict[str, str]:
@@ -151,7 +162,7 @@ def _spelled(kind: Kind, options: Mapping[str, Any]) -> Kind:
     """Give a dialog kind the source's names of role and content, and of the speakers."""
     if not isinstance(kind, DialogKind):
         return kind
-    changes = {key: options[key] for key in ("role", "content") if key in options}
+    changes = {key: options[key] for key in ("role", "content", "names") if key in options}
     if "roles" in options:
         changes["roles"] = {**kind.roles, **options["roles"]}
     return replace(kind, **changes) if changes else kind

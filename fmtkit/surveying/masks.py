@@ -121,7 +121,7 @@ def _replies(
     sides = ("chosen", "rejected") if table == "Preference" else ("completion",)
     replies: list[list[Message]] = [row[side] for side in sides]
     rule: str = masking.rule or DEFAULT_RULES[table]
-    if rule == "completion" and masking.turns != USUAL_TURNS:
+    if rule == "completion" and (masking.turns != USUAL_TURNS or masking.train_on_inputs):
         whole = {"messages": prompt + replies[0], "tools": tools}
         return (_conversation(whole, tokenizer, template, masking),)
     if rule == "score":

@@ -11,6 +11,7 @@ from pathlib import Path
 from fmtkit import hub_access, registry
 from fmtkit.converting import typenames
 from fmtkit.errors import OptionError
+from fmtkit.kinds import FLAGS
 from fmtkit.rendering import template_sources
 from fmtkit.runner import Runner
 from fmtkit.tables import table_for
@@ -145,7 +146,11 @@ def tables_of(entry: Entry) -> tuple[str, ...]:
     name = "user_defined.default" if isinstance(wish, Mapping) else str(wish)
     if wish is None or name == "chat_template" or typenames.read(name, functions=True).function:
         return ()
-    return tuple(c.makes.name() for c in registry.named(typenames.read(name).source))
+    made = tuple(c.makes.name() for c in registry.named(typenames.read(name).source))
+    if isinstance(wish, Mapping) and not {"field_instruction", "field_output", "format"} & {*wish}:
+        # Prompts with chosen and rejected answers have fields of their own.
+        return tuple(table for table in made if table != "Segments")
+    return made
 
 
 def _own_name(name: str, config: Config, runner: Runner) -> str:
@@ -174,6 +179,8 @@ def _takes(source: str, option: str) -> bool:
 
 def _options(entry: Entry) -> dict[str, object]:
     options = {key: entry[key] for key in _OPTION_KEYS if entry.get(key) is not None}
+    if entry.get("message_field_training") not in {None, *FLAGS}:
+        options["message_field_training"] = entry["message_field_training"]
     if entry.get("field") is not None:
         options["field_text"] = entry["field"]
     options |= _mapping(entry.get("options"))

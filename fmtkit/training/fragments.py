@@ -13,7 +13,10 @@ def completed(config: Config) -> Config:
     if config.method() != runner.DEFAULT or config.get("rl") is not None:
         return config
     tables = datatypes.tables_of(config.datasets[0]) if config.datasets else ()
-    method = next(filter(None, (runner.guess({table}) for table in tables)), None)
+    method = None
+    # What the default method can learn speaks for no other.
+    if not {*tables} & {*runner.find(runner.DEFAULT).tables}:
+        method = next(filter(None, (runner.guess({table}) for table in tables)), None)
     if method is None:
         method = runner.guess({name.partition(".")[0] for name in config.settings})
     if method is None:

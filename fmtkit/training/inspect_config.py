@@ -55,9 +55,9 @@ def _inspected(made: Plan, dataset: DatasetPlan, given: InspectOptions) -> Inspe
         "train_on_inputs": made.config.is_true("train_on_inputs"),
         "assistant_only": made.config.get("assistant_only_loss") is True,
         "max_length": () if limit is None else (limit,),
-        "ebft": _anchors(made),
     }
-    options = replace(given, **{**values, **typed})
+    # A keyword, as no module but a runner's names a section as text.
+    options = replace(replace(given, ebft=_anchors(made)), **{**values, **typed})
     # Every row is looked at, those too long as well: what a length cuts is reported.
     whole: dict[str, Any] = {"max_length": None, "on_overlong": "keep"}
     rows = replace(

@@ -294,7 +294,7 @@ DATASET_KEYS: tuple[Key, ...] = (
         "message_field_training",
         "text",
         "fmtkit",
-        "sft: key of a message that says whether it is learnt: train, training or weight",
+        "sft: key of a message that says whether it is learnt; train, training or weight unless set",
     ),
     Key(
         "message_field_training_detail",

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from fmtkit.kinds import FLAGS
 from fmtkit.runner import Runner
 from fmtkit.training import keys
 from fmtkit.training.config import Config
@@ -49,17 +48,6 @@ def _variables(config: Config, runner: Runner) -> str | None:
     )
 
 
-def _marks(config: Config, _: Runner) -> str | None:
-    for entry in (*config.datasets, *config.test_datasets):
-        wish = entry.get("message_field_training")
-        if wish not in {None, *FLAGS}:
-            return (
-                f"message_field_training: {wish}: whether a message is learnt is read from its "
-                f"{', '.join(FLAGS[:-1])} or {FLAGS[-1]}; rename the key in the data"
-            )
-    return None
-
-
 def _weights(config: Config, _: Runner) -> str | None:
     for entry in config.datasets:
         weight = entry.get("weight")
@@ -102,7 +90,6 @@ RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
         "variables of the template that the trainer does not pass on",
         _variables,
     ),
-    ("message_field_training", "a name that does not mark a message", _marks),
     ("mix_weight", "a source with no weight in the mix", _weights),
     ("overlong", "rows cut where the trainer cuts none, or at the other end", _cuts),
 )

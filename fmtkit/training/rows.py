@@ -24,10 +24,23 @@ _TEXT_ROLES = {"prompt": "user"}
 def load_rows(job: Job, runner: Runner) -> tuple[Any, Any]:
     """Return the rows to train on and those to evaluate on (None where there are none)."""
     train = _mixed(job, job.train, runner)
+    if _is_shuffled(job):
+        train = train.shuffle(seed=_seed(job))
     if runner.both_labels:
         train = interleaved(train, _seed(job))
     evaluation = _mixed(job, job.evaluation, runner) if job.evaluation else None
     return train, evaluation
+
+
+def _is_shuffled(job: Job) -> bool:
+    """Tell whether the sources are shuffled into each other; a single one where that is asked for.
+
+    It decides what is packed together; the trainer's sampler shuffles again, unless it is sequential.
+    """
+    if job.trainer.get("train_sampling_strategy") == "sequential":
+        return False
+    wish = job.setting("shuffle_merged_datasets")
+    return wish is True or (wish is None and len(job.train) > 1)
 
 
 def _with_variables(job: Job, rows: Any) -> Any:
