@@ -138,7 +138,10 @@ def shared_splits(
         return found
     for plugin in dict.fromkeys(name for one in options for name in one.plugins):
         registry.load_plugin(plugin)
-    jobs = [preparation.prepare(open_named(specs[i], "never", options[i].delimiter), options[i]) for i in split]
+    jobs = [
+        preparation.prepare(open_named(specs[i], "never", options[i].delimiter), options[i])
+        for i in split
+    ]
     size = options[split[0]].val_size
     assert size is not None
     for i, made in zip(split, row_splits(jobs, size, options[split[0]].seed), strict=True):
