@@ -77,6 +77,7 @@ def test_the_layout_of_a_fixture_is_found_under_a_random_name(case: Case, tmp_pa
         ({"user_question": "q"} | PAIR, "intel", {"question": "user_question"}),
         ({"meta": {"question": "q"}} | PAIR, "intel", {"question": "meta.question"}),
         ({"conversation": [USER, BOT]}, "openai", {"messages": "conversation"}),
+        ({"convo": [USER, BOT], "id": "x"}, "openai", {"messages": "convo"}),
         ({"body": {"messages": [USER, BOT]}}, "openai", {"messages": "body.messages"}),
         (
             {"messages": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]},

@@ -21,6 +21,8 @@ from fmtkit.tables import steps_to, table_for
 
 SAMPLE_ROWS = 200
 """Rows of the first block that are looked at closely."""
+FIRST_ROWS, EVERY = 20, 4
+"""Rows of a sample that every type is tried on: so many first ones, and of the others one in so many."""
 TRUSTED = 0.5
 """Share of sound rows below which a type is hardly the file's own."""
 PLAIN = 0.9
@@ -200,6 +202,7 @@ def _has(row: Any, path: tuple[str, ...]) -> bool:
 
 def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
     """Return the converters that fit the rows, best first."""
+    sample = [*sample[:FIRST_ROWS], *sample[FIRST_ROWS::EVERY]]
     tables = set(registry.tables_of(method)) if method else None
     asked = [
         converter
@@ -258,7 +261,7 @@ def _plain_text(sample: Sequence[Row]) -> list[Fit]:
     column = texts.most_common(1)[0][0]
     (plain,) = (c for c in registry.named("text") if c.makes.name() == "Conversation")
     found = fit(plain, sample, {"text": column} if column != "text" else None)
-    return [found] if found.sound >= PLAIN else []
+    return [found] if found.sound >= PLAIN and not found.unread else []
 
 
 def _likeness(mapping: Mapping[str, str]) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 from fmtkit.converting.unread_turns import head_of, looks_like_turns, words_of
 from fmtkit.errors import near_match
-from fmtkit.kinds import Kind
+from fmtkit.kinds import DialogKind, Kind
 from fmtkit.registry import Converter
 from fmtkit.strict_kinds import judge
 
@@ -108,10 +108,22 @@ def _best(
         and _holds(kinds[name], columns[path])
     ]
     if not alike:
-        return None
+        return None if least else _dialog(kinds, names, columns)
     closest = max(close for close, _, _ in alike)
     best = [(name, path) for close, name, path in alike if close == closest]
     return best[0] if len({path for _, path in best}) == 1 else None
+
+
+def _dialog(
+    kinds: Mapping[str, Kind], names: Sequence[str], columns: Mapping[str, Sequence[Any]]
+) -> tuple[str, str] | None:
+    """Return the one column that holds messages, whatever its name, for the first that wants them."""
+    wanted = next((n for n in names if isinstance(kinds[n], DialogKind)), None)
+    if wanted is None:
+        return None
+    lists = {path: held for path, held in columns.items() if isinstance(held[0], list) and held[0]}
+    found = [path for path, held in lists.items() if _holds(kinds[wanted], held)]
+    return (wanted, found[0]) if len(found) == 1 else None
 
 
 def _holds(kind: Kind, values: Sequence[Any]) -> bool:
