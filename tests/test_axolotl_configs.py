@@ -166,6 +166,37 @@ def test_loftq_starts_the_adapter():
     assert peft["loftq_config"].value == {"loftq_bits": 4}
 
 
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"peft": {"loftq_config": {"loftq_bit": 4}}}, "loftq_bit: LoftQ has no such setting; did"),
+        ({"peft": {"loftq_config": {"loftq_bits": 3}}}, "loftq_bits: 3 is not one of 2, 4, 8"),
+        ({"peft": {"loftq": 1}}, "no key named 'peft.loftq'"),
+        (
+            {"adapter": "qlora", "peft": {"loftq_config": {"loftq_bits": 4}}},
+            "LoftQ quantizes the weights by itself; write adapter: lora",
+        ),
+        (
+            {"fsdp": "full_shard", "fsdp_config": {"offload_param": True}},
+            "no key of fsdp_config named 'offload_param'; did you mean 'offload_params'",
+        ),
+    ],
+)
+def test_what_stands_inside_a_section_is_checked(keys, message):
+    with pytest.raises(FmtkitError, match=message):
+        planning.plan(keys, partial=True)
+
+
+def test_what_only_the_first_fsdp_had_is_a_note_and_the_rest_reaches_accelerate():
+    plan = plan_of("sft-fsdp-thinking")
+    (note,) = [n for n in plan.notes if n.startswith("fsdp_config: ")]
+    assert "limit_all_gathers, sharding_strategy, sync_module_states, use_orig_params" in note
+    config = plan.launch.accelerate["fsdp_config"]
+    assert config["fsdp_offload_params"] is True
+    assert config["fsdp_state_dict_type"] == "SHARDED_STATE_DICT"
+    assert "fsdp_sharding_strategy" not in config
+
+
 def test_swanlab_is_reported_to_as_its_keys_say():
     plan = plan_of("dpo-qlora")
     assert plan.resolution.trainer["report_to"].value == ["swanlab"]

@@ -57,6 +57,35 @@ PROFILES: dict[str, dict[str, object]] = {
 }
 """Name of a profile -> the accelerate file that it stands for, without the number of processes."""
 
+_FSDP_1 = frozenset(
+    {
+        "backward_prefetch",
+        "cpu_offload_pin_memory",
+        "forward_prefetch",
+        "limit_all_gathers",
+        "sharding_strategy",
+        "sync_module_states",
+        "use_orig_params",
+        "version",
+    }
+)
+"""Keys of fsdp_config that say how version 1 shards and prefetches; version 2 has one way."""
+_FSDP_KEYS = frozenset(
+    {
+        "activation_checkpointing",
+        "activation_checkpointing_offload",
+        "auto_wrap_policy",
+        "cpu_offload",
+        "cpu_ram_efficient_loading",
+        "ignored_modules",
+        "min_num_params",
+        "offload_params",
+        "reshard_after_forward",
+        "state_dict_type",
+        "transformer_layer_cls_to_wrap",
+    }
+)
+"""Keys of fsdp_config, without their prefix, that accelerate takes for version 2."""
 _FSDP_WORDS = {"full_shard", "auto_wrap", "shard_grad_op", "offload", "hybrid_shard", "no_shard"}
 
 
@@ -154,10 +183,20 @@ def _fsdp(config: Config, run: Path, count: int | None) -> Launch:
         trainer["pad_to_multiple_of"] = 2 * split
         count = count or split
     launch = _accelerate("fsdp2", profile, run, count)
+    given = config.get("fsdp_config")
+    names = [str(name) for name in given] if isinstance(given, Mapping) else []
+    idle = sorted(n for n in names if n.removeprefix("fsdp_") in _FSDP_1 - {"version"})
     notes = (
-        ("FSDP version 1 is on its way out; this runs version 2",)
-        if config.get("fsdp_version") == 1
-        else ()
+        *(
+            ("FSDP version 1 is on its way out; this runs version 2",)
+            if config.get("fsdp_version") == 1
+            else ()
+        ),
+        *(
+            (f"fsdp_config: {', '.join(idle)}: FSDP 2 has one way to do it; the same is trained",)
+            if idle
+            else ()
+        ),
     )
     return Launch(
         launch.command, launch.profile, launch.accelerate, notes, needs_cuda=True, trainer=trainer
@@ -181,15 +220,13 @@ def _fsdp_config(config: Config) -> dict[str, object]:
     out: dict[str, object] = {}
     for name, value in given.items() if isinstance(given, Mapping) else ():
         short = str(name).removeprefix("fsdp_")
-        known = {
-            "version",
-            "sharding_strategy",
-            "backward_prefetch",
-            "use_orig_params",
-            "sync_module_states",
-        }
-        if short in known:
+        if short in _FSDP_1 or short == "final_state_dict_type" or value is None:
             continue
+        if short == "mixed_precision_policy":
+            _check_policy(config, value)
+            continue
+        if short not in _FSDP_KEYS:
+            raise UnknownNameError("key of fsdp_config", str(name), _FSDP_KEYS | _FSDP_1)
         if short == "state_dict_type" and value == "LOCAL_STATE_DICT":
             raise OptionError(
                 "fsdp_config.state_dict_type: takes FULL_STATE_DICT or SHARDED_STATE_DICT"
@@ -197,8 +234,20 @@ def _fsdp_config(config: Config) -> dict[str, object]:
         out[f"fsdp_{'offload_params' if short == 'cpu_offload' else short}"] = (
             ",".join(map(str, value)) if isinstance(value, list) else value
         )
-    final = config.text("fsdp_final_state_dict_type")
+    nested = given.get("final_state_dict_type") if isinstance(given, Mapping) else None
+    final = config.text("fsdp_final_state_dict_type") or (str(nested) if nested else None)
     return out | ({"fsdp_state_dict_type": final} if final else {})
+
+
+def _check_policy(config: Config, value: object) -> None:
+    """Raise OptionError for a policy that is not the run's precision, which accelerate shards by."""
+    if not (
+        config.get("bf16") if value == "bf16" else config.get("fp16") if value == "fp16" else 0
+    ):
+        raise OptionError(
+            f"fsdp_config.mixed_precision_policy: {value}: the run's own precision is taken; write "
+            "bf16: true or fp16: true, or leave it out"
+        )
 
 
 def _deepspeed(config: Config, run: Path, count: int | None) -> Launch:

@@ -22,6 +22,11 @@ SPECIAL_TOKENS = (
     "additional_special_tokens",
 )
 """What tokenizers of transformers call their special tokens."""
+LOFTQ: Mapping[str, tuple[int, ...]] = {
+    "loftq_bits": (2, 4, 8),
+    "loftq_iter": tuple(range(1, 11)),
+}
+"""Settings of LoftQ in PEFT, and their values."""
 _LABELS = {"score": 1, "steps": 2}
 
 
@@ -85,6 +90,21 @@ def _attention(config: Config, _: Runner) -> str | None:
     return f"attn_implementation: transformers has no {wish!r}; {advice}"
 
 
+def _loftq(config: Config, _: Runner) -> str | None:
+    given = config.get("peft.loftq_config")
+    for name, value in given.items() if isinstance(given, Mapping) else ():
+        if name not in LOFTQ:
+            near = near_match(str(name), LOFTQ)
+            advice = f"did you mean {near!r}?" if near else f"known: {', '.join(LOFTQ)}"
+            return f"peft.loftq_config.{name}: LoftQ has no such setting; {advice}"
+        if not isinstance(value, int) or isinstance(value, bool) or value not in LOFTQ[name]:
+            allowed = ", ".join(map(str, LOFTQ[name]))
+            return f"peft.loftq_config.{name}: {value!r} is not one of {allowed}"
+    if given and (config.get("load_in_4bit") or config.get("adapter") == "qlora"):
+        return "peft.loftq_config: LoftQ quantizes the weights by itself; write adapter: lora"
+    return None
+
+
 def _unfrozen(config: Config, _: Runner) -> str | None:
     if config.get("unfrozen_parameters") and config.get("adapter"):
         return "unfrozen_parameters chooses among all weights, adapter freezes them; keep one"
@@ -128,6 +148,7 @@ RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
     ("head_target", "an adapter on the head that TRL fuses", _targets),
     ("model_head", "a model class or a number of labels that is not the method's", _head),
     ("attention", "an implementation of attention that is not there", _attention),
+    ("loftq", "settings that LoftQ does not have, or weights that are quantized already", _loftq),
     ("frozen", "parameters chosen to train beside an adapter", _unfrozen),
     ("special_tokens", "special tokens that no tokenizer has", _special),
     ("new_tokens", "new tokens that an adapter cannot learn", _tokens),
