@@ -236,13 +236,13 @@ def mutants(lines: Sequence[bytes], count: int, seed: str) -> Iterator[tuple[str
     for number in range(count):
         name = names[number % len(names)]
         line = draw.choice(lines)
+        changed = line
         if draw.random() < 0.2:
-            line = CLASSES[draw.choice(("a key added", "a value replaced", "keys shuffled"))](
-                line, draw
-            )
+            again = draw.choice(("a key added", "a value replaced", "keys shuffled"))
+            changed = CLASSES[again](line, draw)
         try:
-            made = CLASSES[name](line, draw)
+            made = CLASSES[name](changed, draw)
         except (ValueError, KeyError):
             # The first change has left no JSON to change.
-            continue
+            made = CLASSES[name](line, draw)
         yield name, made.replace(b"\n", b" ")

@@ -44,12 +44,18 @@ static void release_schema(struct ArrowSchema *schema) {
     schema->release = NULL;
 }
 
-int export_schema(const Field *field, struct ArrowSchema *schema) {
+/* Offsets of views have 31 bits. */
+static int has_views(const Field *field, const Column *columns) {
+    return field->type == 'U' && columns[field->column].data.used <= INT32_MAX;
+}
+
+int export_schema(const Field *field, const Column *columns, struct ArrowSchema *schema) {
     static const char *const formats[] = {"U", "b", "l", "g", "+L", "+s"};
     static const char types[] = "UblgLs";
     memset(schema, 0, sizeof *schema);
     schema->release = release_schema;
-    schema->format = formats[strchr(types, field->type) - types];
+    schema->format =
+        has_views(field, columns) ? "vu" : formats[strchr(types, field->type) - types];
     schema->flags = NULLABLE;
     size_t size = strlen(field->name) + 1;
     char *name = malloc(size);
@@ -62,14 +68,15 @@ int export_schema(const Field *field, struct ArrowSchema *schema) {
         schema->children[i] = calloc(1, sizeof **schema->children);
         if (!schema->children[i]) return 0;
         schema->n_children = i + 1;
-        if (!export_schema(field->children[i], schema->children[i])) return 0;
+        if (!export_schema(field->children[i], columns, schema->children[i])) return 0;
     }
     return 1;
 }
 
 typedef struct {
     void *owned[3];
-    const void *buffers[3];
+    const void *buffers[4];
+    int64_t size; /* of the buffer that views point into */
 } Buffers;
 
 static void release_array(struct ArrowArray *array) {
@@ -103,6 +110,40 @@ static int take_offsets(Buffers *held, Bytes *offsets) {
     return 1;
 }
 
+/* A view: the size of a text, its first four bytes, the number of a buffer and the place in it; of a
+   text of at most 12 bytes its size and all of its bytes. */
+typedef struct {
+    int32_t size;
+    union {
+        uint8_t whole[12];
+        struct {
+            uint8_t first[4];
+            int32_t buffer, at;
+        } held;
+    };
+} View;
+
+static int take_views(Buffers *held, const Column *column) {
+    View *views = calloc(column->count ? (size_t)column->count : 1, sizeof *views);
+    if (!views) return 0;
+    held->owned[1] = views;
+    held->buffers[1] = views;
+    const int64_t *ends = (const int64_t *)(const void *)column->offsets.bytes;
+    int64_t at = 0;
+    for (int64_t i = 0; i < column->count; at = ends[i++]) {
+        const uint8_t *text = column->data.bytes + at;
+        View *view = &views[i];
+        view->size = (int32_t)(ends[i] - at);
+        if (view->size > 12) {
+            memcpy(view->held.first, text, 4);
+            view->held.at = (int32_t)at;
+        } else if (view->size) {
+            memcpy(view->whole, text, (size_t)view->size);
+        }
+    }
+    return 1;
+}
+
 int export_array(const Field *field, Column *columns, struct ArrowArray *array) {
     Column *column = &columns[field->column];
     memset(array, 0, sizeof *array);
@@ -116,7 +157,13 @@ int export_array(const Field *field, Column *columns, struct ArrowArray *array) 
     array->buffers = held->buffers;
     array->n_buffers = field->type == 's' ? 1 : field->type == 'U' ? 3 : 2;
     if (column->nulls) take(held, 0, &column->valid);
-    if (field->type == 'U' || field->type == 'L') {
+    if (has_views(field, columns)) {
+        if (!take_views(held, column)) return 0;
+        held->size = (int64_t)column->data.used;
+        take(held, 2, &column->data);
+        held->buffers[3] = &held->size;
+        array->n_buffers = 4;
+    } else if (field->type == 'U' || field->type == 'L') {
         if (!take_offsets(held, &column->offsets)) return 0;
         if (field->type == 'U') take(held, 2, &column->data);
     } else if (field->type != 's') {

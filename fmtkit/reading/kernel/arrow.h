@@ -139,8 +139,9 @@ int put_null(Column *columns, const Field *field);
 void free_column(Column *column);
 void free_field(Field *field);
 
-/* Hand columns out: their buffers now belong to `array`. Return 0 where there is no memory. */
-int export_schema(const Field *field, struct ArrowSchema *schema);
+/* Hand columns out: their buffers now belong to `array`. Return 0 where there is no memory. Texts are
+   views, which polars takes as they are, or have offsets of 64 bits where they are too long for views. */
+int export_schema(const Field *field, const Column *columns, struct ArrowSchema *schema);
 int export_array(const Field *field, Column *columns, struct ArrowArray *array);
 
 #endif

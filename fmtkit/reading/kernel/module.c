@@ -45,10 +45,10 @@ static void drop_array(PyObject *capsule) {
     free(array);
 }
 
-static PyObject *schema_of(const Spec *spec) {
+static PyObject *schema_of(const Spec *spec, const Result *result) {
     struct ArrowSchema *schema = calloc(1, sizeof *schema);
     if (!schema) return PyErr_NoMemory();
-    int done = export_schema(spec->root, schema);
+    int done = export_schema(spec->root, result->columns, schema);
     PyObject *capsule = PyCapsule_New(schema, SCHEMA, drop_schema);
     if (!capsule) {
         schema->release(schema);
@@ -87,7 +87,7 @@ static PyObject *read_lines_of(PyObject *module, PyObject *arguments) {
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&block);
     if (done) {
-        PyObject *schema = schema_of(spec), *array = schema ? array_of(spec, &result) : NULL;
+        PyObject *schema = schema_of(spec, &result), *array = schema ? array_of(spec, &result) : NULL;
         const char *verdicts = result.verdicts.used ? (const char *)result.verdicts.bytes : "";
         if (array)
             made = Py_BuildValue("NNy#", schema, array, verdicts, (Py_ssize_t)result.verdicts.used);
