@@ -241,14 +241,15 @@ def _near(converters: Sequence[Converter], sample: Sequence[Row]) -> list[Fit]:
     proposed = [
         (converter, mapping)
         for converter in converters
-        if converter.name not in GENERIC - {"question_answer"} | {"text"}
+        if converter.name not in GENERIC - {"question_answer"}
+        and "text" not in converter.required
         and converter.makes.name() not in LATE
         and not converter.takes_rows
         and (mapping := proposal(converter, sample))
     ]
     proposed.sort(key=lambda pair: (-_likeness(pair[1]), len(pair[1]), pair[0].name))
     tried = (fit(converter, sample, mapping) for converter, mapping in proposed[:PROPOSALS])
-    return [found for found in tried if not found.missing and found.sound >= TRUSTED]
+    return [found for found in tried if found.is_good]
 
 
 def _plain_text(sample: Sequence[Row]) -> list[Fit]:

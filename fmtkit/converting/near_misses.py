@@ -38,6 +38,10 @@ SIDES = {
 """Words that say which side of a pair a column is."""
 
 
+INNER = frozenset({"text", "content", "value"})
+"""Keys within an object that say nothing: `question.text` is the question."""
+
+
 def proposal(converter: Converter, sample: Sequence[Row]) -> dict[str, str] | None:
     """Return parameter -> path of another column for what the rows lack; None where nothing fits.
 
@@ -45,9 +49,13 @@ def proposal(converter: Converter, sample: Sequence[Row]) -> dict[str, str] | No
     or a system text would be left unread.
     """
     columns = values_by_path(sample)
-    own = {converter.path(name).partition(".")[0] for name in converter.columns}
+    there = {
+        name
+        for name, kind in converter.columns.items()
+        if _holds(kind, columns.get(converter.path(name), ()))
+    }
+    own = {converter.path(name).partition(".")[0] for name in there}
     free = {path: held for path, held in columns.items() if path.partition(".")[0] not in own}
-    there = {name for name in converter.columns if converter.path(name) in columns}
     groups: list[tuple[str, ...]] = [
         (name,) for name in converter.columns if name in converter.required - there
     ]
@@ -138,6 +146,8 @@ def likeness(name: str, path: str) -> float:
     (1.0, 0.0)
     """
     *outer, last = path.split(".")
+    if outer and last in INNER:
+        last = outer[-1]
     ours, theirs = _singular(name), _singular(last)
     if not theirs or _marks(ours) != _marks(theirs):
         return 0.0

@@ -47,6 +47,10 @@ def untyped(
     sample = next((rows for rows in samples if rows), ())
     fits = detection.detect(sample, method)
     advice = "`fmtkit inspect SOURCE` shows what it holds"
+    looks = (detection.detect(rows, method)[:1] for rows in samples if rows)
+    named = dict.fromkeys(_named(found) for best in looks for found in best)
+    if len(named) > 1:
+        return f"--type is missing, and the sources differ ({', '.join(named)}): one at a time"
     if not fits:
         return f"--type is missing, and no type fits {paths[0] if paths else 'SOURCE'}; {advice}"
     best = fits[0]
