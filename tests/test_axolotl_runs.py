@@ -28,7 +28,7 @@ NEEDS_GPU = {
     "peft", "use_swanlab", "swanlab_project", "swanlab_mode", "swanlab_workspace",
     "swanlab_experiment_name", "wandb_project", "vllm",
 }  # fmt: skip
-FEW = {"max_steps": 2, "sequence_len": 128, "gradient_accumulation_steps": 1, "logging_steps": 1}
+FEW = {"max_steps": 2, "sequence_len": 512, "gradient_accumulation_steps": 1, "logging_steps": 1}
 FEW |= {"save_strategy": "no", "use_cpu": True, "lora_r": 4, "experts_implementation": None}
 
 OWN = {

@@ -118,6 +118,9 @@ CASES: dict[str, Case] = {
     "device_map": Case("auto", "model.device_map", "auto"),
     "peft_use_rslora": Case(True, "peft.use_rslora", True, LORA),
     "curriculum_sampling": Case(True, "trainer.train_sampling_strategy", "sequential"),
+    "early_stopping_patience": Case(
+        2, "trainer.metric_for_best_model", "eval_loss", {"val_set_size": 0.1}
+    ),
     "rl_beta": Case(0.3, "trainer.beta", 0.3, {"rl": "dpo", "datasets": PAIRS}),
     "orpo_alpha": Case(0.3, "trainer.beta", 0.3, {"rl": "orpo", "datasets": PAIRS}),
     "hub_model_id": Case("me/m", "trainer.push_to_hub", True),

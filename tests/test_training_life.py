@@ -10,6 +10,7 @@ from fmtkit.training import curves
 from fmtkit.training.interrupts import Stop
 from fmtkit.training.life import (
     METRICS,
+    LossWatchdog,
     RunLog,
     TokenCounter,
     TrainingError,
@@ -116,3 +117,17 @@ def test_steps_that_a_resumed_run_did_again_are_drawn_once(tmp_path):
     text = "".join(json.dumps({"step": step, "loss": loss}) + "\n" for step, loss in lines)
     (tmp_path / "metrics.jsonl").write_text(text, encoding="utf-8")
     assert curves.read(tmp_path)["loss"] == [(1, 0.7), (2, 0.6), (3, 0.5), (4, 0.4)]
+
+
+def test_a_loss_above_its_limit_for_so_many_steps_in_a_row_ends_the_run(capsys):
+    watchdog = LossWatchdog(2.0, patience=2)
+    control = SimpleNamespace(should_training_stop=False)
+    stopped = []
+    for step, loss in enumerate([3.0, 1.0, 2.5, 2.6], 1):
+        state = SimpleNamespace(
+            log_history=[{"loss": loss}], global_step=step, is_world_process_zero=True
+        )
+        watchdog.on_step_end(None, state, control)
+        stopped.append(control.should_training_stop)
+    assert stopped == [False, False, False, True]
+    assert "step 4: the loss is 2.6, above loss_watchdog_threshold (2)" in capsys.readouterr().err

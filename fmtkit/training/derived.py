@@ -67,6 +67,10 @@ def _schedule(config: Config, out: Resolution) -> None:
             share = 1.0 / (float(each) * float(epochs if isinstance(epochs, (int, float)) else 3))
             out.put("trainer", Argument(f"{name}_steps", share, f"key {name}s_per_epoch"))
             out.default(f"{name}_strategy", "steps", f"key {name}s_per_epoch")
+    if evaluates and config.get("early_stopping_patience"):
+        # transformers stops by a metric that must be named; axolotl's is the loss.
+        out.default("metric_for_best_model", "eval_loss", "key early_stopping_patience")
+        out.default("greater_is_better", False, "key early_stopping_patience")
     if evaluates and config.get("eval_steps"):
         out.default("eval_strategy", "steps", "key eval_steps")
     if config.get("save_steps"):
