@@ -93,9 +93,9 @@ def test_datasets_that_are_not_here_are_left_to_the_conversion(tmp_path):
         ),
         ("choose a pair policy, --option pairs=all", "choose a pair policy, options: {pairs: all}"),
         ("no role 'bot'; map it by --option roles", "no role 'bot'; map it by roles beside"),
-        ("makes tokens: give --tokenizer", "makes tokens: give base_model or tokenizer_config"),
+        ("makes tokens: give --tokenizer", "makes tokens: give tokenizer_config or base_model"),
         ("--val-size 9: only 3 rows", "val_set_size 9: only 3 rows"),
-        ("choose one with --method", "choose one with rl:"),
+        ("choose one with --method", "choose one with rl"),
         ("--as messages: type m.f makes text; use --as text", "type m.f makes finished text"),
         ("nothing of flags", "nothing of flags"),
     ],
@@ -107,7 +107,7 @@ def test_flags_become_keys(said, meant):
 @pytest.mark.parametrize("kind", [ColumnMismatchError, OptionError])
 def test_an_error_keeps_its_kind_and_its_exit_code(kind):
     with (
-        pytest.raises(kind, match="give base_model or tokenizer_config") as found,
+        pytest.raises(kind, match="give tokenizer_config or base_model") as found,
         config_words.advice(),
     ):
         raise kind("give --tokenizer")
