@@ -57,7 +57,7 @@ _DIFFERENCES: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "`val_set_size` takes a share of the rows",
-        "rows with the same prompt stay on one side",
+        "the same; `split_by: prompts` keeps rows with one prompt on one side",
         "an evaluation on prompts that were trained on says little",
     ),
     (
