@@ -144,7 +144,9 @@ def test_a_config_class_of_the_packages_own_has_the_arguments_of_its_bases(folde
 def test_the_rules_of_its_runner_hold_in_the_plan(folder: Path, override: str, words: str) -> None:
     done = fmtkit(folder, "train", "gmpo.yaml", "--prepare", "--set", override, code=2)
     assert re.search(words, done.stderr)
-    assert done.stderr.count("\n") == 1
+    # One problem: its line, and the line of the config with carets below it.
+    assert done.stderr.startswith("fmtkit: ")
+    assert len([line for line in done.stderr.splitlines() if "gmpo.yaml:" in line]) == 1
 
 
 def test_the_schema_and_the_page_of_keys_know_it(folder: Path) -> None:

@@ -168,6 +168,12 @@ def test_rows_of_too_many_tokens_are_quarantined_when_asked_for(tmp_path):
     assert outcome.verdicts == [(2, "too_long", None)]
 
 
+def test_rows_of_too_few_tokens_are_quarantined_when_asked_for(tmp_path):
+    rows = [INTEL | {"question": "long " * 200}, INTEL, INTEL | {"chosen": "long " * 200}]
+    outcome = convert(tmp_path, rows, "chatml.intel", tokenizer=TOKENIZER, min_length=100)
+    assert outcome.verdicts == [(2, "too_short", None)]
+
+
 def test_an_answer_that_ends_with_its_thinking_is_quarantined(tmp_path):
     bad = {"messages": [USER, {"role": "assistant", "content": "<think>r</think> "}]}
     rows = [REASONING, bad, REASONING]
@@ -189,7 +195,8 @@ def test_a_format_with_an_unknown_placeholder_is_an_error_before_anything_is_rea
 
 def test_every_code_has_a_test_here():
     known = {code for code, *_ in BAD} | {"template_error", "template_not_prefix_preserving"}
-    assert set(REASONS) == known | {"too_long", "empty_answer_after_think", "format_placeholder"}
+    lengths = {"too_long", "too_short"}
+    assert set(REASONS) == known | lengths | {"empty_answer_after_think", "format_placeholder"}
 
 
 def test_the_message_names_the_key_that_was_probably_meant(tmp_path):

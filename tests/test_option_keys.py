@@ -82,6 +82,7 @@ CASES: dict[str, Case] = {
     "on_overlong": Case("fail", {"sequence_len": 40}),
     "seed": Case(7, SPLIT),
     "val_size": Case(3),
+    "split_by": Case("prompts", SPLIT),
     "hash": Case("never"),
 }
 
@@ -136,7 +137,7 @@ def outcome(act: Any, folder: Path) -> dict[str, Any]:
 
 def converted(file: Path, **typed: object) -> dict[str, Any]:
     out = file.parent / "out"
-    options = ConvertOptions(**{"as_": "messages", **typed})
+    options = ConvertOptions(**{"as_": "messages", **typed}, typed=frozenset(typed))
     return outcome(lambda: convert_config(file, [], out, options), out)
 
 

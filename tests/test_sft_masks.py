@@ -291,6 +291,7 @@ def test_every_dataset_of_a_config_is_inspected(model, tmp_path, capsys):
     file = tmp_path / "config.yaml"
     values = yaml.safe_load(file.read_text())
     file.write_text(yaml.safe_dump(values | {"datasets": values["datasets"] * 2}))
+    capsys.readouterr()  # the bars of the trainer that made the batches
     done = fmtkit(capsys, "inspect", "-c", file, "--show-mask", 1)
     assert (done.code, done.err) == (0, "")
     assert done.out.count("⟦a river<|im_end|>⟧") == 2

@@ -142,7 +142,7 @@ def test_every_method_says_what_each_table_becomes_for_it():
     }
     assert reached["kto"] == {"Unpaired", "Preference", "Ranking"}
     assert reached["dpo"] == {"Preference", "Ranking"}
-    assert reached["sft"] == {"Conversation", "Completion"}
+    assert reached["sft"] == {"Conversation", "Completion", "Segments"}
     assert steps_to("Ranking", tables_of("kto")) == 2
 
 

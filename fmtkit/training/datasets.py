@@ -334,8 +334,10 @@ def options_of(
     }
     if dataset.reading.function:
         out |= {"folders": places_of(config.source), "function_config": config.nested()}
+    # As in axolotl a config holds out rows, unless it says otherwise; so does a typed --val-size.
+    out["split_by"] = said.get("split_by", "rows")
     if split and said.get("val_size"):
-        out |= {"val_size": said["val_size"], "split_by": said.get("split_by", "rows")}
+        out["val_size"] = said["val_size"]
     measures = length is not None and length.value is not None and policy != "keep"
     fewest = said.get("min_length")
     if plan.model and (measures or fewest or dataset.table == "Tokens"):
