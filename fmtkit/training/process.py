@@ -10,7 +10,7 @@ import time
 import warnings
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from fmtkit import atomic, user_modules
 from fmtkit.errors import FmtkitError, OptionError
@@ -102,6 +102,20 @@ def _leave_together(trainer: Any) -> None:
         # Kept: what frees the connection's threads waits for good, now and then (gloo of torch 2.13).
         _CONNECTED.append(trainer)
         distributed.destroy_process_group()
+
+
+def leave(code: int) -> NoReturn:
+    """End this process; where others are or were connected, without freeing what connects them.
+
+    At exit gloo's threads (torch 2.13) wait for good or abort the process, now and then.
+    """
+    torch = sys.modules.get("torch.distributed")
+    if _CONNECTED or (torch is not None and torch.is_available() and torch.is_initialized()):
+        atexit._run_exitfuncs()  # Trackers end their runs there.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _quiet() -> None:
@@ -279,10 +293,4 @@ if __name__ == "__mp_main__":
 if __name__ == "__main__":
     # Whoever started it without -P (a launcher of the user's) has put the working directory first.
     sys.path[:] = user_modules.child_path()
-    code = main(sys.argv[1:])
-    if _CONNECTED:
-        atexit._run_exitfuncs()  # Trackers end their runs there.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    sys.exit(code)
+    leave(main(sys.argv[1:]))
