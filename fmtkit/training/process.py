@@ -105,12 +105,12 @@ def _leave_together(trainer: Any) -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End this process; where others are or were connected, without freeing what connects them.
+    """End this process; where others were connected, without freeing what connected them.
 
-    At exit gloo's threads (torch 2.13) wait for good or abort the process, now and then.
+    At exit gloo's threads (torch 2.13) wait for good or abort the process, now and then. A process that
+    fails ends as ever: the launcher is to see first which one was killed.
     """
-    torch = sys.modules.get("torch.distributed")
-    if _CONNECTED or (torch is not None and torch.is_available() and torch.is_initialized()):
+    if _CONNECTED:
         atexit._run_exitfuncs()  # Trackers end their runs there.
         sys.stdout.flush()
         sys.stderr.flush()
