@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -18,6 +19,7 @@ from test_conversions import contents
 from test_parse import CASES, bound, sound_lines
 
 from fmtkit.converting.binding import Binding
+from fmtkit.converting.column_kinds import kinds_of_rows
 from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.convert_options import ConvertOptions, RowOptions
 from fmtkit.converting.preparation import prepare
@@ -28,7 +30,7 @@ from fmtkit.read_spec import node_of, spec_of
 from fmtkit.reading import clean_lines, native
 from fmtkit.reading.clean_lines import BLANK, CLEAN, UNSURE
 from fmtkit.sources.opening import open_sources
-from fmtkit.sources.strict import parse
+from fmtkit.sources.strict import MAX_DEPTH, parse
 
 pytestmark = pytest.mark.skipif(
     native.kernel() is None, reason=f"there is no native kernel: {native.why_not()}"
@@ -114,6 +116,7 @@ def test_clean_lines_of_the_fixtures_are_what_the_strict_parser_makes_of_them(ca
         assert clean_lines.read(b"{}\n", binding.spec) is None
         return
     check(binding, [*sound_lines(case), *case.source.read_bytes().split(b"\n")])
+    check_kinds([*sound_lines(case), *case.source.read_bytes().split(b"\n")])
 
 
 def mostly_sound(case: Case, binding: Binding) -> list[bytes]:
@@ -121,6 +124,20 @@ def mostly_sound(case: Case, binding: Binding) -> list[bytes]:
     lines = sound_lines(case)
     good = [line for line in lines if not binding.judge(parse(line, written=True)[0])]
     return [*lines, *good, *good, *good]
+
+
+def check_kinds(lines: list[bytes]) -> None:
+    """Compare the kinds of the clean lines with those of the strict parser's values, in their order."""
+    read = clean_lines.kinds(b"".join(line + b"\n" for line in lines), MAX_DEPTH)
+    assert read is not None
+    expected: dict[str, tuple[int, int, set[str]]] = {}
+    for number in np.flatnonzero(read.verdicts == CLEAN).tolist():
+        value, fault = parse(lines[number], written=True)
+        assert fault is None, lines[number]
+        for place, (name, kinds) in enumerate(kinds_of_rows(iter([(value, None)])).items()):
+            expected.setdefault(name, (number, place, set()))[2].update(kinds)
+    assert sorted((*at, name, kinds) for name, (*at, kinds) in expected.items()) == sorted(read.met)
+    assert ((read.verdicts == BLANK) == [not line.strip(b" \t\r") for line in lines]).all()
 
 
 def survive(count: int, seed: str) -> None:
@@ -137,6 +154,8 @@ def survive(count: int, seed: str) -> None:
             for at in range(0, len(made), BATCH):
                 part = made[at : at + BATCH]
                 verdicts = check(binding, [line for _, line in part])
+                if not keep:
+                    check_kinds([line for _, line in part])
                 for (name, _), verdict in zip(part, verdicts, strict=True):
                     seen[name] += 1
                     clean[name] += verdict == CLEAN
@@ -411,6 +430,52 @@ def test_the_kernel_refuses_what_is_no_spec():
         kernel.read("text", kernel.compile(good))
     with pytest.raises((TypeError, ValueError)):
         kernel.read(b"", object())
+
+
+def test_kinds_of_reals_are_told_by_how_they_are_written():
+    draw = random.Random(11)
+    tokens = [repr(draw.random() * 10 ** draw.randint(-20, 20)) for _ in range(3000)]
+    tokens += [f"{draw.random():.{draw.randint(10, 19)}f}" for _ in range(3000)]
+    tokens += [f"{draw.randint(1, 2**62)}e{draw.randint(-30, 20)}" for _ in range(3000)]
+    tokens += [f"{n}.{tail}" for n in (2**52, 2**53, 2**60, 1) for tail in ("0", "5", "25", "1")]
+    tokens = [token for token in tokens if "e+" not in token]
+    lines = [b'{"%d":%s}' % (i, token.encode()) for i, token in enumerate(tokens)]
+    check_kinds(lines)
+    read = clean_lines.kinds(b"\n".join(lines), MAX_DEPTH)
+    assert (read.verdicts == CLEAN).mean() > 0.85
+
+
+def test_keys_of_one_row_are_as_many_as_they_are():
+    names = [f"k{i}" for i in range(5000)]
+    wide = json.dumps(dict.fromkeys(names)).encode()
+    check_kinds([wide, wide, b'{"k3": 1, "k1": "x"}'])
+    read = clean_lines.kinds(wide[:-1] + b',"k7":2}\n' + wide, MAX_DEPTH)
+    assert read.verdicts.tolist() == [UNSURE, CLEAN]
+    assert [name for *_, name, _ in sorted(read.met)] == names
+
+
+def keys_of_one_hash(count: int) -> list[bytes]:
+    """Return keys of sixteen bytes: the second half undoes what the first makes of the hash."""
+    draw = np.random.default_rng(3)
+    found: list[bytes] = []
+    while len(found) < count:
+        letters = draw.integers(0x30, 0x5B, (1 << 20, 8), dtype=np.uint8)
+        first = letters.view(np.uint64).ravel()
+        mixed = (first ^ np.uint64(16 * 0x9E3779B97F4A7C15 % 2**64)) * np.uint64(0xFF51AFD7ED558CCD)
+        second = (mixed ^ mixed >> np.uint64(32)).view(np.uint8).reshape(-1, 8)
+        plain = ((second > 0x5C) & (second < 0x7F)) | ((second > 0x22) & (second < 0x5C))
+        chosen = plain.all(axis=1)
+        halves = np.concatenate((letters[chosen], second[chosen]), axis=1)
+        found += map(bytes, halves)
+    return found[:count]
+
+
+def test_keys_that_have_one_hash_make_a_line_unsure_and_no_work_by_their_square():
+    few, many = (
+        b"{" + b",".join(b'"%s":1' % key for key in keys_of_one_hash(count)) + b"}"
+        for count in (200, 300)
+    )
+    assert clean_lines.kinds(few + b"\n" + many, MAX_DEPTH).verdicts.tolist() == [CLEAN, UNSURE]
 
 
 def test_columns_outlive_the_block_and_the_spec():

@@ -1,37 +1,26 @@
-"""Which kinds of JSON value the columns of sources hold, all of their rows seen.
+"""Which kinds of JSON value the columns of sources hold, all of their rows seen."""
 
-pyarrow's parser finds the types of most units; where it may not see one, refuses it, or cannot tell how a
-number was written, the strict parser looks at every value.
-"""
-
-import re
 from collections.abc import Iterable, Iterator
 from decimal import Decimal, InvalidOperation
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import json as pajson
 
 from fmtkit.converting import reading
 from fmtkit.converting.engines import Threads
-from fmtkit.sources import guards
+from fmtkit.reading import clean_lines
 from fmtkit.sources.blocks import ArrowBlock, Block, Readable
 from fmtkit.sources.marks import NonFinite, NotText, Overflow, WrittenFloat, is_unicode
 from fmtkit.sources.records import Records
+from fmtkit.sources.strict import MAX_DEPTH
 
 Seen = dict[str, set[str]]
 """Column -> kinds, in the order in which the columns were met."""
 
-MOST_CELLS = 1_000_000
-"""Of a unit: objects times the keys that any of them has, each of which takes pyarrow 90 ns."""
-_STRINGS = re.compile(rb'"((?:[^"\\]++|\\.)*+)"[ \t\r]*+(:?)')
-UNIT_BYTES = 512 * 1024
-"""Small units: one that is refused is looked at value by value."""
 EXACT_INTEGERS = 2**53
-_EXACT = pa.decimal256(76, 30)
-"""Wide enough for numbers as people write them; others are looked at one by one."""
 
 
 def kinds_of_columns(sources: Iterable[Readable]) -> Seen:
@@ -48,7 +37,7 @@ def _blocks(sources: Iterable[Readable]) -> Iterator[Block]:
 def _of_block(block: Block) -> Seen:
     records = reading.records_of(block)
     if isinstance(records, Records):
-        return _together(_of_unit(records, start, stop) for start, stop in _units(records))
+        return _of_lines(records)
     found = _of_batch(block.batch) if isinstance(block, ArrowBlock) else None
     return found or kinds_of_rows(records.values(written=True))
 
@@ -97,73 +86,18 @@ def is_exact(token: str, value: float) -> bool:
         return False
 
 
-def _of_unit(records: Records, start: int, stop: int) -> Seen:
-    """Look at the types that pyarrow finds, and at values only where types do not tell."""
-    unit = _plain_unit(records, start, stop)
-    sound = unit is not None and _is_shallow(*unit) and not _is_sparse(unit[0])
-    table = read_json(unit[0], None, "infer") if unit is not None and sound else None
-    if unit is not None and table is not None and table.num_rows == stop - start:
-        found = {
-            field.name: _of_column(column) or _of_numbers(column, field.name, unit[0])
-            for field, column in zip(table.schema, table.columns, strict=True)
-        }
-        if all(found.values()):
-            return found
-    return kinds_of_rows(records.value(record, written=True) for record in range(start, stop))
-
-
-def _units(records: Records) -> list[tuple[int, int]]:
-    """Cut records into runs of about so many bytes."""
-    count, start = len(records), 0
-    units = []
-    while start < count:
-        limit = records.found.starts[start] + UNIT_BYTES
-        end = int(np.searchsorted(records.found.ends, limit, side="right"))
-        end = min(max(end, start + 1), count)
-        units.append((start, end))
-        start = end
-    return units
-
-
-def _plain_unit(records: Records, start: int, stop: int) -> tuple[pa.Buffer, guards.Lines] | None:
-    """Return the bytes of some records if pyarrow may see them, where none nests too deep."""
-    found = records.found
-    first, end = int(found.starts[start]), int(found.ends[stop - 1])
-    lines = guards.Lines(
-        found.starts[start:stop] - first, found.ends[start:stop] - first, found.numbers, 0
-    )
-    if not guards.look_like_objects(records.array[first:end], lines):
-        return None
-    buffer = records.buffer.slice(first, end - first)
-    return (buffer, lines) if records.is_utf8 or guards.is_utf8(buffer) else None
-
-
-def _is_shallow(buffer: pa.Buffer, lines: guards.Lines) -> bool:
-    """Tell whether no record of a unit nests deeper than the limit."""
-    return guards.is_shallow(np.frombuffer(buffer, np.uint8), lines)
-
-
-def read_json(buffer: pa.Buffer, schema: pa.Schema | None, mode: str) -> pa.Table | None:
-    """Read JSON lines, with an explicit schema if there is one; None if pyarrow refuses them."""
-    try:
-        return pajson.read_json(
-            pa.BufferReader(buffer),
-            read_options=pajson.ReadOptions(use_threads=False, block_size=buffer.size + 1),
-            parse_options=pajson.ParseOptions(
-                explicit_schema=schema, newlines_in_values=False, unexpected_field_behavior=mode
-            ),
-        )
-    except pa.ArrowInvalid:
-        return None
-
-
-def _is_sparse(buffer: pa.Buffer) -> bool:
-    """Tell whether objects have so many different keys that a null for each is too much."""
-    data = buffer.to_pybytes()
-    if data.count(b":") ** 2 <= MOST_CELLS:
-        return False
-    keys = [text for text, colon in _STRINGS.findall(data) if colon]
-    return len(set(keys)) * len(keys) > MOST_CELLS
+def _of_lines(records: Records) -> Seen:
+    """Look at JSON lines: natively, and by the strict parser at those of which that is not sure."""
+    read = clean_lines.kinds(records.data, MAX_DEPTH)
+    if read is None:
+        return kinds_of_rows(records.values(written=True))
+    met: list[tuple[int, int, str, Iterable[str]]] = [*read.met]
+    lines = np.flatnonzero(read.verdicts != clean_lines.BLANK)
+    for record in np.flatnonzero(read.verdicts[lines] == clean_lines.UNSURE).tolist():
+        judged = kinds_of_rows(iter([records.value(record, written=True)]))
+        met += ((int(lines[record]), place, *each) for place, each in enumerate(judged.items()))
+    met.sort(key=itemgetter(0, 1))
+    return _together({name: set(kinds)} for _, _, name, kinds in met)
 
 
 def _of_batch(batch: pa.Table) -> Seen | None:
@@ -198,19 +132,3 @@ def _of_floats(column: pa.ChunkedArray) -> set[str]:
         return set()
     finite = pc.any(pc.is_finite(column.cast(pa.float64()))).as_py()
     return {"float"} if finite else {"refused"}
-
-
-def _of_numbers(column: pa.ChunkedArray, name: str, buffer: pa.Buffer) -> set[str]:
-    """Return the kinds of numbers that were read as floats; none where that hides what they were."""
-    if not pa.types.is_floating(column.type):
-        return set()
-    if not pc.all(pc.less_equal(pc.abs(column), EXACT_INTEGERS)).as_py():
-        return set()
-    table = read_json(buffer, pa.schema([(name, _EXACT)]), "ignore")
-    if table is None:
-        return set()
-    pairs = pa.table({"written": table.column(0), "read": column}).group_by(["written", "read"])
-    distinct = pairs.aggregate([]).drop_null()
-    written, read = (distinct.column(key).to_pylist() for key in ("written", "read"))
-    exact = all(one == Decimal(repr(other)) for one, other in zip(written, read, strict=True))
-    return {"float"} if exact else {"json"}

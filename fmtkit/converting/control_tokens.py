@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from fmtkit.sources.guards import places_of
+from fmtkit.sources.lines import places_of
 from fmtkit.tables import DIALOG_COLUMNS
 
 _LOOKS = re.compile(

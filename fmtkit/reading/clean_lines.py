@@ -7,7 +7,7 @@ more than 19 digits make a line unsure, though it may be sound.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache, singledispatch
+from functools import cache, lru_cache, singledispatch
 from math import ceil, floor
 from typing import Any
 
@@ -65,6 +65,35 @@ def read(block: bytes, spec: ReadSpec) -> CleanLines | None:
     assert isinstance(frame, pl.DataFrame)
     frame.columns = [column.name for column in _ordered(spec)]
     return CleanLines(frame, np.frombuffer(verdicts, np.uint8))
+
+
+KINDS = ("null", "bool", "text", "integer", "long integer", "float", "json")
+"""Kinds of JSON value, in the order of their bits: a float is a number with a point or an exponent that a
+double holds as it was written, a long integer one beyond 2^53; what no double holds is kept as JSON."""
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """Which kinds of value the keys of a block's clean lines hold."""
+
+    met: list[tuple[int, int, str, frozenset[str]]]
+    """Of each key the line and the place in it where it was met first, both from 0 on, and its kinds."""
+    verdicts: NDArray[np.uint8]
+
+
+def kinds(block: bytes, max_depth: int) -> Kinds | None:
+    """Look at the values of all keys of the clean lines of a block; None where there is no kernel."""
+    native = kernel()
+    if native is None:
+        return None
+    met, verdicts = native.kinds(block, max_depth)
+    named = [(line, place, key, _names(bits)) for line, place, key, bits in met]
+    return Kinds(named, np.frombuffer(verdicts, np.uint8))
+
+
+@cache
+def _names(bits: int) -> frozenset[str]:
+    return frozenset(name for bit, name in enumerate(KINDS) if bits >> bit & 1)
 
 
 class _UnreadError(ValueError):

@@ -6,7 +6,7 @@ import numpy as np
 
 from fmtkit.codes import Reject
 from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, JsonBlock
-from fmtkit.sources.guards import places_of_line_feeds
+from fmtkit.sources.lines import places_of_line_feeds
 from fmtkit.sources.raw import RawBytes, Readable, fill, read_fully
 from fmtkit.sources.records import RAW_BYTES
 from fmtkit.sources.structure import PIECE_BYTES

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from functools import cached_property
 from math import isfinite
 from typing import Any, Protocol
 
@@ -11,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from fmtkit.codes import Reject
-from fmtkit.sources import guards
 from fmtkit.sources.canonical_json import canonical, number_of
+from fmtkit.sources.lines import find_lines
 from fmtkit.sources.marks import NON_FINITE, NOT_TEXT, OVERFLOW, Fault, NotText
 from fmtkit.sources.strict import parse
 
@@ -32,9 +31,7 @@ class Records:
         line_feeds: np.ndarray | None = None,
     ) -> None:
         self.data = data
-        self.buffer = pa.py_buffer(data)
-        self.array = np.frombuffer(data, dtype=np.uint8)
-        self.found = guards.find_lines(self.array, line_feeds)
+        self.found = find_lines(np.frombuffer(data, dtype=np.uint8), line_feeds)
         self.first_line = first_line
         self.lines = lines
 
@@ -45,11 +42,6 @@ class Records:
 
     def __len__(self) -> int:
         return len(self.found.starts)
-
-    @cached_property
-    def is_utf8(self) -> bool:
-        """Say whether all of the block is UTF-8."""
-        return guards.is_utf8(self.buffer)
 
     def raw(self, record: int) -> bytes:
         """Return the bytes of a record, without its newline."""

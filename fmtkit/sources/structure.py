@@ -62,17 +62,6 @@ def structure_of(text: bytes, *, depth: int = 0, inside: bool = False) -> Struct
     return Structure(quotes, commas, closes, end, int(before[-1]), ends_inside)
 
 
-def deepest(text: bytes) -> int:
-    """Return how deep a text nests, at least up to where it stops being JSON."""
-    data = np.frombuffer(text, np.uint8)
-    quotes, brackets, _ = _positions(data)
-    if BACKSLASH in text:
-        quotes = quotes[~_escaped(data, quotes)]
-    brackets = brackets[_outside(brackets, quotes, inside=False)]
-    depths = np.cumsum(np.where((data[brackets] | LOWER) == OPEN, 1, -1))
-    return int(depths.max(initial=0))
-
-
 def _positions(data: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Find quotes, brackets and commas, in pieces that stay in the cache."""
     found: tuple[list[np.ndarray], ...] = ([], [], [])

@@ -41,6 +41,32 @@ int enter(Cursor *cursor) {
     return ++cursor->depth <= cursor->most_depth;
 }
 
+/* Lines */
+
+int next_line(const uint8_t **at, const uint8_t *end, Text *line) {
+    const uint8_t *begin = *at;
+    if (begin >= end) return 0;
+    const uint8_t *feed = memchr(begin, '\n', (size_t)(end - begin)), *stop = feed ? feed : end;
+    line->bytes = begin;
+    line->size = (size_t)(stop - begin);
+    if (line->size && stop[-1] == '\r') line->size--;
+    *at = feed ? feed + 1 : end;
+    return 1;
+}
+
+int is_blank(Text line) {
+    size_t at = 0;
+    while (at < line.size && (line.bytes[at] == ' ' || line.bytes[at] == '\t' || line.bytes[at] == '\r'))
+        at++;
+    return at == line.size;
+}
+
+void begin_line(Cursor *cursor, Text line) {
+    cursor->at = line.bytes;
+    cursor->end = line.bytes + line.size;
+    cursor->depth = 0;
+}
+
 /* Strings */
 
 static int hex_of(const uint8_t *at, unsigned *value) {
@@ -179,7 +205,7 @@ int decode(Cursor *cursor, Bytes *out) { return copy_string(cursor, out, put_poi
 
 /* Members, items */
 
-static uint64_t hash_of(Text text) {
+uint64_t hash_of(Text text) {
     uint64_t hash = text.size * 0x9E3779B97F4A7C15ULL;
     const uint8_t *at = text.bytes;
     size_t left = text.size;

@@ -13,6 +13,9 @@
 /* An object of more keys would take time by their square. */
 #define MOST_KEYS 64
 
+/* Of which no stack runs out: a reader calls itself so often. */
+#define MOST_DEPTH 200
+
 typedef struct {
     const uint8_t *bytes;
     size_t size;
@@ -85,5 +88,13 @@ int is_at_end(Cursor *cursor);
 Text stripped(Text text);
 
 int is_same(Text one, Text other);
+uint64_t hash_of(Text text);
+
+/* Take the next line of a block, without what ends it: a line feed, and a carriage return before that.
+   Returns 0 at the end of the block. */
+int next_line(const uint8_t **at, const uint8_t *end, Text *line);
+int is_blank(Text line);
+/* Begin with a line. */
+void begin_line(Cursor *cursor, Text line);
 
 #endif

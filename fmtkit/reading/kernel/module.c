@@ -4,6 +4,7 @@
  * build serves every later version.
  */
 
+#include "kinds.h"
 #include "read.h"
 
 #ifndef FMTKIT_SOURCES_HASH
@@ -100,6 +101,44 @@ static PyObject *read_lines_of(PyObject *module, PyObject *arguments) {
     return made;
 }
 
+static PyObject *list_of(const Kinds *kinds) {
+    PyObject *made = PyList_New(0);
+    for (size_t i = 0; made && i < kinds->count; i++) {
+        const Kept *kept = &kinds->kept[i];
+        if (!kept->kinds) continue;
+        PyObject *each = Py_BuildValue("LLs#i", (long long)kept->line, (long long)kept->place,
+                                       (const char *)kept->key.bytes, (Py_ssize_t)kept->key.size,
+                                       kept->kinds);
+        if (!each || PyList_Append(made, each) < 0) Py_CLEAR(made);
+        Py_XDECREF(each);
+    }
+    return made;
+}
+
+static PyObject *kinds_of(PyObject *module, PyObject *arguments) {
+    (void)module;
+    Py_buffer block;
+    PyObject *held, *made = NULL;
+    int most_depth, done;
+    if (!PyArg_ParseTuple(arguments, "Oi", &held, &most_depth)) return NULL;
+    if (most_depth < 1 || most_depth > MOST_DEPTH) {
+        PyErr_SetString(PyExc_ValueError, "a limit of nesting that no stack holds");
+        return NULL;
+    }
+    if (PyObject_GetBuffer(held, &block, PyBUF_SIMPLE) < 0) return NULL;
+    Kinds kinds;
+    Py_BEGIN_ALLOW_THREADS
+    done = kinds_of_block(block.buf, (size_t)block.len, most_depth, &kinds);
+    Py_END_ALLOW_THREADS
+    PyObject *list = done ? list_of(&kinds) : PyErr_NoMemory();
+    /* The keys lie in the block. */
+    PyBuffer_Release(&block);
+    const char *verdicts = kinds.verdicts.used ? (const char *)kinds.verdicts.bytes : "";
+    if (list) made = Py_BuildValue("Ny#", list, verdicts, (Py_ssize_t)kinds.verdicts.used);
+    free_kinds(&kinds);
+    return made;
+}
+
 static PyMethodDef methods[] = {
     {"compile", compile_spec, METH_O,
      "compile(spec)\n--\n\nReturn the spec, as tuples tell it, ready to read by."},
@@ -107,6 +146,11 @@ static PyMethodDef methods[] = {
      "read(block, spec)\n--\n\nRead JSON lines.\n\n"
      "Return the columns of the clean lines as an Arrow schema and an Arrow array (PyCapsules of a\n"
      "struct with a child for each column), and one byte a line: 0 clean, 1 blank, 2 unsure."},
+    {"kinds", kinds_of, METH_VARARGS,
+     "kinds(block, max_depth)\n--\n\nTell which kinds of value the keys of JSON lines hold.\n\n"
+     "Return a list of (line, place, key, kinds) of the clean lines, the first two saying where the key\n"
+     "was met first, the last a sum of bits (1 null, 2 boolean, 4 text, 8 integer, 16 integer beyond\n"
+     "2^53, 32 float, 64 JSON), and one byte a line, as `read` does."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -626,15 +626,13 @@ static int is_complete(const Reader *reader) {
     return 1;
 }
 
-static int read_line(Reader *reader, const uint8_t *begin, const uint8_t *end) {
+static int read_line(Reader *reader, Text line) {
     const Spec *spec = reader->spec;
     Cursor *cursor = &reader->cursor;
-    cursor->at = begin;
-    cursor->end = end;
-    cursor->depth = 0;
+    begin_line(cursor, line);
     reader->touched_count = 0;
     skip_blanks(cursor);
-    begin = cursor->at;
+    const uint8_t *begin = cursor->at;
     for (int i = spec->count - spec->whole_rows; i < spec->count; i++) {
         cursor->at = begin;
         if (next_byte(reader) != '{' || !read_column(reader, i)) return 0;
@@ -650,23 +648,15 @@ static void take_back(Reader *reader) {
     }
 }
 
-static int is_blank(const uint8_t *at, const uint8_t *end) {
-    while (at < end && (*at == ' ' || *at == '\t' || *at == '\r')) at++;
-    return at == end;
-}
-
 static int read_lines(Reader *reader, const uint8_t *at, const uint8_t *end, Bytes *verdicts) {
-    while (at < end) {
-        const uint8_t *feed = memchr(at, '\n', (size_t)(end - at));
-        const uint8_t *stop = feed ? feed : end;
+    Text line;
+    while (next_line(&at, end, &line)) {
         if (!reserve(verdicts, 1)) return 0;
         uint8_t *verdict = &verdicts->bytes[verdicts->used++];
         reader->line++;
-        /* A carriage return before the line feed is none of the line's. */
-        const uint8_t *last = stop > at && stop[-1] == '\r' ? stop - 1 : stop;
-        if (is_blank(at, last)) {
+        if (is_blank(line)) {
             *verdict = LINE_BLANK;
-        } else if (read_line(reader, at, last)) {
+        } else if (read_line(reader, line)) {
             *verdict = LINE_CLEAN;
             reader->rows++;
         } else if (reader->cursor.out_of_memory) {
@@ -675,7 +665,6 @@ static int read_lines(Reader *reader, const uint8_t *at, const uint8_t *end, Byt
             *verdict = LINE_UNSURE;
             take_back(reader);
         }
-        at = feed ? feed + 1 : end;
     }
     return 1;
 }

@@ -495,9 +495,6 @@ static int tell_media(Spec *spec, PyObject *media) {
     return 1;
 }
 
-/* Of which no stack runs out: a reader calls itself so often. */
-#define MOST_DEPTH 200
-
 Spec *spec_of(PyObject *told) {
     PyObject *columns, *groups, *media;
     int most_depth;
