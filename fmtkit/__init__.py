@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fmtkit.converting.run_report import Report
     from fmtkit.errors import FmtkitError, RejectedRowsWarning, UnreadTurnsWarning
-    from fmtkit.library import convert, inspect, read, render, table, train, types, validate
+    from fmtkit.library import (
+        convert,
+        inspect,
+        merge,
+        read,
+        render,
+        table,
+        train,
+        types,
+        validate,
+    )
     from fmtkit.registry import converter
     from fmtkit.trl_datasets import to_trl
 
@@ -36,6 +46,7 @@ _HOMES = {
     "convert": "fmtkit.library",
     "converter": "fmtkit.registry",
     "inspect": "fmtkit.library",
+    "merge": "fmtkit.library",
     "read": "fmtkit.library",
     "render": "fmtkit.library",
     "table": "fmtkit.library",
@@ -53,6 +64,7 @@ __all__ = [
     "convert",
     "converter",
     "inspect",
+    "merge",
     "read",
     "render",
     "table",

@@ -14,6 +14,7 @@ from fmtkit.errors import UnreadTurnsWarning as UnreadTurnsWarning
 from fmtkit.registry import converter as converter
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.surveying.survey import Survey
+from fmtkit.training.merging import Merged
 from fmtkit.training.run import Outcome
 from fmtkit.trl_datasets import to_trl as to_trl
 
@@ -25,6 +26,7 @@ __all__ = [
     "convert",
     "converter",
     "inspect",
+    "merge",
     "read",
     "render",
     "table",
@@ -89,6 +91,16 @@ def inspect(
     train_on_inputs: bool = ...,
     ebft: Mapping[str, Any] = ...,
 ) -> Survey: ...
+
+def merge(
+    run: str | Path | None = ...,
+    out: str | Path | None = ...,
+    *,
+    checkpoint: str | None = ...,
+    adapter: str | Path | None = ...,
+    model: str | Path | None = ...,
+    dtype: Literal["float32", "bfloat16", "float16"] | None = ...,
+) -> Merged: ...
 
 def read(
     source: object,

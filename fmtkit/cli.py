@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "validate": conversion.validate,
     "inspect": inspection.inspect,
     "train": training.train,
+    "merge": training.merge,
     "vllm-serve": training.vllm_serve,
     "types": reference.types,
     "schema": reference.schema,

@@ -27,11 +27,12 @@ from fmtkit.rendering.template_sources import find_model_template
 from fmtkit.strict_kinds import part_faults
 from fmtkit.surveying.inspect_options import InspectOptions
 from fmtkit.tables import WIDE_MESSAGE
-from fmtkit.training.train_options import TrainOptions
+from fmtkit.training.train_options import MergeOptions, TrainOptions
 from fmtkit.writing.formats import compression_of
 
 if TYPE_CHECKING:
     from fmtkit.surveying.survey import Survey
+    from fmtkit.training.merging import Merged
     from fmtkit.training.run import Outcome
 
 Source = object
@@ -308,3 +309,33 @@ def train(
     from fmtkit.training import train as run
 
     return run(config, say=say, **options.given())
+
+
+@keywords(MergeOptions)
+def merge(
+    run: str | Path | None = None, out: str | Path | None = None, *, options: MergeOptions
+) -> "Merged":
+    """Merge the adapter of a run, or any adapter of peft, into its base model.
+
+    The base model is loaded anew in full precision, whatever the run had quantized. Weights, tokenizer,
+    chat template and model card are written under another name, and renamed once all is there.
+
+    Args:
+        run: The run folder; None where `adapter` is given.
+        out: The folder to write; RUN/merged where it is None.
+
+    Returns:
+        What was written: its `folder`, `base`, `adapter`, `dtype` and number of `parameters`.
+
+    Raises:
+        OptionError: if there is no adapter (all weights were trained), the base model cannot be found or
+            the adapter does not fit it.
+        ResumeError, UnknownNameError: for a folder that is no run, a checkpoint that is not there.
+        OutputExistsError, WriteError: if `out` is there already, or cannot be written.
+
+    Example:
+        >>> fmtkit.merge("runs/dpo", dtype="bfloat16").folder  # doctest: +SKIP
+    """
+    from fmtkit.training.merging import merge as merge_run
+
+    return merge_run(run, **options.given())

@@ -26,6 +26,7 @@ from fmtkit.errors import UnreadTurnsWarning as UnreadTurnsWarning
 from fmtkit.registry import converter as converter
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.surveying.survey import Survey
+from fmtkit.training.merging import Merged
 from fmtkit.training.run import Outcome
 from fmtkit.trl_datasets import to_trl as to_trl
 

@@ -1,4 +1,4 @@
-"""`fmtkit train` and `fmtkit vllm-serve`: a run, and the server that answers for it."""
+"""`fmtkit train`, `vllm-serve`: a run, and the server that answers for it; `merge`: what it left."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ import typer
 
 from fmtkit.commands.flags import Json, Set, flags, say
 from fmtkit.errors import OptionError
-from fmtkit.training.train_options import TrainOptions
+from fmtkit.training.train_options import MergeOptions, TrainOptions
 
 
 @flags(TrainOptions)
@@ -38,6 +38,31 @@ def train(
     outcome = training.train(named, say=lambda note: say(f"note: {note}"), **options.given())
     print_outcome(outcome, as_json=json, dry_run=options.dry_run, prepared=options.prepare)
     raise typer.Exit(outcome.exit_code)
+
+
+@flags(MergeOptions)
+def merge(
+    run: Annotated[
+        str | None, typer.Argument(help="Folder of a finished run.", show_default=False)
+    ] = None,
+    *,
+    options: MergeOptions,
+    json: Json = False,
+) -> None:
+    """Merge the adapter of a run into its base model, and print where the model lies.
+
+    With --adapter DIR any adapter of peft. The base model is loaded in full precision.
+    """
+    from fmtkit.terminal import print_json
+    from fmtkit.training.merging import merge as merge_run
+
+    merged = merge_run(run, **options.given())
+    for note in merged.notes:
+        say(f"note: {note}")
+    if json:
+        print_json(merged.as_dict())
+    else:
+        typer.echo(merged.folder)
 
 
 def vllm_serve(

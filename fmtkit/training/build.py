@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.errors import DependencyError, OptionError, TokenizerError
-from fmtkit.runner import Runner, find
+from fmtkit.runner import Head, Runner, find
 from fmtkit.training import at_hand, trained_messages
 from fmtkit.training.job import ALL_LINEAR, BY_DEVICE, WITHOUT, Job
 
 _TASKS = {"causal": "CAUSAL_LM", "score": "SEQ_CLS", "steps": "TOKEN_CLS"}
+_LABELS = {"score": 1, "steps": 2}
 _AUTO = {
     "causal": "AutoModelForCausalLM",
     "score": "AutoModelForSequenceClassification",
@@ -287,7 +288,6 @@ def make_model(job: Job, runner: Runner, tokenizer: Any) -> tuple[Any, Any]:
 def load_model(job: Job, runner: Runner) -> Any:
     """Load the model with the head that the method trains."""
     import torch
-    import transformers
 
     values = _model_arguments(job)
     if values.get("dtype") not in {None, "auto"}:
@@ -295,14 +295,23 @@ def load_model(job: Job, runner: Runner) -> Any:
     quantization = make_quantization(job)
     if quantization is not None:
         values["quantization_config"] = quantization
-    labels = {"score": {"num_labels": 1}, "steps": {"num_labels": 2}}.get(runner.head, {})
-    if runner.head != "causal":
+    trusted = bool(job.trainer.get("trust_remote_code"))
+    return pretrained(job.model, runner.head, trusted=trusted, **values)
+
+
+def pretrained(
+    name: str, head: Head, *, trusted: bool = False, labels: int | None = None, **values: Any
+) -> Any:
+    """Load a model with a head; `labels` are the outputs of one that is not the language model's."""
+    import transformers
+
+    if head != "causal":
+        values["num_labels"] = labels or _LABELS[head]
         # A head that is new is expected here; the report on it would read like an error.
         speak: Any = transformers.utils.logging
         speak.set_verbosity_error()
-    auto = getattr(transformers, _AUTO[runner.head])
-    trusted = bool(job.trainer.get("trust_remote_code"))
-    return auto.from_pretrained(job.model, trust_remote_code=trusted, **values, **labels)
+    auto = getattr(transformers, _AUTO[head])
+    return auto.from_pretrained(name, trust_remote_code=trusted, **values)
 
 
 def reference_model(job: Job) -> Any:

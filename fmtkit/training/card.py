@@ -35,6 +35,15 @@ def text(job: Job, report: Mapping[str, object], *, merged: bool = False) -> str
     return "\n\n".join(parts) + "\n"
 
 
+def of_merge(base: str, adapter: Path) -> str:
+    """Return the card of a base model into which an adapter from elsewhere was merged."""
+    head = {"base_model": base, "library_name": "transformers", "tags": ["fmtkit", "merge"]}
+    told = f"The adapter `{adapter}` merged into `{base}` by fmtkit."
+    return "\n\n".join(
+        ["---\n" + yaml.safe_dump(head, sort_keys=False) + "---", f"# {adapter.name}", told, ""]
+    )
+
+
 def _config(job: Job) -> str:
     path = Path(job.run) / "config.yaml"
     return path.read_text(encoding="utf-8") if path.is_file() else ""

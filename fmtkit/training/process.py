@@ -5,6 +5,7 @@ Started by `fmtkit train`, by itself, by torchrun or by accelerate; exits with a
 
 import atexit
 import os
+import shutil
 import sys
 import time
 import warnings
@@ -14,7 +15,17 @@ from typing import Any, NoReturn
 
 from fmtkit import atomic, user_modules
 from fmtkit.errors import FmtkitError, OptionError
-from fmtkit.training import card, curves, data_facts, failures, interrupts, job, memory, run_page
+from fmtkit.training import (
+    card,
+    curves,
+    data_facts,
+    failures,
+    interrupts,
+    job,
+    memory,
+    merging,
+    run_page,
+)
 from fmtkit.training.interrupts import INTERRUPTED, Stop
 from fmtkit.training.job import Job
 from fmtkit.training.life import (
@@ -25,6 +36,7 @@ from fmtkit.training.life import (
     out_of_memory,
 )
 from fmtkit.training.progress import ProgressBar
+from fmtkit.training.trained_model import TrainedModel
 
 _CONNECTED: list[Any] = []
 """Trainers of several processes that have ended what connects them."""
@@ -245,9 +257,10 @@ def _save(trainer: Any, work: Job, parts: Any) -> None:
         return
     parts.tokenizer.save_pretrained(folder)
     if work.setting("merge_lora") and work.peft is not None:
-        merged = Path(work.run) / "merged"
-        trainer.accelerator.unwrap_model(trainer.model).merge_and_unload().save_pretrained(merged)
-        parts.tokenizer.save_pretrained(merged)
+        # Of what was saved: where weights are sharded or quantized, those in memory cannot be merged.
+        found = TrainedModel(folder, work.model, parts.runner.head, work)
+        shutil.rmtree(Path(work.run) / merging.MERGED, ignore_errors=True)
+        merging.write(found, Path(work.run) / merging.MERGED)
 
 
 def _report(work: Job, trainer: Any, log: RunLog, result: Any, seconds: float) -> None:
@@ -267,9 +280,9 @@ def _report(work: Job, trainer: Any, log: RunLog, result: Any, seconds: float) -
     }
     curves.draw(run)
     run_page.write(run, report)
-    for folder in ("model", "merged"):
+    for folder in ("model", merging.MERGED):
         if (run / folder).is_dir():
-            card.write(run / folder, work, report, merged=folder == "merged")
+            card.write(run / folder, work, report, merged=folder == merging.MERGED)
     # Last, since it says that all is there.
     atomic.write_json(run / "report.json", report)
     _say(trainer, f"{work.method}: {trainer.state.global_step} steps{_moved(log)}")

@@ -1,8 +1,17 @@
-"""The options of `fmtkit train`, beside those of its config."""
+"""The options of `fmtkit train`, beside those of its config, and of the commands on what it has trained."""
 
 from dataclasses import dataclass
 
-from fmtkit.options import COUNT, PATH, SWITCH, TEXTS, Options, option
+from fmtkit.options import (
+    COUNT,
+    OPTIONAL_CHOICE,
+    PATH,
+    SWITCH,
+    TEXT,
+    TEXTS,
+    Options,
+    option,
+)
 
 
 @dataclass(frozen=True)
@@ -32,3 +41,18 @@ class TrainOptions(Options):
     )
     resume: bool = option(SWITCH, "Go on from the run's last checkpoint.", default=False)
     rebuild: bool = option(SWITCH, "Convert the datasets again.", default=False)
+
+
+@dataclass(frozen=True)
+class MergeOptions(Options):
+    """Options of `fmtkit merge`."""
+
+    out: str | None = option(PATH, "Folder to write; RUN/merged unless set.", flags=("--out", "-o"))
+    checkpoint: str | None = option(TEXT, "A checkpoint of the run, by name or by step.")
+    adapter: str | None = option(PATH, "Folder of an adapter, in place of a run.")
+    model: str | None = option(PATH, "The base model, where it is not where the adapter says.")
+    dtype: str | None = option(
+        OPTIONAL_CHOICE,
+        "Of the merged weights; as the base model's unless set.",
+        choices=("float32", "bfloat16", "float16"),
+    )
