@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from fmtkit.columns import ABSENT, filled
+from fmtkit.errors import UnknownNameError
 from fmtkit.problems import Column, literal
 from fmtkit.tables import Segments
 from fmtkit.text_formats import formatted
@@ -48,9 +49,18 @@ CHATML = Style(
 )
 PHI = Style(
     "<|user|>\n{instruction}<|end|>{input}<|assistant|>",
-    "<|user|>\n{instruction}<|end|><|assistant|>",
-    "<|system|>{system}\n",
+    "<|user|>\n{instruction}<|end|>\n<|assistant|>\n",
+    "<|system|>\n{system}<|end|>\n",
 )
+STYLES = {"instruct": INSTRUCT, "chat": CHAT, "chatml": CHATML, "phi": PHI}
+"""The styles that axolotl's types may name behind a colon, as in `jeopardy:chat`."""
+
+
+def style_of(name: str) -> Style:
+    """Return the style of that name; raise UnknownNameError with a did-you-mean."""
+    if name not in STYLES:
+        raise UnknownNameError("style", name, STYLES)
+    return STYLES[name]
 
 
 def introduced(introduction: tuple[str, str], input: Column = ABSENT) -> Column:

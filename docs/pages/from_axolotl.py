@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 
-from fmtkit import runner
+from fmtkit import registry, runner
+from fmtkit.converting import typenames
 from fmtkit.rendering.template_sources import OF_THE_TOKENIZER
+from fmtkit.tables import Ranking, table_for
 from fmtkit.training import keys
 from fmtkit.training.arguments import REMOVED
 from fmtkit.training.key import Key
@@ -103,6 +105,45 @@ _DIFFERENCES: tuple[tuple[str, str, str], ...] = (
     ),
 )
 
+_STYLES = ("", ":chat", ":chatml", ":phi")
+TYPES: dict[str, tuple[str, ...]] = {
+    "sft": (
+        *(f"{name}{style}" for name in ("alpaca", "gpteacher", "oasst") for style in _STYLES),
+        *(f"{name}{style}" for name in ("explainchoice", "jeopardy") for style in _STYLES),
+        *(f"alpaca_chat.{name}" for name in ("load", "load_camel_ai", "load_concise")),
+        *("alpaca_chat.load_no_prompt", "alpaca_chat.load_qa", "alpaca_instruct.load"),
+        *("alpaca_instruct.load_no_prompt", "alpaca_w_system.load", "alpaca_w_system.load_chat"),
+        *("alpaca_w_system.load_instruct", "alpaca_w_system.load_open_orca"),
+        *("alpaca_w_system.load_open_orca_chatml", "chat_template", "completion"),
+        *("concisechoice", "context_qa.load", "context_qa.load_404", "context_qa.load_v2"),
+        *("creative_acr.load_answer", "creative_acr.load_critique", "creative_acr.load_revise"),
+        *("input_output", "llama2_chat", "messages.chat", "metharme", "orcamini", "pretrain"),
+        *("pygmalion", "reflection", "summarizetldr", "_synthetic"),
+    ),
+    "dpo": (
+        *("chat_template.argilla_chat", "chat_template.default", "chatml", "chatml.argilla_chat"),
+        *("chatml.icr", "chatml.intel", "chatml.prompt_pairs", "chatml.ultra", "llama3"),
+        *("llama3.argilla_chat", "llama3.icr", "llama3.intel", "llama3.prompt_pairs"),
+        *("llama3.ultra", "passthrough.default", "user_defined.default", "zephyr.nectar"),
+    ),
+    "kto": (
+        *("chatml.argilla", "chatml.argilla_chat", "chatml.intel", "chatml.prompt_pairs"),
+        *("chatml.ultra", "llama3.argilla", "llama3.argilla_chat", "llama3.intel"),
+        *("llama3.prompt_pairs", "llama3.ultra", "user_defined.default"),
+    ),
+    "orpo": ("chat_template.argilla",),
+    "reward": ("bradley_terry.chat_template", "bradley_terry.llama3.icr"),
+    "prm": ("stepwise_supervised",),
+    "ebft": (
+        *("ebft_chat_multiturn.transform", "ebft_chat_multiturn.transform_all_turns"),
+        *("ebft_chat_multiturn.transform_last_turn", "ebft_opencode.transform"),
+        *("ebft_reasoning.transform", "ebft_reasoning.transform_answer_only"),
+        *("ebft_reasoning.transform_split_thinking", "ebft_reasoning.transform_strided"),
+        *("ebft_strided_chat.transform", "ebft_strided_structured.transform"),
+    ),
+}
+"""The types that axolotl's own modules define, by the method that reads them."""
+
 _KEYS_HEAD = "| key | goes to | here | axolotl, where it differs |\n|---|---|---|---|\n"
 
 
@@ -118,7 +159,7 @@ def text() -> str:
         f"{_HEAD}{rows}\n## Honoured\n\nBeside these every argument of the method's config class "
         f"passes by its own name ({len(everywhere())} of them, listed in [config.md](config.md)).\n\n"
         f"{_table(honoured)}\n## Notes\n\n{_table(notes)}\n## Refused\n\n{_table(refused)}\n"
-        f"## An entry of `datasets`\n\n{_table(entries)}\n{_plugins()}\n{_versions()}"
+        f"## An entry of `datasets`\n\n{_table(entries)}\n{_types()}\n{_plugins()}\n{_versions()}"
     )
 
 
@@ -137,6 +178,36 @@ def _row(key: Key) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n".replace(
         "{", "\\{"
     )
+
+
+def _types() -> str:
+    rows = "".join(
+        f"| `{method}` | `{name}` | {_type(name, method)} |\n"
+        for method, names in TYPES.items()
+        for name in names
+    )
+    return (
+        "## Types\n\nThe types that axolotl's own modules define; their texts and masks are the same but "
+        "for what is said here. A mapping as `type` makes the user's own prompt, of the same fields "
+        f"([formats](formats.md#user_defineddefault)).\n\n| method | type | here |\n|---|---|---|\n{rows}"
+    )
+
+
+def _type(name: str, method: str) -> str:
+    """Say how a type is read, and what differs; or why it is refused."""
+    if name in typenames.REFUSED:
+        return f"refused: {typenames.REFUSED[name]}"
+    # axolotl's `alpaca` is Stanford's prompt text, which has a name of its own here.
+    read = typenames.read("alpaca:instruct" if name == "alpaca" else name)
+    tables = runner.find(method).tables
+    found = [
+        one
+        for one in registry.named(read.source)
+        if table_for(one.makes.name(), tables) and (method != "sft" or one.makes is not Ranking)
+    ]
+    told = "; ".join(dict.fromkeys(one.differs for one in found if one.differs))
+    style = f", style {read.options['style']}" if read.options else ""
+    return read.reading.removesuffix(", as messages") + style + (f"; {told}" if told else "")
 
 
 def _plugins() -> str:

@@ -1,7 +1,7 @@
 """Questions and instructions that axolotl puts into turns of USER and ASSISTANT."""
 
 from fmtkit.columns import ABSENT, Text
-from fmtkit.instructions import CHAT, Style, answered, introduced
+from fmtkit.instructions import CHAT, answered, introduced
 from fmtkit.registry import converter
 from fmtkit.tables import Segments
 
@@ -15,7 +15,6 @@ _WITHOUT = (
     "that appropriately and concisely completes the request.\n\n"
 )
 _CONCISE = (_WITH_INPUT, _WITHOUT)
-_BARE = Style("{instruction} {input} ", "{instruction} ", "{system}")
 
 
 @converter(name="alpaca_chat.load_qa", text=True)
@@ -38,5 +37,5 @@ def camel_ai(message_1: Text, message_2: Text) -> Segments:
 
 @converter(name="alpaca_chat.load_no_prompt", text=True)
 def bare(instruction: Text, output: Text, input: Text = ABSENT) -> Segments:
-    """https://docs.axolotl.ai/docs/dataset-formats/inst_tune.html; no prompt text at all."""
-    return answered(_BARE, instruction, output, input=input)
+    """https://docs.axolotl.ai/docs/dataset-formats/inst_tune.html; no introduction."""
+    return answered(CHAT, instruction, output, input=input)

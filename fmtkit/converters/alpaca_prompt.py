@@ -6,14 +6,14 @@ from fmtkit.registry import converter
 from fmtkit.tables import Segments
 
 
-@converter(text=True, aliases=["alpaca:instruct"])
+@converter(text=True, aliases=["alpaca:instruct", "alpaca_instruct"])
 def instruct(instruction: Text, output: Text, input: Text = ABSENT) -> Segments:
     """https://github.com/tatsu-lab/stanford_alpaca; `alpaca` in axolotl's configs."""
     system = introduced(STANFORD, input)
     return answered(INSTRUCT, instruction, output, input=input, system=system)
 
 
-@converter(name="alpaca_prompt.chat", text=True, aliases=["alpaca:chat", "alpaca_chat.load"])
+@converter(name="alpaca_prompt.chat", text=True, aliases=["alpaca:chat", "alpaca_chat"])
 def chat(instruction: Text, output: Text, input: Text = ABSENT) -> Segments:
     """https://docs.axolotl.ai/docs/dataset-formats/inst_tune.html; USER and ASSISTANT."""
     system = introduced(STANFORD, input)
@@ -32,3 +32,9 @@ def phi(instruction: Text, output: Text, input: Text = ABSENT) -> Segments:
     """https://docs.axolotl.ai/docs/dataset-formats/inst_tune.html; turns of Phi-3."""
     system = introduced(STANFORD, input)
     return answered(PHI, instruction, output, input=input, system=system)
+
+
+@converter(name="alpaca_instruct.load_no_prompt", text=True)
+def bare(instruction: Text, output: Text, input: Text = ABSENT) -> Segments:
+    """https://docs.axolotl.ai/docs/dataset-formats/inst_tune.html; headings without an introduction."""
+    return answered(INSTRUCT, instruction, output, input=input)

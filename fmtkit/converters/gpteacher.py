@@ -1,13 +1,15 @@
 """GPTeacher: an instruction, sometimes an input to it, and the response, in Stanford's prompt text."""
 
 from fmtkit.columns import ABSENT, Text
-from fmtkit.instructions import INSTRUCT, STANFORD, answered, introduced
+from fmtkit.instructions import STANFORD, answered, introduced, style_of
 from fmtkit.registry import converter
 from fmtkit.tables import Segments
 
 
 @converter(text=True)
-def instruct(instruction: Text, response: Text, input: Text = ABSENT) -> Segments:
+def instruct(
+    instruction: Text, response: Text, input: Text = ABSENT, *, style: str = "instruct"
+) -> Segments:
     """https://huggingface.co/datasets/teknium/GPTeacher-General-Instruct."""
     system = introduced(STANFORD, input)
-    return answered(INSTRUCT, instruction, response, input=input, system=system)
+    return answered(style_of(style), instruction, response, input=input, system=system)

@@ -1,12 +1,17 @@
 """Open Assistant as axolotl's `oasst` has it: INSTRUCTION and RESPONSE, in Stanford's prompt text."""
 
 from fmtkit.columns import Text
-from fmtkit.instructions import INSTRUCT, STANFORD, answered, introduced
+from fmtkit.instructions import STANFORD, answered, introduced, style_of
 from fmtkit.registry import converter
 from fmtkit.tables import Segments
 
 
 @converter(name="oasst", text=True)
-def instruct(INSTRUCTION: Text, RESPONSE: Text) -> Segments:  # noqa: N803 - the columns' own names
+def instruct(
+    INSTRUCTION: Text,  # noqa: N803 - the columns' own names
+    RESPONSE: Text,  # noqa: N803
+    *,
+    style: str = "instruct",
+) -> Segments:
     """https://docs.axolotl.ai/docs/dataset-formats/inst_tune.html#oasst."""
-    return answered(INSTRUCT, INSTRUCTION, RESPONSE, system=introduced(STANFORD))
+    return answered(style_of(style), INSTRUCTION, RESPONSE, system=introduced(STANFORD))

@@ -1,7 +1,5 @@
 """The user's own columns and formats: a dict `type` of axolotl's configs."""
 
-import polars as pl
-
 from fmtkit.columns import ABSENT, Flag, Text, filled
 from fmtkit.instructions import Style, answered
 from fmtkit.problems import Column, Problem
@@ -61,7 +59,9 @@ def unpaired(
 
 
 @converter(
-    name="user_defined.default", text=True, differs="formats may name nothing but placeholders"
+    name="user_defined.default",
+    text=True,
+    differs="formats may name nothing but placeholders; a null system text is an absent one",
 )
 def instruction(
     instruction: Text,
@@ -72,17 +72,15 @@ def instruction(
     system_prompt: str = "",
     system_format: str = "{system}",
     format: str = "{instruction} {input} ",
-    no_input_format: str = "",
+    no_input_format: str = "{instruction} ",
 ) -> Segments:
     """https://docs.axolotl.ai/docs/dataset-formats/inst_tune.html; a dict `type` of an sft config.
 
-    Without a `no_input_format` the `format` is taken for rows without an input too; where neither is
-    given, the instruction stands alone.
+    A row without a system text has `system_prompt`; one whose system text is empty has none.
     """
-    bare = "{instruction} " if format == "{instruction} {input} " else format.replace("{input}", "")
-    style = Style(format, no_input_format or bare, system_format)
-    told = pl.when(filled(system.value)).then(system.value).otherwise(pl.lit(system_prompt))
-    return answered(style, instruction, output, input=input, system=system.but(told))
+    style = Style(format, no_input_format, system_format)
+    told = system.but(system.value.fill_null(system_prompt))
+    return answered(style, instruction, output, input=input, system=told)
 
 
 def _filled(columns: dict[str, Column], formats: dict[str, str]) -> dict[str, Column]:

@@ -127,7 +127,8 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         settings = _with_map_file(settings, name.source, [one.name for one in opened])
     samples = [sample_of(source) for source in sources]
     converters = _converters(name, sources, samples, settings)
-    resolved = [type_options.resolve(c, settings.columns, settings.options) for c in converters]
+    said = {**name.options, **settings.options}
+    resolved = [type_options.resolve(c, settings.columns, said) for c in converters]
     resolved = [
         _decide_softness(s, c, o) for s, c, o in zip(sources, converters, resolved, strict=True)
     ]

@@ -1,14 +1,34 @@
-"""How a type's name is read: TYPE = [TEMPLATE.]SOURCE, with the names that axolotl's users know."""
+"""How a type's name is read: TYPE = [TEMPLATE.]SOURCE[:STYLE], with the names that axolotl's users know."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from fmtkit import registry
-from fmtkit.errors import UnknownNameError, near_match
+from fmtkit.errors import OptionError, UnknownNameError, near_match
+from fmtkit.instructions import style_of
 
 MODEL_TEMPLATE_SOURCES = frozenset({"chat_template", "bradley_terry"})
 """Sources `NAME.something` that are rendered with the model's own template, not a text family."""
 METHOD_PREFIXES = {"bradley_terry": "reward"}
-SUFFIXES = (".load", ".transform")
+SUFFIXES = (".load", ".transform", ".default")
+STYLE = "style"
+"""The option that a name says behind a colon."""
+
+_AS_SEGMENTS = "write its rows as segments of type input_output"
+REFUSED: Mapping[str, str] = {
+    "_synthetic": "rows of random tokens teach nothing; name a source",
+    "creative_acr.load_answer": f"its prompts are long texts of axolotl's own; {_AS_SEGMENTS}",
+    "creative_acr.load_critique": f"its prompts are long texts of axolotl's own; {_AS_SEGMENTS}",
+    "creative_acr.load_revise": f"its prompts are long texts of axolotl's own; {_AS_SEGMENTS}",
+    "llama2_chat": "write type: chat_template, and Llama 2's template as chat_template_jinja",
+    "messages.chat": "write type: chat_template, which reads the same rows",
+    "metharme": "it learns three EOS tokens behind a reply; for one write type: {field_instruction: "
+    "prompt, field_output: generation, format: '{instruction}', no_input_format: '{instruction}'}",
+    "pretrain": "fmtkit is for post-training; give text as type completion",
+    "pygmalion": f"its markers stand in the text, and each reply has an EOS; {_AS_SEGMENTS}",
+    "reflection": f"its prompt is a long text of axolotl's own; {_AS_SEGMENTS}",
+}
+"""Types of axolotl that are not converted -> why, and what to write instead."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +45,8 @@ class TypeName:
     method: str | None = None
     function: bool = False
     """Whether the source is a user's function."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """The options that the name says: the style of a prompt's text."""
 
     @property
     def reading(self) -> str:
@@ -47,13 +69,18 @@ def read(name: str, *, functions: bool = False) -> TypeName:
     found = (
         _exact(name, known)
         or _suffixed(name, known)
+        or _styled(name, known)
         or _method(name, known)
         or _templated(name, known)
     )
     if found is not None:
         return found
-    if functions and "." in name:
+    if functions and "." in name and name not in REFUSED:
         return TypeName(name, name, function=True)
+    bare = name.partition(":")[0].removesuffix(".load")
+    why = REFUSED.get(bare) or REFUSED.get(f"{bare}.chat")
+    if why is not None:
+        raise OptionError(f"type {name} is not converted: {why}")
     raise _unknown(name, known)
 
 
@@ -73,6 +100,16 @@ def _suffixed(name: str, known: set[str]) -> TypeName | None:
             assert found is not None
             return TypeName(name, found.source, found.template, found.model_template, found.method)
     return None
+
+
+def _styled(name: str, known: set[str]) -> TypeName | None:
+    stem, colon, style = name.partition(":")
+    if not colon or stem not in known:
+        return None
+    if not any(STYLE in converter.options for converter in registry.named(stem)):
+        raise OptionError(f"type {name}: {stem} has no styles; write {stem}")
+    style_of(style)
+    return TypeName(name, stem, options={STYLE: style})
 
 
 def _method(name: str, known: set[str]) -> TypeName | None:

@@ -92,6 +92,7 @@ def read(entry: Entry, config: Config, runner: Runner) -> Reading:
     read_name = typenames.read(name, functions=True)
     if read_name.function:
         return Reading(name, runner.tables, options=options, function=True)
+    options = {**read_name.options, **options}
     tables = _tables(read_name.source, runner)
     if config.is_true("ebft.mask_thinking_ce") and _takes(read_name.source, "mask_thinking_ce"):
         options = {"mask_thinking_ce": True} | options

@@ -1,0 +1,18 @@
+"""Jeopardy: a clue with its category as the input, and the answer, in Stanford's prompt text."""
+
+import polars as pl
+
+from fmtkit.columns import ABSENT, Text
+from fmtkit.instructions import STANFORD, answered, introduced, style_of
+from fmtkit.registry import converter
+from fmtkit.tables import Segments
+
+
+@converter(text=True)
+def clue(
+    question: Text, answer: Text, category: Text = ABSENT, *, style: str = "instruct"
+) -> Segments:
+    """https://huggingface.co/datasets/openaccess-ai-collective/jeopardy."""
+    told = answer.but(pl.concat_str([pl.lit("what is "), answer.value]))
+    system = introduced(STANFORD, category)
+    return answered(style_of(style), question, told, input=category, system=system)

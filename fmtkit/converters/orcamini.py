@@ -1,0 +1,16 @@
+"""Orca Mini: a question under a system heading, which stands there also where there is no system text."""
+
+from fmtkit.columns import ABSENT, Text
+from fmtkit.instructions import learnt
+from fmtkit.registry import converter
+from fmtkit.tables import Segments
+from fmtkit.text_formats import formatted
+
+_FORMAT = "### System:\n{system}\n\n### User:\n{instruction}\n\n### Response:\n"
+
+
+@converter(text=True)
+def instruct(question: Text, response: Text, system_prompt: Text = ABSENT) -> Segments:
+    """https://huggingface.co/pankajmathur/orca_mini_v2_7b."""
+    columns = {"system": system_prompt, "instruction": question}
+    return learnt(formatted("format", _FORMAT, columns), response)

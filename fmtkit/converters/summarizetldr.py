@@ -1,0 +1,14 @@
+"""An article and its summary, which a turn of the user asks for."""
+
+from fmtkit.columns import Text
+from fmtkit.instructions import Style, answered
+from fmtkit.registry import converter
+from fmtkit.tables import Segments
+
+_ASKED = "USER: Summarize the following article as a TL;DR.\n{instruction}\nASSISTANT:"
+
+
+@converter(text=True)
+def summary(article: Text, summary: Text) -> Segments:
+    """https://docs.axolotl.ai/docs/dataset-formats/inst_tune.html#summarizetldr."""
+    return answered(Style(_ASKED, _ASKED, ""), article, summary)
