@@ -1,4 +1,4 @@
-"""Text from data on a terminal: control bytes are shown, never obeyed."""
+"""Text for people: control bytes of data are shown, never obeyed; one row is not called rows."""
 
 import re
 
@@ -21,3 +21,8 @@ def one_line(text: str, width: int = 0) -> str:
     """Return the text on one line, cut to `width` characters where that is given."""
     flat = visible(text).replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
     return flat if not width or len(flat) <= width else flat[: width - 1] + "…"
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return `1 row`, `2 rows`; `plural` is that of a noun that does not take an s."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

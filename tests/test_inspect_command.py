@@ -15,12 +15,15 @@ from test_survey import GOLDENS, tokenizer, write
 import fmtkit
 from fmtkit import resources
 from fmtkit.reports.histograms import bars, sparkline
-from fmtkit.reports.terminal import print_survey
+from fmtkit.reports.terminal import MARKS, print_survey
+from fmtkit.surveying.advice import SEVERITIES
 from fmtkit.surveying.survey_schema import survey_schema
 
 __all__ = ["tokenizer"]
 
 ROOT = Path(__file__).parents[1]
+SOUND = {"question": "q", "chosen": "a", "rejected": "b"}
+BROKEN = {"question": "q", "chosen": None, "rejected": "b"}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +34,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_survey_goes_to_stdout_and_nothing_to_stderr(pairs):
     done = subprocess.run(
-        [sys.executable, "-m", "fmtkit", "inspect", pairs.name],
+        [sys.executable, "-m", "fmtkit", "inspect", pairs.name, "--all"],
         capture_output=True,
         text=True,
         cwd=pairs.parent,
@@ -42,6 +45,75 @@ def test_the_survey_goes_to_stdout_and_nothing_to_stderr(pairs):
     assert "best guess: argilla_chat -> Preference" in done.stdout
     assert "pairs.jsonl:60" in done.stdout
     assert "\x1b" not in done.stdout
+
+
+def shown(survey, *, width, whole=False):
+    out = io.StringIO()
+    print_survey(
+        survey, Console(file=out, force_terminal=True, color_system=None, width=width), whole=whole
+    )
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+@pytest.mark.parametrize("whole", [False, True])
+def test_no_line_is_wider_than_the_window_and_no_name_of_a_figure_is_broken(pairs, width, whole):
+    lines = shown(fmtkit.inspect(pairs, show_mask=1), width=width, whole=whole)
+    command = next(i for i, line in enumerate(lines) if line == "convert it") + 1
+    too_wide = [line for i, line in enumerate(lines) if len(line.rstrip()) > width and i != command]
+    assert too_wide == []
+    if width >= 80:
+        assert any(line.startswith("prompt+rejected ") for line in lines)
+
+
+@pytest.mark.skipif(not GOLDENS.is_dir(), reason="needs ../shared/data/goldens")
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_survey_is_a_screen_verdict_and_findings_first_and_all_of_it_on_request(
+    pairs, tokenizer, width, monkeypatch
+):
+    monkeypatch.chdir(pairs.parent)
+    (pairs.parent / "llama3").exists() or (pairs.parent / "llama3").symlink_to(tokenizer)
+    survey = fmtkit.inspect(pairs.name, tokenizer="llama3")
+    assert len(survey.findings) > 8
+    lines = shown(survey, width=width)
+    assert len(lines) <= 50, "\n".join(lines)
+    heads = ("✖ ", "lengths in tokens", "trained: ", "columns", "convert it")
+    places = [next(i for i, line in enumerate(lines) if line.startswith(head)) for head in heads]
+    assert places == sorted(places)
+    assert survey.verdict.text in lines[places[0]]
+    whole = "\n".join(shown(survey, width=width, whole=True))
+    for found in survey.findings:
+        assert f"{found.code}, " in whole
+    assert "--all shows more" in lines[-1]
+    assert "--all" not in whole
+
+
+def test_every_finding_is_named_on_the_screen_even_where_there_is_no_room_for_its_words(pairs):
+    survey = fmtkit.inspect(pairs)
+    text = " ".join(shown(survey, width=80))
+    for code in [*survey.ledger["reasons"], *(found.code for found in survey.findings)]:
+        assert code in text
+
+
+@pytest.mark.parametrize(
+    ("rows", "type", "severity", "text"),
+    [
+        ([SOUND], "intel", "fine", "the one row converts; nothing was found"),
+        ([SOUND, {**SOUND, "question": "p"}], "intel", "fine", "all 2 rows convert; nothing was found"),
+        ([SOUND, BROKEN], "intel", "error", "1 of 2 rows converts (1 bad)"),
+        ([BROKEN, BROKEN], "intel", "error", "none of 2 rows convert (2 bad)"),
+        ([SOUND, SOUND], "intel", "warning", "all 2 rows convert; 1 warning"),
+        ([{"a": 1}], None, "error", "no type was taken, so none of the 1 row was converted"),
+    ],
+)  # fmt: skip
+def test_the_verdict_counts_rows_and_severities(rows, type, severity, text):
+    verdict = fmtkit.inspect(rows, type).verdict
+    assert (verdict.severity, verdict.text) == (severity, text)
+
+
+def test_severities_differ_by_word_and_mark_not_by_colour_alone():
+    assert len({mark for mark, _ in MARKS.values()}) >= 4
+    assert {*SEVERITIES} < {*MARKS}
 
 
 def test_fail_on_exits_with_1_where_the_code_was_found(pairs, capsys):

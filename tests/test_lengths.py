@@ -6,7 +6,7 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers
 
-from fmtkit.counting.lengths import Tally, count_columns, count_lists, summarize
+from fmtkit.counting.lengths import Tally, count_columns, count_lists, summarize, summarize_all
 from fmtkit.counting.token_counts import TokenCounter
 from fmtkit.tokens import Tokenizer
 
@@ -48,6 +48,18 @@ def test_a_long_tail_gets_growing_bins():
     even = Tally()
     even.add(np.arange(10, 30))
     assert not summarize("x", even).logarithmic
+
+
+def test_sides_that_are_compared_have_the_same_bins():
+    chance = np.random.default_rng(0)
+    tallies = [("chosen", Tally()), ("rejected", Tally()), ("prompt", Tally())]
+    for (_, tally), spread in zip(tallies, (30, 300, 9), strict=True):
+        tally.add(chance.integers(1, spread, 500))
+    chosen, rejected, prompt = summarize_all(tallies)
+    edges = [[(bin_.start, bin_.end) for bin_ in f.bins] for f in (chosen, rejected, prompt)]
+    assert edges[0] == edges[1] != edges[2]
+    assert [sum(bin_.rows for bin_ in f.bins) for f in (chosen, rejected)] == [500, 500]
+    assert chosen.max < 30 < rejected.max
 
 
 def test_equal_lengths_and_no_lengths_have_figures_too():

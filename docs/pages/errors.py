@@ -66,8 +66,11 @@ def text() -> str:
     reasons = table(["code", "meaning", "what to do"], _rows(BAD_ROWS))
     warnings = table(["code", "meaning", "what to do"], _rows(ODD_ROWS))
     found = table(
-        ["code", "meaning", "what to do"],
-        ([code(name), sentence(said), sentence(advice)] for name, (said, advice) in ADVICE.items()),
+        ["code", "severity", "meaning", "what to do"],
+        (
+            [code(name), found.severity, sentence(found.message), sentence(found.advice)]
+            for name, found in ADVICE.items()
+        ),
     )
     parts = [HEAD, TREE.format(tree=_tree()), REASONS_HEAD, reasons, WARNINGS_HEAD, warnings]
     return "".join([*parts, FINDINGS_HEAD, found])

@@ -24,6 +24,9 @@ def inspect(
     fail_on: Annotated[
         list[str] | None, typer.Option(help="Exit 1 if this code was found.")
     ] = None,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Print all of the survey, not a screen of it.")
+    ] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -40,6 +43,7 @@ def inspect(
         "overwrite": overwrite,
         "as_json": json,
         "quiet": quiet,
+        "whole": all_,
     }
     codes = tuple(fail_on or ())
     if options.config is None:

@@ -4,7 +4,7 @@ A percentile is the smallest length that at least so many of the rows do not exc
 that share of the rows stays whole.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -103,17 +103,18 @@ class Lengths:
     """Whether the bins grow, since the tail is long."""
 
 
-def summarize(name: str, tally: Tally) -> Lengths | None:
-    """Make the figures of a tally; None where nothing was counted."""
+def summarize(name: str, tally: Tally, axis: Tally | None = None) -> Lengths | None:
+    """Make the figures of a tally; None where nothing was counted.
+
+    `axis` holds every length that is drawn on the same axis: its range gives the bins.
+    """
     values, times = tally.sorted()
     if len(values) == 0:
         return None
     rows, tokens = int(times.sum()), int((values * times).sum())
-    ranks = np.ceil(np.array(PERCENTILES) * rows / 100).astype(np.int64)
-    p50, p90, p95, p99 = values[np.searchsorted(np.cumsum(times), ranks)].tolist()
+    p50, p90, p95, p99 = _percentiles(values, times)
     longest = int(values[-1])
-    logarithmic = longest > 6 * max(p50, 1)
-    edges = _edges(int(values[0]), longest, logarithmic=logarithmic)
+    edges, logarithmic = _edges(axis or tally)
     heights = np.add.reduceat(np.append(times, 0), np.searchsorted(values, edges[:-1]))
     filled = np.searchsorted(values, edges[1:]) > np.searchsorted(values, edges[:-1])
     bins = tuple(
@@ -127,14 +128,40 @@ def summarize(name: str, tally: Tally) -> Lengths | None:
     )
 
 
-def _edges(shortest: int, longest: int, *, logarithmic: bool) -> Ints:
+AXES = (("prompt+chosen", "prompt+rejected"), ("chosen", "rejected"))
+"""Sequences that are compared with each other, so that their histograms have the same bins."""
+
+
+def summarize_all(tallies: Sequence[tuple[str, Tally]]) -> tuple[Lengths, ...]:
+    """Make the figures of tallies by name; those of one of AXES get the same bins."""
+    axes: dict[str, Tally] = {}
+    for names in AXES:
+        both = Tally()
+        for name, tally in tallies:
+            if name in names:
+                both.absorb(tally)
+                axes[name] = both
+    figures = (summarize(name, tally, axes.get(name)) for name, tally in tallies)
+    return tuple(figure for figure in figures if figure is not None)
+
+
+def _percentiles(values: Ints, times: Ints) -> list[int]:
+    ranks = np.ceil(np.array(PERCENTILES) * times.sum() / 100).astype(np.int64)
+    found: list[int] = values[np.searchsorted(np.cumsum(times), ranks)].tolist()
+    return found
+
+
+def _edges(axis: Tally) -> tuple[Ints, bool]:
+    """Return where the bins of an axis begin and end, and whether they grow."""
+    values, times = axis.sorted()
+    shortest, longest = int(values[0]), int(values[-1])
+    logarithmic = longest > 6 * max(_percentiles(values, times)[0], 1)
     if logarithmic:
         edges = np.geomspace(max(shortest, 1), longest + 1, BINS + 1)
         edges[0] = shortest
     else:
         edges = np.linspace(shortest, longest + 1, min(BINS, longest + 1 - shortest) + 1)
-    rounded: Ints = np.unique(np.ceil(edges).astype(np.int64))
-    return rounded
+    return np.unique(np.ceil(edges).astype(np.int64)), logarithmic
 
 
 JOINT = {

@@ -27,6 +27,7 @@ def show(
     fail_on: tuple[str, ...] = (),
     as_json: bool = False,
     quiet: bool = False,
+    whole: bool = False,
 ) -> tuple[str, ...]:
     """Inspect, write the files asked for and print; return the codes of `fail_on` found."""
     for code in fail_on:
@@ -41,6 +42,7 @@ def show(
         fail_on=fail_on,
         as_json=as_json,
         quiet=quiet,
+        whole=whole,
     )
 
 
@@ -82,6 +84,7 @@ def show_inspection(
     fail_on: tuple[str, ...] = (),
     as_json: bool = False,
     quiet: bool = False,
+    whole: bool = False,
 ) -> tuple[str, ...]:
     """Write the files asked for and print an inspection; return the codes of `fail_on` found."""
     survey = inspection.survey
@@ -94,7 +97,7 @@ def show_inspection(
     if as_json:
         sys.stdout.write(json_report.encode(survey))
     elif not quiet:
-        print_survey(survey, terminal.output())
+        print_survey(survey, terminal.output(), whole=whole)
     found = survey.found(fail_on)
     for code in found:
         terminal.errors().print(f"--fail-on {code}: found", style="red", markup=False)

@@ -4,8 +4,9 @@ Whatever comes from the data goes through `visible` or `one_line` and is shown a
 control bytes nor what looks like rich's markup is obeyed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -13,40 +14,64 @@ from rich.text import Text
 
 from fmtkit.codes import REASONS
 from fmtkit.counting.lengths import Lengths
-from fmtkit.escaping import one_line
+from fmtkit.escaping import counted, one_line
 from fmtkit.reports.histograms import bars, sparkline
 from fmtkit.reports.token_text import side_text
+from fmtkit.surveying.cutting import Cutting
+from fmtkit.surveying.mask_summary import MaskSummary
 from fmtkit.surveying.shown_rows import Place, ShownRow, ShownSide
-from fmtkit.surveying.survey_record import Found, Survey
+from fmtkit.surveying.source_columns import ColumnSummary
+from fmtkit.surveying.survey_record import BadRow, Found, Survey
+from fmtkit.surveying.type_guesses import Guess
 
 PLACES = 8
-"""Places that a finding names on the terminal; --json has more."""
+"""Places that a finding names with --all; --json has more."""
+FEW_PLACES = 3
+MOST_BAD, MOST_FOUND, MOST_LENGTHS, MOST_COLUMNS, MOST_SOURCES = 3, 4, 6, 10, 6
+"""What a screen holds: of findings, where they are; what to do about them is in --all."""
 
 COLUMNS = 40
 TYPES = 4
 ROW = 160
 """Characters of a source row that are shown."""
 COMMAND = 4000
+WIDE = 100
+"""Characters from which on a window has room for every figure."""
+MARKS = {
+    "fine": ("✔", "bold green"),
+    "bad": ("✖", "bold red"),
+    "error": ("✖", "bold red"),
+    "warning": ("▲", "bold yellow"),
+    "note": ("●", "bold cyan"),
+}
+"""Severity -> its mark and style; the word stands beside, for those who see no colours."""
 
 
-def print_survey(survey: Survey, console: Console) -> None:
-    """Print all of a survey."""
-    _print_sources(survey, console)
-    _print_columns(survey, console)
-    _print_rows(survey, console)
-    _print_lengths(survey, console)
-    _print_cutting(survey, console)
-    _print_masks(survey, console)
+def print_survey(survey: Survey, console: Console, *, whole: bool = False) -> None:
+    """Print a survey: a screen of it, or all that it holds."""
+    _print_sources(survey, console, whole=whole)
+    _print_verdict(survey, console)
+    _print_findings(survey, console, whole=whole)
+    if survey.table is None:
+        _print_columns(survey, console, whole=whole)
+    _print_lengths(survey, console, whole=whole)
+    _print_cutting(survey, console, whole=whole)
+    _print_masks(survey, console, whole=whole)
     _print_anchors(survey, console)
+    if survey.table is not None:
+        _print_columns(survey, console, whole=whole)
     for row in survey.shown:
         print_row(row, console)
-    _print_findings(survey, console)
+    if survey.notes:
+        console.print()
     for note in survey.notes:
         console.print(Text(f"note: {one_line(note)}", style="yellow"))
     if survey.command:
         _heading(console, "convert it")
         # Not wrapped: it is there to be pasted.
         console.print(Text(one_line(survey.command, COMMAND)), soft_wrap=True)
+    if console.is_terminal and not whole:
+        console.print(Text("\n--all shows more and what to do, --html FILE every row", style="dim"))
 
 
 def _heading(console: Console, text: str) -> None:
@@ -54,64 +79,143 @@ def _heading(console: Console, text: str) -> None:
     console.print(Text(text, style="bold"))
 
 
-def _table(*columns: str, right: Iterable[str] = ()) -> Table:
+def _table(*columns: str, right: Iterable[str] = (), fold: str | None = None) -> Table:
+    """Return a table without lines; only the column named `fold` is broken where room is scarce."""
     table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
     for name in columns:
-        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+        justify: Literal["right", "left"] = "right" if name in right else "left"
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=name != fold)
     return table
 
 
-def _print_sources(survey: Survey, console: Console) -> None:
-    for source in survey.sources:
+def _print_sources(survey: Survey, console: Console, *, whole: bool) -> None:
+    most = len(survey.sources) if whole else MOST_SOURCES
+    for source in survey.sources[:most]:
         split = f" ({source.split})" if source.split else ""
+        rows = counted(source.rows, "row")
         console.print(
-            Text.assemble(
-                (one_line(source.path), "bold"), f": {source.kind}, {source.rows:,} rows{split}"
-            )
+            Text.assemble((one_line(source.path), "bold"), f": {source.kind}, {rows}{split}")
         )
-        if not source.types:
-            console.print(Text("  no type fits", style="yellow"))
-        for place, guess in enumerate(source.types[:TYPES]):
-            mark = "best guess" if place == 0 else "also fits"
-            sure = f"{guess.certainty}: " if place == 0 else ""
-            line = f"  {mark}: {guess.type} -> {guess.table} ({sure}{guess.reason})"
-            console.print(Text(one_line(line)))
-    if survey.type:
+        if survey.guessed or whole:
+            _print_guesses(source.types, console, whole=whole)
+    if len(survey.sources) > most:
+        console.print(f"and {counted(len(survey.sources) - most, 'more source')}")
+    if survey.type and (survey.template or survey.tokenizer or not survey.guessed or whole):
         parts = [f"read as {survey.type} -> {survey.table}"]
         parts += [f"template {survey.template}"] if survey.template else []
         parts += [f"tokenizer {survey.tokenizer}"] if survey.tokenizer else []
-        console.print(Text(one_line(", ".join(parts)), style="italic"))
+        console.print(Text(one_line(", ".join(parts))))
 
 
-def _print_columns(survey: Survey, console: Console) -> None:
-    whole = survey.columns_rows >= survey.rows_read
-    _heading(console, "columns" if whole else f"columns, in {survey.columns_rows:,} of the rows")
-    table = _table("column", "holds", "null", right=["null"])
-    for column in survey.columns[:COLUMNS]:
-        holds = ", ".join(f"{kind} {count:,}" for kind, count in list(column.kinds.items())[:4])
-        null = f"{column.null_share:.1%}" if column.null_share else ""
-        table.add_row(Text(one_line(column.name, 60)), Text(holds or "nothing"), null)
-    console.print(table)
-    for row in survey.first_rows:
-        console.print(Text(one_line(row, ROW), style="dim"), soft_wrap=True)
-    if len(survey.columns) > COLUMNS:
-        console.print(
-            Text(f"and {len(survey.columns) - COLUMNS:,} more (--json has all)", style="dim")
-        )
-
-
-def _print_rows(survey: Survey, console: Console) -> None:
-    if survey.table is None:
+def _print_guesses(guesses: Sequence[Guess], console: Console, *, whole: bool) -> None:
+    if not guesses:
+        console.print(Text("  no type fits", style="yellow"))
         return
-    _heading(console, "rows")
-    terms = [f"{survey.rows_read:,} read"]
-    terms += [
-        f"{survey.ledger[term]:,} {term.replace('_', ' ')}"
-        for term in ("converted", "quarantined", "no_pair", "filtered")
-        if survey.ledger.get(term)
-    ]
-    terms += [f"{survey.rows:,} rows of the table"]
-    console.print(Text(", ".join(terms)))
+    best, *others = guesses[:TYPES]
+    sure = f"{best.certainty}: {best.reason}"
+    console.print(Text(one_line(f"  best guess: {best.type} -> {best.table} ({sure})")))
+    if whole:
+        for one in others:
+            line = f"  also fits: {one.type} -> {one.table} ({one.reason})"
+            console.print(Text(one_line(line)))
+    elif others:
+        names = ", ".join(f"{one.type} -> {one.table}" for one in others)
+        console.print(Text(one_line(f"  also fits: {names}"), style="dim"))
+
+
+def _print_verdict(survey: Survey, console: Console) -> None:
+    verdict = survey.verdict
+    mark, style = MARKS[verdict.severity]
+    console.print()
+    console.print(Text(f"{mark} {verdict.text}", style=style))
+
+
+def _print_findings(survey: Survey, console: Console, *, whole: bool) -> None:
+    """List the codes of bad rows, then the findings, the worst first."""
+    reasons = survey.ledger.get("reasons", {})
+    most_bad = len(reasons) if whole else MOST_BAD
+    most = len(survey.findings) if whole else MOST_FOUND
+    table = _table("severity", "found", fold="found")
+    table.show_header = False
+    for code, count in list(reasons.items())[:most_bad]:
+        bad = [row for row in survey.bad_rows if row.code == code]
+        table.add_row(_mark("bad"), _bad_rows(code, count, bad, whole=whole))
+    if len(reasons) > most_bad:
+        table.add_row("", Text(f"and {', '.join(list(reasons)[most_bad:])}", style="dim"))
+    for found in survey.findings[:most]:
+        table.add_row(_mark(found.severity), _finding(found, whole=whole))
+    if len(survey.findings) > most:
+        rest = ", ".join(found.code for found in survey.findings[most:])
+        table.add_row("", Text(f"and {rest}", style="dim"))
+    if table.row_count:
+        console.print(table)
+
+
+def _mark(severity: str) -> Text:
+    mark, style = MARKS[severity]
+    return Text(f"{mark} {severity}", style=style)
+
+
+def _bad_rows(code: str, count: int, rows: Sequence[BadRow], *, whole: bool) -> Text:
+    text = Text.assemble((code, "bold"), f", {counted(count, 'row')}: {REASONS.get(code, '')}")
+    for bad in rows[: None if whole else 1]:
+        text.append(f"\n{place(bad.place)}: {one_line(bad.message, ROW)}", "dim")
+    return text
+
+
+def _finding(found: Found, *, whole: bool) -> Text:
+    head = f", {counted(found.count, 'row')} ({found.share:.1%}): {found.message}"
+    text = Text.assemble((found.code, "bold"), head)
+    lines = [found.advice, *_of(found, PLACES)] if whole else _of(found, FEW_PLACES)[:1]
+    for line in lines:
+        text.append(f"\n{line}", "dim")
+    return text
+
+
+def _of(found: Found, most: int) -> list[str]:
+    lines = []
+    if found.details:
+        shown = (
+            f"{k} {v:,.4g}" if isinstance(v, float) else f"{k} {v}"
+            for k, v in found.details.items()
+        )
+        lines.append(one_line(", ".join(shown)))
+    if found.places:
+        more = found.count - min(len(found.places), most)
+        lines.append(places(found.places[:most]) + (f" and {more:,} more" if more > 0 else ""))
+    return lines
+
+
+def places(found: Iterable[Place]) -> str:
+    """Write places, the path of each source once."""
+    words, source = [], None
+    for where in found:
+        same = where.source == source and where.line is not None
+        words.append(str(where.line) if same else place(where))
+        source = where.source
+    return ", ".join(words)
+
+
+def place(where: Place) -> str:
+    """Write a place as file:line, or with its row where there is no line."""
+    path = one_line(where.source)
+    return f"{path}:{where.line}" if where.line is not None else f"{path} row {where.source_row}"
+
+
+def _print_columns(survey: Survey, console: Console, *, whole: bool) -> None:
+    every = survey.columns_rows >= survey.rows_read
+    _heading(console, "columns" if every else f"columns, in {survey.columns_rows:,} of the rows")
+    if whole:
+        _print_column_table(survey, console)
+    else:
+        most = survey.columns[:MOST_COLUMNS]
+        more = len(survey.columns) - len(most)
+        ending = f", and {more:,} more" if more > 0 else ""
+        told = ", ".join(_column(column) for column in most) or "none"
+        console.print(Text(told + ending))
+    width = min(console.width, ROW)
+    for row in survey.first_rows:
+        console.print(Text(one_line(row, width), style="dim"), soft_wrap=True)
     if survey.roles:
         roles = ", ".join(f"{one_line(role)} {count:,}" for role, count in survey.roles.items())
         turns = survey.turns
@@ -119,36 +223,62 @@ def _print_rows(survey: Survey, console: Console) -> None:
             f"; turns a row: p50 {turns.p50}, p95 {turns.p95}, max {turns.max}" if turns else ""
         )
         console.print(Text(f"messages: {roles}{spread}"))
-    if survey.scripts:
+    if survey.scripts and whole:
         scripts = ", ".join(
             f"{name} {share:.1%}" for name, share in survey.scripts.items() if share >= 0.0005
         )
         console.print(Text(f"scripts: {scripts}"))
-    for code, count in survey.ledger.get("reasons", {}).items():
-        console.print(Text(f"bad: {count:,} {code} ({REASONS.get(code, '')})", style="red"))
-        for bad in (bad for bad in survey.bad_rows if bad.code == code):
-            console.print(Text(f"  {place(bad.place)}: {one_line(bad.message, 160)}"))
 
 
-def _print_lengths(survey: Survey, console: Console) -> None:
+def _column(column: ColumnSummary) -> str:
+    kinds = " or ".join(list(column.kinds)[:2]) or "nothing"
+    null = f", {column.null_share:.1%} null" if column.null_share else ""
+    return f"{one_line(column.name, 40)} ({kinds}{null})"
+
+
+def _print_column_table(survey: Survey, console: Console) -> None:
+    table = _table("column", "holds", "null", right=["null"], fold="holds")
+    for column in survey.columns[:COLUMNS]:
+        holds = ", ".join(f"{kind} {count:,}" for kind, count in list(column.kinds.items())[:4])
+        null = f"{column.null_share:.1%}" if column.null_share else ""
+        table.add_row(Text(one_line(column.name, 40)), Text(holds or "nothing"), null)
+    console.print(table)
+    if len(survey.columns) > COLUMNS:
+        console.print(
+            Text(f"and {len(survey.columns) - COLUMNS:,} more (--json has all)", style="dim")
+        )
+
+
+FIGURES = ("mean", "p50", "p90", "p95", "p99", "max", "total")
+FEW_FIGURES = ("p50", "p95", "p99", "max")
+
+
+def _print_lengths(survey: Survey, console: Console, *, whole: bool) -> None:
     if not survey.lengths:
         return
-    _heading(console, f"lengths in {survey.unit}, {survey.lengths_rows:,} rows")
-    numbers = ("mean", "p50", "p90", "p95", "p99", "max", "total")
-    table = _table(
-        "", *numbers, "" if not console.is_terminal else "from shortest to longest", right=numbers
-    )
-    for figures in survey.lengths:
-        spark = sparkline(figures, 20) if console.is_terminal else ""
-        values = (figures.p50, figures.p90, figures.p95, figures.p99, figures.max, figures.tokens)
-        table.add_row(figures.name, f"{figures.mean:,.1f}", *(f"{v:,}" for v in values), spark)
+    _heading(console, f"lengths in {survey.unit}, {counted(survey.lengths_rows, 'row')}")
+    wide = console.width >= WIDE
+    numbers = FIGURES if whole and wide else FEW_FIGURES
+    shown = survey.lengths if whole else survey.lengths[:MOST_LENGTHS]
+    table = _table("", *numbers, *([" "] if console.is_terminal else []), right=numbers)
+    for figures in shown:
+        spark = [sparkline(figures, 40 if wide else 20)] if console.is_terminal else []
+        table.add_row(one_line(figures.name, 24), *(_figure(figures, n) for n in numbers), *spark)
     console.print(table)
-    for figures in main_lengths(survey.lengths):
+    if len(shown) < len(survey.lengths):
+        console.print(Text(f"and {len(survey.lengths) - len(shown):,} more", style="dim"))
+    for figures in main_lengths(survey.lengths) if whole else ():
         scale = ", log scale" if figures.logarithmic else ""
         console.print(Text(f"\n{figures.name} ({survey.unit}{scale})"))
         width = min(console.width, 100) - 2
         for line in bars(figures, width, plain=not console.is_terminal):
             console.print(Text(f"  {line}".rstrip()))
+
+
+def _figure(figures: Lengths, name: str) -> str:
+    if name == "mean":
+        return f"{figures.mean:,.1f}"
+    return f"{figures.tokens if name == 'total' else getattr(figures, name):,}"
 
 
 def main_lengths(lengths: Iterable[Lengths]) -> list[Lengths]:
@@ -157,13 +287,28 @@ def main_lengths(lengths: Iterable[Lengths]) -> list[Lengths]:
     return [figures for figures in everything if "+" in figures.name] or everything[:1]
 
 
-def _print_cutting(survey: Survey, console: Console) -> None:
+def _print_cutting(survey: Survey, console: Console, *, whole: bool) -> None:
     cutting = survey.cutting
     if cutting is None:
         return
+    if whole:
+        _print_cuts(cutting, console)
+    else:
+        drops = [cut for cut in cutting.cuts if cut.way == "drop"]
+        told = (f"{cut.max_length:,}: {cut.rows_lost / cutting.rows:.1%}" for cut in drops)
+        console.print(Text(f"rows longer than {', '.join(told)}"))
+    console.print(
+        Text(
+            f"smallest length that drops at most {cutting.loss_budget:.2%} of the rows: "
+            f"{cutting.smallest_max_length:,}"
+        )
+    )
+
+
+def _print_cuts(cutting: Cutting, console: Console) -> None:
     _heading(console, "what a maximum length costs (rows lost or cut, tokens lost)")
-    names = ("max length", "rows", "tokens", "equal", "emptied", "no end of turn")
-    table = _table("max length", "way", *names[1:], right=names)
+    names = ("length", "rows", "tokens", "equal", "empty", "no end")
+    table = _table("length", "way", *names[1:], right=names)
     for cut in cutting.cuts:
         rows = cut.rows_lost + cut.rows_cut
         table.add_row(
@@ -177,37 +322,40 @@ def _print_cutting(survey: Survey, console: Console) -> None:
             ),
         )
     console.print(table)
-    console.print(
-        Text(
-            f"smallest length that drops at most {cutting.loss_budget:.2%} of the rows: "
-            f"{cutting.smallest_max_length:,}"
-        )
-    )
 
 
-def _print_masks(survey: Survey, console: Console) -> None:
+def _print_masks(survey: Survey, console: Console, *, whole: bool) -> None:
     masks = survey.masks
     if masks is None:
         return
-    _heading(console, f"trained tokens, in {masks.rows:,} of the rows")
-    for why in masks.why:
-        console.print(Text(why))
     share = masks.trained / max(masks.tokens, 1)
-    console.print(
-        Text(
-            f"{masks.trained:,} of {masks.tokens:,} tokens ({share:.1%}); a sequence: "
-            f"p5 {masks.share_p5:.1%}, p50 {masks.share_p50:.1%}, p95 {masks.share_p95:.1%}"
+    trained = f"{masks.trained:,} of {masks.tokens:,} tokens ({share:.1%})"
+    if not whole:
+        rows = counted(masks.rows, "row")
+        console.print(Text(f"trained: {trained} in {rows}; {'; '.join(masks.why)}"))
+    else:
+        _heading(console, f"trained tokens, in {masks.rows:,} of the rows")
+        for why in masks.why:
+            console.print(Text(why))
+        console.print(
+            Text(
+                f"{trained}; a sequence: "
+                f"p5 {masks.share_p5:.1%}, p50 {masks.share_p50:.1%}, p95 {masks.share_p95:.1%}"
+            )
         )
-    )
-    table = _table("role", "tokens", "trained", right=["tokens", "trained"])
-    for role in masks.roles:
-        table.add_row(role.role, f"{role.tokens:,}", f"{role.trained / max(role.tokens, 1):.1%}")
-    console.print(table)
+        _print_roles(masks, console)
     if masks.untrained_rows:
         rows = ", ".join(map(str, masks.untrained_rows))
         console.print(Text(f"rows of which nothing is trained: {rows}", style="red"))
     for note, count in masks.notes.items():
-        console.print(Text(f"{count:,} sequences: {one_line(note)}", style="yellow"))
+        console.print(Text(f"{counted(count, 'sequence')}: {one_line(note)}", style="yellow"))
+
+
+def _print_roles(masks: MaskSummary, console: Console) -> None:
+    table = _table("role", "tokens", "trained", right=["tokens", "trained"])
+    for role in masks.roles:
+        table.add_row(role.role, f"{role.tokens:,}", f"{role.trained / max(role.tokens, 1):.1%}")
+    console.print(table)
 
 
 def _print_anchors(survey: Survey, console: Console) -> None:
@@ -258,52 +406,3 @@ def windows_of(side: ShownSide) -> str:
     start, end = side.windows[0]
     share = side.generated_tokens / len(side.ids)
     return f", {len(side.windows):,} windows of {end - start:,} tokens over {share:.1%}"
-
-
-def _print_findings(survey: Survey, console: Console) -> None:
-    if survey.table is None and not survey.findings:
-        return
-    if not survey.findings:
-        _heading(console, "findings: none")
-        return
-    _heading(console, "findings")
-    for found in survey.findings:
-        line = Text.assemble(
-            (f"{found.count:,} ({found.share:.1%}) ", "bold"),
-            (found.code, "red"),
-            f": {found.message}",
-        )
-        console.print(line)
-        console.print(Text(f"  {found.advice}", style="dim"))
-        for text in _of(found):
-            console.print(Text(f"  {text}"))
-
-
-def _of(found: Found) -> list[str]:
-    lines = []
-    if found.details:
-        shown = (
-            f"{k} {v:,.4g}" if isinstance(v, float) else f"{k} {v}"
-            for k, v in found.details.items()
-        )
-        lines.append(one_line(", ".join(shown)))
-    if found.places:
-        more = found.count - min(len(found.places), PLACES)
-        lines.append(places(found.places[:PLACES]) + (f" and {more:,} more" if more > 0 else ""))
-    return lines
-
-
-def places(found: Iterable[Place]) -> str:
-    """Write places, the path of each source once."""
-    words, source = [], None
-    for where in found:
-        same = where.source == source and where.line is not None
-        words.append(str(where.line) if same else place(where))
-        source = where.source
-    return ", ".join(words)
-
-
-def place(where: Place) -> str:
-    """Write a place as file:line, or with its row where there is no line."""
-    path = one_line(where.source)
-    return f"{path}:{where.line}" if where.line is not None else f"{path} row {where.source_row}"

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fmtkit.surveying import row_dialogs
-from fmtkit.surveying.advice import ADVICE
 from fmtkit.surveying.balances import kto_weights, length_bias
 from fmtkit.surveying.dialog_checks import DIALOG_CHECKS, matching, searched
 from fmtkit.surveying.directions import Directions
@@ -47,8 +46,6 @@ class Finding:
     """Of all rows that were looked at."""
     rows: tuple[int, ...]
     """The first of them, by number over all sources."""
-    message: str
-    advice: str
     details: Mapping[str, float | str] = field(default_factory=dict)
 
 
@@ -217,9 +214,8 @@ class Findings:
         rows: Sequence[int],
         details: Mapping[str, float | str] | None = None,
     ) -> Finding:
-        message, advice = ADVICE[code]
         share = count / self.rows if self.rows else 0.0
-        return Finding(code, count, share, tuple(rows), message, advice, details or {})
+        return Finding(code, count, share, tuple(rows), details or {})
 
 
 def _texts(table: pa.Table) -> list[pa.Array]:

@@ -45,8 +45,10 @@ from fmtkit.surveying.survey_making import (
     RAW_SHOWN,
     BadRows,
     Passed,
+    found_of,
     make_bare_survey,
     make_survey,
+    worst_first,
 )
 from fmtkit.surveying.survey_record import Found, SourceSummary, Survey
 from fmtkit.surveying.type_guesses import Guess, common, guess
@@ -147,7 +149,7 @@ def run(
         **told,
         sources=_sources(opened, done.rows_of),
         bad_rows=done.bad.rows(done.fetch),
-        findings=(*survey.findings, *_rendered(opened)),
+        findings=worst_first((*survey.findings, *_rendered(opened))),
         notes=(*notes, *survey.notes),
     )
     return Inspection(survey, done.fetch, shown, done.look)
@@ -156,10 +158,7 @@ def run(
 def _rendered(opened: Opened) -> tuple[Found, ...]:
     """Return the finding of texts that a template wrote already, of the first rows of the sources."""
     found = rendered_text.find([row for rows in opened.samples for row in rows])
-    return tuple(
-        Found(one.code, one.count, one.share, (), one.message, one.advice, one.details)
-        for one in found
-    )
+    return tuple(map(found_of, found))
 
 
 def _told(opened: Opened, best: Guess | None, chosen: str | None) -> dict[str, Any]:
@@ -167,7 +166,7 @@ def _told(opened: Opened, best: Guess | None, chosen: str | None) -> dict[str, A
     firsts = next((rows for rows in opened.samples if rows), [])[:FIRST_ROWS]
     shown = tuple(json.dumps(row, ensure_ascii=False, default=str)[:RAW_SHOWN] for row in firsts)
     if best is None:
-        return {"first_rows": shown}
+        return {"first_rows": shown, "guessed": chosen is None}
     sure = next(found[0].certainty for found in opened.guesses if found)
     at_first = all(not found or found[0].type == best.type for found in opened.guesses)
     return {
@@ -175,6 +174,7 @@ def _told(opened: Opened, best: Guess | None, chosen: str | None) -> dict[str, A
         "certainty": sure if at_first else detection.UNSURE,
         "command": best.command if chosen is None else None,
         "first_rows": shown,
+        "guessed": chosen is None,
     }
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from fmtkit.converting.control_tokens import tokens_in
 from fmtkit.errors import FmtkitError
 from fmtkit.rendering import template_sources
-from fmtkit.surveying.advice import ADVICE
 from fmtkit.surveying.findings import Finding
 
 CODE = "rendered_text"
@@ -33,9 +32,8 @@ def find(sample: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
     if not told:
         return ()
     count = max(count for _, count in told.values())
-    message, advice = ADVICE[CODE]
     details = {name: template for name, (template, _) in told.items()}
-    return (Finding(CODE, count, count / len(sample), (), message, advice, details),)
+    return (Finding(CODE, count, count / len(sample), (), details),)
 
 
 def _template_of(texts: Sequence[str]) -> tuple[str, int] | None:

@@ -1,6 +1,6 @@
 """A survey made of a look: figures, places of findings, and the masks of some rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import Any
@@ -12,9 +12,9 @@ from fmtkit.converting import reading
 from fmtkit.converting.block_tap import BlockTap
 from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.pipeline import Piece
-from fmtkit.counting.lengths import Lengths, Tally, summarize
+from fmtkit.counting.lengths import Lengths, Tally, summarize, summarize_all
 from fmtkit.sources.opening import Source
-from fmtkit.surveying.advice import ADVICE
+from fmtkit.surveying.advice import ADVICE, SEVERITIES
 from fmtkit.surveying.cutting import EXAMPLES, Cutting
 from fmtkit.surveying.findings import Finding
 from fmtkit.surveying.inspect_options import InspectOptions
@@ -85,7 +85,6 @@ def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: Inspec
     findings = (*look.findings.result(), *_unread(ledger))
     seen = _look_closely(look, fetch, rows, findings, options)
     tallies = sorted(look.tallies.items(), key=_order)
-    figures = [summarize(name, tally) for name, tally in tallies]
     masks = seen.tally.summary()
     letters = look.columns.scripts.total() or 1
     return Survey(
@@ -95,6 +94,7 @@ def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: Inspec
         certainty=None,
         command=None,
         type=fetch.job.options.type,
+        guessed=False,
         table=fetch.job.table.name(),
         template=viewer.template.name if viewer.template else None,
         tokenizer=viewer.tokenizer.name if viewer.tokenizer else None,
@@ -110,7 +110,7 @@ def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: Inspec
         turns=summarize("turns", look.shapes.turns),
         scripts={name: n / letters for name, n in look.columns.scripts.most_common()},
         unit="tokens" if viewer.tokenizer else "characters",
-        lengths=tuple(figure for figure in figures if figure is not None),
+        lengths=summarize_all(tallies),
         lengths_rows=look.counted,
         cutting=cutting,
         masks=masks,
@@ -126,9 +126,8 @@ def _unread(ledger: Ledger) -> list[Finding]:
     count = ledger.warnings["unread_turns"]
     if not count:
         return []
-    message, advice = ADVICE["unread_turns"]
     share = count / max(ledger.converted, 1)
-    return [Finding("unread_turns", count, share, (), message, advice, dict(ledger.unread))]
+    return [Finding("unread_turns", count, share, (), dict(ledger.unread))]
 
 
 def make_bare_survey(
@@ -165,6 +164,7 @@ def make_bare_survey(
         certainty=None,
         command=None,
         type=None,
+        guessed=False,
         table=None,
         template=None,
         tokenizer=None,
@@ -199,8 +199,7 @@ def _column_lengths(samples: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[Len
         if texts:
             size = np.array([sum(map(len, texts))], dtype=np.int64)
             tallies.setdefault(name, Tally()).add(size)
-    figures = (summarize(name, tally) for name, tally in tallies.items())
-    return tuple(figure for figure in figures if figure is not None)
+    return summarize_all(list(tallies.items()))
 
 
 @dataclass
@@ -263,15 +262,19 @@ def _note_equal(look: Look, cutting: Cutting) -> None:
 
 def _found(finding: Finding, fetch: RowFetch, lines: Mapping[int, int | None]) -> Found:
     places = tuple(fetch.place(row, lines.get(row)) for row in dict.fromkeys(finding.rows))
-    return Found(
-        finding.code,
-        finding.count,
-        finding.share,
-        places,
-        finding.message,
-        finding.advice,
-        finding.details,
-    )
+    return found_of(finding, places)
+
+
+def worst_first(findings: Iterable[Found]) -> tuple[Found, ...]:
+    """Order findings by severity, then by their rows."""
+    return tuple(sorted(findings, key=lambda f: (SEVERITIES.index(f.severity), -f.count, f.code)))
+
+
+def found_of(finding: Finding, places: tuple[Place, ...] = ()) -> Found:
+    """Return a finding with what is said of it."""
+    message, advice, severity = ADVICE[finding.code]
+    count, share = finding.count, finding.share
+    return Found(finding.code, severity, count, share, places, message, advice, finding.details)
 
 
 def _order(item: tuple[str, object]) -> tuple[int, str]:

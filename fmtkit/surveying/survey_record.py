@@ -14,6 +14,7 @@ from fmtkit.surveying.mask_summary import MaskSummary
 from fmtkit.surveying.shown_rows import Place, ShownRow
 from fmtkit.surveying.source_columns import ColumnSummary
 from fmtkit.surveying.type_guesses import Guess
+from fmtkit.surveying.verdicts import Verdict, judge
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class Found:
     """A finding, with the places of its first rows."""
 
     code: str
+    severity: str
+    """error, warning or note; `fmtkit.surveying.advice` says what they mean."""
     count: int
     share: float
     places: tuple[Place, ...]
@@ -68,6 +71,8 @@ class Survey:
     """A command that converts the sources as the best guess, tried on their first rows."""
     type: str | None
     """The type by which the rows were read: the one asked for, else the best guess."""
+    guessed: bool
+    """Whether nobody named the type."""
     table: str | None
     template: str | None
     tokenizer: str | None
@@ -102,10 +107,20 @@ class Survey:
     notes: tuple[str, ...]
     """What the survey could not look at, and what to give it."""
 
+    @property
+    def verdict(self) -> Verdict:
+        """Say in a sentence what the survey comes to."""
+        return judge(
+            self.ledger,
+            self.rows_read,
+            [found.severity for found in self.findings],
+            type=self.type,
+            certainty=self.certainty if self.guessed else None,
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """Return the survey as JSON-able data; schemas/survey.schema.json describes it."""
-        found: dict[str, Any] = plain(self)
-        return found
+        return {"verdict": plain(self.verdict), **plain(self)}
 
     def found(self, codes: Iterable[str]) -> tuple[str, ...]:
         """Return which of these codes were found, among findings and bad rows."""

@@ -9,6 +9,7 @@ from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from fmtkit.surveying.survey_record import Survey
+from fmtkit.surveying.verdicts import Verdict
 from fmtkit.table_schemas import DRAFT
 
 SCALARS = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
@@ -17,7 +18,10 @@ SCALARS = {str: "string", int: "integer", float: "number", bool: "boolean", None
 def survey_schema() -> dict[str, Any]:
     """Return the schema."""
     definitions: dict[str, Any] = {}
+    verdict = _schema(Verdict, definitions)
     own = _object(Survey, definitions)
+    own["required"].insert(0, "verdict")
+    own["properties"] = {"verdict": verdict, **own["properties"]}
     return {
         "$schema": DRAFT,
         "title": "survey",
