@@ -219,8 +219,8 @@ def test_the_hub_offline_without_a_cache_is_an_error(tmp_path: Path) -> None:
 def test_a_missing_package_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     monkeypatch.setitem(sys.modules, "fsspec", None)
-    for argument in ("hf://datasets/a/b", "s3://a/b.jsonl"):
-        with pytest.raises(DependencyError, match=r"pip install 'fmtkit\[hub\]'"):
+    for argument, extra in (("hf://datasets/a/b", "hub"), ("s3://a/b.jsonl", "s3")):
+        with pytest.raises(DependencyError, match=rf"pip install 'fmtkit\[{extra}\]'"):
             open_sources(argument)
 
 

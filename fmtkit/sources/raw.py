@@ -124,9 +124,12 @@ class Location:
         size: int | None = None,
         *,
         once: bool = False,
+        seeks: bool = True,
         path: Path | None = None,
     ) -> None:
         self.name, self.size, self.once, self.path = name, size, once, path
+        self.seeks = seeks
+        """Whether what is opened has random access."""
         self.digest: str | None = None
         self.spool: IO[bytes] | None = None
         """Its text as a temporary file, once a reader had to seek in it."""

@@ -206,7 +206,8 @@ def arrow_errors(name: str) -> Iterator[None]:
 @contextmanager
 def native_file(location: Location, head: bytes) -> Iterator[pa.NativeFile]:
     """Open a source for random access; what cannot seek is written to a temporary file first."""
-    if compression_of(head) is None and not location.once and location.path is None:
+    plain = compression_of(head) is None and not location.once
+    if plain and location.seeks and location.path is None:
         with pa.PythonFile(location.open(), "r") as file:
             yield file
         return

@@ -1,77 +1,136 @@
-"""URLs that fsspec opens. Each of its backends asks a client library, which has errors of its own."""
+"""URLs that fsspec opens: the files that they stand for, read in ranges that can be asked for again."""
 
 import io
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fmtkit import hub_access
-from fmtkit.errors import DependencyError, SourceError
-from fmtkit.reachability import answer_of
+from fmtkit import hub_access, reachability, storage
+from fmtkit.errors import SourceError
 from fmtkit.sources.paths import is_data
-from fmtkit.sources.raw import Location, Readable
+from fmtkit.sources.raw import Location
 
+Details = Mapping[str, Any]
 HUB = "hf://"
+HTTP = ("http://", "https://")
+MANIFEST = "manifest.json"
+RUN_FOLDER = "_fmtkit"
+"""Where an unfinished output on an object store keeps its records."""
+FIRST_BYTES = 1 << 20
+"""Asked for where nothing says that the file is read from one end to the other."""
+MOST_BYTES = 16 << 20
+"""Asked for at once of a file that is: a request takes as long as some megabytes."""
 
 
 def remote(url: str) -> list[Location]:
-    """Return the files that a URL, a glob or a folder stands for; raise SourceError within seconds."""
-    try:
-        import fsspec
-    except ImportError as error:
-        message = f"reading {url} needs the package fsspec: pip install 'fmtkit[hub]'"
-        raise DependencyError(message) from error
+    """Return the files that a URL, a glob or a folder stands for.
+
+    Raises:
+        SourceError: if there is none, or the storage does not answer, within seconds.
+        DependencyError: if the package that serves the scheme is missing.
+    """
+    name = storage.public(url)
     if trouble := hub_access.trouble() if url.startswith(HUB) else None:
-        raise SourceError(f"{url} cannot be opened: the hub cannot be reached ({trouble})")
+        raise SourceError(f"{name} cannot be opened: the hub cannot be reached ({trouble})")
     try:
-        with _client_errors():
-            # The first question goes to somebody who may never answer.
-            system, path, is_folder = answer_of(partial(_contact, fsspec.core.url_to_fs, url))
-            found = _files(system, path, is_folder=is_folder)
-            return [_location(system, file) for file in found]
-    except ImportError as error:
-        raise DependencyError(f"reading {url} needs a package more: {error}") from error
+        # The first question goes to somebody who may never answer.
+        system, path, is_folder = storage.attempted(
+            partial(_contact, url), first=reachability.ANSWERING
+        )
+        found = _files(system, path, is_folder=is_folder)
+        return [_location(system, file, listed) for file, listed in found.items()]
     except SourceError:
         raise
     except OSError as error:
-        raise SourceError(f"{url} cannot be opened: {error}") from error
+        raise SourceError(f"{name} cannot be opened: {error}") from error
 
 
-def _contact(opener: Callable[[str], tuple[Any, str]], url: str) -> tuple[Any, str, bool]:
-    system, path = opener(url)
+def _contact(url: str) -> tuple[Any, str, bool]:
+    system, path = storage.file_system(url, "reading")
+    # What was listed a while ago in this process may have changed.
+    system.invalidate_cache()
     return system, path, bool(system.isdir(path))
 
 
-def _files(system: Any, path: str, *, is_folder: bool) -> list[str]:
+def _files(system: Any, path: str, *, is_folder: bool) -> dict[str, Details]:
+    """Return the files with what their listing says of them, in order."""
     if any(sign in path for sign in "*?["):
-        found = sorted(system.glob(path))
+        found = storage.attempted(partial(system.glob, path, detail=True))
+        found = {name: d for name, d in sorted(found.items()) if d.get("type") != "directory"}
         if not found:
-            raise SourceError(f"no file matches {path}")
+            raise SourceError(f"no file matches {_name(system, path)}")
         return found
     if not is_folder:
-        return [path]
+        return {path: {}}
     root = path.rstrip("/") + "/"
-    below = sorted(system.find(path))
-    if not (found := [name for name in below if is_data(Path(name.removeprefix(root)))]):
-        raise SourceError(f"{path} holds no data files")
-    return found
+    found = storage.attempted(partial(system.find, path, detail=True))
+    below = {name.removeprefix(root): name for name in sorted(found)}
+    if any(name.startswith(f"{RUN_FOLDER}/") for name in below) and MANIFEST not in below:
+        raise SourceError(
+            f"{_name(system, path)} is an output of fmtkit that is not finished (no {MANIFEST}); "
+            "finish it with --resume, or name its files"
+        )
+    if MANIFEST in below and any(name.startswith("data/") for name in below):
+        below = {name: file for name, file in below.items() if name.startswith("data/")}
+    if not (data := [file for name, file in below.items() if is_data(Path(name))]):
+        raise SourceError(f"{_name(system, path)} holds no data files")
+    return {file: found[file] for file in data}
 
 
-def _location(system: Any, path: str) -> Location:
-    name = system.unstrip_protocol(path)
-    opener: Callable[[], Readable] = partial(_RemoteFile, partial(system.open, path, "rb"))
-    return Location(name, opener, system.size(path))
+def _name(system: Any, path: str) -> str:
+    return storage.public(system.unstrip_protocol(path))
 
 
-class _RemoteFile(io.RawIOBase):
-    """A file of a backend that raises nothing but OSErrors."""
+def _location(system: Any, path: str, listed: Details) -> Location:
+    details = listed
+    if details.get("size") is None:
+        details = storage.attempted(partial(system.info, path))
+    mark = storage.mark_of(details)
+    name = _name(system, path)
+    if mark[0] is None or (name.startswith(HTTP) and not _gives_ranges(system, path, mark[0])):
+        return Location(name, partial(Stream, system, path), mark[0], seeks=False)
+    return Location(name, partial(RangedFile, system, path, mark), mark[0])
 
-    def __init__(self, opener: Callable[[], Any]) -> None:
+
+def _gives_ranges(system: Any, path: str, size: int) -> bool:
+    """Ask a server for the second byte: what it says of itself tells little."""
+    if size < 2:
+        return True
+
+    def second() -> bytes:
+        with system.open(path, "rb", cache_type="none") as file:
+            file.seek(1)
+            return bytes(file.read(1))
+
+    try:
+        return len(storage.attempted(second)) == 1
+    except OSError:
+        return False
+
+
+class RangedFile(io.RawIOBase):
+    """A file of a storage, read in ranges, each with a time limit and asked for again where it failed.
+
+    `mark` is the state in which the file was listed; ChangedError says that it is in another.
+    Ranges grow while they follow each other.
+    """
+
+    def __init__(self, system: Any, path: str, mark: tuple[int | None, str]) -> None:
         super().__init__()
-        with _client_errors():
-            self._file = opener()
+        self._system, self._path, self._mark = system, path, mark
+        self._size = mark[0] or 0
+        self._at = 0
+        self._held, self._held_at, self._ask = b"", 0, FIRST_BYTES
+        self._file: Any = None
+        storage.attempted(self._open)
+
+    def _open(self) -> None:
+        self._system.invalidate_cache(self._path)
+        if storage.mark_of(self._system.info(self._path)) != self._mark:
+            raise storage.ChangedError("it changed since it was listed; run again")
+        # Without a cache of fsspec's: a range that failed is asked for again, and nothing else.
+        self._file = self._system.open(self._path, "rb", cache_type="none")
 
     def readable(self) -> bool:
         return True
@@ -80,38 +139,68 @@ class _RemoteFile(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        with _client_errors():
-            return int(self._file.readinto(buffer))
+        """Fill the buffer with what is held at this place, after one request where nothing is."""
+        view = memoryview(buffer).cast("B")
+        start = self._at - self._held_at
+        if not 0 <= start < len(self._held):
+            self._hold(len(view))
+            start = 0
+        size = min(len(view), len(self._held) - start)
+        view[:size] = memoryview(self._held)[start : start + size]
+        self._at += size
+        return size
+
+    def _hold(self, wanted: int) -> None:
+        follows = self._at == self._held_at + len(self._held)
+        self._ask = min(self._ask * 2, MOST_BYTES) if follows and self._at else FIRST_BYTES
+        end = min(self._at + max(wanted, self._ask), self._size)
+        self._held_at, self._held = self._at, b""
+        if end > self._at:
+            self._held = storage.attempted(partial(self._range, self._at, end))
+
+    def _range(self, start: int, end: int) -> bytes:
+        if self._file is None:
+            self._open()
+        file, self._file = self._file, None
+        file.seek(start)
+        data = bytes(file.read(end - start))
+        if len(data) < end - start:
+            raise storage.CutShortError(
+                f"it is cut short: it ends after {start + len(data)} of {self._size} bytes"
+            )
+        self._file = file  # one that failed is opened anew
+        return data
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        with _client_errors():
-            return int(self._file.seek(offset, whence))
+        self._at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at}.get(whence, self._size))
+        return self._at
 
     def tell(self) -> int:
-        return int(self._file.tell())
+        return self._at
+
+    def close(self) -> None:
+        if not self.closed and self._file is not None:
+            self._file.close()
+        super().close()
+
+
+class Stream(io.RawIOBase):
+    """A file that is read from its start; what breaks off cannot be asked for again."""
+
+    def __init__(self, system: Any, path: str) -> None:
+        super().__init__()
+        self._file: Any = storage.attempted(partial(system.open, path, "rb"))
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        data = storage.within(partial(self._file.read, len(view)))
+        view[: len(data)] = data
+        return len(data)
 
     def close(self) -> None:
         if not self.closed:
             self._file.close()
         super().close()
-
-
-@contextmanager
-def _client_errors() -> Iterator[None]:
-    """Turn whatever a client library raises into an OSError of one line."""
-    try:
-        yield
-    except (ImportError, SourceError):
-        raise
-    except Exception as error:
-        # Any: botocore's and httpx's errors have no base in common with each other, nor with OSError.
-        raise OSError(_reason(error)) from error
-
-
-def _reason(error: Exception) -> str:
-    # fsspec says "not found" of whatever its client said before.
-    told = error.__cause__ or error
-    words = " ".join(str(told).split())
-    if isinstance(told, FileNotFoundError):
-        return "no such file there"
-    return f"{type(told).__name__}: {words}" if words else type(told).__name__

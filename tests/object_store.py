@@ -1,0 +1,119 @@
+"""An S3 server on loopback (moto's), reached through a proxy that can fail as networks do."""
+
+import http.client
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Lock, Thread
+
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
+    "AWS_SECRET_ACCESS_KEY": "sEcReTkEy",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    # One attempt of botocore's own for each of s3fs's, without its pauses.
+    "AWS_MAX_ATTEMPTS": "1",
+}
+BUCKET = "bucket"
+CODES = {403: "AccessDenied", 503: "ServiceUnavailable"}
+
+Fault = Callable[[str, str, int], int | str | None]
+"""(method, path, how many such requests there were) -> a status to answer with, "cut" (half of the body,
+then the connection ends), "stall" (half of the body, then nothing), or None."""
+
+
+@dataclass
+class Server:
+    """The server as its clients see it: `url` leads through the proxy."""
+
+    url: str
+    port: int
+    fault: Fault | None = None
+    seen: list[tuple[str, str]] = field(default_factory=list)
+    counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    lock: Lock = field(default_factory=Lock)
+
+    def fault_of(self, method: str, path: str) -> int | str | None:
+        with self.lock:
+            self.seen.append((method, path))
+            count = self.counts[method, path] = self.counts.get((method, path), 0) + 1
+        return self.fault(method, path, count) if self.fault else None
+
+
+@contextmanager
+def s3_server() -> Iterator[Server]:
+    """Serve one empty bucket."""
+    import logging
+
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    moto = ThreadedMotoServer(port=0, verbose=False)
+    moto.start()
+    _, port = moto.get_host_and_port()
+    server = Server("", port)
+    proxy = ThreadingHTTPServer(("127.0.0.1", 0), _proxy(server))
+    proxy.daemon_threads = True
+    server.url = f"http://127.0.0.1:{proxy.server_address[1]}"
+    Thread(target=proxy.serve_forever, daemon=True).start()
+    try:
+        _forward(port, "POST", "/moto-api/reset", {}, b"")
+        _forward(port, "PUT", f"/{BUCKET}", {}, b"")
+        yield server
+    finally:
+        proxy.shutdown()
+        proxy.server_close()
+        moto.stop()
+
+
+def _forward(port: int, method: str, path: str, headers: dict, body: bytes):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.getheaders(), answer.read()
+    finally:
+        connection.close()
+
+
+def _proxy(server: Server) -> type[BaseHTTPRequestHandler]:
+    class Proxy(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def handle_any(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            fault = server.fault_of(self.command, self.path)
+            if isinstance(fault, int):
+                code = CODES.get(fault, "InternalError")
+                self.answer(fault, [], f"<Error><Code>{code}</Code></Error>".encode())
+                return
+            headers = {k: v for k, v in self.headers.items() if k.lower() != "expect"}
+            status, found, data = _forward(server.port, self.command, self.path, headers, body)
+            self.answer(status, found, data, fault)
+
+        def answer(self, status, headers, data, fault=None) -> None:
+            self.send_response_only(status)
+            dropped = {"transfer-encoding", "content-length", "connection"}
+            length = next((v for k, v in headers if k.lower() == "content-length"), len(data))
+            for name, value in headers:
+                if name.lower() not in dropped:
+                    self.send_header(name, value)
+            self.send_header("Content-Length", str(length))
+            self.end_headers()
+            if self.command == "HEAD":
+                return
+            with suppress(OSError):  # a client that gave up
+                self.wfile.write(data if fault is None else data[: len(data) // 2])
+            if fault is not None:
+                self.close_connection = True
+                self.wfile.flush()
+                if fault == "stall":
+                    time.sleep(30)
+
+        do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = handle_any
+
+        def log_message(self, *_) -> None:
+            pass
+
+    return Proxy
