@@ -27,7 +27,7 @@ from fmtkit.surveying.type_guesses import Guess
 PLACES = 8
 """Places that a finding names with --all; --json has more."""
 FEW_PLACES = 3
-MOST_BAD, MOST_FOUND, MOST_LENGTHS, MOST_COLUMNS, MOST_SOURCES = 3, 4, 6, 10, 6
+MOST_BAD, MOST_FOUND, MOST_LENGTHS, MOST_COLUMNS, MOST_SOURCES = 3, 3, 6, 10, 6
 """What a screen holds: of findings, where they are; what to do about them is in --all."""
 
 COLUMNS = 40
