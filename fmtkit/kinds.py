@@ -255,7 +255,7 @@ MESSAGE_KEYS = (
     ),
     MessageKey("tool_calls", ("tool_calls", "function_call"), "calls", says=True),
     MessageKey("tool_call_id", ("tool_call_id",), "text"),
-    MessageKey("train", ("train", "training", "weight"), "flag"),
+    MessageKey("train", ("train", "training", "weight", "loss"), "flag"),
 )
 """In the order of a wide message's fields, which are role and content and then these."""
 CARRIED = frozenset(name for key in MESSAGE_KEYS if key.says for name in key.names)

@@ -94,6 +94,24 @@ def read_alike(name: str, other: str, rows: list[bytes]) -> bool:
         ({"convo": [USER, BOT], "id": "x"}, "openai", {"messages": "convo"}),
         ({"question": {"text": "q"}} | PAIR, "intel", {"question": "question.text"}),
         ({"body": {"messages": [USER, BOT]}}, "openai", {"messages": "body.messages"}),
+        ({"systemPrompt": "s", "messages": [USER, BOT]}, "openai", {"system": "systemPrompt"}),
+        ({"messages": [USER, BOT], "functions": [{"name": "f"}]}, "openai", {"tools": "functions"}),
+        (
+            {"article": "long", "summary": "short"},
+            "alpaca",
+            {"instruction": "article", "output": "summary"},
+        ),
+        ({"inputs": "q", "targets": "a"}, "alpaca", {"instruction": "inputs", "output": "targets"}),
+        (
+            {"article": "a", "question": "q", "answer": "b"},
+            "question_answer",
+            {"context": "article"},
+        ),
+        (
+            {"Question": "q", "Answer": "a"},
+            "question_answer",
+            {"question": "Question", "answer": "Answer"},
+        ),
         (
             {"messages": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]},
             "sharegpt",
@@ -106,6 +124,7 @@ def test_a_near_miss_becomes_a_map_that_was_tried(tmp_path, row, type, columns):
     found = {guess.type: guess for guess in guessed(path)}
     assert guessed(path)[0].certainty == "unsure"
     assert dict(found[type].columns) == columns
+    assert guessed(path)[0].type == type
     command = shlex.split(found[type].command or "")
     out = str(tmp_path / "out.jsonl")
     done = subprocess.run(
@@ -116,6 +135,61 @@ def test_a_near_miss_becomes_a_map_that_was_tried(tmp_path, row, type, columns):
 
 
 @pytest.mark.parametrize(
+    ("column", "messages", "type", "options"),
+    [
+        (
+            "messages",
+            [("role", "human", "content"), ("role", "ai", "content")],
+            "openai",
+            {"roles"},
+        ),
+        (
+            "messages",
+            [("author", "user", "text"), ("author", "model", "text")],
+            "openai",
+            {"message_field_role", "message_field_content", "roles"},
+        ),
+        (
+            "conversations",
+            [("role", "user", "value"), ("role", "assistant", "value")],
+            "sharegpt",
+            {"message_field_role"},
+        ),
+        (
+            "chat",
+            [("speaker", "Customer", "utterance"), ("speaker", "Agent", "utterance")],
+            "openai",
+            {"message_field_role", "message_field_content", "roles"},
+        ),
+    ],
+)
+def test_messages_that_are_spelled_otherwise_are_read_by_options_that_were_tried(
+    tmp_path, column, messages, type, options
+):
+    row = {column: [{role: name, content: "words"} for role, name, content in messages]}
+    path = written([row] * 3, tmp_path)
+    best = guessed(path)[0]
+    assert (best.type, set(best.options)) == (type, options)
+    command = shlex.split(best.command or "")
+    out = str(tmp_path / "out.jsonl")
+    subprocess.run([sys.executable, "-m", *command[:-1], out], check=True, capture_output=True)
+    made = [json.loads(line) for line in Path(out).read_text().splitlines()]
+    said = [[(m["role"], m["content"]) for m in row["messages"]] for row in made]
+    assert said == [[("user", "words"), ("assistant", "words")]] * 3
+    assert fmtkit.inspect(path).rows == 3
+
+
+def test_a_speaker_whom_nobody_knows_is_no_guess(tmp_path):
+    row = {"messages": [{"role": "narrator", "content": "q"}, {"role": "ai", "content": "a"}]}
+    assert not guessed(written([row] * 3, tmp_path))
+
+
+def test_a_type_that_writes_its_own_prompt_comes_after_one_that_makes_messages(tmp_path):
+    rows = [{"system_prompt": "", "question": f"q{i}", "response": "a"} for i in range(3)]
+    assert guessed(written(rows, tmp_path))[0].type == "question_answer"
+
+
+@pytest.mark.parametrize(
     ("name", "path", "alike"),
     [
         ("question", "Questions", True),
@@ -123,7 +197,10 @@ def test_a_near_miss_becomes_a_map_that_was_tried(tmp_path, row, type, columns):
         ("prompt", "prompt_id", False),
         ("chosen", "rejected_response", False),
         ("prompt", "system_prompt", False),
-        ("system", "system_prompt", False),
+        ("system", "system_prompt", True),
+        ("system", "systemPrompt", True),
+        ("tools", "functions", True),
+        ("context", "article", True),
         ("response", "rejected_response", False),
         ("rejected", "meta.rejected", True),
     ],

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fmtkit.errors import SourceError
 from fmtkit.sources.blocks import RowsBlock
-from fmtkit.sources.delimited import Table
+from fmtkit.sources.delimited import Table, sniffed
 from fmtkit.sources.opening import open_sources
 from fmtkit.sources.raw import Location
 
@@ -107,3 +107,8 @@ def test_an_empty_csv_has_no_rows(tmp_path: Path) -> None:
 def test_a_header_that_cannot_name_columns_is_an_error(header: bytes, reason: str) -> None:
     with pytest.raises(SourceError, match=reason):
         read(header + b"1,2,3\n")
+
+
+def test_cells_of_several_lines_do_not_hide_what_separates_them() -> None:
+    text = b'question;answer\r\n"a, b";"x\r\n#### 7"\r\n"c";"y\r\n#### 8"\r\n'
+    assert sniffed(text, ",") == ";"

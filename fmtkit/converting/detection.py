@@ -13,7 +13,8 @@ from fmtkit import registry
 from fmtkit.converting.binding import Binding, bind, watching
 from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.conversion import convert_frame
-from fmtkit.converting.near_misses import likeness, proposal
+from fmtkit.converting.near_misses import likeness, proposal, spelled, spelling
+from fmtkit.converting.type_options import MESSAGE_OPTIONS
 from fmtkit.converting.unread_turns import watched
 from fmtkit.errors import ColumnMismatchError, OptionError, near_match
 from fmtkit.registry import Converter
@@ -62,6 +63,8 @@ class Fit:
     """Columns with turns, answers, labels or a system text that the converter would leave unread."""
     mapping: Mapping[str, str] = field(default_factory=dict)
     """Parameter -> path, of columns that are read under another name."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Options of the type by which its messages are read."""
 
     @property
     def reason(self) -> str:
@@ -69,7 +72,8 @@ class Fit:
         if self.missing:
             return f"no column {', '.join(self.missing)}"
         lost = f", but {', '.join(self.unread)} would not be read" if self.unread else ""
-        named = ", ".join(f"{path} as {name}" for name, path in self.mapping.items())
+        renamed = [f"{path} as {name}" for name, path in self.mapping.items()]
+        named = ", ".join([*renamed, *(f"{name} {value}" for name, value in self.options.items())])
         return (
             f"{self.used} columns fit in {self.sound:.0%} of the rows"
             + (f", with {named}" if named else "")
@@ -83,6 +87,16 @@ class Fit:
         if self.converter.name == "passthrough":
             return made == "Prompt"
         return made in LATE
+
+    @property
+    def is_renamed(self) -> bool:
+        """Tell whether columns, or what messages are made of, are read under other names."""
+        return bool(self.mapping or self.options)
+
+    @property
+    def is_written(self) -> bool:
+        """Tell whether it chooses the prompt's text, which a template would choose for messages."""
+        return self.converter.makes.name() in WRITTEN
 
     @property
     def is_good(self) -> bool:
@@ -102,14 +116,17 @@ class Fit:
             self.sound < HARDLY,
             bool(self.unread),
             self.is_narrow,
+            len(self.options),
             -_likeness(self.mapping),
             self.sound < TRUSTED,
             len(self.unread),
-            self.converter.name in GENERIC or self.converter.makes.name() in WRITTEN,
+            2 if self.is_written else self.converter.name in GENERIC,
             -round(self.weight, 3),
             -round(self.sound, 2),
             self.foreign,
             self.converter.name.startswith("chat_template."),
+            # Of types that read the same, the usual one goes by more names.
+            -len(self.converter.aliases),
             self.converter.name,
         )
 
@@ -132,10 +149,14 @@ def _order_within_name(
 
 
 def fit(
-    converter: Converter, sample: Sequence[Row], mapping: Mapping[str, str] | None = None
+    converter: Converter,
+    sample: Sequence[Row],
+    mapping: Mapping[str, str] | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> Fit:
-    """Tell how a converter fits the rows."""
-    binding = bind(converter, sample, mapping=mapping or {}, options=converter.options)
+    """Tell how a converter fits the rows; `options` are those of the type that spell messages."""
+    read = spelled(converter, options or {})
+    binding = bind(read, sample, mapping=mapping or {}, options=converter.options)
     missing = missing_columns(binding, sample)
     if missing or not sample:
         return Fit(converter, tuple(missing), 0.0, 0, 0.0, 0)
@@ -148,8 +169,8 @@ def fit(
     known = _known_by(len(registry.converters()))
     weight = sum(there[name] / len(sample) / max(known.get(name, 1), 1) for name in used)
     share = len(shaped) / len(sample)
-    renamed = dict(mapping or {})
-    return Fit(converter, (), sound, len(used), weight, len(foreign), share, unread, renamed)
+    renamed, told = dict(mapping or {}), dict(options or {})
+    return Fit(converter, (), sound, len(used), weight, len(foreign), share, unread, renamed, told)
 
 
 def _convertible(
@@ -210,7 +231,7 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
         if tables is None or table_for(converter.makes.name(), tables)
     ]
     there = [found for c in asked if (found := fit(c, sample)).sound > 0 and not found.missing]
-    if not any(found.is_good and not found.is_narrow for found in there):
+    if not any(_is_enough(found) for found in there):
         there += _near(asked, sample)
     if any(found.is_good for found in there):
         # Who takes one that loses turns says so by name: --type.
@@ -221,12 +242,17 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
     return sorted(there, key=Fit.rank)
 
 
+def _is_enough(found: Fit) -> bool:
+    """Tell whether no other names of columns need be tried."""
+    return found.is_good and not found.is_narrow and not found.is_written
+
+
 def certainty(fits: Sequence[Fit]) -> str:
     """Say how sure the first of several fits is: sure, likely or unsure."""
     best, *others = fits
-    if best.mapping or not best.is_good or best.is_narrow:
+    if best.is_renamed or not best.is_good or best.is_narrow:
         return UNSURE
-    rivals = (f for f in others if f.is_good and not f.is_narrow and not f.mapping)
+    rivals = (f for f in others if f.is_good and not f.is_narrow and not f.is_renamed)
     tables = {best.converter.makes.name(), *(f.converter.makes.name() for f in rivals)}
     return SURE if len(tables) == 1 else LIKELY
 
@@ -238,17 +264,21 @@ def needs_tokenizer(found: Fit) -> bool:
 
 def _near(converters: Sequence[Converter], sample: Sequence[Row]) -> list[Fit]:
     """Fit converters to columns that have other names than theirs."""
-    proposed = [
-        (converter, mapping)
-        for converter in converters
-        if converter.name not in GENERIC - {"question_answer"}
-        and "text" not in converter.required
-        and converter.makes.name() not in LATE
-        and not converter.takes_rows
-        and (mapping := proposal(converter, sample))
-    ]
-    proposed.sort(key=lambda pair: (-_likeness(pair[1]), len(pair[1]), pair[0].name))
-    tried = (fit(converter, sample, mapping) for converter, mapping in proposed[:PROPOSALS])
+    proposed: list[tuple[Converter, Mapping[str, str], Mapping[str, str]]] = []
+    for converter in converters:
+        if (
+            converter.name in GENERIC - {"question_answer"}
+            or "text" in converter.required
+            or converter.makes.name() in LATE
+            or converter.takes_rows
+        ):
+            continue
+        options = spelling(converter, sample)
+        mapping = proposal(spelled(converter, options), sample)
+        if mapping is not None and (mapping or options):
+            proposed.append((converter, mapping, options))
+    proposed.sort(key=lambda one: (len(one[2]), -_likeness(one[1]), len(one[1]), one[0].name))
+    tried = (fit(*one) for one in ((c, sample, m, o) for c, m, o in proposed[:PROPOSALS]))
     return [found for found in tried if found.is_good]
 
 
@@ -271,9 +301,15 @@ def _likeness(mapping: Mapping[str, str]) -> float:
 
 
 def choose(
-    name: str, sample: Sequence[Row], *, method: str | None, mapping: Mapping[str, str], source: str
+    name: str,
+    sample: Sequence[Row],
+    *,
+    method: str | None,
+    mapping: Mapping[str, str],
+    source: str,
+    options: Mapping[str, Any] | None = None,
 ) -> Converter:
-    """Return the converter of that name that fits the rows.
+    """Return the converter of that name that fits the rows; `options` may spell their messages.
 
     Raises:
         UnknownNameError: if no converter has that name.
@@ -287,7 +323,8 @@ def choose(
     if len(whole) == 1:
         # What the columns decide needs no trial: of many small files it is a third of the time.
         return whole[0]
-    found = (fit(c, sample, _within(c, mapping)) for c in candidates)
+    spells = {k: v for k, v in (options or {}).items() if k in MESSAGE_OPTIONS}
+    found = (fit(c, sample, _within(c, mapping), spells) for c in candidates)
     order = partial(_order_within_name, method=method)
     fits = sorted(found, key=order)
     best = fits[0]

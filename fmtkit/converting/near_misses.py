@@ -1,13 +1,17 @@
 """Near misses: columns that a converter could read under another name, told by name and by what they hold.
 
 `instructions` for `instruction`, `chosenResponse` for `chosen_response`, `meta.question` for `question`,
-`reply` for `response`: whatever is proposed here is tried on rows before anyone sees it.
+`reply` for `response`, `{speaker, text}` for `{role, content}`: whatever is proposed here is tried on
+rows before anyone sees it.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from fmtkit.converting.unread_turns import head_of, looks_like_turns, words_of
+from fmtkit.converting import type_options
+from fmtkit.converting.unread_turns import LABELS, head_of, looks_like_turns, words_of
 from fmtkit.errors import near_match
 from fmtkit.kinds import DialogKind, Kind
 from fmtkit.registry import Converter
@@ -20,15 +24,26 @@ SOUND = 0.5
 """Share of a column's values that must be of the kind."""
 CLOSE = 0.8
 """Likeness from which on a column may fill a parameter that nobody needs."""
+_ASKED = frozenset({
+    "question", "query", "prompt", "instruction", "input", "human", "problem", "task", "user", "source",
+})  # fmt: skip
+_SAID = frozenset({
+    "answer", "response", "output", "completion", "solution", "assistant", "reply", "bot", "target",
+    "summary", "highlight", "gpt",
+})  # fmt: skip
+_GIVEN = frozenset({"context", "passage", "document", "article"})
 SYNONYMS = (
-    frozenset({"question", "query", "prompt", "instruction", "input", "human", "problem", "task"}),
-    frozenset({"answer", "response", "output", "completion", "solution", "assistant", "reply"}),
-    frozenset({"message", "conversation", "dialog", "dialogue", "chat", "turn"}),
-    frozenset({"context", "passage", "document", "article"}),
-    frozenset({"label", "liked", "thumb", "is_good"}),
-    frozenset({"tool", "function"}),
-    frozenset({"text", "content", "document"}),
+    (0.6, _ASKED),
+    (0.6, _SAID),
+    (0.6, frozenset({"message", "conversation", "dialog", "dialogue", "chat", "turn"})),
+    (CLOSE, _GIVEN),
+    (0.6, frozenset({"label", "liked", "thumb", "is_good"})),
+    (CLOSE, frozenset({"tool", "function"})),
+    (0.6, frozenset({"text", "content", "document"})),
+    # What is to be summed up stands where a question would.
+    (0.55, _ASKED | _GIVEN | {"dialogue", "post"}),
 )
+"""Words that mean the same, and how alike they make two names."""
 SIDES = {
     "chosen": 1, "preferred": 1, "better": 1, "best": 1, "winner": 1, "accepted": 1, "positive": 1,
     "good": 1, "liked": 1, "win": 1, "rejected": -1, "dispreferred": -1, "worse": -1, "worst": -1,
@@ -40,6 +55,63 @@ SIDES = {
 
 INNER = frozenset({"text", "content", "value"})
 """Keys within an object that say nothing: `question.text` is the question."""
+ROLE_KEYS = ("role", "from", "speaker", "author", "sender")
+CONTENT_KEYS = ("content", "value", "text", "message", "utterance", "body")
+SPEAKERS = {
+    "user": "user", "human": "user", "prompter": "user", "customer": "user", "client": "user",
+    "assistant": "assistant", "gpt": "assistant", "ai": "assistant", "bot": "assistant",
+    "chatbot": "assistant", "model": "assistant", "agent": "assistant", "chatgpt": "assistant",
+    "llm": "assistant", "system": "system", "tool": "tool", "function": "tool",
+    "observation": "tool",
+}  # fmt: skip
+"""What else messages call their keys and their speakers, in small letters."""
+
+
+def spelled(converter: Converter, options: Mapping[str, Any]) -> Converter:
+    """Return the converter that reads messages as options of its type spell them."""
+    if not options:
+        return converter
+    kinds = type_options.resolve(converter, {}, options).kinds
+    return replace(converter, takes={**converter.takes, **kinds})
+
+
+def spelling(converter: Converter, sample: Sequence[Row]) -> dict[str, str]:
+    """Return the options by which a type reads the messages of a sample; none where it does anyway.
+
+    Messages that name their speakers or contents in two ways, a speaker whom nobody knows, or a label
+    that a type of their own may read, are spelled as they are.
+    """
+    dialogs = [kind for kind in converter.columns.values() if isinstance(kind, DialogKind)]
+    columns = values_by_path(sample).values() if dialogs else ()
+    messages = [m for held in columns for value in held for m in _messages(value)]
+    keys = {key for m in messages for key in m if key in (*ROLE_KEYS, *CONTENT_KEYS)}
+    role, *others = [key for key in ROLE_KEYS if key in keys] or [""]
+    content, *further = [key for key in CONTENT_KEYS if key in keys] or [""]
+    named = [m.get(role) for m in messages]
+    said = {name for name in named if isinstance(name, str)}
+    labelled = any(key in LABELS and m[key] is not None for m in messages for key in m)
+    unclear = others or further or not role or not content or labelled
+    if unclear or not all(isinstance(name, str) for name in named):
+        return {}
+    options: dict[str, str] = {}
+    if any(kind.role != role for kind in dialogs):
+        options["message_field_role"] = role
+    if any(kind.content != content for kind in dialogs):
+        options["message_field_content"] = content
+    strange = sorted(s for s in said if any(kind.speaker_of(s) is None for kind in dialogs))
+    roles: dict[str, list[str]] = {}
+    for name in strange:
+        if name.lower() not in SPEAKERS:
+            return {}
+        roles.setdefault(SPEAKERS[name.lower()], []).append(name)
+    return options | ({"roles": json.dumps(roles)} if roles else {})
+
+
+def _messages(value: Any) -> list[Mapping[str, Any]]:
+    """Return the messages of a list of them, whatever their keys are called; else none."""
+    listed = value if isinstance(value, list) else []
+    spoken = (isinstance(m, Mapping) and not m.keys().isdisjoint(ROLE_KEYS) for m in listed)
+    return listed if all(spoken) else []
 
 
 def proposal(converter: Converter, sample: Sequence[Row]) -> dict[str, str] | None:
@@ -74,7 +146,7 @@ def proposal(converter: Converter, sample: Sequence[Row]) -> dict[str, str] | No
         found[best[0]] = best[1]
         unread.pop(best[1])
         optional = tuple(name for name in optional if name != best[0])
-    return found or None
+    return found
 
 
 def values_by_path(sample: Sequence[Row]) -> dict[str, list[Any]]:
@@ -154,11 +226,14 @@ def likeness(name: str, path: str) -> float:
     nested = 0.95 if outer else 1.0
     if ours == theirs:
         return nested
+    if _marks(ours)[1]:
+        return 0.9 * nested
     one, other = _one(head_of(name)), _one(head_of(last))
     if one == other or (_marks(ours)[0] and {one, other} & SIDES.keys()):
         return 0.8 * nested
-    if any({one, other} <= synonyms for synonyms in SYNONYMS):
-        return 0.6 * nested
+    alike = [close for close, words in SYNONYMS if {one, other} <= words]
+    if alike:
+        return max(alike) * nested
     return 0.5 * nested if near_match(name, [last]) and len(name) > 4 else 0.0
 
 

@@ -264,7 +264,12 @@ def _converter(
 ) -> Converter:
     method, mapping = settings.method or name.method, _paths(settings)
     choose = partial(
-        detection.choose, name.source, method=method, mapping=mapping, source=source.name
+        detection.choose,
+        name.source,
+        method=method,
+        mapping=mapping,
+        source=source.name,
+        options=settings.options,
     )
     try:
         return choose(sample)

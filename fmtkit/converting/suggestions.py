@@ -33,6 +33,7 @@ def convert_command(
     words = ["fmtkit", "convert", *paths, "-t", found.converter.name]
     words += ["--method", chosen] if chosen else []
     words += [w for name, path in found.mapping.items() for w in ("--map", f"{name}={path}")]
+    words += [w for name, value in found.options.items() for w in ("--option", f"{name}={value}")]
     words += ["--delimiter", delimiter] if delimiter is not None else []
     return shlex.join([*words, "-o", output_for(paths)])
 
@@ -82,7 +83,12 @@ def _chooses(found: Fit, sample: Sequence[Row], method: str | None) -> bool:
     """Tell whether the type's name, the columns and the method choose just this converter."""
     try:
         chosen = detection.choose(
-            found.converter.name, sample, method=method, mapping=found.mapping, source=""
+            found.converter.name,
+            sample,
+            method=method,
+            mapping=found.mapping,
+            source="",
+            options=found.options,
         )
     except (OptionError, ColumnMismatchError):
         return False

@@ -28,6 +28,7 @@ TURNS = frozenset(
     {
         "answer",
         "answers",
+        "article",
         "assistant",
         "bot",
         "chat",
@@ -50,6 +51,7 @@ TURNS = frozenset(
         "messages",
         "output",
         "outputs",
+        "passage",
         "preferred",
         "prompt",
         "prompts",

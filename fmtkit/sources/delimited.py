@@ -50,11 +50,15 @@ def _width(text: str, delimiter: str) -> int | None:
     """Return how many cells the first rows have; None where they differ, or are no CSV."""
     lines = text.splitlines(keepends=True)
     # The last row may be cut.
-    reader = csv.reader(lines[:-1] or lines, delimiter=delimiter, strict=True)
+    given = iter(lines[:-1] or lines)
+    reader = csv.reader(given, delimiter=delimiter, strict=True)
+    widths: set[int] = set()
     try:
-        widths = {len(cells) for cells in islice(reader, SNIFFED_ROWS) if cells}
+        widths.update(len(cells) for cells in islice(reader, SNIFFED_ROWS) if cells)
     except csv.Error:
-        return None
+        # A quote that nothing closes any more may be closed behind the cut.
+        if next(given, None) is not None:
+            return None
     return widths.pop() if len(widths) == 1 else None
 
 

@@ -187,7 +187,11 @@ def _guessed(opened: Opened, options: InspectOptions) -> tuple[typenames.TypeNam
     candidates = next((found for found in opened.guesses if found), ())
     for one in (g for g in candidates if (g.type, g.table) in (shared or ())):
         name = typenames.read(one.type)
-        chosen = replace(options, columns=dict(one.columns) | dict(options.columns))
+        chosen = replace(
+            options,
+            columns=dict(one.columns) | dict(options.columns),
+            options={**one.options, **options.options},
+        )
         others = methods_for(one.table) if options.method is None else ()
         for method in (options.method, *others):
             try:

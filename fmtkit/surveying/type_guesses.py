@@ -7,6 +7,8 @@ from typing import Any
 from fmtkit.converting import detection
 from fmtkit.converting.suggestions import convert_command
 
+Pairs = tuple[tuple[str, str], ...]
+
 TRIED = 4
 """Guesses for which a command is made."""
 
@@ -22,6 +24,8 @@ class Guess:
     """Share of the rows that it can take."""
     columns: Mapping[str, str]
     """The type's columns that the source calls otherwise, for --map."""
+    options: Mapping[str, str]
+    """Options of the type by which its messages are read, for --option."""
     certainty: str
     """How sure the first guess is: sure, likely or unsure; empty of the others."""
     command: str | None
@@ -48,8 +52,9 @@ def guess(
                 if len(found) < TRIED
                 else None
             )
-            made = Guess(name, table, fit.reason, fit.sound, fit.mapping, sure, command)
-            found[name, table] = made
+            found[name, table] = Guess(
+                name, table, fit.reason, fit.sound, fit.mapping, fit.options, sure, command
+            )
     return tuple(found.values())
 
 
@@ -62,5 +67,6 @@ def common(guesses: Sequence[Sequence[Guess]]) -> Guess | None:
     return next((g for g in asked[0] if _key(g) in shared), None)
 
 
-def _key(found: Guess) -> tuple[str, str, tuple[tuple[str, str], ...]]:
-    return found.type, found.table, tuple(sorted(found.columns.items()))
+def _key(found: Guess) -> tuple[str, str, Pairs, Pairs]:
+    columns, options = (tuple(sorted(pairs.items())) for pairs in (found.columns, found.options))
+    return found.type, found.table, columns, options
