@@ -6,6 +6,7 @@ classes (fmtkit.errors). Nothing heavy is imported before a command runs.
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ import typer
 
 from fmtkit.commands import conversion, inspection, reference, rewards, training
 from fmtkit.commands.flags import QuickCommand, QuickGroup, say
-from fmtkit.errors import FmtkitError
+from fmtkit.errors import FmtkitError, UnusedKernelWarning
 
 # typer brings a click of its own; this is the base of every complaint about flags.
 UsageError: Any = typer.BadParameter.__mro__[1]
@@ -68,10 +69,22 @@ def _rewards() -> typer.Typer:
 
 
 app = application()
+_show_other = warnings.showwarning
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], *where: Any, **more: Any
+) -> None:
+    """Show a warning of ours as one line, without the line of code that it comes from."""
+    if category is UnusedKernelWarning:
+        say(f"fmtkit: {message}")
+    else:
+        _show_other(message, category, *where, **more)
 
 
 def main() -> None:
     """Run the command line; every expected error is one line on stderr and an exit code."""
+    warnings.showwarning = _show_warning
     # One pool of polars beside our own threads: more only contend (two cores: 8 % slower).
     os.environ.setdefault("POLARS_MAX_THREADS", str(os.cpu_count() or 1))
     try:

@@ -127,3 +127,7 @@ def near_match(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that was probably meant, or None."""
     near = get_close_matches(name, list(known), n=1)
     return near[0] if near else None
+
+
+class UnusedKernelWarning(RuntimeWarning):
+    """There is a build of the native kernel, but it is stale or cannot be loaded."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fmtkit.errors import DependencyError, OptionError
+from fmtkit.errors import DependencyError, OptionError, UnusedKernelWarning
 from fmtkit.reading import native
 
 ROOT = Path(__file__).parents[1]
@@ -22,8 +22,10 @@ def fresh(monkeypatch):
     wanted = os.environ.get(native.VARIABLE)
     monkeypatch.delenv(native.VARIABLE, raising=False)
     native._loaded.cache_clear()
+    native._warn.cache_clear()
     yield wanted
     native._loaded.cache_clear()
+    native._warn.cache_clear()
 
 
 def test_the_kernel_of_this_tree_is_built_of_its_sources(fresh):
@@ -69,10 +71,15 @@ def damaged(name: str) -> None:
     ("importing", "reason"),
     [(absent, "it was not built"), (damaged, "it cannot be loaded: .*file too short")],
 )
+@pytest.mark.filterwarnings("error")
 def test_without_a_build_there_is_a_reason_and_require_is_an_error(monkeypatch, importing, reason):
     monkeypatch.setattr(native, "unsupported", lambda: "")
     monkeypatch.setattr(native, "import_module", importing)
-    assert native.kernel() is None
+    if importing is absent:
+        assert native.kernel() is None
+    else:
+        with pytest.raises(UnusedKernelWarning):
+            native.kernel()
     monkeypatch.setenv(native.VARIABLE, "require")
     with pytest.raises(DependencyError, match=f"{reason}.*pip install -e") as caught:
         native.kernel()
@@ -89,7 +96,10 @@ def test_a_build_of_other_sources_is_not_used(monkeypatch, tmp_path):
     assert native.kernel() is Built
     native._loaded.cache_clear()
     monkeypatch.setattr(native, "sources", lambda: changed)
+    with pytest.warns(UnusedKernelWarning, match="not used.*stale.*pip install -e") as warned:
+        assert native.kernel() is None
     assert native.kernel() is None
+    assert len(warned) == 1
     assert native.why_not() == "it is stale: built of other sources than lie beside it"
     monkeypatch.setenv(native.VARIABLE, "require")
     with pytest.raises(DependencyError, match="stale"):
@@ -164,6 +174,49 @@ def test_env_tells_the_kernel_and_why_there_is_none(tmp_path):
     assert json.loads(environment(FMTKIT_KERNEL="").stdout)["kernel"] == (
         f"none: {reason}" if reason else "native"
     )
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """Return a copy of the package, as an installation has it, beside which no kernel lies."""
+    out = shutil.ignore_patterns("*.so", "__pycache__")
+    for name in ("fmtkit", "runners", "schemas", "templates"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=out)
+    return tmp_path
+
+
+def convert_in(folder: Path) -> str:
+    """Convert two rows by a package's command line, and return what it says on stderr."""
+    (folder / "a.jsonl").write_text('{"question": "q", "chosen": "a", "rejected": "b"}\n' * 2)
+    command = [sys.executable, "-m", "fmtkit", "convert", "a.jsonl", "--type", "chatml.intel"]
+    env = {name: value for name, value in os.environ.items() if name != native.VARIABLE}
+    done = subprocess.run(
+        [*command, "-o", "out.parquet", "--quiet", "--overwrite"],
+        check=True,
+        cwd=folder,
+        env=env | {"PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+    )
+    return done.stderr
+
+
+def test_a_machine_that_never_had_a_build_is_quiet(installed):
+    assert convert_in(installed) == ""
+
+
+def test_convert_tells_in_one_line_that_the_build_is_stale(installed):
+    built = getattr(native.kernel(), "__file__", None)
+    if built is None:
+        pytest.skip(f"no native kernel: {native.why_not()}")
+    shutil.copy(built, installed / "fmtkit" / "reading")
+    assert convert_in(installed) == ""
+    with (installed / "fmtkit" / "reading" / "kernel" / "read.c").open("a") as file:
+        file.write("/* changed after the build */\n")
+    (line,) = convert_in(installed).splitlines()
+    assert line.startswith("fmtkit: the native kernel is not used")
+    assert "stale" in line
+    assert "pip install -e ." in line
 
 
 def test_env_refuses_a_word_that_is_not_known_in_one_line():

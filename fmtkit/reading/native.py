@@ -4,6 +4,9 @@ The extension module `fmtkit.reading._kernel` is optional. Without it the strict
 with the same results, slower. It is built from the sources in `kernel/` and remembers their hash: a build
 of other sources is not used. setup.py builds by what is said here, so this module needs no other package.
 
+A machine on which there was never a kernel is quiet about it: only `fmtkit env` tells why. A build that lies
+there and cannot be used (stale, or not to be loaded) is told of once, by an UnusedKernelWarning.
+
 The environment variable FMTKIT_KERNEL decides: `0` turns the kernel off, `require` makes it an error that
 there is none, anything else that is not empty or `1` is refused.
 """
@@ -13,12 +16,13 @@ import os
 import platform
 import sys
 import sysconfig
+import warnings
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from fmtkit.errors import DependencyError, OptionError
+from fmtkit.errors import DependencyError, OptionError, UnusedKernelWarning
 
 VARIABLE = "FMTKIT_KERNEL"
 OFF, REQUIRED = "0", "require"
@@ -34,16 +38,28 @@ def kernel() -> ModuleType | None:
     Raises:
         DependencyError: There is none, and FMTKIT_KERNEL=require.
         OptionError: FMTKIT_KERNEL has another value than it takes.
+
+    Warns:
+        UnusedKernelWarning: There is a build, but not one that can be used.
     """
     wanted = _wanted()
     if wanted == OFF:
         return None
-    module, reason = _loaded()
+    module, reason, is_built = _loaded()
     if module is None and wanted == REQUIRED:
         raise DependencyError(
             f"{VARIABLE}={REQUIRED}, but there is no native kernel: {reason}; {HOW_TO_BUILD}"
         )
+    if module is None and is_built:
+        _warn(reason)
     return module
+
+
+@cache
+def _warn(reason: str) -> None:
+    """Tell once that a build is not used."""
+    message = f"the native kernel is not used, JSON lines are read slower: {reason}; {HOW_TO_BUILD}"
+    warnings.warn(message, UnusedKernelWarning, stacklevel=3)
 
 
 def why_not() -> str:
@@ -92,16 +108,16 @@ def _wanted() -> str:
 
 
 @cache
-def _loaded() -> tuple[ModuleType | None, str]:
-    """Import the kernel once: the module, or None and the reason."""
+def _loaded() -> tuple[ModuleType | None, str, bool]:
+    """Import the kernel once: the module, or None and the reason; and whether there is a build."""
     if reason := unsupported():
-        return None, reason
+        return None, reason, False
     try:
         module = import_module(MODULE)
     except ModuleNotFoundError:
-        return None, "it was not built when fmtkit was installed (was there a C compiler?)"
+        return None, "it was not built when fmtkit was installed (was there a C compiler?)", False
     except ImportError as error:
-        return None, f"it cannot be loaded: {error}"
+        return None, f"it cannot be loaded: {error}", True
     if sources_hash() != module.SOURCES:
-        return None, "it is stale: built of other sources than lie beside it"
-    return module, ""
+        return None, "it is stale: built of other sources than lie beside it", True
+    return module, "", True
