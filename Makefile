@@ -27,20 +27,23 @@ WITH_SANITIZERS = PYTHONSAFEPATH=1 PYTHONPATH=$(SANITIZED) FMTKIT_KERNEL=require
   LD_PRELOAD="$$($(CC) -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
 KERNEL_TESTS = $(wildcard tests/test_native.py tests/test_kernel*.py)
 
-.PHONY: demo demo-data demo-train test test-slow test-all test-old-trl test-stress test-sanitized sanitized wheel \
+.PHONY: demo demo-data demo-train check coverage docs-site test test-slow test-all test-old-trl test-stress test-sanitized sanitized wheel \
   lint lint-c types format bench docs clean help
 
 help:
 	@echo "make demo      convert the shipped samples and show what came of them, then train a tiny model"
+	@echo "make check     ruff, and the tests that a change since the last commit (or BASE) touches: a minute"
 	@echo "make test      the tests, in about five minutes"
 	@echo "make test-all  the slow ones too: real trainers, browsers, big inputs"
 	@echo "make test-stress  what takes longer still: a million mutated lines through the kernel"
 	@echo "make test-sanitized  the kernel's tests with address and undefined-behaviour sanitizers"
 	@echo "make wheel     a wheel with the native kernel, for every Linux of this architecture; tried"
 	@echo "make test-old-trl  methods that TRL removed, in an environment with TRL $(OLD_TRL)"
+	@echo "make coverage  the tests, and the share of lines and branches that they run"
 	@echo "make lint      ruff and mypy"
 	@echo "make format    ruff format and its safe fixes"
 	@echo "make docs      generate what is generated in docs/ and schemas/"
+	@echo "make docs-site the documentation with search and an API reference, in build/site; links are checked"
 	@echo "make bench     the side-by-side benchmarks"
 
 $(VENV)/base: $(BUILD_FILES)
@@ -75,8 +78,20 @@ demo-data: $(VENV)/base
 demo-train: $(VENV)/train
 	@PATH="$(abspath $(BIN)):$$PATH" sh docs/examples/train.sh
 
+# Nothing but what is near the change, and no longer than a minute: `make test` is the whole.
+BASE ?= HEAD
+check: $(VENV)/dev
+	$(BIN)/ruff format --check -q . && $(BIN)/ruff check -q .
+	@files=$$($(BIN)/python tests/touched.py $(BASE)) || exit 1; \
+	if [ -z "$$files" ]; then echo "make check: nothing that a test reads has changed since $(BASE)"; exit 0; fi; \
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not stress" -q --session-timeout=60 $$files
+
 test: $(VENV)/dev
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not stress" -rs
+
+coverage: $(VENV)/dev
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not stress" -q \
+	  --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
 
 test-slow: $(VENV)/dev
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "slow and not stress" -rs
@@ -137,6 +152,15 @@ format: $(VENV)/dev
 
 docs: $(VENV)/dev
 	$(BIN)/python docs/generate.py
+
+$(VENV)/site: $(VENV)/base
+	$(PIP) -e '.[site]'
+	touch $@
+
+# NO_MKDOCS_2_WARNING: a remark on mkdocs-material's successor, which every build repeats.
+docs-site: $(VENV)/site
+	cd .ci/site && NO_MKDOCS_2_WARNING=1 $(abspath $(BIN))/mkdocs build --quiet --strict
+	@echo "build/site/index.html"
 
 bench: $(VENV)/bench
 	$(BIN)/python benchmarks/convert.py

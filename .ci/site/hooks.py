@@ -1,0 +1,48 @@
+"""What the site has beyond the pages of docs/: its order, the API reference, links to files outside docs/."""
+
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+import fmtkit
+
+ROOT = Path(__file__).resolve().parents[2]
+_INDEX_ROW = re.compile(r"^\| \[[^\]]+\]\(([\w./-]+\.md)\)", re.MULTILINE)
+_OUTSIDE = re.compile(r"\]\(((?:\.\./)+)([^)#]+)(#[^)]*)?\)")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Take the order of the pages from the table in docs/README.md, so that it is told once."""
+    index = (Path(config.docs_dir) / "README.md").read_text(encoding="utf-8")
+    pages = _INDEX_ROW.findall(index)
+    at = pages.index("library.md") + 1
+    config.nav = ["README.md", *pages[:at], {"API reference": "api.md"}, *pages[at:]]
+    return config
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Add the API reference: every public name as `help` shows it, from the module that defines it."""
+    blocks = [
+        f"::: {getattr(fmtkit, name).__module__}.{name}\n    options: {{heading: fmtkit.{name}}}\n"
+        for name in fmtkit.__all__
+    ]
+    text = "\n".join(["# API reference\n", *blocks])
+    files.append(File.generated(config, "api.md", content=text))
+    return files
+
+
+def on_page_markdown(text: str, *, page: Page, config: MkDocsConfig, **_files: Files) -> str:
+    """Let links to files outside docs/ lead to the repository; one that is not there ends the build."""
+    folder = Path(config.docs_dir, page.file.src_uri).parent
+
+    def outside(found: re.Match[str]) -> str:
+        target = (folder / found[1] / found[2]).resolve()
+        if target.is_relative_to(config.docs_dir) or not target.exists():
+            return found[0]
+        kind = "tree" if target.is_dir() else "blob"
+        return f"]({config.repo_url.rstrip('/')}/{kind}/main/{target.relative_to(ROOT)}{found[3] or ''})"
+
+    return _OUTSIDE.sub(outside, text)
