@@ -11,6 +11,7 @@ export OMP_NUM_THREADS ?= 1
 # The newest TRL with every trainer that was removed since; BCO, Nash-MD and XPO are in 1.13.0 too.
 OLD_TRL ?= 1.12.0
 OLD_VENV ?= .venv-trl-$(OLD_TRL)
+LOWEST_VENV ?= .venv-lowest
 export TOKENIZERS_PARALLELISM ?= false
 export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
@@ -27,7 +28,7 @@ WITH_SANITIZERS = PYTHONSAFEPATH=1 PYTHONPATH=$(SANITIZED) FMTKIT_KERNEL=require
   LD_PRELOAD="$$($(CC) -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
 KERNEL_TESTS = $(wildcard tests/test_native.py tests/test_kernel*.py)
 
-.PHONY: demo demo-data demo-train check coverage docs-site test test-slow test-all test-old-trl test-stress test-sanitized sanitized wheel \
+.PHONY: demo demo-data demo-train check test-lowest coverage docs-site test test-slow test-all test-old-trl test-stress test-sanitized sanitized wheel \
   lint lint-c types format bench docs clean help
 
 help:
@@ -39,6 +40,7 @@ help:
 	@echo "make test-sanitized  the kernel's tests with address and undefined-behaviour sanitizers"
 	@echo "make wheel     a wheel with the native kernel, for every Linux of this architecture; tried"
 	@echo "make test-old-trl  methods that TRL removed, in an environment with TRL $(OLD_TRL)"
+	@echo "make test-lowest  the tests with the lowest versions that pyproject.toml allows"
 	@echo "make coverage  the tests, and the share of lines and branches that they run"
 	@echo "make lint      ruff and mypy"
 	@echo "make format    ruff format and its safe fixes"
@@ -129,6 +131,15 @@ $(OLD_VENV)/dev: $(BUILD_FILES)
 test-old-trl: $(OLD_VENV)/dev
 	$(OLD_VENV)/bin/python -m pytest tests/test_training_legacy.py -n $(JOBS) -rs
 
+$(LOWEST_VENV)/dev: $(BUILD_FILES) .ci/lowest.py
+	$(PYTHON) -m venv $(LOWEST_VENV)
+	$(PYTHON) .ci/lowest.py > $(LOWEST_VENV)/constraints.txt
+	$(LOWEST_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(LOWEST_VENV)/constraints.txt torch -e '.[dev]'
+	touch $@
+
+test-lowest: $(LOWEST_VENV)/dev
+	$(LOWEST_VENV)/bin/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not stress" -rs
+
 lint: $(VENV)/dev lint-c
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -166,4 +177,4 @@ bench: $(VENV)/bench
 	$(BIN)/python benchmarks/convert.py
 
 clean:
-	rm -rf $(VENV) $(OLD_VENV) demo build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(OLD_VENV) $(LOWEST_VENV) demo build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -40,7 +40,7 @@ def touched(paths: Iterable[str]) -> list[str]:
         path = f"tests/{file.name}"
         if path in paths or file.stem in {name for m in modules for name in _names(m)}:
             near.append(path)
-        elif _imported(file) & modules or any(
+        elif _named(file) & modules or any(
             file.stem in tests
             for found, tests in FOLDERS
             if any(found.match(path) for path in paths)
@@ -68,10 +68,13 @@ def _names(module: str) -> tuple[str, str]:
     return f"test_{parts[-1]}", f"test_{'_'.join(parts[-2:])}"
 
 
-def _imported(file: Path) -> set[str]:
+def _named(file: Path) -> set[str]:
+    """Return the modules that a test imports, and the scripts beside it that it starts."""
     found = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value.removesuffix(".py"))
+        elif isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}

@@ -1,0 +1,30 @@
+"""`make check` runs the tests that a change touches."""
+
+import pytest
+import touched
+
+
+@pytest.mark.parametrize(
+    ("path", "test"),
+    [
+        ("tests/test_cli.py", "tests/test_cli.py"),
+        ("fmtkit/reading/clean_lines.py", "tests/test_kernel_lines.py"),
+        ("tests/killed_runs.py", "tests/test_sinks.py"),
+        ("fmtkit/converters/intel.py", "tests/test_converters.py"),
+        ("fmtkit/reading/kernel/json.c", "tests/test_native.py"),
+        ("runners/dpo.py", "tests/test_runners.py"),
+        ("docs/grpo.md", "tests/test_docs.py"),
+    ],
+)
+def test_a_change_touches_the_tests_that_read_it(path, test):
+    assert test in touched.touched([path])
+
+
+def test_a_change_that_no_test_reads_touches_none():
+    assert touched.touched(["LICENSE"]) == []
+
+
+def test_the_tests_named_like_a_module_come_first():
+    found = touched.touched(["fmtkit/rendering/tracing.py"])
+    assert found[0] == "tests/test_tracing.py"
+    assert len(found) > 1
