@@ -28,7 +28,12 @@ WITH_SANITIZERS = PYTHONSAFEPATH=1 PYTHONPATH=$(SANITIZED) FMTKIT_KERNEL=require
   LD_PRELOAD="$$($(CC) -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
 KERNEL_TESTS = $(wildcard tests/test_native.py tests/test_kernel*.py)
 
-.PHONY: demo demo-data demo-train check test-lowest coverage docs-site test test-slow test-all test-old-trl test-stress test-sanitized sanitized wheel \
+# libFuzzer comes with clang; the interpreter is linked in, since specs are compiled by the module.
+CLANG ?= $(firstword $(foreach name,clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14,$(shell command -v $(name) 2>/dev/null)))
+FUZZ := build/fuzz
+FUZZ_SECONDS ?= 60
+
+.PHONY: demo demo-data demo-train check test-lowest coverage docs-site test test-slow test-all test-old-trl test-stress test-sanitized sanitized fuzz wheel \
   lint lint-c types format bench docs clean help
 
 help:
@@ -38,6 +43,7 @@ help:
 	@echo "make test-all  the slow ones too: real trainers, browsers, big inputs"
 	@echo "make test-stress  what takes longer still: a million mutated lines through the kernel"
 	@echo "make test-sanitized  the kernel's tests with address and undefined-behaviour sanitizers"
+	@echo "make fuzz      coverage-guided fuzzing of the kernel, for FUZZ_SECONDS (60); needs clang"
 	@echo "make wheel     a wheel with the native kernel, for every Linux of this architecture; tried"
 	@echo "make test-old-trl  methods that TRL removed, in an environment with TRL $(OLD_TRL)"
 	@echo "make test-lowest  the tests with the lowest versions that pyproject.toml allows"
@@ -115,6 +121,18 @@ sanitized: $(VENV)/dev
 	FMTKIT_KERNEL=require CFLAGS="$(SANITIZE)" LDFLAGS="$(SANITIZE)" \
 	  $(BIN)/python setup.py -q build_ext --build-lib $(SANITIZED) --build-temp $(SANITIZED)/objects
 	@$(WITH_SANITIZERS) $(BIN)/python -c 'from fmtkit.reading import native; assert "$(SANITIZED)" in native.kernel().__file__'
+
+fuzz: $(VENV)/dev
+	@test -n "$(CLANG)" || { echo "make fuzz: there is no clang, which brings libFuzzer (apt install clang)" >&2; exit 2; }
+	FMTKIT_KERNEL=require $(BIN)/python tests/fuzz_kernel.py write $(FUZZ)
+	$(CLANG) -std=c11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
+	  -DFMTKIT_SOURCES_HASH='""' -DFMTKIT_VERSION='""' -DSPECS='"$(FUZZ)/specs"' -o $(FUZZ)/kernel \
+	  tests/fuzz_kernel.c $(KERNEL)/*.c $$($(BIN)/python -c 'import sysconfig as s; v = s.get_config_var; \
+	    print("-isystem", s.get_path("include"), "-L" + v("LIBDIR"), "-Wl,-rpath," + v("LIBDIR"), "-lpython" + v("LDVERSION"), v("LIBS"))')
+	PYTHONHOME=$$($(BIN)/python -c 'import sys; print(sys.base_prefix)') \
+	  $(FUZZ)/kernel $(FUZZ)/corpus -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=20 \
+	  -artifact_prefix=$(FUZZ)/ -print_final_stats=1
+	FMTKIT_KERNEL=require $(BIN)/python tests/fuzz_kernel.py compare $(FUZZ)
 
 wheel:
 	PYTHON="$(PYTHON)" sh .ci/wheel

@@ -119,6 +119,11 @@ def test_clean_lines_of_the_fixtures_are_what_the_strict_parser_makes_of_them(ca
     check_kinds([*sound_lines(case), *case.source.read_bytes().split(b"\n")])
 
 
+def is_read(case: Case) -> bool:
+    """Tell whether the kernel reads what a case's type takes."""
+    return clean_lines.read(b"", bound(case).plans[0].binding.spec) is not None
+
+
 def mostly_sound(case: Case, binding: Binding) -> list[bytes]:
     """Return the lines of a fixture, those that the type takes four times: most others stay wrong."""
     lines = sound_lines(case)
@@ -144,12 +149,11 @@ def survive(count: int, seed: str) -> None:
     """Check mutants of every fixture, and print how many of each class stay clean."""
     seen: Counter[str] = Counter()
     clean: Counter[str] = Counter()
-    each = count // (2 * len(CASES)) + 1
-    for case in CASES:
+    cases = [case for case in CASES if is_read(case)]
+    each = count // (2 * len(cases)) + 1
+    for case in cases:
         for keep in ("", "all"):
             binding = bound(case, keep).plans[0].binding
-            if clean_lines.read(b"", binding.spec) is None:
-                continue
             made = list(mutants(mostly_sound(case, binding), each, f"{seed} {case} {keep}"))
             for at in range(0, len(made), BATCH):
                 part = made[at : at + BATCH]
@@ -162,6 +166,7 @@ def survive(count: int, seed: str) -> None:
     for name, number in sorted(seen.items()):
         print(f"{name:28} {number:8} {clean[name] / number:7.1%} clean")
     print(f"{'all':28} {seen.total():8} {clean.total() / seen.total():7.1%} clean")
+    assert seen.total() >= count
     assert clean.total() >= LEAST_CLEAN * seen.total()
 
 

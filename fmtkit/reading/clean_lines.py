@@ -105,15 +105,20 @@ def _compiled(spec: ReadSpec) -> Any | None:
     """Return a spec as the kernel reads by it; None of one that it cannot."""
     native = kernel()
     assert native is not None
-    columns = _ordered(spec)
-    places = {column.name: place for place, column in enumerate(columns)}
     try:
-        told = tuple((column.path, _told(column.node), column.required) for column in columns)
-        groups = tuple(tuple(places[name] for name in group) for group in spec.any_of)
-        return native.compile((told, groups, spec.media, spec.max_depth))
+        return native.compile(told(spec))
     except (_UnreadError, UnicodeEncodeError):
         # Half a surrogate pair in a name: no line has such a key.
         return None
+
+
+def told(spec: ReadSpec) -> Told:
+    """Return a spec as the tuples that the kernel takes."""
+    columns = _ordered(spec)
+    places = {column.name: place for place, column in enumerate(columns)}
+    wanted = tuple((column.path, _told(column.node), column.required) for column in columns)
+    groups = tuple(tuple(places[name] for name in group) for group in spec.any_of)
+    return wanted, groups, spec.media, spec.max_depth
 
 
 def _ordered(spec: ReadSpec) -> Sequence[Any]:

@@ -131,14 +131,14 @@ static int take_views(Buffers *held, const Column *column) {
     const int64_t *ends = (const int64_t *)(const void *)column->offsets.bytes;
     int64_t at = 0;
     for (int64_t i = 0; i < column->count; at = ends[i++]) {
-        const uint8_t *text = column->data.bytes + at;
         View *view = &views[i];
         view->size = (int32_t)(ends[i] - at);
+        /* Where all texts are empty there are no bytes at all. */
         if (view->size > 12) {
-            memcpy(view->held.first, text, 4);
+            memcpy(view->held.first, column->data.bytes + at, 4);
             view->held.at = (int32_t)at;
         } else if (view->size) {
-            memcpy(view->whole, text, (size_t)view->size);
+            memcpy(view->whole, column->data.bytes + at, (size_t)view->size);
         }
     }
     return 1;
