@@ -33,7 +33,7 @@ CLANG ?= $(firstword $(foreach name,clang clang-19 clang-18 clang-17 clang-16 cl
 FUZZ := build/fuzz
 FUZZ_SECONDS ?= 60
 
-.PHONY: demo demo-data demo-train check test-lowest coverage docs-site test test-slow test-all test-old-trl test-stress test-sanitized sanitized fuzz wheel \
+.PHONY: axe demo demo-data demo-train check test-lowest coverage docs-site test test-slow test-all test-old-trl test-stress test-sanitized sanitized fuzz wheel \
   lint lint-c types format bench docs clean help
 
 help:
@@ -100,6 +100,11 @@ test: $(VENV)/dev
 coverage: $(VENV)/dev
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not stress" -q \
 	  --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
+
+# What the browser test holds the page of `inspect --html` to.
+axe: .axe/node_modules/axe-core/axe.min.js
+.axe/node_modules/axe-core/axe.min.js:
+	npm install --silent --no-audit --no-fund --prefix .axe axe-core@4.10.3
 
 test-slow: $(VENV)/dev
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "slow and not stress" -rs

@@ -19,6 +19,8 @@ FLAGS = (
     "--disable-sync",
     "--remote-debugging-pipe",
 )
+AXE = Path(__file__).parents[1] / ".axe/node_modules/axe-core/axe.min.js"
+"""The accessibility rules, which `make axe` fetches by npm."""
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -98,6 +100,24 @@ class Browser:
         self.run(
             "new Promise(done => { const look = () => document.documentElement?.dataset.ready"
             " ? done(1) : setTimeout(look, 10); look(); })"
+        )
+
+    def window(self, width: int, height: int = 900, *, dark: bool = False) -> None:
+        """Make the window so wide, a phone's where it is narrow, and choose its colours."""
+        self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width, height=height, deviceScaleFactor=1, mobile=width < 500,
+        )  # fmt: skip
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.send("Emulation.setEmulatedMedia", features=[scheme])
+
+    def axe(self) -> list[str]:
+        """Return what axe-core finds serious or critical in the page: rule and element."""
+        self.run(AXE.read_text(encoding="utf-8"))
+        return self.run(
+            "axe.run(document).then(found => found.violations"
+            ".filter(v => ['serious', 'critical'].includes(v.impact))"
+            ".flatMap(v => v.nodes.map(n => `${v.id}: ${n.html} ${n.failureSummary}`)))"
         )
 
     def press(self, key: str) -> None:

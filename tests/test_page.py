@@ -137,7 +137,7 @@ def test_tokens_and_trained_spans_spell_the_text(browser):
 
 def test_a_finding_leads_to_its_row(browser):
     browser.run(
-        "[...document.querySelectorAll('.finding')].find(f => f.textContent.startsWith('unclosed_think'))"
+        "[...document.querySelectorAll('.finding')].find(f => f.querySelector('code').textContent === 'unclosed_think')"
         ".querySelector('button').click()"
     )
     text = chosen_text(browser)
@@ -175,7 +175,84 @@ def test_the_slider_shows_what_is_cut(browser, page):
     assert browser.run("document.querySelectorAll('svg .bin.over').length") > 0
     caption = browser.run("document.querySelector('figure p').textContent")
     sizes = [row[6][0][0] for row in data["rows"] if row[6]]
-    assert caption.startswith(f"{sum(size > 60 for size in sizes)} rows")
+    assert caption.startswith(f"prompt+chosen: {sum(size > 60 for size in sizes)} rows")
+
+
+def test_the_length_box_says_the_longest_length_until_it_is_changed(browser, page):
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page.read_text())[1])
+    longest = max(size[0] for row in data["rows"] for size in row[6])
+    value = "document.getElementById('limit-number').value"
+    assert browser.run(value) == str(longest)
+    assert browser.run("document.getElementById('limit-text').textContent") == "nothing is cut"
+
+
+def test_sides_are_drawn_over_each_other_on_one_axis(browser):
+    figures = browser.run(
+        "[...document.querySelectorAll('figure')].map(f => [f.querySelectorAll('.key').length,"
+        " f.querySelectorAll('polyline').length, f.querySelector('svg').getAttribute('aria-label')])"
+    )
+    assert [figure[:2] for figure in figures] == [[2, 1], [1, 0], [2, 1]]
+    assert "prompt+chosen: " in figures[0][2]
+    assert "prompt+rejected: " in figures[0][2]
+
+
+def test_the_rows_stand_before_the_lengths_and_severities_have_words_and_marks(browser):
+    order = browser.run("[...document.querySelectorAll('main > section')].map(s => s.id)")
+    assert order.index("rows") < order.index("lengths") < order.index("columns")
+    badges = browser.run(
+        "[...new Set([...document.querySelectorAll('.finding .badge')].map(b => b.textContent))]"
+    )
+    assert badges == ["✖ bad", "✖ error", "▲ warning"]
+
+
+@pytest.mark.parametrize("name", ["page", "bare"])
+def test_nothing_is_clipped_on_a_phone(browser, tmp_path, page, name):
+    if name == "bare":
+        page = bare_page(tmp_path)
+    browser.window(390, 844)
+    browser.open(page)
+    browser.run("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert browser.run("document.documentElement.scrollWidth") <= 390
+    cut = browser.run(
+        "[...document.querySelectorAll('main table, main td, .finding, figure, svg, .verdict, .cards dd')]"
+        ".filter(e => e.getClientRects().length && (e.getBoundingClientRect().right > 390.5"
+        " || e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== 'inline'))"
+        ".map(e => e.outerHTML.slice(0, 200))"
+    )
+    assert cut == []
+
+
+@pytest.mark.skipif(not chromium.AXE.is_file(), reason="needs axe-core: make axe (npm)")
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("dark", [False, True])
+def test_axe_finds_nothing_serious(browser, tmp_path, page, width, dark):
+    browser.send("Page.setBypassCSP", enabled=True)  # axe is no script of the page
+    for shown in (page, bare_page(tmp_path)):
+        browser.window(width, dark=dark)
+        browser.open(shown)
+        browser.run("document.querySelectorAll('details').forEach(d => d.open = true)")
+        assert browser.axe() == []
+    browser.run("document.getElementById('theme').replaceChildren();"
+                " document.getElementById('theme').removeAttribute('aria-label')")  # fmt: skip
+    assert [found.split(":")[0] for found in browser.axe()] == ["button-name"]
+
+
+def test_one_row_is_not_called_rows(browser, tmp_path):
+    source = write(tmp_path / "one.jsonl", [{"question": "q", "chosen": "a", "rejected": "b"}])
+    html.write(run(str(source), InspectOptions(type="intel")), tmp_path / "one.html")
+    browser.open(tmp_path / "one.html")
+    text = browser.run("document.body.innerText")
+    assert "of 1 row." in text
+    assert "1 of 1 shown row" in text
+    assert not re.search(r"\b1 (rows|characters|tokens|sequences|findings)\b", text)
+
+
+def bare_page(folder: Path) -> Path:
+    """Write the page of a source that no type fits, with a long name and a long column."""
+    rows = [{"a_column_" + "of_a_long_name_" * 6: "text", "n": i} for i in range(30)]
+    source = write(folder / f"{'unbroken' * 12}.jsonl", rows)
+    html.write(run(str(source), InspectOptions()), folder / "bare.html")
+    return folder / "bare.html"
 
 
 def test_rows_are_reached_by_keys(browser):

@@ -64,7 +64,7 @@ def page_rows(inspection: Inspection) -> PageRows:
 
 def _how(rows: int, count: int, shown: int) -> str:
     if count >= rows:
-        return f"all {shown:,} rows are shown"
+        return f"all {shown:,} rows are shown" if shown > 1 else "the one row is shown"
     return (
         f"{shown:,} of {rows:,} rows are shown: {count:,} at even distances, and the first rows "
         "of each finding"
