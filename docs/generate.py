@@ -8,6 +8,7 @@ from pages import commands, errors, formats, from_axolotl, modules, stub
 
 from fmtkit import table_schemas
 from fmtkit.codes import BAD_ROWS
+from fmtkit.surveying.survey_schema import survey_schema
 from fmtkit.training import config_page, schema
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,6 +30,7 @@ def files() -> dict[str, str]:
         "docs/from-axolotl.md": from_axolotl.text(),
         "schemas/config.schema.json": schema.dumps(),
         "schemas/quarantine.schema.json": _quarantine_schema(),
+        "schemas/survey.schema.json": json.dumps(survey_schema(), indent=2) + "\n",
         **schemas,
     }
 

@@ -59,7 +59,8 @@ class Outcome:
 
 def read_lines(path: Path) -> list[bytes]:
     """Cut at newlines only: `str.splitlines` cuts at U+2028 too."""
-    return path.read_bytes().removesuffix(b"\n").split(b"\n")
+    held = path.read_bytes().removesuffix(b"\n")
+    return held.split(b"\n") if held else []
 
 
 def cases() -> list[Case]:

@@ -31,6 +31,8 @@ SAME = {
     "passthrough/unpaired": {"prompt_pairs"},
     "ultra/unpaired": {"prompt_pairs"},
     "user_defined.default/swapped": {"prompt_pairs"},
+    "jeopardy": {"question_answer"},
+    "jeopardy/style": {"question_answer"},
     "ebft_opencode.transform": {"question_answer"},
 }
 """Cases whose rows another type reads just as well: columns do not tell them apart."""
@@ -97,15 +99,19 @@ def read_alike(name: str, other: str, rows: list[bytes]) -> bool:
         ({"systemPrompt": "s", "messages": [USER, BOT]}, "openai", {"system": "systemPrompt"}),
         ({"messages": [USER, BOT], "functions": [{"name": "f"}]}, "openai", {"tools": "functions"}),
         (
-            {"article": "long", "summary": "short"},
+            {"document": "long", "highlights": "short"},
             "alpaca",
-            {"instruction": "article", "output": "summary"},
+            {"instruction": "document", "response": "highlights"},
         ),
-        ({"inputs": "q", "targets": "a"}, "alpaca", {"instruction": "inputs", "output": "targets"}),
         (
-            {"article": "a", "question": "q", "answer": "b"},
+            {"inputs": "q", "targets": "a"},
+            "alpaca",
+            {"instruction": "inputs", "response": "targets"},
+        ),
+        (
+            {"passage": "a", "question": "q", "answer": "b"},
             "question_answer",
-            {"context": "article"},
+            {"context": "passage"},
         ),
         (
             {"Question": "q", "Answer": "a"},
@@ -282,6 +288,42 @@ def test_text_that_was_rendered_already_is_a_finding_that_names_the_template(
     found = [f for f in survey.findings if f.code == "rendered_text"]
     assert [dict(f.details) for f in found] == ([{"text": template}] if template else [])
     assert [f.count for f in found] == ([5] if template else [])
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "marks"),
+    [
+        ({"text": "USER: Hi\nASSISTANT: Ho\nUSER: So"}, "text", "USER: ASSISTANT:"),
+        ({"text": "### Human: Hi### Assistant: Ho"}, "text", "### Human: ### Assistant:"),
+        (
+            {
+                "messages": [
+                    {"role": "user", "content": "Human: Hi\n\nAssistant: Ho\n\nHuman: So"},
+                    BOT,
+                ]
+            },
+            "messages",
+            "Human: Assistant:",
+        ),
+        (
+            {"conversations": [{"from": "human", "value": "USER: Hi\nASSISTANT: Ho"}]},
+            "conversations",
+            "USER: ASSISTANT:",
+        ),
+        ({"messages": [USER, {"role": "assistant", "content": "USER: Hi\nASSISTANT: Ho"}]}, "", ""),
+        ({"text": "The label USER: stands before what users say."}, "", ""),
+    ],
+)
+def test_a_transcript_inside_of_a_text_is_a_finding_with_a_command(tmp_path, row, column, marks):
+    survey = fmtkit.inspect(written([row] * 3, tmp_path))
+    found = [f for f in survey.findings if f.code == "transcript"]
+    assert [f.details.get(column) for f in found] == ([marks] if marks else [])
+    if marks and column != "conversations":
+        command = shlex.split(found[0].details["command"])
+        out = str(tmp_path / "out.jsonl")
+        subprocess.run([sys.executable, "-m", *command[:-1], out], check=True, capture_output=True)
+        made = [json.loads(line)["messages"] for line in Path(out).read_text().splitlines()]
+        assert [m["content"] for m in made[0]][:2] == ["Hi", "Ho"]
 
 
 def test_sources_of_different_types_are_not_converted_to_one(tmp_path):

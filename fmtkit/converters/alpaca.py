@@ -1,25 +1,30 @@
 """Stanford Alpaca: an instruction, sometimes an input to it, and the output; earlier turns, if any."""
 
-from fmtkit.columns import ABSENT, Exchanges, Flag, Text, first_given
+from fmtkit.columns import ABSENT, Exchanges, Flag, Text, first_given, one_filled
 from fmtkit.dialogs import after, chosen_over, dialog, with_context
 from fmtkit.registry import converter
 from fmtkit.tables import Completion, Preference, Unpaired
 
+OUTPUTS = ("response", "output")
 
-@converter()
+
+@converter(any_of=[OUTPUTS])
 def completion(
     instruction: Text,
-    output: Text,
+    output: Text = ABSENT,
+    response: Text = ABSENT,
     input: Text = ABSENT,
     system: Text = ABSENT,
     history: Exchanges = ABSENT,
 ) -> Completion:
     """https://huggingface.co/datasets/tatsu-lab/alpaca; an input follows on a new line.
 
-    `history` holds earlier questions and answers, as in LLaMA-Factory's alpaca format.
+    `history` holds earlier questions and answers, as in LLaMA-Factory's alpaca format. GPTeacher and
+    others call the output `response`.
     """
     prompt = dialog(system=system, user=with_context(instruction, input))
-    return Completion(after(history, prompt), dialog(assistant=output))
+    reply = one_filled({"response": response, "output": output})
+    return Completion(after(history, prompt), dialog(assistant=reply))
 
 
 @converter()
@@ -36,10 +41,11 @@ def preference(
     return chosen_over(after(history, prompt), chosen, rejected)
 
 
-@converter(any_of=[("kto_tag", "label")])
+@converter(any_of=[OUTPUTS, ("kto_tag", "label")])
 def unpaired(
     instruction: Text,
-    output: Text,
+    output: Text = ABSENT,
+    response: Text = ABSENT,
     kto_tag: Flag = ABSENT,
     label: Flag = ABSENT,
     input: Text = ABSENT,
@@ -49,4 +55,5 @@ def unpaired(
     """https://github.com/hiyouga/LLaMA-Factory/blob/main/data/README.md, KTO dataset."""
     prompt = dialog(system=system, user=with_context(instruction, input))
     liked = first_given(kto_tag=kto_tag, label=label)
-    return Unpaired(after(history, prompt), dialog(assistant=output), liked)
+    reply = one_filled({"response": response, "output": output})
+    return Unpaired(after(history, prompt), dialog(assistant=reply), liked)

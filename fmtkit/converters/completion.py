@@ -1,16 +1,17 @@
 """A prompt and its completion, each of them text or messages; or a text that is learnt as a whole."""
 
-from fmtkit.columns import Reply, Text, Turns
+from fmtkit.columns import ABSENT, Reply, Text, Turns
 from fmtkit.dialogs import completion as completed
+from fmtkit.dialogs import with_system
 from fmtkit.instructions import document
 from fmtkit.registry import converter
 from fmtkit.tables import Completion, Segments
 
 
 @converter()
-def reply(prompt: Turns, completion: Reply) -> Completion:
+def reply(prompt: Turns, completion: Reply, system: Text = ABSENT) -> Completion:
     """https://huggingface.co/docs/trl/dataset_formats#prompt-completion."""
-    return completed(prompt, completion)
+    return completed(with_system(system, prompt), completion)
 
 
 @converter(text=True)

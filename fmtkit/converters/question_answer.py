@@ -1,14 +1,18 @@
 """A question and its answer, as text under any of their usual names, with earlier turns where given."""
 
-from fmtkit.columns import ABSENT, Exchanges, Flag, Text, first_given, one_filled
+import polars as pl
+
+from fmtkit.columns import ABSENT, Exchanges, Flag, Text, filled, first_given, one_filled
 from fmtkit.dialogs import after, chosen_over, dialog, with_context
 from fmtkit.problems import Column
 from fmtkit.registry import converter
 from fmtkit.tables import Completion, Preference, Unpaired
+from fmtkit.turns import turn
 
 QUESTIONS = ("question", "query", "prompt", "instruction", "input", "human", "problem")
 ANSWERS = ("answer", "response", "output", "assistant", "completion", "solution")
 SYSTEMS = ("system", "system_prompt")
+THOUGHTS = ("reasoning", "reasoning_content", "thinking")
 BETTER = ("chosen", "response_chosen", "response_j", "chosen_response", "response", "answer")
 WORSE = ("rejected", "response_rejected", "response_k", "rejected_response")
 
@@ -45,6 +49,44 @@ def completion(
     said = (answer, response, output, assistant, completion, solution)
     reply = one_filled(dict(zip(ANSWERS, said, strict=True)))
     return Completion(after(history, asked), dialog(assistant=reply))
+
+
+@converter(wide=True, any_of=[QUESTIONS, ANSWERS])
+def reasoned(
+    question: Text = ABSENT,
+    query: Text = ABSENT,
+    prompt: Text = ABSENT,
+    instruction: Text = ABSENT,
+    input: Text = ABSENT,
+    human: Text = ABSENT,
+    problem: Text = ABSENT,
+    answer: Text = ABSENT,
+    response: Text = ABSENT,
+    output: Text = ABSENT,
+    assistant: Text = ABSENT,
+    completion: Text = ABSENT,
+    solution: Text = ABSENT,
+    reasoning: Text = ABSENT,
+    reasoning_content: Text = ABSENT,
+    thinking: Text = ABSENT,
+    context: Text = ABSENT,
+    system: Text = ABSENT,
+    system_prompt: Text = ABSENT,
+) -> Completion:
+    """https://huggingface.co/datasets/glaiveai/reasoning-v1-20m; what was thought before the answer."""
+    asked = _asked(
+        (question, query, prompt, instruction, input, human, problem),
+        with_system=(system, system_prompt),
+        context=context,
+        wide=True,
+    )
+    said = (answer, response, output, assistant, completion, solution)
+    reply = one_filled(dict(zip(ANSWERS, said, strict=True)))
+    thoughts = (reasoning, reasoning_content, thinking)
+    thought = one_filled(dict(zip(THOUGHTS, thoughts, strict=True)), needed=False)
+    thinks = pl.when(filled(thought.value)).then(thought.value)
+    answered = turn(pl.lit("assistant"), reply.value, reasoning_content=thinks)
+    return Completion(asked, reply.but(pl.concat_list([answered])).having(thought))
 
 
 @converter(any_of=[QUESTIONS, BETTER, WORSE])
@@ -119,9 +161,13 @@ def unpaired(
 
 
 def _asked(
-    questions: tuple[Column, ...], *, with_system: tuple[Column, Column], context: Column
+    questions: tuple[Column, ...],
+    *,
+    with_system: tuple[Column, Column],
+    context: Column,
+    wide: bool = False,
 ) -> Column:
     """Make the dialog of the system text and the question."""
     question = one_filled(dict(zip(QUESTIONS, questions, strict=True)))
     system = one_filled(dict(zip(SYSTEMS, with_system, strict=True)), needed=False)
-    return dialog(system=system, user=with_context(question, context))
+    return dialog(wide=wide, system=system, user=with_context(question, context))

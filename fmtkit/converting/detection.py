@@ -31,7 +31,7 @@ PLAIN = 0.9
 HARDLY = 0.2
 """Share of sound rows below which a type is not the file's own, whatever it reads."""
 GENERIC = frozenset(
-    {"default", "implicit_prompt", "passthrough", "question_answer", "user_defined.default"}
+    {"default", "implicit_prompt", "passthrough", "question_answer", "text", "user_defined.default"}
 )
 LATE = frozenset({"Reference", "Tokens"})
 WRITTEN = frozenset({"Segments"})
@@ -269,7 +269,7 @@ def _near(converters: Sequence[Converter], sample: Sequence[Row]) -> list[Fit]:
         if (
             converter.name in GENERIC - {"question_answer"}
             or "text" in converter.required
-            or converter.makes.name() in LATE
+            or converter.makes.name() in LATE | WRITTEN
             or converter.takes_rows
         ):
             continue

@@ -68,6 +68,11 @@ ADVICE: dict[str, Advice] = {
         "messages they were made of: a template would write its tokens once more",
         "error",
     ),
+    "transcript": Advice(
+        "a text, or a turn of the user, holds a whole conversation: USER: and ASSISTANT: or the like",
+        "make turns of it with type transcript, if it is no quotation: as it stands, one turn is learnt",
+        "warning",
+    ),
     "duplicate_rows": Advice(
         "the same row again",
         "drop the copies: they weigh their row double",

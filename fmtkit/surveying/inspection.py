@@ -51,7 +51,7 @@ from fmtkit.surveying.survey_making import (
     worst_first,
 )
 from fmtkit.surveying.survey_record import Found, SourceSummary, Survey
-from fmtkit.surveying.type_guesses import Guess, common, guess
+from fmtkit.surveying.type_guesses import Guess, command_as, common, guess
 
 SPLIT_WORDS = {
     "train": "train",
@@ -119,7 +119,7 @@ def run(
         if found is None:
             sources = _sources(opened, {})
             bare = make_bare_survey(opened.sources, sources, opened.tap, opened.samples)
-            return Inspection(replace(bare, **told, findings=_rendered(opened)))
+            return Inspection(replace(bare, **told, findings=_written(opened, options)))
         name, job = found
     else:
         name = typenames.read(options.type, functions=rows is not None)
@@ -149,16 +149,26 @@ def run(
         **told,
         sources=_sources(opened, done.rows_of),
         bad_rows=done.bad.rows(done.fetch),
-        findings=worst_first((*survey.findings, *_rendered(opened))),
+        findings=worst_first((*survey.findings, *_written(opened, options))),
         notes=(*notes, *survey.notes),
     )
     return Inspection(survey, done.fetch, shown, done.look)
 
 
-def _rendered(opened: Opened) -> tuple[Found, ...]:
-    """Return the finding of texts that a template wrote already, of the first rows of the sources."""
-    found = rendered_text.find([row for rows in opened.samples for row in rows])
-    return tuple(map(found_of, found))
+def _written(opened: Opened, options: InspectOptions) -> tuple[Found, ...]:
+    """Return the findings of texts that a template wrote, or that hold a transcript, of the first rows."""
+    rows = [row for sample in opened.samples for row in sample]
+    found = [*rendered_text.find(rows), *rendered_text.find_transcripts(rows)]
+    paths = [source.name for source in opened.sources]
+    made = []
+    for one in found:
+        told = one
+        if one.code == rendered_text.TRANSCRIPT:
+            command = command_as("transcript", rows, paths=paths, delimiter=options.delimiter)
+            also = {"command": command} if command else {}
+            told = replace(one, details={**one.details, **also})
+        made.append(found_of(told))
+    return tuple(made)
 
 
 def _told(opened: Opened, best: Guess | None, chosen: str | None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Rendered text: columns whose texts were written by a chat template already, told by its control tokens."""
+"""Written text: columns whose texts a chat template wrote, told by its tokens, or that hold a transcript."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -9,8 +9,10 @@ from fmtkit.converting.control_tokens import tokens_in
 from fmtkit.errors import FmtkitError
 from fmtkit.rendering import template_sources
 from fmtkit.surveying.findings import Finding
+from fmtkit.transcripts import marks_of
 
 CODE = "rendered_text"
+TRANSCRIPT = "transcript"
 FULL = 0.5
 """Share of a column's texts that must be written so."""
 TOKENS = 2
@@ -34,6 +36,41 @@ def find(sample: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
     count = max(count for _, count in told.values())
     details = {name: template for name, (template, _) in told.items()}
     return (Finding(CODE, count, count / len(sample), (), details),)
+
+
+def find_transcripts(sample: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
+    """Return the finding of texts, and of turns of the user, that hold a conversation, with its marks.
+
+    They are looked for in the rows of a sample; `count` and `share` are theirs.
+    """
+    rows: list[int] = []
+    names: list[str] = []
+    texts: list[str] = []
+    for number, row in enumerate(sample):
+        for name, text in _asked(row):
+            rows.append(number)
+            names.append(name)
+            texts.append(text)
+    marks = marks_of(texts)
+    found = [place for place, marked in enumerate(marks) if marked]
+    if not found:
+        return ()
+    count = len({rows[place] for place in found})
+    details = {names[place]: str(marks[place]) for place in reversed(found)}
+    return (Finding(TRANSCRIPT, count, count / len(sample), (), details),)
+
+
+def _asked(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the texts of a row, and those of its messages but the assistant's, by column."""
+    for name, value in row.items():
+        if isinstance(value, str):
+            yield name, value
+        for one in value if isinstance(value, list) else ():
+            if isinstance(one, Mapping):
+                speaker = one.get("role", one.get("from"))
+                said = one.get("content", one.get("value"))
+                if speaker in ("user", "human") and isinstance(said, str):
+                    yield name, said
 
 
 def _template_of(texts: Sequence[str]) -> tuple[str, int] | None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fmtkit import registry
 from fmtkit.converting import detection
 from fmtkit.converting.suggestions import convert_command
 
@@ -56,6 +57,19 @@ def guess(
                 name, table, fit.reason, fit.sound, fit.mapping, fit.options, sure, command
             )
     return tuple(found.values())
+
+
+def command_as(
+    type_name: str,
+    sample: Sequence[Mapping[str, Any]],
+    *,
+    paths: Sequence[str],
+    delimiter: str | None = None,
+) -> str | None:
+    """Return the command that converts a source as one type, tried on the rows; None where it does not."""
+    fits = (detection.fit(one, sample) for one in registry.named(type_name))
+    best = max(fits, key=lambda found: found.sound)
+    return convert_command(paths, best, sample, delimiter=delimiter) if best.is_good else None
 
 
 def common(guesses: Sequence[Sequence[Guess]]) -> Guess | None:

@@ -1,0 +1,64 @@
+r"""Transcripts: conversations written as one text of `USER:` and `ASSISTANT:` turns, or inside of a turn."""
+
+import polars as pl
+
+from fmtkit.columns import ABSENT, Messages, Text, first_given
+from fmtkit.dialogs import conversation, with_system
+from fmtkit.problems import Column, Problem
+from fmtkit.registry import converter
+from fmtkit.tables import Conversation
+from fmtkit.transcripts import is_marked, marked_turns, untold
+
+
+@converter(any_of=[("text", "chat", "transcript", "dialogue", "conversation")])
+def text(
+    text: Text = ABSENT,
+    chat: Text = ABSENT,
+    transcript: Text = ABSENT,
+    dialogue: Text = ABSENT,
+    conversation: Text = ABSENT,
+    system: Text = ABSENT,
+) -> Conversation:
+    """https://huggingface.co/datasets/glaiveai/glaive-function-calling-v2.
+
+    The marks at the beginning of the text say how its turns are marked: USER and ASSISTANT, Human and
+    Assistant, also as headings with ###; results of functions are turns of the tool.
+    """
+    given = first_given(
+        text=text,
+        chat=chat,
+        transcript=transcript,
+        dialogue=dialogue,
+        conversation=conversation,
+    )
+    unmarked = Problem(
+        "value_error", "text", ~is_marked(given.value), "the text begins with no USER: or the like"
+    )
+    turns = given.but(marked_turns(given.value), unmarked).once("__turns")
+    led = with_system(system.but(untold(system.value)), turns) if system is not ABSENT else turns
+    return learnt(led, "text")
+
+
+@converter()
+def inside(messages: Messages, system: Text = ABSENT) -> Conversation:
+    """https://huggingface.co/datasets/lmsys/lmsys-chat-1m; the transcript is a turn of the user."""
+    said = pl.element().struct
+    inner = (said.field("role") == "user") & is_marked(said.field("content"))
+    whole = pl.concat_list(pl.struct(role=said.field("role"), content=said.field("content")))
+    each = pl.when(inner).then(marked_turns(said.field("content"))).otherwise(whole)
+    none = Problem(
+        "value_error",
+        "messages",
+        ~messages.value.list.eval(inner).list.any(),
+        "no turn of the user holds a transcript",
+    )
+    spoken = messages.but(messages.value.list.eval(each.explode()), none).once("__turns")
+    return learnt(with_system(system, spoken), "messages")
+
+
+def learnt(turns: Column, name: str) -> Conversation:
+    """Make a conversation of turns that all say something."""
+    content = pl.element().struct.field("content")
+    silent = turns.value.list.eval(content.str.len_bytes() == 0).list.any()
+    empty = Problem("empty_field", name, silent, f"a turn of {name} is empty")
+    return conversation(turns.but(turns.value, empty))

@@ -1,0 +1,50 @@
+"""xLAM function calling: a query, the tools at hand, and the calls that answer it, as JSON."""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from fmtkit.columns import Open, Text, Tools, blank
+from fmtkit.problems import Problem
+from fmtkit.registry import converter
+from fmtkit.strict_kinds import json_value, written_calls
+from fmtkit.tables import Conversation
+from fmtkit.turns import turn
+
+
+@converter(wide=True)
+def calls(query: Text, answers: Open, tools: Tools) -> Conversation:
+    """https://huggingface.co/datasets/Salesforce/xlam-function-calling-60k.
+
+    A row whose query no tool answers has no calls, and nothing to learn.
+    """
+    called = answers.but(
+        answers.value.map_batches(_written, return_dtype=pl.String, is_elementwise=True)
+    ).once("__calls")
+    unread = Problem(
+        "value_error", "answers", called.value.is_null(), "answers is no JSON list of calls"
+    )
+    none = Problem("no_assistant_turn", None, called.value == "[]", "answers has no call")
+    said = called.but(
+        pl.concat_list(
+            turn(pl.lit("user"), query.value),
+            turn(pl.lit("assistant"), pl.lit(""), tool_calls=called.value),
+        ),
+        unread,
+        none,
+    )
+    silent = Problem("empty_field", "query", blank(query.value), "query is empty or blank")
+    return Conversation(said.having(query).but(said.value, silent), tools)
+
+
+def _written(answers: pl.Series) -> pl.Series:
+    """Write each row's calls as canonical JSON; null where they are none."""
+    texts: Sequence[str | None] = answers.to_list()
+    made = [None if text is None else written_calls([_unquoted(text)]) for text in texts]
+    return pl.Series(answers.name, made, dtype=pl.String)
+
+
+def _unquoted(answers: str) -> str:
+    """Return the JSON of answers that were given as JSON text, or as a list."""
+    value = json_value(answers)
+    return value if isinstance(value, str) else answers
