@@ -56,6 +56,11 @@ BAD_ROWS: dict[str, Code] = {
         "chosen equals rejected",
         "Drop the pair: there is nothing to prefer.",
     ),
+    "no_place": Code(
+        "the target of --to cannot hold the row",
+        "The message names what has no place there. `--allow-loss FIELD` writes such rows without it, and"
+        " counts them; another target may hold it (docs/targets.md).",
+    ),
     "length_mismatch": Code(
         "two lists that belong together differ in length",
         "Give each step a label and each reply a score.",

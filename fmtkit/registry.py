@@ -14,7 +14,7 @@ from functools import cache
 from inspect import Parameter, getdoc, signature
 from typing import Any, TypeVar, get_type_hints
 
-from fmtkit import plugins, runner, user_modules
+from fmtkit import plugins, runner, target_registry, user_modules
 from fmtkit.errors import FmtkitError, OptionError, UnknownNameError
 from fmtkit.kinds import Kind, RowKind
 from fmtkit.problems import Column
@@ -204,12 +204,14 @@ def load_plugin(path: str) -> None:
         sys.modules.setdefault(file.stem, module)
     user_modules.serve([file.parent], module.__name__)
     _CONVERTERS[:] = [c for c in _CONVERTERS if c.function.__code__.co_filename != str(file)]
+    target_registry.forget(str(file))
     count = len(_CONVERTERS)
     try:
         spec.loader.exec_module(module)
     except Exception as error:
         # What a stranger's file raises is no traceback of ours; half of it is no plugin either.
         del _CONVERTERS[count:]
+        target_registry.forget(str(file))
         raise OptionError(f"--plugin {path}: {user_modules.told(error, file)}") from error
     converters.cache_clear()
 

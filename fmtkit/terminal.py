@@ -100,6 +100,7 @@ def _report_parts(report: "Report", data: Mapping[str, Any]) -> list[RenderableT
     warnings = {code: n for code, n in data["warnings"].items() if code != "extra_columns"}
     parts += _codes("warnings", warnings, WARNINGS)
     parts += _unread(data)
+    parts += _lost(data)
     if data.get("ignored_columns"):
         names = ", ".join(data["ignored_columns"])
         parts.append(Text(f"not used: {one_line(names)} (--keep carries columns through)"))
@@ -124,9 +125,21 @@ def _unread(data: Mapping[str, Any]) -> list[RenderableType]:
     return [Text(told), _indented(table)]
 
 
+def _lost(data: Mapping[str, Any]) -> list[RenderableType]:
+    """Name what the layout of --to does not hold: of rows written without it, and of rejected ones."""
+    table = aligned("right", "left", "left")
+    for key, what in (("losses", "written without"), ("no_place", "rejected")):
+        for name, rows in sorted(data.get(key, {}).items(), key=lambda entry: -entry[1]):
+            table.add_row(f"{rows:,}", Text(one_line(name), style="yellow"), what)
+    if not table.row_count:
+        return []
+    return [Text(f"no place in {data['to']}, rows by field (--allow-loss):"), _indented(table)]
+
+
 def _title(data: Mapping[str, Any]) -> str:
     template = f", rendered with {data['template']}" if data["template"] else ""
-    return visible(f"{data['type']} -> {data['table']}{template}")
+    to = f" -> {data['to']}" if data.get("to") else ""
+    return visible(f"{data['type']} -> {data['table']}{to}{template}")
 
 
 def _counts(data: Mapping[str, Any]) -> Table:

@@ -49,6 +49,9 @@ def convert(
                 watch=watch,
                 say=None if quiet else lambda note: say(f"note: {note}"),
             )
+    for report in () if quiet else reports:
+        for name, text in report.data.get("beside", {}).items():
+            typer.echo(f"{name}:\n{text.rstrip()}", err=True)
     terminal.print_reports(reports, as_json=json, quiet=quiet)
 
 

@@ -53,7 +53,7 @@ class ConversionRun:
         self.begun = time.monotonic()
         self.is_folder, self.out = out.format is None, out.path
         self.complete: Report | None = None
-        self.format = options.format or out.format or "parquet"
+        self.format = _format_of(self.job, options.format or out.format)
         self.compression = compression_of(self.format, options.compression)
         self.ledger = Ledger()
         self.progress = Progress()
@@ -140,7 +140,8 @@ class ConversionRun:
         if not self.ledger.rows_written:
             self._reject()
             raise NothingWrittenError(self._nothing(), self.sink.report_path)
-        written = self.sink.finish(Closing(self._final, self._metadata(), self._manifest()))
+        closing = Closing(self._final, self._metadata(), self._manifest(), self._beside())
+        written = self.sink.finish(closing)
         return self._finished(written)
 
     def _write_job(self) -> None:
@@ -223,6 +224,8 @@ class ConversionRun:
         template = self.job.text.template
         difference = template.compiled.difference if template is not None else None
         tiers = {"template_difference": difference, "tiers": dict(self.tiers)}
+        if self._beside():
+            several["beside"] = self._beside()
         return report.as_dict() | several | tiers
 
     def _type(self) -> str:
@@ -238,15 +241,25 @@ class ConversionRun:
         return {
             "fmtkit.type": self._type(),
             "fmtkit.table": self.job.table.name(),
+            "fmtkit.to": self.options.to or "",
             "fmtkit.template": template.sha256 if template else "",
             "fmtkit.sources": hashes,
             "fmtkit.version": version("fmtkit"),
         }
 
+    def _beside(self) -> dict[str, str]:
+        """Return what the consumer of the target reads the rows by: file name and text."""
+        rows = self.out / "data" if self.is_folder else self.out
+        found = self.job.beside(self.out.stem, str(rows))
+        return dict([found]) if found else {}
+
     def _manifest(self) -> dict[str, Any]:
         return {
             "type": self.job.options.type,
             "table": self.job.table.name(),
+            "to": self.options.to,
+            "losses": self.ledger.as_dict()["losses"],
+            "no_place": self.ledger.as_dict()["no_place"],
             "sources": self._sources(),
         }
 
@@ -263,6 +276,19 @@ class ConversionRun:
             outputs.append(str(self.sink.quarantine_path))
         # The one that was written is the one that is returned, clock and all.
         return Report(self.sink.report, tuple(outputs))
+
+
+def _format_of(job: Job, wanted: str | None) -> str:
+    """Return the format of the files; OptionError for one that the target is not read in."""
+    known = job.formats
+    if known is None:
+        return wanted or "parquet"
+    if wanted is not None and wanted not in known:
+        name = f"FILE.{known[0]} or a folder"
+        raise OptionError(
+            f"--to {job.options.to} is written as {', '.join(known)}; give OUT as {name}"
+        )
+    return wanted or known[0]
 
 
 def _size_of(jobs: Sequence[Job]) -> int | None:

@@ -50,7 +50,7 @@ def convert_to(
         LimitError: if more rows are bad than --max-errors or --on-error fail allows.
         NothingWrittenError: if not one row could be converted; quarantine and report are there.
     """
-    if options.type is None:
+    if options.type is None and options.to is None:
         # It says how to go on, with an output.
         for plugin in options.plugins:
             registry.load_plugin(plugin)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fmtkit import targets
 from fmtkit.errors import OptionError
 from fmtkit.options import (
     CHOICE,
@@ -105,6 +106,10 @@ class RowOptions(SourceOptions):
         choices=("text", "messages", "tokens"),
         flags=("--as",),
         former=("form",),
+    )
+    to: str | None = option(TEXT, "Layout of the rows: " + ", ".join(targets.shipped()) + ".")
+    allow_loss: tuple[str, ...] = option(
+        NAMES, "What --to may leave out where its layout has no place for it: A,B.", default=()
     )
     keep: tuple[str, ...] = option(
         NAMES,

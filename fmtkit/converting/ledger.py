@@ -66,6 +66,11 @@ class Counted(Protocol):
         ...
 
     @property
+    def losses(self) -> Counter[str]:
+        """Count by what a target does not hold the rows that were written without it."""
+        ...
+
+    @property
     def warnings(self) -> Counter[str]:
         """Count the codes of rows that were kept all the same."""
         ...
@@ -91,6 +96,9 @@ class Ledger:
     reasons: Counter[str] = field(default_factory=Counter)
     warnings: Counter[str] = field(default_factory=Counter)
     unread: Counter[str] = field(default_factory=Counter)
+    losses: Counter[str] = field(default_factory=Counter)
+    no_place: Counter[str] = field(default_factory=Counter)
+    """What a target does not hold -> rows that were rejected for it."""
 
     @property
     def bad(self) -> int:
@@ -114,6 +122,8 @@ class Ledger:
         self.reasons.update(reject.code for reject in piece.rejects)
         self.warnings.update(piece.warnings)
         self.unread.update(piece.unread)
+        self.losses.update(piece.losses)
+        self.no_place.update(r.column or "" for r in piece.rejects if r.code == "no_place")
 
     def check(self) -> None:
         """Raise if a row is in no term or in two: a defect of fmtkit, never of the data."""
@@ -133,6 +143,8 @@ class Ledger:
         out["reasons"] = dict(sorted(self.reasons.items()))
         out["warnings"] = dict(sorted(self.warnings.items()))
         out["unread_columns"] = dict(sorted(self.unread.items()))
+        out["losses"] = dict(sorted(self.losses.items()))
+        out["no_place"] = dict(sorted(self.no_place.items()))
         return out
 
     @classmethod
@@ -143,4 +155,6 @@ class Ledger:
         ledger.reasons.update(data["reasons"])  # type: ignore[call-overload]
         ledger.warnings.update(data["warnings"])  # type: ignore[call-overload]
         ledger.unread.update(data["unread_columns"])  # type: ignore[call-overload]
+        ledger.losses.update(data["losses"])  # type: ignore[call-overload]
+        ledger.no_place.update(data["no_place"])  # type: ignore[call-overload]
         return ledger

@@ -107,6 +107,8 @@ class Piece:
     warnings: Counter[str]
     unread: Counter[str]
     """Column -> rows in which it carries turns that the type does not read."""
+    losses: Counter[str]
+    """What a target does not hold -> rows that were written without it."""
     bytes_read: int
     fast_rows: int
     traced_rows: int
@@ -275,6 +277,7 @@ class _Part:
     rejects: list[Reject]
     overlong: set[int]
     warnings: Counter[str]
+    losses: Counter[str]
     traced_rows: int
     plain_rows: int
 
@@ -320,6 +323,7 @@ def _render(
         rejects=rejects,
         overlong=set(rows[done.overlong].tolist()),
         warnings=warnings + done.warnings,
+        losses=done.losses,
         traced_rows=done.traced_rows,
         plain_rows=done.plain_rows,
     )
@@ -365,6 +369,7 @@ def _account(
         blank_lines=begun.blank,
         warnings=+sum((part.warnings for part in parts), begun.warnings),
         unread=begun.unread,
+        losses=sum((part.losses for part in parts), Counter()),
         fast_rows=begun.fast_rows,
         traced_rows=sum(part.traced_rows for part in parts),
         plain_rows=sum(part.plain_rows for part in parts),
@@ -411,6 +416,7 @@ def _piece(
         blank_lines=0,
         warnings=Counter(),
         unread=Counter(),
+        losses=Counter(),
         fast_rows=0,
         traced_rows=0,
         plain_rows=0,

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fmtkit import registry
+from fmtkit import registry, target_registry
 from fmtkit.converting import (
     control_tokens,
     detection,
@@ -34,6 +34,7 @@ from fmtkit.converting.read_plan import ReadPlan
 from fmtkit.converting.soft_labels import has_soft_labels
 from fmtkit.converting.splitting import Split
 from fmtkit.converting.suggestions import untyped
+from fmtkit.converting.target_stage import TargetStage
 from fmtkit.converting.text_stage import TextStage
 from fmtkit.converting.token_stage import TokenStage
 from fmtkit.converting.type_options import TypeOptions
@@ -44,13 +45,15 @@ from fmtkit.errors import ColumnMismatchError, OptionError
 from fmtkit.registry import Converter
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.opening import Source
-from fmtkit.tables import Preference, Prompt, Ranking, Table, Tokens, Unpaired
+from fmtkit.tables import TABLES, Preference, Prompt, Ranking, Table, Tokens, Unpaired
+from fmtkit.writing import outputs, working_folder
+from fmtkit.writing.file_output import FileOutput
 
 AnySource = Source | TransformedSource
 
 _SAMPLE_BLOCKS = 16
 """How many blocks are looked at for a sound row, before a source is taken to have none."""
-Stage = TextStage | TokenStage
+Stage = TextStage | TokenStage | TargetStage
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,18 @@ class Job:
         return tuple(dict.fromkeys(name for plan in self.plans for name in plan.ignored))
 
     @property
+    def formats(self) -> tuple[str, ...] | None:
+        """Return the formats that the rows may be written in, the default first; None for any."""
+        return self.text.target.formats if isinstance(self.text, TargetStage) else None
+
+    def beside(self, name: str, rows: str) -> tuple[str, str] | None:
+        """Return name and text of what the target's consumer reads rows by, those of a file or folder."""
+        stage = self.text
+        if not isinstance(stage, TargetStage) or stage.target.beside is None:
+            return None
+        return stage.target.beside(name, rows, tuple(stage.rows))
+
+    @property
     def converter(self) -> Converter:
         """Return the converter of the first source; all make the same table."""
         return self.plans[0].binding.converter
@@ -111,6 +126,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         UnknownNameError, OptionError, ColumnMismatchError: if type, options and columns do not fit.
         SourceError: if a source cannot be read.
     """
+    settings = _typed(settings, opened)
     if settings.type is None:
         samples = [sample_of(source) for source in opened]
         paths = [one.name for one in opened]
@@ -171,6 +187,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
     else:
         text = TextStage.of(name, first.converter, table, settings)
     canonical = _canonical_schema(first, table, kept)
+    text = _as_target(text, table, canonical, settings)
     made = Tokens if text.form == "tokens" else table
     return Job(
         settings,
@@ -184,6 +201,47 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         canonical,
         text.schema(canonical),
     )
+
+
+def _typed(settings: RowOptions, opened: Sequence[Source]) -> RowOptions:
+    """Find the type of what fmtkit wrote, where it is to be written as a target and none is named."""
+    if settings.type is not None or settings.to is None:
+        return settings
+    return replace(settings, type=_written_type([one.name for one in opened]))
+
+
+def _written_type(paths: Sequence[str]) -> str | None:
+    """Return the type that reads what fmtkit wrote to these files; None where it did not, or differs."""
+    found = {_type_of_report(Path(path)) for path in paths}
+    return found.pop() if len(found) == 1 else None
+
+
+def _type_of_report(path: Path) -> str | None:
+    """Return the type that reads a file of ours, by the report that names it."""
+    of_folder = (path.parent.parent / working_folder.REPORT, f"{path.parent.name}/{path.name}")
+    for place, name in ((FileOutput(path).report, path.name), of_folder):
+        report = outputs.read_json(place)
+        if name in (outputs.entries_of(report) or {}):
+            to, table = report.get("to"), TABLES.get(str(report.get("table")))
+            if to is None or table is None:
+                return "passthrough"
+            return target_registry.find(to, table, text=False).reads
+    return None
+
+
+def _as_target(
+    text: Stage, table: type[Table], canonical: pa.Schema, settings: RowOptions
+) -> Stage:
+    """Return the stage that writes the rows as --to says; the one that is given without."""
+    to = settings.to
+    if to is None:
+        if settings.allow_loss:
+            raise OptionError("--allow-loss says what --to may leave out: give --to")
+        return text
+    if not isinstance(text, TextStage) or text.form == "tokens":
+        target_registry.named(to)
+        raise OptionError(f"--to {to} writes messages, not tokens; leave out what makes tokens")
+    return TargetStage.of(text, to, table, canonical, settings.allow_loss)
 
 
 def _with_map_file(settings: RowOptions, type_name: str, sources: Sequence[str]) -> RowOptions:

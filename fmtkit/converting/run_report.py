@@ -44,6 +44,7 @@ def report_of(
     data = {
         "type": job.options.type,
         "table": job.table.name(),
+        "to": job.options.to,
         "template": template.name if template and job.text.form != "messages" else None,
         **ledger.as_dict(),
         "warnings": _with_extra_columns(ledger.warnings, job),

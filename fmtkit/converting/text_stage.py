@@ -65,6 +65,8 @@ class Done:
     overlong: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """Rows of the input that were dropped for their length."""
     warnings: Counter[str] = field(default_factory=Counter)
+    losses: Counter[str] = field(default_factory=Counter)
+    """What a target does not hold -> rows that were written without it."""
     traced_rows: int = 0
     plain_rows: int = 0
 
@@ -489,7 +491,15 @@ def render_table(
     if failures:
         out = out.take(buffers.int64s(kept))
     nothing = np.zeros(0, dtype=np.int64)
-    return Done(out, kept, tuple(failures), nothing, warnings, made.traced_rows, made.plain_rows)
+    return Done(
+        out,
+        kept,
+        tuple(failures),
+        nothing,
+        warnings,
+        traced_rows=made.traced_rows,
+        plain_rows=made.plain_rows,
+    )
 
 
 def _equal_sides(texts: Mapping[str, pa.Array], lost: set[int]) -> list[RowFailure]:

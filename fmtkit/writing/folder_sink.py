@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fmtkit.atomic import Written, sync_folder, write_json, writing
+from fmtkit.atomic import Written, sync_folder, write_bytes, write_json, writing
 from fmtkit.errors import OutputExistsError
 from fmtkit.writing import journal
 from fmtkit.writing.encoding import Encoded
@@ -204,7 +204,11 @@ class FolderSink:
         manifest = self._work.out / MANIFEST
         write_json(manifest, {**closing.manifest, **fingerprint, "files": files})
         names = [{key: file[key] for key in ("path", "bytes", "sha256")} for file in files]
-        self._put_in_place(closing.report(written), [*names, _entry_of(manifest)])
+        further = [self._work.out / name for name in closing.beside]
+        for path in further:
+            write_bytes(path, closing.beside[path.name].encode())
+        entries = [_entry_of(path) for path in (manifest, *further)]
+        self._put_in_place(closing.report(written), [*names, *entries])
         self._remove_failed()
         return written
 

@@ -1,7 +1,8 @@
 """Encode a table as canonical JSON lines, column by column.
 
 One object a line, keys in column order, no spaces, UTF-8 with the fewest escapes. A null stays at
-the top level, so that every row has every column; inside a message a null key is left out. Floats
+the top level, so that every row has every column, but for columns that say otherwise; inside a message a
+null key is left out. JSON (the Arrow type arrow.json) is written as the value that it is. Floats
 keep a point or an exponent, so that 1.0 is not read back as an integer.
 """
 
@@ -15,6 +16,9 @@ import pyarrow.compute as pc
 
 from fmtkit.errors import WriteError
 
+OPTIONAL = b"fmtkit:optional"
+"""Metadata of a column of which a null is left out, as within a message."""
+
 
 def encode(table: pa.Table) -> pa.Buffer:
     """Return the lines of all rows, each ended by a newline; they must be shorter than 2 GiB.
@@ -26,16 +30,23 @@ def encode(table: pa.Table) -> pa.Buffer:
         return pa.py_buffer(b"")
     arrays = [pa.concat_arrays(column.chunks) for column in table.columns]
     members = [
-        _member(name, _texts(array, name).fill_null("null"))
-        for name, array in zip(table.column_names, arrays, strict=True)
+        _member(field.name, _top(_texts(array, field.name), field))
+        for field, array in zip(table.schema, arrays, strict=True)
     ]
-    inner = pc.binary_join_element_wise(*members, ",")
+    inner = pc.binary_join_element_wise(*members, ",", null_handling="skip")
     return pc.binary_join_element_wise("{", inner, "}\n", "").buffers()[2]
+
+
+def _top(texts: pa.StringArray, field: pa.Field) -> pa.StringArray:
+    """Write the nulls of a column, unless its metadata says that they are left out."""
+    return texts if OPTIONAL in (field.metadata or {}) else texts.fill_null("null")
 
 
 def _texts(array: pa.Array, path: str) -> pa.StringArray:
     """Return the JSON text of every value, null where the value is."""
     dtype = array.type
+    if isinstance(dtype, pa.JsonType):
+        return array.storage
     if pa.types.is_struct(dtype):
         return _objects(array, path)
     if pa.types.is_list(dtype) or pa.types.is_large_list(dtype):
@@ -50,9 +61,16 @@ def _texts(array: pa.Array, path: str) -> pa.StringArray:
 
 
 def _objects(array: pa.StructArray, path: str) -> pa.StringArray:
-    members = [
-        _member(field.name, _texts(child, f"{path}.{field.name}"))
+    present = [
+        (child, field)
         for child, field in zip(array.flatten(), array.type, strict=True)
+        if child.null_count < len(child)
+    ]
+    if not present:
+        empty = pa.scalar("{}", pa.string())
+        return pc.if_else(array.is_valid(), empty, pa.scalar(None, pa.string()))
+    members = [
+        _member(field.name, _texts(child, f"{path}.{field.name}")) for child, field in present
     ]
     # Joining skips nulls: that leaves the null keys out. But pyarrow 26 returns too few texts where
     # all that is to be joined is null.

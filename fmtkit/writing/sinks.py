@@ -30,6 +30,8 @@ class Closing:
     """Key-value metadata of Parquet and Arrow files."""
     manifest: Mapping[str, Any] = field(default_factory=dict)
     """Keys of a folder's manifest; its files and the fingerprint are added."""
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """Name and text of further files of a folder."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,121 @@
+# ruff: noqa: E501 -- the lines are Markdown
+"""docs/targets.md: the layouts that --to writes, what each holds, and a row of each."""
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import fmtkit
+from fmtkit import target_registry
+from fmtkit.target_registry import LOSSES, Target
+from pages.markdown import NOTICE, code, table
+
+HEAD = f"""\
+{NOTICE}
+# Targets: layouts that fmtkit writes
+
+```sh
+fmtkit convert chats.jsonl --type sharegpt --to openai -o chats.openai.jsonl
+fmtkit convert OUT --to alpaca -o rows.jsonl
+```
+
+`--to` writes rows in the layout of another tool. The source may have any type, or be what fmtkit wrote before; then no
+type need be named. All that holds for an output holds here: shards in a folder, `--resume`, quarantine, report, manifest.
+In the library it is `fmtkit.convert(source, type, out, to="openai")`, and `fmtkit.table(source, type, to="openai")`.
+
+## Nothing is lost unnoticed
+
+A row comes back equal when the layout is read again by the type in the second column, or it is not written: what a
+layout has no place for makes the row `no_place` in the quarantine, and its message names the field. `--allow-loss FIELD`
+writes such rows without the field, and counts them. `losses` and `no_place` in the report and the manifest count rows by
+field. A text that is a mark of the layout (`\\n\\nHuman:` in HH-RLHF), white space that its reader strips and an empty
+system text where none can stand are `no_place` too.
+
+"""
+
+TABLES_TOLD = """
+A Completion is written where a Conversation is taken, its earlier replies with the mark that they are not learnt (loss
+`train` where there is no place for it); a conversation of one exchange is written where a Completion is taken. Of a ranking
+the pairs are written (`--option pairs=…`).
+
+Calls of tools: `openai`, `openai-preference` and `axolotl` have arguments as JSON text (loss `arguments`); `sharegpt` and
+`llama-factory` have a turn `function_call` with the functions alone (losses `tool_call_id` and `content`). `--to trl` writes
+them as the values that chat templates render, so that `load_dataset("parquet", data_dir="OUT/data")` goes into a trainer as
+it is; `fmtkit.to_trl(table)` does the same to a table in memory.
+
+`llama-factory` writes `dataset_info.json` beside the rows of a folder, `axolotl` the lines of `datasets:`; of a single file
+they are printed and stand in the report (`beside`).
+
+A package adds a target as it adds a type: a function with `@fmtkit.target_registry.target(...)` in a file that `--plugin`
+names, or an entry point in the group `fmtkit.targets`.
+"""
+
+CHAT = {
+    "messages": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Tea?"},
+        {"role": "assistant", "content": "Yes."},
+    ]
+}
+PAIR = {
+    "prompt": [{"role": "user", "content": "Tea?"}],
+    "chosen": [{"role": "assistant", "content": "Yes."}],
+    "rejected": [{"role": "assistant", "content": "No."}],
+}
+ONE = {"prompt": PAIR["prompt"], "completion": PAIR["chosen"]}
+ROWS = {
+    "Conversation": (CHAT, "sft"),
+    "Completion": (ONE, "sft"),
+    "Preference": (PAIR, "dpo"),
+    "Unpaired": (ONE | {"label": True}, "kto"),
+}
+
+
+def text() -> str:
+    """Return the page."""
+    every = [found for found in target_registry.targets() if not found.text]
+    held = table(
+        ["target", "read back by", "takes", "files", "holds"],
+        (
+            [code(t.name), code(t.reads), t.takes.name(), " ".join(t.formats), _held(t)]
+            for t in every
+        ),
+    )
+    lost = table(["loss", "what is dropped"], ([code(n), told] for n, told in LOSSES.items()))
+    parts = [HEAD, held, "\n## Losses\n\n", lost, TABLES_TOLD, "\n## A row of each\n"]
+    for name in target_registry.names():
+        found = [t for t in every if t.name == name]
+        parts.append(f"\n### {name}\n\n{found[0].summary}.\n")
+        parts += [_example(t) for t in found if t.takes.name() in ROWS]
+    return "".join(parts)
+
+
+def _held(found: Target) -> str:
+    names = [code(name) for name in LOSSES if name in found.holds]
+    return ", ".join([*names, *(["kept columns"] if found.keeps else [])])
+
+
+def _example(found: Target) -> str:
+    row, method = ROWS[found.takes.name()]
+    link = f"[{found.takes.name()}]({found.url})" if found.url else found.takes.name()
+    return f"\n{link}:\n\n```json\n{_line(found, row, method)}\n```\n"
+
+
+def _line(found: Target, row: object, method: str) -> str:
+    """Return a row as a line of JSON, also of a target in Parquet."""
+    with TemporaryDirectory() as folder:
+        out = Path(folder) / f"row.{found.formats[0]}"
+        options = {"method": method, "to": found.name, "allow_loss": "system"}
+        fmtkit.convert([row], "passthrough", out, **options)
+        if out.suffix == ".jsonl":
+            return out.read_text(encoding="utf-8").strip()
+        import pyarrow.parquet as pq
+
+        (read,) = pq.read_table(out).to_pylist()
+        return json.dumps(_without_nulls(read), ensure_ascii=False, separators=(",", ":"))
+
+
+def _without_nulls(value: object) -> object:
+    if isinstance(value, dict):
+        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value

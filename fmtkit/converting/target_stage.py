@@ -1,0 +1,503 @@
+"""The target stage: canonical rows become those of a target, and what has no place there is told.
+
+Whatever a target does not hold makes a row `no_place`, or is dropped and counted where --allow-loss names
+it. What the reader of the layout would not give back is `no_place` as well: a text that is a mark of the
+layout, an empty system text where none can stand.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from fmtkit import buffers, exports, target_registry
+from fmtkit.buffers import Bools
+from fmtkit.converting.text_stage import Done, RowFailure, TextStage
+from fmtkit.converting.turn_table import TurnTable
+from fmtkit.dialog_pairs import same_dialog
+from fmtkit.errors import OptionError, near_match
+from fmtkit.kinds import MAY_BE_EMPTY
+from fmtkit.problems import Column, Problem
+from fmtkit.rendering.chat import ChatTemplate
+from fmtkit.rendering.content_parts import Cuts
+from fmtkit.sources.canonical_json import canonical
+from fmtkit.strict_kinds import json_value
+from fmtkit.tables import DIALOG_COLUMNS, TEXT_NAMES, Completion, Conversation, Table
+from fmtkit.target_registry import LOSSES, Rows, Target
+
+OPTIONAL = {b"fmtkit:optional": b"1"}
+"""Metadata of a column of which JSON lines leave a null out."""
+JSON_COLUMN = b"fmtkit:json"
+"""Metadata of a kept column whose text is JSON."""
+CODE = "no_place"
+_Change = Callable[[str | None], str | None]
+_UNTEXTUAL_ARGUMENTS = r'"arguments":[^"]'
+
+
+@dataclass(frozen=True)
+class TargetStage:
+    """How rows are written for `--to`: what the stage before made, as the target has it."""
+
+    before: TextStage
+    target: Target
+    table: type[Table]
+    canonical: pa.Schema
+    allowed: frozenset[str]
+
+    @classmethod
+    def of(
+        cls,
+        before: TextStage,
+        to: str,
+        table: type[Table],
+        canonical: pa.Schema,
+        allowed: Sequence[str],
+    ) -> "TargetStage":
+        """Find the target that takes a table.
+
+        Raises OptionError where none of that name can hold it, or a loss is named that cannot be.
+        """
+        if before.is_text and not before.text_source:
+            raise OptionError(
+                f"--to {to} writes messages, which no template has rendered: leave the template out"
+            )
+        found = target_registry.find(to, table, text=_is_text(canonical, table))
+        named = frozenset(map(target_registry.loss_named, allowed))
+        own = {*table.column_names(), "text"}
+        kept = [f.name for f in canonical if f.name not in own]
+        for name, given in zip(map(target_registry.loss_named, allowed), allowed, strict=True):
+            if name not in LOSSES and name not in kept:
+                known = [*LOSSES, *kept]
+                near = near_match(given, known)
+                hint = f"did you mean {near!r}?" if near else f"choose of {', '.join(known)}"
+                raise OptionError(f"--allow-loss {given}: nothing is lost under that name; {hint}")
+        return cls(before, found, table, canonical, named)
+
+    @property
+    def form(self) -> str:
+        """Return what the columns hold, as in reports: never rendered text."""
+        return "messages"
+
+    @property
+    def template(self) -> ChatTemplate | None:
+        """Return the template that lengths are counted by."""
+        return self.before.template
+
+    @cached_property
+    def is_wide(self) -> bool:
+        """Tell whether messages may hold more than a role and a content."""
+        dialogs = [f.type for f in self.canonical if f.name in DIALOG_COLUMNS]
+        lists = [t.value_type for t in dialogs if pa.types.is_list(t)]
+        return any(pa.types.is_struct(t) and "tool_calls" in t.names for t in lists)
+
+    @cached_property
+    def has_text(self) -> bool:
+        """Tell whether the dialogs are text."""
+        return _is_text(self.canonical, self.table)
+
+    @property
+    def _own_fields(self) -> list[pa.Field]:
+        own = {*self.table.column_names()}
+        own |= {TEXT_NAMES[name] for name in own & TEXT_NAMES.keys()}
+        return [f for f in self.canonical if f.name in own]
+
+    @property
+    def _kept_fields(self) -> list[pa.Field]:
+        own = {f.name for f in self._own_fields}
+        return [f for f in self.canonical if f.name not in own]
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Return what the target makes of its table's columns."""
+        taken = self.target.takes
+        present = {f.name for f in self._own_fields}
+        present = {n for n in present if n not in LOSSES or n in self.target.holds}
+        if taken is not self.table:
+            present = (present - {*DIALOG_COLUMNS}) | {
+                f.name for f in fields(taken) if f.name in DIALOG_COLUMNS
+            }
+        names = {
+            name: TEXT_NAMES.get(name, name) if self.has_text else name
+            for name in taken.column_names()
+        }
+        made = {
+            name: Column(pl.col(on_disk)) if on_disk in present else None
+            for name, on_disk in names.items()
+        }
+        found = self.target.make(taken(**made), wide=self.is_wide)
+        return {name: column for name, column in found.items() if column is not None}
+
+    @cached_property
+    def _written(self) -> pa.Schema:
+        return self._schema_of(self._applied(self.canonical.empty_table()).made)
+
+    def schema(self, schema: pa.Schema) -> pa.Schema:  # noqa: ARG002
+        """Return the schema of what comes out."""
+        return self._written
+
+    def apply(self, table: pa.Table, cuts: Mapping[int, Cuts] | None = None) -> Done:
+        """Make the target's rows; those that have no place in it are failures."""
+        done = self.before.apply(table, cuts)
+        applied = self._applied(done.table)
+        out = _typed(applied.made, self._written)
+        failures = [
+            RowFailure(int(done.kept[row]), CODE, name, message)
+            for row, name, message in applied.failures
+        ]
+        return replace(
+            done,
+            table=out,
+            kept=done.kept[applied.kept],
+            failures=(*done.failures, *failures),
+            losses=applied.losses,
+        )
+
+    def _applied(self, table: pa.Table) -> "_Applied":
+        rows = _Rows(self.target, self.allowed, table.num_rows)
+        others = self._without_lost_columns(table, rows)
+        dialogs = {} if self.has_text else _dialogs(table, self._own_fields)
+        if dialogs:
+            dialogs = rows.told_of(dialogs, self.table)
+        frame = pl.DataFrame(
+            {
+                **{name: pl.from_arrow(column) for name, column in others.items()},
+                **{name: turns.column() for name, turns in dialogs.items()},
+                "__row": np.arange(table.num_rows),
+            }
+        )
+        if rows.lost and {"chosen", "rejected"} <= dialogs.keys():
+            same = frame.select(same_dialog(pl.col("chosen"), pl.col("rejected"))).to_series()
+            rows.refuse("content", same.to_numpy(), "a pair that is equal without what is lost")
+        if rows.problems:
+            frame = frame.filter(pl.Series(rows.sound))
+        made, bad = _select(frame, self.rows)
+        told = [(row, *problem) for row, problem in rows.problems.items()]
+        told += [(row, problem.column or "", problem.message) for row, problem in bad]
+        places = made.get_column("__row").to_numpy()
+        made = made.drop("__row")
+        if self.target.keeps:
+            for entry in self._kept_fields:
+                column = table.column(entry.name)
+                taken = (
+                    column if len(places) == len(column) else column.take(buffers.int64s(places))
+                )
+                made = made.with_columns(pl.from_arrow(taken).alias(entry.name))  # type: ignore[union-attr]
+        losses = Counter(
+            {n: int(np.isin(np.flatnonzero(m), places).sum()) for n, m in rows.lost.items()}
+        )
+        return _Applied(made, places, sorted(told), +losses)
+
+    def _without_lost_columns(self, table: pa.Table, rows: "_Rows") -> dict[str, pa.ChunkedArray]:
+        """Return the columns that are no dialogs; those without a place are lost or told."""
+        out = {}
+        for entry in self._own_fields:
+            column = table.column(entry.name)
+            if entry.name in LOSSES and entry.name not in self.target.holds:
+                rows.lose(entry.name, _there(column))
+            elif self.has_text or not _is_dialog(entry):
+                out[entry.name] = column
+        for entry in [] if self.target.keeps else self._kept_fields:
+            rows.lose(entry.name, _there(table.column(entry.name)))
+        return out
+
+    def _schema_of(self, made: pl.DataFrame) -> pa.Schema:
+        empty = made.clear().to_arrow(compat_level=pl.CompatLevel.oldest())
+        marked = OPTIONAL if "jsonl" in self.target.formats else None
+        kept = {f.name: f for f in self._kept_fields}
+        return pa.schema(
+            [
+                pa.field(
+                    f.name,
+                    pa.json_()
+                    if JSON_COLUMN in (kept[f.name].metadata or {})
+                    else kept[f.name].type,
+                )
+                if f.name in kept
+                else pa.field(f.name, _disk_type(f.type, f.name, self.target.json), metadata=marked)
+                for f in empty.schema
+            ]
+        )
+
+
+@dataclass(frozen=True)
+class _Applied:
+    made: pl.DataFrame
+    kept: np.ndarray
+    failures: list[tuple[int, str, str]]
+    losses: Counter[str]
+
+
+@dataclass
+class _Rows:
+    """The rows of a table on their way to a target: what is wrong with each, and what was dropped of it."""
+
+    target: Target
+    allowed: frozenset[str]
+    count: int
+    problems: dict[int, tuple[str, str]] = field(default_factory=dict)
+    lost: dict[str, Bools] = field(default_factory=dict)
+
+    @property
+    def sound(self) -> Bools:
+        """Tell of each row whether nothing is wrong with it."""
+        kept = np.ones(self.count, np.bool_)
+        kept[list(self.problems)] = False
+        return kept
+
+    def refuse(self, name: str, rows: Bools, message: str) -> None:
+        """Say that rows have no place, for what stands in a field."""
+        told = f"the layout has no place for {message}"
+        for row in np.flatnonzero(rows).tolist():
+            self.problems.setdefault(row, (name, told))
+
+    def lose(self, name: str, rows: Bools, message: str = "") -> bool:
+        """Drop something of these rows, or say that they have no place; tell whether it is to be dropped."""
+        if not rows.any():
+            return False
+        if name not in self.allowed:
+            what = message or LOSSES.get(name, f"the kept column {name}")
+            self.refuse(name, rows, f"{what}; --allow-loss {name} writes the row without")
+            return False
+        self.lost[name] = self.lost.get(name, np.zeros(self.count, np.bool_)) | rows
+        return True
+
+    def told_of(self, dialogs: Mapping[str, TurnTable], table: type[Table]) -> dict[str, TurnTable]:
+        """Return the dialogs as the target's table has them, without what it does not hold."""
+        found = dict(dialogs)
+        if table is Completion and self.target.takes is Conversation:
+            found = {"messages": _whole(found["prompt"], found["completion"])}
+        found = {name: self._without_calls(turns) for name, turns in found.items()}
+        found = {name: self._without_keys(turns) for name, turns in found.items()}
+        found = {name: self._without_systems(turns, name) for name, turns in found.items()}
+        if "turns" not in self.target.holds:
+            found = {name: self._last_exchange(turns, name) for name, turns in found.items()}
+        if table is Conversation and self.target.takes is Completion:
+            found = self._cut(found["messages"])
+        for turns in found.values():
+            self._refuse_blank(turns)
+        return found
+
+    def _without_keys(self, turns: TurnTable) -> TurnTable:
+        """Drop keys of messages that the target does not hold."""
+        for name in ("name", "reasoning_content", "tool_call_id", "train"):
+            if name in self.target.holds or not turns.has(name):
+                continue
+            there = turns.rows_of(turns.where(pl.col(name).is_not_null()))
+            if self.lose(name, there):
+                turns = turns.but(**{name: pl.lit(None, dtype=turns.flat.schema[name])})
+        return turns
+
+    def _without_calls(self, turns: TurnTable) -> TurnTable:
+        """Drop calls of tools and what tools answered, or bring calls into the form that is held."""
+        calls = pl.col("tool_calls")
+        if "tool_calls" in self.target.holds:
+            return self._formed(turns) if turns.has("tool_calls") else turns
+        acts = calls.is_not_null() | (pl.col("role") == "tool")
+        if not self.lose("tool_calls", turns.rows_of(turns.where(acts))):
+            return turns
+        said = pl.col("content").str.contains(r"\S").fill_null(value=False)
+        left = turns.only(turns.where(~acts | (calls.is_not_null() & said)))
+        return left.but(tool_calls=pl.lit(None, dtype=pl.String))
+
+    def _formed(self, turns: TurnTable) -> TurnTable:
+        if self.target.calls == "text":
+            return self._with_written_arguments(turns)
+        return self._bare(turns) if self.target.calls == "bare" else turns
+
+    def _with_written_arguments(self, turns: TurnTable) -> TurnTable:
+        odd = turns.where(pl.col("tool_calls").str.contains(_UNTEXTUAL_ARGUMENTS))
+        told = "arguments of a call that are an object, not its JSON text"
+        if not self.lose("arguments", turns.rows_of(odd), told):
+            return turns
+        return _mapped(turns, odd, _arguments_as_text)
+
+    def _bare(self, turns: TurnTable) -> TurnTable:
+        calls = turns.flat.get_column("tool_calls").to_list()
+        odd = np.array([c is not None and exports.functions(c) is None for c in calls], np.bool_)
+        if self.lose("tool_call_id", turns.rows_of(odd), "ids and types of calls"):
+            turns = _mapped(turns, odd, _bared)
+            calls = turns.flat.get_column("tool_calls").to_list()
+            still = [c is not None and exports.functions(c) is None for c in calls]
+            self.refuse("tool_calls", turns.rows_of(np.array(still, np.bool_)), "such calls")
+        acts = pl.col("tool_calls").is_not_null()
+        both = turns.where(acts & pl.col("content").str.contains(r"(?s)."))
+        self.refuse("content", turns.rows_of(both), "a text beside the calls of tools")
+        silent = turns.where(acts & pl.col("content").is_null())
+        if self.lose("content", turns.rows_of(silent), "null as the content of a call"):
+            filled = pl.when(acts).then(pl.lit("")).otherwise(pl.col("content"))
+            turns = turns.but(content=pl.col("content").fill_null(filled))
+        return turns
+
+    def _without_systems(self, turns: TurnTable, name: str) -> TurnTable:
+        """Drop the system turns that the target does not hold."""
+        system, developer = (pl.col("role") == role for role in ("system", "developer"))
+        if "system" not in self.target.holds:
+            odd, told = turns.where(system | developer), "a system turn"
+        elif self.target.system == "first":
+            odd = turns.where(developer) | (
+                turns.where(system)
+                & ~(turns.leads & turns.where(pl.col("content").str.len_bytes() > 0))
+            )
+            if name not in ("prompt", "messages"):
+                odd = turns.where(system | developer)
+            told = "a system turn that is empty, not the first, or the developer's"
+        elif "developer" not in self.target.holds:
+            odd, told = turns.where(developer), "a turn of the developer"
+        else:
+            return turns
+        if self.lose("system", turns.rows_of(odd), told):
+            turns = turns.only(~odd)
+        return turns
+
+    def _last_exchange(self, turns: TurnTable, name: str) -> TurnTable:
+        """Drop all turns but the last of each side, or say which rows have more."""
+        user, reply = (turns.where(pl.col("role") == role) for role in ("user", "assistant"))
+        system = turns.where(pl.col("role").is_in(["system", "developer"]))
+        place = np.arange(len(turns.row))
+        asked, said = turns.last(user), turns.last(reply)
+        if name == "messages":
+            asked = turns.last(user & (place < said[turns.row]))
+        wanted = system.copy()
+        needed = np.ones(turns.rows, np.bool_)
+        if name in ("messages", "prompt"):
+            wanted |= place == asked[turns.row]
+            needed &= asked >= 0
+        if name != "prompt":
+            wanted |= place == said[turns.row]
+            needed &= said >= 0
+        self.refuse("turns", ~needed, f"a {name} without a question and its answer")
+        more = turns.rows_of(~wanted)
+        if self.lose("turns", more & needed, "turns beside one exchange"):
+            turns = turns.only(wanted)
+        return turns
+
+    def _cut(self, messages: TurnTable) -> dict[str, TurnTable]:
+        """Cut conversations before their one reply, the last turn."""
+        reply = messages.where(pl.col("role") == "assistant")
+        learnt = np.bincount(messages.row[reply], minlength=messages.rows)
+        is_last = messages.rows_of(reply & messages.ends)
+        self.refuse("turns", (learnt != 1) | ~is_last, "a conversation of several replies, or none")
+        return {"prompt": messages.only(~messages.ends), "completion": messages.only(messages.ends)}
+
+    def _refuse_blank(self, turns: TurnTable) -> None:
+        content = pl.col("content")
+        silent = content.is_null() | ~content.str.contains(r"\S")
+        acts = pl.col("tool_calls").is_not_null() | pl.col("reasoning_content").is_not_null()
+        allowed = pl.col("role").is_in(sorted(MAY_BE_EMPTY)) & content.is_not_null()
+        blank = turns.where(silent & ~acts & ~allowed)
+        self.refuse("content", turns.rows_of(blank), "a turn that says nothing")
+
+
+def _whole(prompt: TurnTable, completion: TurnTable) -> TurnTable:
+    """Lay completions behind their prompts, of which no reply is learnt."""
+    earlier = (pl.col("role") == "assistant") & pl.col("train").is_null()
+    if prompt.where(earlier).any():
+        unlearnt = pl.when(earlier).then(pl.lit(value=False)).otherwise(pl.col("train"))
+        prompt = prompt.but(train=unlearnt)
+    return completion.behind(prompt)
+
+
+def _mapped(turns: TurnTable, mask: Bools, change: _Change) -> TurnTable:
+    texts = turns.flat.get_column("tool_calls").to_list()
+    made = [change(t) if odd else t for t, odd in zip(texts, mask.tolist(), strict=True)]
+    return turns.but(tool_calls=pl.lit(pl.Series("tool_calls", made, dtype=pl.String)))
+
+
+def _arguments_as_text(calls: str | None) -> str | None:
+    """Write the arguments of calls as the JSON text of them, as OpenAI has them."""
+    found = json_value(calls or "")
+    for call in found:
+        function = call.get("function")
+        if isinstance(function, dict) and not isinstance(function.get("arguments", ""), str):
+            function["arguments"] = canonical(function["arguments"])
+    return canonical(found)
+
+
+def _bared(calls: str | None) -> str | None:
+    """Leave of calls their functions alone."""
+    found = json_value(calls or "")
+    return canonical(
+        [
+            {"type": "function", "function": call["function"]} if "function" in call else call
+            for call in found
+        ]
+    )
+
+
+def _is_text(schema: pa.Schema, table: type[Table]) -> bool:
+    """Tell whether the dialogs of a table are text already."""
+    names = DIALOG_COLUMNS & {*table.column_names()}
+    names |= {text for name, text in TEXT_NAMES.items() if name in names}
+    return any(f.name in names and pa.types.is_string(f.type) for f in schema)
+
+
+def _dialogs(table: pa.Table, own: Sequence[pa.Field]) -> dict[str, TurnTable]:
+    return {f.name: TurnTable.of(table.column(f.name)) for f in own if _is_dialog(f)}
+
+
+def _is_dialog(entry: pa.Field) -> bool:
+    return (
+        entry.name in DIALOG_COLUMNS
+        and pa.types.is_list(entry.type)
+        and pa.types.is_struct(entry.type.value_type)
+    )
+
+
+def _there(column: pa.ChunkedArray) -> Bools:
+    """Tell of each row whether a column holds something."""
+    return buffers.validity(buffers.whole(column))
+
+
+def _select(frame: pl.DataFrame, rows: Rows) -> tuple[pl.DataFrame, list[tuple[int, Problem]]]:
+    """Compute the columns of the target and the problems of rows, which are left out."""
+    columns = list(rows.values())
+    steps = {name: step for column in columns if column for name, step in column.steps}
+    for name, step in steps.items():
+        frame = frame.with_columns(step.alias(name))
+    found = {id(p): p for column in columns if column for p in column.problems}
+    problems = list(found.values())
+    values = [column.value.alias(name) for name, column in rows.items() if column]
+    if not problems:
+        return frame.select(*values, "__row"), []
+    number = pl.coalesce(
+        pl.when(p.when).then(pl.lit(i, dtype=pl.UInt16)) for i, p in enumerate(problems)
+    )
+    out = frame.select(*values, "__row", number.alias("__problem"))
+    bad: list[tuple[int, Problem]] = []
+    if out.get_column("__problem").null_count() < out.height:
+        wrong = out.filter(pl.col("__problem").is_not_null()).select("__row", "__problem")
+        bad = [(row, problems[i]) for row, i in wrong.iter_rows()]
+        out = out.filter(pl.col("__problem").is_null())
+    return out.drop("__problem"), bad
+
+
+def _disk_type(dtype: pa.DataType, path: str, json: frozenset[str]) -> pa.DataType:
+    """Return the type on disk: plain texts and lists, JSON where the target says that a text is."""
+    if pa.types.is_struct(dtype):
+        return pa.struct(
+            [pa.field(f.name, _disk_type(f.type, f"{path}.{f.name}", json)) for f in dtype]
+        )
+    if pa.types.is_list(dtype) or pa.types.is_large_list(dtype):
+        return pa.list_(_disk_type(dtype.value_type, path, json))
+    if pa.types.is_large_string(dtype) or pa.types.is_string(dtype):
+        return pa.json_() if path in json else pa.string()
+    return dtype
+
+
+def _typed(made: pl.DataFrame, schema: pa.Schema) -> pa.Table:
+    """Return a frame as a table of these types."""
+    table = made.select(schema.names).to_arrow(compat_level=pl.CompatLevel.newest())
+    plain = pa.schema([f.with_type(_storage(f.type)) for f in schema])
+    return table.cast(plain).cast(schema).combine_chunks()
+
+
+def _storage(dtype: pa.DataType) -> pa.DataType:
+    if isinstance(dtype, pa.BaseExtensionType):
+        return dtype.storage_type
+    if pa.types.is_struct(dtype):
+        return pa.struct([f.with_type(_storage(f.type)) for f in dtype])
+    return pa.list_(_storage(dtype.value_type)) if pa.types.is_list(dtype) else dtype

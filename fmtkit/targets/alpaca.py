@@ -1,0 +1,41 @@
+"""Stanford Alpaca: one instruction and its output, sometimes with a system text."""
+
+from fmtkit.exports import question, system_text, text_of_reply
+from fmtkit.problems import literal
+from fmtkit.tables import Completion, Preference, Unpaired
+from fmtkit.target_registry import Rows, target
+
+
+@target(reads="alpaca", holds=("system",), system="first")
+def completion(table: Completion) -> Rows:
+    """https://huggingface.co/datasets/tatsu-lab/alpaca."""
+    return {
+        "instruction": question(table.prompt),
+        "input": literal(""),
+        "output": text_of_reply(table.completion),
+        "system": system_text(table.prompt),
+    }
+
+
+@target(reads="alpaca", holds=("system",), system="first")
+def preference(table: Preference) -> Rows:
+    """https://github.com/hiyouga/LLaMA-Factory/blob/main/data/README.md, preference dataset."""
+    return {
+        "instruction": question(table.prompt),
+        "input": literal(""),
+        "chosen": text_of_reply(table.chosen),
+        "rejected": text_of_reply(table.rejected),
+        "system": system_text(table.prompt),
+    }
+
+
+@target(reads="alpaca", holds=("system",), system="first")
+def unpaired(table: Unpaired) -> Rows:
+    """https://github.com/hiyouga/LLaMA-Factory/blob/main/data/README.md, KTO dataset."""
+    return {
+        "instruction": question(table.prompt),
+        "input": literal(""),
+        "output": text_of_reply(table.completion),
+        "kto_tag": table.label,
+        "system": system_text(table.prompt),
+    }

@@ -1,0 +1,54 @@
+"""axolotl: messages for its chat_template types, with the lines of `datasets:` that read them."""
+
+import json
+
+from fmtkit.exports import KEYS, asking, learnable, messages, only_item, single
+from fmtkit.tables import Conversation, Preference
+from fmtkit.target_registry import Rows, target
+
+LINES = "datasets.yaml"
+
+
+def datasets(name: str, rows: str, columns: tuple[str, ...]) -> tuple[str, str]:  # noqa: ARG001
+    """Return the lines of a config of axolotl's that read the rows."""
+    lines = ["datasets:", f"  - path: {json.dumps(rows)}", "    ds_type: json"]
+    if "chosen" in columns:
+        lines += ["    type: chat_template.default", "    field_messages: messages"]
+        lines += ["    field_chosen: chosen", "    field_rejected: rejected"]
+        lines.insert(0, "rl: dpo")
+    else:
+        lines += ["    type: chat_template", "    field_messages: messages"]
+        lines += ["    message_field_training: train", "    roles_to_train: [assistant]"]
+    return LINES, "\n".join(lines) + "\n"
+
+
+@target(
+    reads="chat_template",
+    holds=(
+        "system",
+        "developer",
+        "turns",
+        "tools",
+        "tool_calls",
+        "tool_call_id",
+        "name",
+        "reasoning_content",
+        "train",
+    ),
+    json=("tools", "messages.tool_calls"),
+    calls="text",
+    beside=datasets,
+)
+def chat(table: Conversation) -> Rows:
+    """https://docs.axolotl.ai/docs/dataset-formats/conversation.html."""
+    return {"messages": messages(learnable(table.messages), *KEYS, "train"), "tools": table.tools}
+
+
+@target(reads="chat_template.default", holds=("system", "turns"), beside=datasets)
+def preference(table: Preference) -> Rows:
+    """https://docs.axolotl.ai/docs/rlhf.html#chat_template.default."""
+    return {
+        "messages": messages(asking(table.prompt)),
+        "chosen": only_item(messages(single(table.chosen))),
+        "rejected": only_item(messages(single(table.rejected))),
+    }

@@ -1,0 +1,59 @@
+"""Gemini on Vertex AI: contents of a user and a model in parts, and a system instruction."""
+
+import polars as pl
+
+from fmtkit.exports import (
+    asking,
+    each,
+    key,
+    learnable,
+    only_item,
+    single,
+    system_text,
+    without_first_system,
+)
+from fmtkit.problems import Column
+from fmtkit.tables import Conversation, Preference
+from fmtkit.target_registry import Rows, target
+
+NAMES = {"user": "user", "assistant": "model"}
+
+
+@target(reads="gemini", holds=("system", "turns"), system="first")
+def chat(table: Conversation) -> Rows:
+    """https://cloud.google.com/vertex-ai/generative-ai/docs/models/gemini-supervised-tuning-prepare."""
+    return {
+        "systemInstruction": _instruction(table.messages),
+        "contents": _contents(without_first_system(learnable(table.messages))),
+    }
+
+
+@target(reads="gemini", holds=("system", "turns"), system="first")
+def preference(table: Preference) -> Rows:
+    """https://cloud.google.com/vertex-ai/generative-ai/docs/models/gemini-preference-tuning-prepare."""
+    sides = {1: only_item(_contents(single(table.chosen)))}
+    sides |= {0: only_item(_contents(single(table.rejected)))}
+    scored = [
+        pl.struct(score=pl.lit(float(score)), completion=side.value)
+        for score, side in sides.items()
+    ]
+    return {
+        "systemInstruction": _instruction(table.prompt),
+        "contents": _contents(without_first_system(asking(table.prompt))),
+        "completions": Column(pl.concat_list(scored)).having(*sides.values()),
+    }
+
+
+def _contents(dialog: Column) -> Column:
+    role = key("role").replace_strict(NAMES, default=None, return_dtype=pl.String)
+    return each(dialog, {"role": role, "parts": _parts(key("content"))})
+
+
+def _parts(text: pl.Expr) -> pl.Expr:
+    return pl.concat_list(pl.struct(text=text))
+
+
+def _instruction(dialog: Column) -> Column:
+    text = system_text(dialog).value
+    made = pl.struct(role=pl.lit("system"), parts=_parts(text))
+    return Column(pl.when(text.is_not_null()).then(made))

@@ -1,0 +1,41 @@
+r"""HH-RLHF: two transcripts of `\n\nHuman:` and `\n\nAssistant:` turns."""
+
+import polars as pl
+
+from fmtkit.exports import any_turn, asking, key, no_place, single, whole
+from fmtkit.problems import Column
+from fmtkit.tables import Preference
+from fmtkit.target_registry import Rows, target
+from fmtkit.transcripts import ASSISTANT, HUMAN
+
+MARKS = {"user": HUMAN, "assistant": ASSISTANT}
+
+
+@target(reads="hh_rlhf", holds=("turns",))
+def preference(table: Preference) -> Rows:
+    """https://huggingface.co/datasets/Anthropic/hh-rlhf."""
+    prompt = asking(table.prompt)
+    return {
+        "chosen": _transcript(whole(prompt, single(table.chosen))),
+        "rejected": _transcript(whole(prompt, single(table.rejected))),
+    }
+
+
+def _transcript(turns: Column) -> Column:
+    """Write turns behind their marks; a reader finds no mark in a text, and no blank around one."""
+    said = key("content")
+    first = turns.value.list.first().struct.field("role")
+    mark = key("role").replace_strict(MARKS, default="", return_dtype=pl.String)
+    texts = turns.value.list.eval(mark + pl.lit(" ") + said)
+    marked = any_turn(turns, said.str.contains(HUMAN, literal=True))
+    marked |= any_turn(turns, said.str.contains(ASSISTANT, literal=True))
+    return turns.but(
+        texts.list.join(""),
+        no_place("content", marked, f"{HUMAN.strip()} or {ASSISTANT.strip()} within a text"),
+        no_place(
+            "content",
+            any_turn(turns, said != said.str.strip_chars()),
+            "white space around the text of a turn",
+        ),
+        no_place("turns", first != "user", "a transcript that does not begin with the user"),
+    )

@@ -1,0 +1,17 @@
+"""OpenAI chat: messages with weights, calls of tools and tools, one conversation a line."""
+
+from fmtkit.exports import learnable, weighed
+from fmtkit.tables import Conversation
+from fmtkit.target_registry import Rows, target
+
+
+@target(
+    reads="openai",
+    holds=("system", "developer", "turns", "tools", "tool_calls", "tool_call_id", "name", "train"),
+    json=("tools", "messages.tool_calls"),
+    calls="text",
+)
+def chat(table: Conversation) -> Rows:
+    """https://developers.openai.com/api/docs/guides/supervised-fine-tuning."""
+    spoken = weighed(learnable(table.messages), "name", "tool_calls", "tool_call_id")
+    return {"messages": spoken, "tools": table.tools}

@@ -1,0 +1,11 @@
+"""ShareGPT: conversations of {from, value}, calls of tools as turns of their own."""
+
+from fmtkit.exports import learnable, sharegpt
+from fmtkit.tables import Conversation
+from fmtkit.target_registry import Rows, target
+
+
+@target(reads="sharegpt", holds=("system", "turns", "tools", "tool_calls"), calls="bare")
+def chat(table: Conversation) -> Rows:
+    """https://github.com/hiyouga/LLaMA-Factory/blob/main/data/README.md, ShareGPT format."""
+    return {"conversations": sharegpt(learnable(table.messages)), "tools": table.tools}
