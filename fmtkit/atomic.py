@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     # Reward workers write nothing, and start without pyarrow.
     import pyarrow as pa
 
+    from fmtkit.storage import ObjectPath
+
 _ADVICE = {
     errno.ENOSPC: "free some space and run again",
     errno.EDQUOT: "free some of the quota and run again",
@@ -36,7 +38,7 @@ _ADVICE = {
 class Written:
     """A finished file; `sha256` is None where no manifest will ask for it."""
 
-    path: Path
+    path: "Path | ObjectPath"
     rows: int
     bytes: int
     sha256: str | None = None

@@ -20,7 +20,10 @@ The command line prints the message as one line and exits with the class's `exit
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from fmtkit.storage import ObjectPath
 
 MANY = 40
 """Names that an error lists before it counts the rest."""
@@ -104,7 +107,7 @@ class NothingWrittenError(FmtkitError):
 
     exit_code = 4
 
-    def __init__(self, message: str, report: Path | None = None) -> None:
+    def __init__(self, message: str, report: "Path | ObjectPath | None" = None) -> None:
         super().__init__(message)
         self.report = report
 

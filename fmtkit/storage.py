@@ -8,9 +8,10 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
-from urllib.parse import urlsplit, urlunsplit
 
 from fmtkit.abandoning import AbandonedError, within_or_abandoned
 from fmtkit.errors import DependencyError, FmtkitError
@@ -75,17 +76,14 @@ def public(text: str) -> str:
 
 
 def _public(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return url.partition("?")[0]
-    place = parts.netloc
-    user, at, host = place.rpartition("@")
-    if at and (parts.scheme.lower() not in _CONTAINERS or ":" in user):
-        place = host
-    is_object = parts.scheme.lower() in (*PACKAGES, "memory")
-    query = _public_query(parts.query, is_object=is_object)
-    return urlunsplit(parts._replace(netloc=place, query=query))
+    scheme, _, rest = url.partition("://")
+    rest, asked, query = rest.partition("?")
+    authority, slash, path = rest.partition("/")
+    user, at, host = authority.rpartition("@")
+    if at and (scheme.lower() not in _CONTAINERS or ":" in user):
+        authority = host
+    is_object = scheme.lower() in (*PACKAGES, "memory")
+    return f"{scheme}://{authority}{slash}{path}{asked}{_public_query(query, is_object=is_object)}"
 
 
 def _public_query(query: str, *, is_object: bool) -> str:
@@ -155,13 +153,26 @@ def attempted(call: Callable[[], T], *, first: float | None = None) -> T:
         ImportError, FmtkitError: as they are.
     """
     limit = seconds() if first is None else first
+    return repeated(
+        partial(within_or_abandoned, limit, call),
+        but=(AbandonedError, ConnectionRefusedError) if first else (),
+        limit=limit,
+    )
+
+
+def repeated(
+    call: Callable[[], T], *, but: tuple[type[Exception], ...] = (), limit: float = 0
+) -> T:
+    """Return what a call returns that keeps its own time; raises what `attempted` does.
+
+    Errors of the types in `but` are final.
+    """
     for pause in (*PAUSES, None):
         try:
-            return within_or_abandoned(limit, call)
+            return call()
         except Exception as error:
             # Any: botocore's and httpx's errors have no base in common with each other, nor with OSError.
-            silent = isinstance(error, AbandonedError | ConnectionRefusedError)
-            if pause is None or (first and silent) or not is_transient(error):
+            if pause is None or isinstance(error, but) or not is_transient(error):
                 raise in_one_line(error, limit) from error
         time.sleep(pause)
     raise AssertionError  # the last attempt has no pause
@@ -212,6 +223,13 @@ def _reason(error: Exception) -> str:
     return f"{type(told).__name__}: {words}" if words else type(told).__name__
 
 
+def place_of(url: str) -> tuple[str, str]:
+    """Return the store of a URL, one for all of its schemes, and the path there; no store of a path."""
+    scheme, found, place = url.partition("://")
+    store = PACKAGES.get(scheme.lower(), (scheme.lower(), ""))[0] if found else ""
+    return store, place.strip("/")
+
+
 def mark_of(details: Mapping[str, Any]) -> tuple[int | None, str]:
     """Return what tells two states of a file apart: its size, and its etag or what stands for one."""
     size = details.get("size")
@@ -219,3 +237,35 @@ def mark_of(details: Mapping[str, Any]) -> tuple[int | None, str]:
     # Listings have times as numbers where the file itself has them as datetimes.
     mark = known.timestamp() if isinstance(known, datetime) else known
     return (None if size is None else int(size)), str(mark)
+
+
+WRITABLE = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory")
+"""Schemes whose files can be written: each appears whole, and only where there is none if that is asked."""
+
+
+@dataclass(frozen=True)
+class ObjectPath:
+    """A file or a folder on an object store; its text hides what the URL holds of credentials."""
+
+    url: str
+
+    def __str__(self) -> str:
+        return public(self.url)
+
+    def __truediv__(self, name: str) -> "ObjectPath":
+        return ObjectPath(f"{self.url.rstrip('/')}/{name}" if self.name else self.url + name)
+
+    @property
+    def name(self) -> str:
+        """Return the last part of the path; nothing of the root."""
+        return self.url.partition("://")[2].rstrip("/").rpartition("/")[2]
+
+    @property
+    def parent(self) -> "ObjectPath":
+        """Return the folder that the path is in."""
+        scheme, _, place = self.url.partition("://")
+        return ObjectPath(f"{scheme}://{place.rstrip('/').rpartition('/')[0]}")
+
+    def with_name(self, name: str) -> "ObjectPath":
+        """Return the path beside this one."""
+        return self.parent / name

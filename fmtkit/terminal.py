@@ -94,7 +94,7 @@ def print_report(report: "Report", *, as_json: bool, quiet: bool) -> None:
 def _report_parts(report: "Report", data: Mapping[str, Any]) -> list[RenderableType]:
     parts: list[RenderableType] = [Text(_title(data), style="bold"), _counts(data)]
     parts += _codes("bad rows", data["reasons"], REASONS)
-    if data["quarantined"]:
+    if data["quarantined"] and Path(report.outputs[-1]).is_file():  # else it is on an object store
         parts += _first_bad(Path(report.outputs[-1]))
     # Not how many sources have extra columns, but which columns they are: in the line below.
     warnings = {code: n for code, n in data["warnings"].items() if code != "extra_columns"}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from object_store import running, server  # noqa: F401 - fixtures of an S3 server
 
 settings.register_profile("fmtkit", deadline=None)
 settings.load_profile("fmtkit")

@@ -1,12 +1,15 @@
 """An S3 server on loopback (moto's), reached through a proxy that can fail as networks do."""
 
 import http.client
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
+
+import pytest
 
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
@@ -33,6 +36,13 @@ class Server:
     seen: list[tuple[str, str]] = field(default_factory=list)
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
+
+    def uploads(self) -> list:
+        """Return the uploads in parts that are neither whole nor given up."""
+        import boto3
+
+        client = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{self.port}")
+        return client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", [])
 
     def fault_of(self, method: str, path: str) -> int | str | None:
         with self.lock:
@@ -117,3 +127,34 @@ def _proxy(server: Server) -> type[BaseHTTPRequestHandler]:
             pass
 
     return Proxy
+
+
+@pytest.fixture(scope="module")
+def running() -> Server:
+    """Run one server for the tests of a module."""
+    if "CI" not in os.environ:  # there it is an error that they are missing
+        pytest.importorskip("s3fs")
+        pytest.importorskip("moto")
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def server(running, monkeypatch):
+    """Give an empty bucket, in the environment too."""
+    import fsspec
+
+    from fmtkit import storage
+
+    for name, value in (CREDENTIALS | {"AWS_ENDPOINT_URL": running.url}).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(storage, "PAUSES", (0.0, 0.0, 0.0))
+    running.fault, running.seen, running.counts = None, [], {}
+    fsspec.filesystem("s3").__class__.clear_instance_cache()
+    system = fsspec.filesystem("s3")
+    system.retries = 1
+    yield running
+    running.fault = None
+    system.invalidate_cache()
+    if found := system.find(BUCKET):
+        system.rm(found)

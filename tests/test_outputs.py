@@ -284,17 +284,12 @@ def test_a_link_to_itself_or_to_another_kind_of_file_is_one_line(tmp_path):
 @pytest.mark.parametrize(
     "out",
     [
-        "s3://bucket/out.parquet",
         "hf://datasets/a/b",
-        "memory://x",
-        "gs://b/x/",
-        "abfss://a@b/c",
         "simplecache::s3://b/x.parquet",
         "https://a/b.jsonl",
-        "s3:/bucket/out",
     ],
 )
-def test_a_url_is_refused_by_name(tmp_path, monkeypatch, out):
+def test_a_url_that_cannot_be_written_is_refused_by_name(tmp_path, monkeypatch, out):
     monkeypatch.chdir(tmp_path)
     path = source(tmp_path / "s.jsonl", GOOD)
     refused(tmp_path, path, out, OptionError, "OUT .*fmtkit writes to local files")

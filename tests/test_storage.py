@@ -4,7 +4,7 @@ import json
 import pickle
 
 import pytest
-from object_store import BUCKET, CREDENTIALS, Server, s3_server
+from object_store import BUCKET, CREDENTIALS
 from runs import INTEL
 
 import fmtkit
@@ -14,33 +14,14 @@ from fmtkit.sources import remote
 from fmtkit.sources.opening import open_sources
 
 fsspec = pytest.importorskip("fsspec")
-pytest.importorskip("s3fs")
-pytest.importorskip("moto")
 
 ROWS = [INTEL | {"question": f"q{i}"} for i in range(3000)]
 DATA = b"".join(json.dumps(row).encode() + b"\n" for row in ROWS)
 
 
-@pytest.fixture(scope="module")
-def running() -> Server:
-    with s3_server() as server:
-        yield server
-
-
-@pytest.fixture
-def server(running, monkeypatch):
-    for name, value in (CREDENTIALS | {"AWS_ENDPOINT_URL": running.url}).items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(storage, "PAUSES", (0.0, 0.0, 0.0))
-    running.fault, running.seen, running.counts = None, [], {}
-    fsspec.filesystem("s3").__class__.clear_instance_cache()
-    system = fsspec.filesystem("s3")
-    system.retries = 1
-    system.pipe(f"{BUCKET}/in/a.jsonl", DATA)
-    yield running
-    running.fault = None
-    system.invalidate_cache()
-    system.rm(f"{BUCKET}/in", recursive=True)
+@pytest.fixture(autouse=True)
+def a_file(server) -> None:
+    fsspec.filesystem("s3").pipe(f"{BUCKET}/in/a.jsonl", DATA)
 
 
 A = f"s3://{BUCKET}/in/a.jsonl"

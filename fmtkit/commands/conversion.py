@@ -7,6 +7,7 @@ import typer
 from fmtkit.commands.flags import Json, NoProgress, Quiet, Sources, flags, say
 from fmtkit.commands.importing import quick_imports
 from fmtkit.converting.convert_options import ConvertOptions, RowOptions
+from fmtkit.errors import OptionError
 
 
 @flags(ConvertOptions)
@@ -17,7 +18,7 @@ def convert(
         typer.Option(
             "--out",
             "-o",
-            help="FILE.parquet, .jsonl, .arrow, or a folder (with a dot in its name: NAME/).",
+            help="FILE.parquet, .jsonl, .arrow, or a folder (with a dot in its name: NAME/), also at a URL.",
         ),
     ] = "",
     *,
@@ -35,6 +36,10 @@ def convert(
         from fmtkit.converting.conversions import convert_to
         from fmtkit.converting.progress_bar import progress
 
+    if out.startswith("memory://"):
+        raise OptionError(
+            f"OUT {out}: what is in memory ends with the command; give a file or folder"
+        )
     with progress(shown=not (quiet or no_progress or json)) as watch:
         if options.config is None:
             reports = [convert_to(source or [], out, options, watch=watch)]

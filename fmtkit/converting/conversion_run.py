@@ -1,6 +1,5 @@
 """A conversion under way: pieces go to a sink, and every row is accounted for."""
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -29,13 +28,12 @@ from fmtkit.converting.splitting import (
 )
 from fmtkit.converting.user_functions import TransformedSource
 from fmtkit.errors import LimitError, NothingWrittenError, OptionError
-from fmtkit.writing import journal, quarantine, sinks
+from fmtkit.writing import destinations, journal, quarantine, sinks
+from fmtkit.writing.destinations import Found
 from fmtkit.writing.encoding import Encoded
-from fmtkit.writing.file_output import FileOutput
-from fmtkit.writing.folder_sink import FolderSink, find_resume
 from fmtkit.writing.formats import compression_of, encode
 from fmtkit.writing.outputs import Destination
-from fmtkit.writing.sinks import Closing, FileSink, Sink
+from fmtkit.writing.sinks import Closing, Sink
 
 Watcher = Callable[[int, int | None, Ledger], None]
 
@@ -59,43 +57,42 @@ class ConversionRun:
         self.progress = Progress()
         self.tiers = {"fast_rows": 0, "traced_rows": 0, "plain_rows": 0}
         self._size = _size_of(jobs)
-        if self.is_folder:
-            self._open_folder()
-        else:
-            self._open_file()
-
-    def _open_file(self) -> None:
-        """Begin a file: it is never seen half-written, so that there is no part of it to go on with."""
-        if self.job.split is not None:
+        if not self.is_folder and self.job.split is not None:
             raise OptionError(
                 f"{self.out} is one file and holds one split; give a folder as OUT with --val-size"
             )
-        if self.options.resume and self.out.exists():
-            report = FileOutput(self.out).own_report()
-            journal.check_fingerprint(self.out, report["fingerprint"], self._fingerprint())
-            self.complete = self._found(report, self.out.parent)
-            return
-        flags = {"overwrite": self.options.overwrite, "retry": self.options.resume}
-        self.sink: Sink = FileSink(self.out, self.format, **flags)
+        self._open(out)
 
-    def _open_folder(self) -> None:
-        """Begin a folder, or go on with it from the state that an interrupted run left."""
-        fingerprint = self._fingerprint()
-        resume = find_resume(self.out, fingerprint) if self.options.resume else None
-        if resume is not None and resume.is_complete:
+    def _open(self, out: Destination) -> None:
+        """Begin the output, or go on with a folder from the state that an interrupted run left.
+
+        A file is never seen half-written, so that there is no part of it to go on with.
+        """
+        # Of a file only what is to be compared: its sources are hashed as they are read.
+        fingerprint = self._fingerprint() if self.is_folder else {}
+        found = destinations.find(out, fingerprint) if self.options.resume else Found()
+        if found.report is not None:
             # Job scripts always pass --resume: a finished run is no error.
-            report = json.loads((self.out / "report.json").read_text(encoding="utf-8"))
-            self.complete = self._found(report, self.out)
+            if found.fingerprint is not None:
+                journal.check_fingerprint(self.out, found.fingerprint, self._fingerprint())
+            self.complete = self._found(found.report)
             return
-        flags = {"overwrite": self.options.overwrite, "retry": self.options.resume}
-        self.sink = FolderSink(self.out, self.format, fingerprint, resume=resume, **flags)
-        if resume is not None and resume.state:
-            self.ledger = Ledger.from_dict(resume.state["ledger"])
-            self.progress = Progress.from_dict(resume.state["progress"])
-            self.tiers = dict(resume.state["tiers"])
+        self.sink: Sink = destinations.open_sink(
+            out,
+            self.format,
+            fingerprint,
+            overwrite=self.options.overwrite,
+            retry=self.options.resume,
+            point=found.point,
+        )
+        if found.point is not None and found.point.state:
+            self.ledger = Ledger.from_dict(found.point.state["ledger"])
+            self.progress = Progress.from_dict(found.point.state["progress"])
+            self.tiers = dict(found.point.state["tiers"])
 
-    def _found(self, report: Mapping[str, Any], folder: Path) -> Report:
+    def _found(self, report: Mapping[str, Any]) -> Report:
         """Return the report of the run that was there already."""
+        folder = self.out if self.is_folder else self.out.parent
         names = [
             file["path"] for file in report.get("files", ()) if file["path"] != "manifest.json"
         ]

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from fmtkit import registry
-from fmtkit.atomic import partial_name
 from fmtkit.converting.conversion_run import ConversionRun, Watcher
 from fmtkit.converting.convert_options import HASHED, ConvertOptions, RowOptions
 from fmtkit.converting.error_limit import why_ended
@@ -29,15 +28,14 @@ from fmtkit.converting.splitting import (
 )
 from fmtkit.errors import LimitError, NothingWrittenError, OptionError
 from fmtkit.sources.opening import Source, open_sources
-from fmtkit.writing import formats
-from fmtkit.writing.file_output import FileOutput, refuse_file
-from fmtkit.writing.outputs import Destination, destination, refuse_sources
-from fmtkit.writing.working_folder import failed_name, is_whole, refuse_folder
+from fmtkit.storage import ObjectPath
+from fmtkit.writing import destinations, formats
+from fmtkit.writing.outputs import Destination, destination
 
 
 def convert_to(
     sources: Sequence[object] | object,
-    out: str | Path,
+    out: str | Path | ObjectPath,
     options: ConvertOptions,
     *,
     watch: Watcher | None = None,
@@ -197,12 +195,4 @@ def refuse_output(out: Destination, sources: Iterable[str], options: ConvertOpti
     """
     if options.format is not None:
         formats.find(options.format)
-    if out.format is None:
-        folders = (out.path, partial_name(out.path), failed_name(out.path))
-        refuse_sources(sources, folders=folders)
-        if not (options.resume and is_whole(out.path)):
-            refuse_folder(out.path, overwrite=options.overwrite, retry=options.resume)
-        return
-    output = FileOutput(out.path)
-    refuse_sources(sources, files=[*output.names, *output.failed.names])
-    refuse_file(out.path, overwrite=options.overwrite, resume=options.resume)
+    destinations.refuse(out, sources, overwrite=options.overwrite, resume=options.resume)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection
+from pathlib import Path
 
 from fmtkit.errors import NothingWrittenError
 
@@ -12,7 +13,8 @@ def why(error: NothingWrittenError, length: object, cuts: Collection[str] = ()) 
     `cuts` are the ends of a row that the trainer can cut.
     """
     file = error.report
-    report = json.loads(file.read_text(encoding="utf-8")) if file is not None else {}
+    # A run's rows are on this machine.
+    report = json.loads(file.read_text(encoding="utf-8")) if isinstance(file, Path) else {}
     dropped = report.get("overlong_dropped", 0)
     if dropped and dropped == report.get("rows_read"):
         way = min(cuts, default=None)

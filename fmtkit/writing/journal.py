@@ -61,7 +61,7 @@ def load(path: Path) -> Journal | None:
     return Journal(**data)
 
 
-def check_fingerprint(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def check_fingerprint(path: object, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Compare two fingerprints.
 
     Raises:

@@ -11,36 +11,44 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 from fmtkit.atomic import Written, partial_name, writing
 from fmtkit.errors import OptionError, OutputExistsError, near_match
+from fmtkit.storage import WRITABLE, ObjectPath, public
 from fmtkit.writing import formats
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(:/|::)")
 _FILE = "file://"
+_BUCKETS = frozenset(WRITABLE) - {"memory"}
+"""Schemes whose URLs name a bucket first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
     """OUT as it was given, links followed: one file of a format, or a folder of shards."""
 
-    path: Path
+    path: Path | ObjectPath
     format: str | None
     """The file's format; None for a folder."""
 
 
-def destination(out: str | Path) -> Destination:
-    """Read OUT: a file by its suffix, else a folder.
+def destination(out: str | Path | ObjectPath) -> Destination:
+    """Read OUT: a file by its suffix, else a folder; on this machine or at a URL that can be written.
 
     A link is written through, as `cp` does: what it leads to is replaced, never the link.
 
     Raises:
-        OptionError: if OUT is a URL, or its suffix is not that of a format. A folder whose name has
-            a dot in it exists already, or is given with a / at its end.
+        OptionError: if OUT is a URL that cannot be written, or its suffix is not that of a format. A
+            folder whose name has a dot in it exists already, or is given with a / at its end.
         WriteError: if the system cannot look at the path.
     """
+    if isinstance(out, ObjectPath):
+        return Destination(out, None)
+    scheme = str(out).partition("://")[0]
+    if scheme in WRITABLE and "://" in str(out):
+        return _remote(str(out), scheme)
     given = local_path(out, "OUT")
     if given.name.removeprefix(".") in formats.names() and not given.suffix:
         raise OptionError(f"{given}: the name has only a suffix; give FILE{given.name}")
@@ -51,11 +59,25 @@ def destination(out: str | Path) -> Destination:
                 f"{given} is the current folder or holds it; give the name of a new one"
             )
         is_named_folder = str(out).endswith(("/", os.sep)) or not given.suffix
-        made = None if is_named_folder else _format(given)
+        made = None if is_named_folder else _format(given, str(given))
         path = _followed(given)
     if made is not None and path.suffix != given.suffix:
         raise OptionError(f"{given} is a link to {path}, which does not end in {given.suffix}")
     return Destination(path, made)
+
+
+def _remote(out: str, scheme: str) -> Destination:
+    """Read an OUT on an object store."""
+    path = ObjectPath(out.rstrip("/"))
+    place = out.partition("://")[2].strip("/")
+    if "/" not in place and (not place or scheme in _BUCKETS):
+        raise OptionError(
+            f"OUT {path}: name a file or a folder in the bucket, {scheme}://BUCKET/NAME"
+        )
+    name = PurePosixPath(place)
+    if out.endswith("/") or not name.suffix:
+        return Destination(path, None)
+    return Destination(path, _format(name, str(path)))
 
 
 def local_path(address: str | Path, option: str) -> Path:
@@ -63,28 +85,33 @@ def local_path(address: str | Path, option: str) -> Path:
     text = str(address)
     if text.startswith(_FILE):
         text = text.removeprefix(_FILE)
-    scheme = _URL.match(text)
-    if scheme is not None:
+    found = _URL.match(text)
+    if found is not None:
+        scheme = found[0].rstrip(":/")
+        if option == "OUT" and scheme in WRITABLE and found[0].endswith(":/"):
+            meant = f"{scheme}://{text.removeprefix(found[0]).lstrip('/')}"
+            raise OptionError(f"{option} {text}: a URL has two slashes, {meant}")
+        others = ", and to s3://, gs:// and az:// URLs" if option == "OUT" else ""
         raise OptionError(
-            f"{option} {text}: fmtkit writes to local files and folders, not to "
-            f"{scheme[0].rstrip(':/')}:// URLs; write locally and copy the result"
+            f"{option} {public(text)}: fmtkit writes to local files and folders{others}, not to "
+            f"{scheme}:// URLs; write locally and copy the result"
         )
     return Path(text).expanduser()
 
 
-def _format(path: Path) -> str | None:
+def _format(path: PurePath, shown: str) -> str | None:
     """Return the format of a name with a suffix; None for a folder that is there."""
     suffix = path.suffix.removeprefix(".")
     if suffix in formats.names():
         return suffix
-    if path.is_dir():
+    if isinstance(path, Path) and path.is_dir():
         return None
     near = near_match(suffix.lower(), formats.names())
     known = ", ".join(f".{name}" for name in formats.names())
-    meant = f"; did you mean {path.with_suffix('.' + near)}?" if near else ""
+    meant = f"; did you mean {shown.removesuffix(suffix)}{near}?" if near else ""
     raise OptionError(
-        f"{path}: fmtkit writes no .{suffix} files, only {known}{meant} "
-        f"(a folder of that name: end it with /, as in {path}/)"
+        f"{shown}: fmtkit writes no .{suffix} files, only {known}{meant} "
+        f"(a folder of that name: end it with /, as in {shown}/)"
     )
 
 
@@ -169,6 +196,7 @@ def _head(path: Path) -> bytes:
 def entry(written: Written, base: Path) -> dict[str, Any]:
     """Return a file as the report in the folder `base` names it."""
     assert written.sha256 is not None
+    assert isinstance(written.path, Path)
     path = written.path.relative_to(base).as_posix()
     return {"path": path, "bytes": written.bytes, "sha256": written.sha256}
 

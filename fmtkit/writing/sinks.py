@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from fmtkit.atomic import PartialFile, Written, partial_name, writing
 from fmtkit.errors import OptionError, WriteError
+from fmtkit.storage import ObjectPath
 from fmtkit.writing import formats
 from fmtkit.writing.encoding import Encoded
 from fmtkit.writing.file_output import FileOutput, refuse_file
@@ -56,11 +57,11 @@ class Sink(Protocol):
     """The report as it was written, once the run has ended."""
 
     @property
-    def quarantine_path(self) -> Path:
+    def quarantine_path(self) -> Path | ObjectPath:
         """Return where the quarantine is put."""
 
     @property
-    def report_path(self) -> Path:
+    def report_path(self) -> Path | ObjectPath:
         """Return where the report is put."""
 
     def write(self, encoded: Encoded, split: str = TRAIN) -> None:
@@ -188,6 +189,7 @@ class FileSink:
             self._output = self._output.failed
         if bad is not None and bad.path != self._output.quarantine:
             self._quarantine.leave()
+            assert isinstance(bad.path, Path)
             with writing(self.path):
                 partial_name(bad.path).replace(partial_name(self._output.quarantine))
             bad = replace(bad, path=self._output.quarantine)

@@ -1,0 +1,127 @@
+"""What an OUT is written with: files of this machine, or of an object store."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fmtkit import storage
+from fmtkit.atomic import partial_name
+from fmtkit.errors import OptionError
+from fmtkit.storage import ObjectPath
+from fmtkit.writing import folder_sink, object_sinks, working_folder
+from fmtkit.writing.file_output import FileOutput, refuse_file
+from fmtkit.writing.folder_sink import FolderSink, ResumePoint
+from fmtkit.writing.object_sinks import ObjectFile, ObjectFileSink, ObjectFolderSink, Resumption
+from fmtkit.writing.object_store import Store
+from fmtkit.writing.outputs import Destination, read_json, refuse_sources
+from fmtkit.writing.sinks import FileSink, Sink
+
+
+@dataclass(frozen=True)
+class Found:
+    """What an earlier run left of an output, for `--resume`."""
+
+    report: Mapping[str, Any] | None = None
+    """The report of a run that came to its end: nothing is left to do."""
+    fingerprint: Mapping[str, Any] | None = None
+    """What a finished file was made of."""
+    point: ResumePoint | Resumption | None = None
+    """Where a folder goes on."""
+
+
+def find(out: Destination, fingerprint: Mapping[str, Any]) -> Found:
+    """Find what a run with `--resume` need not do again.
+
+    Raises:
+        ResumeError: if input, options, template or version are not what they were.
+        OutputExistsError: if the output is there and is not ours.
+    """
+    path = out.path
+    if out.format is not None:
+        report = _report_of_file(out)
+        return Found(report, report["fingerprint"]) if report is not None else Found()
+    if isinstance(path, ObjectPath):
+        found = object_sinks.find_resumption(path, fingerprint)
+        done = found is not None and found.is_complete
+        return Found(object_sinks.read_report(path)) if done else Found(point=found)
+    point = folder_sink.find_resume(path, fingerprint)
+    if point is not None and point.is_complete:
+        return Found(read_json(path / working_folder.REPORT))
+    return Found(point=point)
+
+
+def _report_of_file(out: Destination) -> Mapping[str, Any] | None:
+    if isinstance(out.path, ObjectPath):
+        return ObjectFile(out.path).own_report()
+    return FileOutput(out.path).own_report() if out.path.exists() else None
+
+
+def open_sink(
+    out: Destination,
+    format: str,
+    fingerprint: Mapping[str, Any],
+    *,
+    overwrite: bool,
+    retry: bool,
+    point: ResumePoint | Resumption | None = None,
+) -> Sink:
+    """Begin an output, or go on with a folder from where `find` found it.
+
+    Raises:
+        OutputExistsError: if it is there and is not to be overwritten, or is not ours.
+        WriteError: if it cannot be created.
+    """
+    flags = {"overwrite": overwrite, "retry": retry}
+    if isinstance(out.path, ObjectPath):
+        if out.format is not None:
+            return ObjectFileSink(out.path, format, **flags)
+        assert not isinstance(point, ResumePoint)
+        return ObjectFolderSink(out.path, format, fingerprint, resume=point, **flags)
+    if out.format is not None:
+        return FileSink(out.path, format, **flags)
+    assert not isinstance(point, Resumption)
+    return FolderSink(out.path, format, fingerprint, resume=point, **flags)
+
+
+def refuse(out: Destination, sources: Iterable[str], *, overwrite: bool, resume: bool) -> None:
+    """Say before anything is read or written that OUT, or what stands beside it, may not be written.
+
+    The sinks look again before they put anything in place.
+
+    Raises:
+        OptionError: if it is, or holds, a source.
+        OutputExistsError: if something is there that is not ours, or not to be replaced.
+    """
+    path = out.path
+    if isinstance(path, ObjectPath):
+        _refuse_object(path, out.format, sources, overwrite=overwrite, resume=resume)
+    elif out.format is None:
+        folders = (path, partial_name(path), working_folder.failed_name(path))
+        refuse_sources(sources, folders=folders)
+        if not (resume and working_folder.is_whole(path)):
+            working_folder.refuse_folder(path, overwrite=overwrite, retry=resume)
+    else:
+        output = FileOutput(path)
+        refuse_sources(sources, files=[*output.names, *output.failed.names])
+        refuse_file(path, overwrite=overwrite, resume=resume)
+
+
+def _refuse_object(
+    path: ObjectPath, format: str | None, sources: Iterable[str], *, overwrite: bool, resume: bool
+) -> None:
+    own = storage.place_of(str(path))
+    for name in sources:
+        host, place = storage.place_of(name)
+        is_below = format is None and place.startswith(f"{own[1]}/")
+        if host == own[0] and (place == own[1] or is_below):
+            raise OptionError(f"{path} is, or holds, the source {name}; choose another OUT")
+    if format is not None:
+        output = ObjectFile(path)
+        if not (resume and output.own_report() is not None):
+            output.refuse(overwrite=overwrite, retry=resume)
+        return
+    store = Store(path)
+    names = store.sizes()
+    # What a run left that is not finished is for --resume to judge.
+    if not (resume and (working_folder.MANIFEST in names or object_sinks.is_begun(names))):
+        object_sinks.refuse_folder(path, names, store, overwrite=overwrite, retry=resume)

@@ -1,0 +1,590 @@
+"""Outputs on an object store: a folder of shards that can be resumed, or one file.
+
+Nothing there is renamed or appended to. What is written is made whole in a temporary file first and
+goes up as one upload, under its final name. A folder's shards are named for the checkpoint that closed
+them, `{split}-{checkpoint}-{number}`; its manifest comes last and makes it whole. Until then it has
+
+_fmtkit/run-000000.json          who writes here: made only where there is none, the highest number counts
+_fmtkit/000000-000000.json       what a resumed run needs after a checkpoint: first run, checkpoint
+_fmtkit/000000-000000.quarantine.jsonl   the rows that were bad since the checkpoint before
+"""
+
+import hashlib
+import json
+import re
+import tempfile
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from fmtkit.atomic import Written
+from fmtkit.errors import OutputExistsError, ResumeError, WriteError
+from fmtkit.storage import ObjectPath
+from fmtkit.writing import journal
+from fmtkit.writing.encoding import Encoded
+from fmtkit.writing.object_store import Store
+from fmtkit.writing.outputs import entries_of
+from fmtkit.writing.sinks import TRAIN, Closing, Progress, RowFile
+from fmtkit.writing.working_folder import MANIFEST, QUARANTINE, REPORT
+
+RUNS = "_fmtkit"
+SHARD_BYTES = 256 * 2**20
+"""The size from which on a shard is closed after the block."""
+_RUN = re.compile(rf"{RUNS}/run-(\d{{6,}})\.json")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A finished shard of a folder."""
+
+    name: str
+    split: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """Where an interrupted run to a folder goes on."""
+
+    fingerprint: Mapping[str, Any]
+    first: int = 0
+    """Number of the run that began it: its records bear it."""
+    checkpoints: int = 0
+    parts: tuple[Part, ...] = ()
+    next_block: tuple[int, int] = (0, 0)
+    state: Mapping[str, Any] = field(default_factory=dict)
+    is_complete: bool = False
+    """Whether nothing is left to do."""
+
+
+def find_resumption(path: ObjectPath, fingerprint: Mapping[str, Any]) -> Resumption | None:
+    """Find where a run to the folder stopped; None where there is nothing to resume.
+
+    Raises:
+        ResumeError: if input, options, template or version are not what they were, or a shard that
+            was finished is not there as it was.
+    """
+    store = Store(path)
+    names = store.sizes(RUNS)
+    manifest = _json(store.read(MANIFEST))
+    run = _json(store.read(_newest(names))) if _newest(names) else {}
+    if manifest and (not run or run["fingerprint"] == manifest["fingerprint"]):
+        journal.check_fingerprint(path, manifest["fingerprint"], fingerprint)
+        if run:
+            store.delete(names)
+        return Resumption(manifest["fingerprint"], is_complete=True)
+    if not run:
+        return None
+    journal.check_fingerprint(path, run["fingerprint"], fingerprint)
+    found = Resumption(run["fingerprint"], run["first"])
+    count = 0
+    while _record(run["first"], count) in names:
+        count += 1
+    if not count:
+        return found
+    last = _json(store.read(_record(run["first"], count - 1)))
+    parts = tuple(Part(**part) for part in last["parts"])
+    there = store.sizes("data")
+    for part in parts:
+        if there.get(f"data/{part.name}") != part.bytes:
+            raise ResumeError(
+                f"{path}/data/{part.name} has {there.get(f'data/{part.name}', 0)} bytes where the "
+                f"run's record says {part.bytes}; start again without --resume, with --overwrite"
+            )
+    source, block = last["next_block"]
+    return Resumption(
+        run["fingerprint"], run["first"], count, parts, (source, block), last["state"]
+    )
+
+
+class ObjectFolderSink:
+    """Shards of every split in `data/`, quarantine, report and manifest, on an object store.
+
+    With `retry` the reasons that an earlier run without rows left are replaced.
+
+    Raises:
+        OutputExistsError: if the folder is there and is not to be overwritten, or is not ours, or
+            another run writes to it.
+        WriteError: if the store refuses, or another run has taken the folder over.
+    """
+
+    def __init__(
+        self,
+        path: ObjectPath,
+        format: str,
+        fingerprint: Mapping[str, Any],
+        *,
+        overwrite: bool = False,
+        retry: bool = False,
+        resume: Resumption | None = None,
+        shard_bytes: int = SHARD_BYTES,
+    ) -> None:
+        self.path, self._format, self._shard_bytes = path, format, shard_bytes
+        self.report: Mapping[str, Any] = {}
+        self._store = Store(path)
+        names = self._store.sizes()
+        if resume is None:
+            refuse_folder(path, names, self._store, overwrite=overwrite, retry=retry)
+        # What is to be overwritten goes before the first upload, the report last: while there is one,
+        # nothing of this run is there.
+        is_untouched = resume is None or {MANIFEST, REPORT} & names.keys()
+        self._old = [n for n in names if not n.startswith(f"{RUNS}/")] if is_untouched else []
+        self._number = _number(_newest(names)) + 1
+        self._first = resume.first if resume else self._number
+        self._fingerprint = resume.fingerprint if resume else fingerprint
+        self._checkpoints = resume.checkpoints if resume else 0
+        self._parts = list(resume.parts) if resume else []
+        self._claim()
+        self._folder = tempfile.TemporaryDirectory(prefix="fmtkit-")
+        self._open: dict[str, RowFile] = {}
+        self._bad = Spool(Path(self._folder.name) / QUARANTINE)
+        self._new_bad = Spool(Path(self._folder.name) / "new")
+        for number in range(self._checkpoints):
+            self._bad.write(self._store.read(_bad(self._first, number)) or b"")
+        self._kept = path
+
+    def _claim(self) -> None:
+        """Be the run that writes here: of two that try at once, one comes first."""
+        run = {"id": uuid.uuid4().hex, "first": self._first, "fingerprint": self._fingerprint}
+        if not self._store.create(f"{RUNS}/run-{self._number:06}.json", _bytes(run)):
+            raise OutputExistsError(
+                f"another run has just begun to write to {self.path}; let it end, or choose another OUT"
+            )
+
+    def _check(self) -> None:
+        """Raise WriteError if another run has taken the folder over."""
+        if _number(_newest(self._store.sizes(RUNS))) != self._number:
+            raise WriteError(f"{self.path} is being written by another run; this one stops")
+
+    @property
+    def quarantine_path(self) -> ObjectPath:
+        """Return where the quarantine is put."""
+        return self._kept / QUARANTINE
+
+    @property
+    def report_path(self) -> ObjectPath:
+        """Return where the report is put."""
+        return self._kept / REPORT
+
+    def write(self, encoded: Encoded, split: str = TRAIN) -> None:
+        """Append rows to a split."""
+        if not encoded.rows:
+            return
+        if split not in self._open:
+            place = Path(self._folder.name) / f"{split}.{self._format}"
+            self._open[split] = RowFile(place, self._format, hashed=True)
+        self._open[split].write(encoded)
+
+    def quarantine(self, lines: bytes) -> None:
+        """Append lines made by `fmtkit.writing.quarantine.encode`."""
+        self._bad.write(lines)
+        self._new_bad.write(lines)
+
+    def end_block(self, progress: Progress) -> None:
+        """Upload the shards, and the record of it, where one of them is large enough."""
+        if all(rows.file.size < self._shard_bytes for rows in self._open.values()):
+            return
+        self._check()
+        self._upload(progress.metadata())
+        number = self._checkpoints - 1
+        self._store.write(_bad(self._first, number), self._new_bad.take())
+        record = {
+            "next_block": progress.next_block,
+            "parts": [asdict(part) for part in self._parts],
+            "state": progress.state(),
+        }
+        self._store.write(_record(self._first, number), _bytes(record))
+
+    def _upload(self, metadata: Mapping[str, str]) -> None:
+        """Upload the shards that are open, of all splits behind the same block."""
+        self._remove_old()
+        for split, rows in sorted(self._open.items()):
+            written = rows.close(metadata)
+            assert written.sha256 is not None
+            name = f"{split}-{self._checkpoints:06}-000.{self._format}"
+            self._store.put(rows.file.partial, f"data/{name}")
+            rows.discard()
+            self._parts.append(Part(name, split, written.rows, written.bytes, written.sha256))
+        self._open.clear()
+        self._checkpoints += 1
+
+    def _remove_old(self) -> None:
+        # Without a manifest nobody takes for whole what is now being replaced.
+        self._store.delete([name for name in self._old if name == MANIFEST])
+        self._store.delete([name for name in self._old if name not in (MANIFEST, REPORT)])
+        self._store.delete([name for name in self._old if name == REPORT])
+        self._old = []
+
+    def finish(self, closing: Closing) -> list[Written]:
+        """Upload what is open, quarantine, report and manifest, which comes last."""
+        self._check()
+        self._upload(closing.metadata)
+        written = [
+            Written(self.path / "data" / part.name, part.rows, part.bytes, part.sha256)
+            for part in self._parts
+        ]
+        files = [
+            {"path": f"data/{part.name}"} | {k: v for k, v in asdict(part).items() if k != "name"}
+            for part in self._parts
+        ]
+        manifest = _document({**closing.manifest, "fingerprint": self._fingerprint, "files": files})
+        names = [{key: file[key] for key in ("path", "bytes", "sha256")} for file in files]
+        names.append(_entry(MANIFEST, manifest))
+        self._put_reasons(closing.report(written), names)
+        self._store.write(MANIFEST, manifest)
+        self._remove_failed()
+        self._end(keep={part.name for part in self._parts})
+        return written
+
+    def _put_reasons(self, report: Mapping[str, Any], names: list[dict[str, Any]]) -> None:
+        """Upload the quarantine, if there is one, and the report."""
+        store = self._store if self._kept == self.path else Store(self._kept)
+        if self._bad.size:
+            store.put(self._bad.path, QUARANTINE)
+            names = [
+                *names,
+                {"path": QUARANTINE, "bytes": self._bad.size, "sha256": self._bad.sha256},
+            ]
+        self.report = {**report, "output": self.path.name, "files": names}
+        store.write(REPORT, _document(self.report))
+
+    def reject(self, report: Mapping[str, Any]) -> None:
+        """Keep only the quarantine and the report; beside a folder of before, in one of their own."""
+        self._check()
+        if MANIFEST in self._old:
+            self._kept = failed_folder(self.path)
+        else:
+            self._remove_old()
+        self._put_reasons(report, [])
+        self._end(keep=None if MANIFEST in self._old else set())
+
+    def _remove_failed(self) -> None:
+        """Delete the reasons of an earlier run without rows, where they are ours."""
+        failed = Store(failed_folder(self.path))
+        names = failed.sizes()
+        if names and _is_ours(names, _json(failed.read(REPORT))):
+            failed.delete(names)
+
+    def _end(self, keep: set[str] | None) -> None:
+        """Delete the records, and shards of ours that no manifest names; None for none of them."""
+        if keep is not None:
+            shard = re.compile(r"data/.+-\d{6,}-\d{3}\.\w+")
+            names = self._store.sizes("data")
+            self._store.delete(
+                [n for n in names if shard.fullmatch(n) and n.removeprefix("data/") not in keep]
+            )
+        self._store.delete(self._store.sizes(RUNS))
+        self._forget()
+
+    def _forget(self) -> None:
+        for rows in self._open.values():
+            rows.discard()
+        self._open.clear()
+        self._bad.close()
+        self._new_bad.close()
+        self._folder.cleanup()
+
+    def suspend(self) -> None:
+        """Stop so that a later run may resume."""
+        self._forget()
+
+    def abort(self) -> None:
+        """Leave nothing of this run."""
+        self._end(keep=set() if MANIFEST not in self._old else None)
+
+
+class ObjectFileSink:
+    """One file on an object store, its quarantine (if any row was bad) and its report beside it.
+
+    With `retry` the reasons that an earlier run without rows left are replaced.
+
+    Raises:
+        OutputExistsError: if one of them is there and is not ours, or not to be overwritten.
+        WriteError: if the store refuses.
+    """
+
+    def __init__(
+        self, path: ObjectPath, format: str, *, overwrite: bool = False, retry: bool = False
+    ) -> None:
+        self.path = path
+        self.report: Mapping[str, Any] = {}
+        self._output = ObjectFile(path)
+        self._overwrite, self._retry = overwrite, retry
+        self._output.refuse(overwrite=overwrite, retry=retry)
+        self._folder = tempfile.TemporaryDirectory(prefix="fmtkit-")
+        self._rows = RowFile(Path(self._folder.name) / f"rows.{format}", format, hashed=True)
+        self._bad = Spool(Path(self._folder.name) / QUARANTINE)
+
+    @property
+    def quarantine_path(self) -> ObjectPath:
+        """Return where the quarantine is put."""
+        return self.path.with_name(self._output.quarantine)
+
+    @property
+    def report_path(self) -> ObjectPath:
+        """Return where the report is put."""
+        return self.path.with_name(self._output.report)
+
+    def write(self, encoded: Encoded, split: str = TRAIN) -> None:  # noqa: ARG002
+        """Append rows; a file holds one split, as the run has made sure."""
+        self._rows.write(encoded)
+
+    def quarantine(self, lines: bytes) -> None:
+        """Append lines made by `fmtkit.writing.quarantine.encode`."""
+        self._bad.write(lines)
+
+    def end_block(self, progress: Progress) -> None:
+        """Remember nothing: a single file starts again."""
+
+    def finish(self, closing: Closing) -> list[Written]:
+        """Upload the quarantine, the rows and the report, in this order."""
+        made = self._rows.close(closing.metadata)
+        written = Written(self.path, made.rows, made.bytes, made.sha256)
+        self._output.refuse(overwrite=self._overwrite, retry=self._retry)
+        is_new = self._output.store.size(self._output.rows) is None
+        # The report of before goes first, so that a report that is there is true.
+        self._output.store.delete([self._output.report, self._output.quarantine])
+        try:
+            self._output.store.put(self._rows.file.partial, self._output.rows, new=is_new)
+        except FileExistsError as error:
+            raise OutputExistsError(
+                f"{self.path} was written by another run meanwhile; --overwrite replaces it"
+            ) from error
+        entry = {"path": self.path.name, "bytes": made.bytes, "sha256": made.sha256}
+        self._put_reasons(closing.report([written]), [entry])
+        self._output.failed.remove_reasons()
+        self._forget()
+        return [written]
+
+    def reject(self, report: Mapping[str, Any]) -> None:
+        """Keep only the quarantine and the report; beside an output of before, under other names."""
+        if self._output.store.size(self._output.rows) is not None:
+            self._output = self._output.failed
+        self._put_reasons(report, [])
+        self._forget()
+
+    def _put_reasons(self, report: Mapping[str, Any], files: list[dict[str, Any]]) -> None:
+        output = self._output
+        if self._bad.size:
+            output.store.put(self._bad.path, output.quarantine)
+            bad = {"path": output.quarantine, "bytes": self._bad.size, "sha256": self._bad.sha256}
+            files = [*files, bad]
+        self.report = {**report, "output": output.rows, "files": files}
+        output.store.write(output.report, _document(self.report))
+
+    def _forget(self) -> None:
+        self._rows.discard()
+        self._bad.close()
+        self._folder.cleanup()
+
+    def suspend(self) -> None:
+        """Leave nothing: a single file starts again."""
+        self._forget()
+
+    def abort(self) -> None:
+        """Leave nothing."""
+        self._forget()
+
+
+class ObjectFile:
+    """The three names of an output that is one file on an object store."""
+
+    def __init__(self, path: ObjectPath) -> None:
+        self.path, self.store = path, Store(path.parent)
+        name = PurePosixPath(path.name)
+        self.rows = name.name
+        self.quarantine = name.with_suffix(".quarantine.jsonl").name
+        self.report = name.with_suffix(".report.json").name
+
+    @property
+    def failed(self) -> "ObjectFile":
+        """Return where the reasons of a run without rows go while OUT holds those of an earlier one."""
+        name = PurePosixPath(self.rows)
+        return ObjectFile(self.path.with_name(f"{name.stem}.failed{name.suffix}"))
+
+    def own_report(self) -> Mapping[str, Any] | None:
+        """Return the report of a finished OUT; None where there is no OUT; OutputExistsError if not ours."""
+        there = self._sizes()
+        if self.rows not in there:
+            return None
+        report = _json(self.store.read(self.report))
+        _refuse_foreign(self.path.parent, {self.rows: there[self.rows]}, report)
+        return report
+
+    def _sizes(self) -> dict[str, int]:
+        names = (self.rows, self.quarantine, self.report)
+        found = {name: self.store.size(name) for name in names}
+        return {name: size for name, size in found.items() if size is not None}
+
+    def refuse(self, *, overwrite: bool, retry: bool = False) -> None:
+        """Raise OutputExistsError unless what is there is ours and may be replaced."""
+        there = self._sizes()
+        if not there:
+            return
+        files = {name: size for name, size in there.items() if name != self.report}
+        report = _json(self.store.read(self.report))
+        if report and report.get("output") != self.rows:
+            raise OutputExistsError(
+                f"{self.path.with_name(self.report)} is not the report of {self.rows}; "
+                "give OUT another name"
+            )
+        _refuse_foreign(self.path.parent, files, report)
+        is_whole = self.rows in there
+        if not (overwrite or (retry and not is_whole)):
+            what = "" if is_whole else ", of a run that wrote no rows"
+            raise OutputExistsError(f"{self.path} exists already{what}; --overwrite replaces it")
+
+    def remove_reasons(self) -> None:
+        """Delete the reasons of an earlier run without rows, where they are ours."""
+        there = self._sizes()
+        if self.rows in there or not there:
+            return
+        report = _json(self.store.read(self.report))
+        if _is_ours({n: s for n, s in there.items() if n != self.report}, report):
+            self.store.delete(there)
+
+
+class Spool:
+    """Lines on their way to an upload, in a temporary file that is made with the first of them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.size = path, 0
+        self._hash = hashlib.sha256()
+        self._file = path.open("wb", buffering=0)
+
+    @property
+    def sha256(self) -> str:
+        """Return the hash of all lines."""
+        return self._hash.hexdigest()
+
+    def write(self, lines: bytes) -> None:
+        """Append lines."""
+        self._file.write(lines)
+        self._hash.update(lines)
+        self.size += len(lines)
+
+    def take(self) -> bytes:
+        """Return all lines, and begin anew."""
+        lines = self.path.read_bytes()
+        self._file.seek(0)
+        self._file.truncate()
+        self.size = 0
+        return lines
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+
+def refuse_folder(
+    path: ObjectPath,
+    names: Mapping[str, int],
+    store: Store,
+    *,
+    overwrite: bool,
+    retry: bool = False,
+) -> None:
+    """Raise OutputExistsError unless the files of a folder are ours and may be replaced.
+
+    Told by their names and sizes: to compare hashes, all would have to be fetched.
+    """
+    if not names:
+        return
+    is_unfinished = is_begun(names)
+    if is_unfinished and not overwrite:
+        raise OutputExistsError(
+            f"{path} holds a run that is not finished, or is still under way; --resume goes on with "
+            "it, --overwrite starts again"
+        )
+    found = {
+        name: size
+        for name, size in names.items()
+        if not name.startswith(f"{RUNS}/") and not (is_unfinished and name.startswith("data/"))
+    }
+    report = _json(store.read(REPORT))
+    if not is_unfinished or REPORT in found:
+        _refuse_foreign(path, {n: s for n, s in found.items() if n != REPORT}, report)
+    is_whole = MANIFEST in found
+    if not (overwrite or (retry and not is_whole)):
+        what = "" if is_whole else ", of a run that wrote no rows"
+        raise OutputExistsError(f"{path} exists already{what}; --overwrite replaces it")
+
+
+def is_begun(names: Mapping[str, int]) -> bool:
+    """Tell whether the files of a folder are of a run that is not finished."""
+    return _newest(names) != ""
+
+
+def read_report(path: ObjectPath) -> dict[str, Any]:
+    """Return the report of a finished folder."""
+    return _json(Store(path).read(REPORT))
+
+
+def failed_folder(path: ObjectPath) -> ObjectPath:
+    """Return the folder for the reasons of a run without rows while OUT holds those of an earlier one."""
+    return ObjectPath(f"{path.url.rstrip('/')}.failed")
+
+
+def _refuse_foreign(folder: ObjectPath, sizes: Mapping[str, int], report: dict[str, Any]) -> None:
+    entries = entries_of(report) or {}
+    for name, size in sizes.items():
+        if name not in entries:
+            raise OutputExistsError(
+                f"{folder / name} exists already, and no report beside it names it: fmtkit did not "
+                "write it; choose another OUT or move it away"
+            )
+        if entries[name]["bytes"] != size:
+            raise OutputExistsError(
+                f"{folder / name} exists already and was changed since fmtkit wrote it; choose "
+                "another OUT or move it away"
+            )
+
+
+def _is_ours(sizes: Mapping[str, int], report: dict[str, Any]) -> bool:
+    entries = entries_of(report)
+    return entries is not None and all(
+        name == REPORT or entries.get(name, {}).get("bytes") == size for name, size in sizes.items()
+    )
+
+
+def _newest(names: Mapping[str, int]) -> str:
+    """Return the name of the highest run; empty where there is none."""
+    return max((name for name in names if _RUN.fullmatch(name)), key=_number, default="")
+
+
+def _number(name: str) -> int:
+    found = _RUN.fullmatch(name)
+    return int(found[1]) if found else -1
+
+
+def _record(first: int, checkpoint: int) -> str:
+    return f"{RUNS}/{first:06}-{checkpoint:06}.json"
+
+
+def _bad(first: int, checkpoint: int) -> str:
+    return f"{RUNS}/{first:06}-{checkpoint:06}.quarantine.jsonl"
+
+
+def _json(data: bytes | None) -> dict[str, Any]:
+    try:
+        value = json.loads(data or b"{}")
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _bytes(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace")
+
+
+def _document(value: Mapping[str, Any]) -> bytes:
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    return text.encode(errors="backslashreplace") + b"\n"
+
+
+def _entry(name: str, data: bytes) -> dict[str, Any]:
+    return {"path": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
