@@ -40,7 +40,8 @@ def parse_records(records: Records, binding: Binding) -> Parsed:
     if read is None:
         judged = _judge(records, range(len(records)), binding)
         return _parsed(records, judged.frame(binding), judged, 0, binding)
-    verdicts = read.verdicts[read.verdicts != clean_lines.BLANK]
+    records.blank_lines = read.verdicts == clean_lines.BLANK
+    verdicts = read.verdicts[~records.blank_lines]
     clean = np.flatnonzero(verdicts == clean_lines.CLEAN)
     judged = _judge(records, np.flatnonzero(verdicts == clean_lines.UNSURE).tolist(), binding)
     frame = _as_converters_see(read.frame, clean, binding)
@@ -52,8 +53,7 @@ def parse_records(records: Records, binding: Binding) -> Parsed:
 def _parsed(
     records: Records, frame: pl.DataFrame, judged: "_Judged", clean: int, binding: Binding
 ) -> Parsed:
-    blank = records.found.blank
-    return Parsed(frame, judged.rejects, len(records), blank, clean, judged.cuts(binding))
+    return Parsed(frame, judged.rejects, len(records), records.blank, clean, judged.cuts(binding))
 
 
 def _as_converters_see(frame: pl.DataFrame, rows: np.ndarray, binding: Binding) -> pl.DataFrame:

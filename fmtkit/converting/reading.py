@@ -75,9 +75,11 @@ def parse_rows(records: Rows, binding: Binding) -> Parsed:
 
 def parse_blocks(records: Sequence[Rows], plan: ReadPlan) -> list[Parsed]:
     """Parse blocks that have one plan; JSON of several at once, since that costs by the call."""
+    if len(records) == 1:
+        return [parse_block(records[0], plan)]
     lines = [rows for rows in records if isinstance(rows, Records)]
     numbers = [rows.lines_of(np.arange(len(rows))) for rows in lines]
-    if len(records) == 1 or len(lines) < len(records) or any(n is None for n in numbers):
+    if len(lines) < len(records) or any(n is None for n in numbers):
         return [parse_block(rows, plan) for rows in records]
     data = b"".join(
         rows.data if rows.data.endswith(b"\n") else rows.data + b"\n" for rows in lines if rows.data

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import cached_property
 from math import isfinite
 from typing import Any, Protocol
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from fmtkit.codes import Reject
 from fmtkit.sources.canonical_json import canonical, number_of
-from fmtkit.sources.lines import find_lines
+from fmtkit.sources.lines import Lines, find_lines
 from fmtkit.sources.marks import NON_FINITE, NOT_TEXT, OVERFLOW, Fault, NotText
 from fmtkit.sources.strict import parse
 
@@ -31,17 +32,32 @@ class Records:
         line_feeds: np.ndarray | None = None,
     ) -> None:
         self.data = data
-        self.found = find_lines(np.frombuffer(data, dtype=np.uint8), line_feeds)
         self.first_line = first_line
         self.lines = lines
+        self.blank_lines: np.ndarray | None = None
+        """bool, of each line: whether it is blank, if who read the block has told it."""
+        self._line_feeds = line_feeds
 
     @property
     def blank(self) -> int:
         """Count the blank lines between the records."""
+        if self.blank_lines is not None:
+            return int(np.count_nonzero(self.blank_lines))
         return self.found.blank
 
     def __len__(self) -> int:
-        return len(self.found.starts)
+        return len(self._numbers)
+
+    @cached_property
+    def found(self) -> Lines:
+        """Return where the records lie; needed of those alone that are looked at one by one."""
+        return find_lines(np.frombuffer(self.data, dtype=np.uint8), self._line_feeds)
+
+    @cached_property
+    def _numbers(self) -> np.ndarray:
+        if self.blank_lines is not None:
+            return np.flatnonzero(~self.blank_lines)
+        return self.found.numbers
 
     def raw(self, record: int) -> bytes:
         """Return the bytes of a record, without its newline."""
@@ -53,13 +69,13 @@ class Records:
             return int(self.lines[record])
         if not self.first_line:
             return None
-        return self.first_line + int(self.found.numbers[record])
+        return self.first_line + int(self._numbers[record])
 
     def lines_of(self, records: np.ndarray) -> np.ndarray | None:
         """Return the lines of records; None of rows in memory."""
         if self.lines is not None:
             return np.asarray(self.lines[records], np.int64)
-        return self.first_line + self.found.numbers[records] if self.first_line else None
+        return self.first_line + self._numbers[records] if self.first_line else None
 
     def value(self, record: int, *, written: bool = False) -> tuple[Any, Fault | None]:
         """Parse a record strictly."""
