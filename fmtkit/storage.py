@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
 from fmtkit.abandoning import AbandonedError, within_or_abandoned
@@ -259,6 +260,11 @@ class ObjectPath:
     def name(self) -> str:
         """Return the last part of the path; nothing of the root."""
         return self.url.partition("://")[2].rstrip("/").rpartition("/")[2]
+
+    @property
+    def stem(self) -> str:
+        """Return the last part of the path without its suffix."""
+        return PurePosixPath(self.name).stem
 
     @property
     def parent(self) -> "ObjectPath":

@@ -242,6 +242,16 @@ def test_a_run_that_was_cut_off_ends_in_the_same_bytes(memory):
         assert find_resumption(path, FINGERPRINT).is_complete
 
 
+def test_files_that_a_consumer_needs_stand_beside_the_manifest(memory):
+    sink = sink_at(storage.ObjectPath("memory://out"))
+    sink.write(rows_of(0))
+    sink.finish(Closing(report=lambda files: {"fmtkit": "0"}, beside={"info.json": "{}"}))
+    assert memory.cat("/out/info.json") == b"{}"
+    with pytest.raises(OutputExistsError, match="--overwrite replaces it"):
+        sink_at(storage.ObjectPath("memory://out"))
+    sink_at(storage.ObjectPath("memory://out"), overwrite=True).abort()
+
+
 def test_a_shard_that_is_gone_is_named_by_resume(memory):
     path = storage.ObjectPath("memory://out")
     feed(sink_at(path), 0, 6)

@@ -220,7 +220,7 @@ class ObjectFolderSink:
         self._old = []
 
     def finish(self, closing: Closing) -> list[Written]:
-        """Upload what is open, quarantine, report and manifest, which comes last."""
+        """Upload what is open, further files, quarantine, report and manifest, which comes last."""
         self._check()
         self._upload(closing.metadata)
         written = [
@@ -234,6 +234,9 @@ class ObjectFolderSink:
         manifest = _document({**closing.manifest, "fingerprint": self._fingerprint, "files": files})
         names = [{key: file[key] for key in ("path", "bytes", "sha256")} for file in files]
         names.append(_entry(MANIFEST, manifest))
+        for name, text in closing.beside.items():
+            self._store.write(name, text.encode())
+            names.append(_entry(name, text.encode()))
         self._put_reasons(closing.report(written), names)
         self._store.write(MANIFEST, manifest)
         self._remove_failed()
