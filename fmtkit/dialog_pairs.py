@@ -15,6 +15,7 @@ from polars import Expr
 
 from fmtkit import buffers
 from fmtkit.buffers import Bools, Int64s
+from fmtkit.tables import MARKS
 
 ASKING = ("user", "tool")
 """Roles after whose turn the assistant speaks."""
@@ -82,7 +83,7 @@ class _Beginnings:
             }
         )
         ours, theirs = pl.col("one").struct, pl.col("other").struct
-        names = [name for name in pairs.get_column("one").struct.fields if name != "train"]
+        names = [name for name in pairs.get_column("one").struct.fields if name not in MARKS]
         told = pairs.select(
             equal=pl.all_horizontal(ours.field(n).eq_missing(theirs.field(n)) for n in names),
             asks=ours.field("role").is_in(list(ASKING)).fill_null(value=False),

@@ -9,7 +9,7 @@ from polars import Expr
 from fmtkit.columns import ABSENT, SYSTEM, blank, filled
 from fmtkit.dialog_pairs import ASKING, joined, same_dialog
 from fmtkit.problems import Column, Problem
-from fmtkit.tables import Completion, Conversation, Preference, Ranking, Unpaired
+from fmtkit.tables import MARKS, Completion, Conversation, Preference, Ranking, Unpaired
 from fmtkit.typed_kinds import NARROW, WIDE
 
 
@@ -132,7 +132,7 @@ def speaks(messages: Expr, *roles: str) -> Expr:
 
 def same_message(one: Expr, other: Expr, *, wide: bool = False) -> Expr:
     """Tell whether two messages say the same in the same role; null equals null."""
-    names = [entry.name for entry in (WIDE if wide else NARROW).fields if entry.name != "train"]
+    names = [entry.name for entry in (WIDE if wide else NARROW).fields if entry.name not in MARKS]
     return reduce(Expr.and_, (one.struct.field(n).eq_missing(other.struct.field(n)) for n in names))
 
 

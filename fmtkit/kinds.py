@@ -243,7 +243,8 @@ class MessageKey:
     names: tuple[str, ...]
     """What sources call it. The first that holds something counts."""
     form: str
-    """`text`; `flag`; `calls`, a list of calls or its JSON text, which becomes JSON text."""
+    """`text`; `flag`; `calls`, a list of calls or its JSON text, which becomes JSON text; `spans`, a
+    list of stretches of the content and whether they are learnt, which becomes JSON text."""
     says: bool = False
     """It is part of what the turn says: a message that cannot hold it is refused, not cut short."""
 
@@ -256,6 +257,7 @@ MESSAGE_KEYS = (
     MessageKey("tool_calls", ("tool_calls", "function_call"), "calls", says=True),
     MessageKey("tool_call_id", ("tool_call_id",), "text"),
     MessageKey("train", ("train", "training", "weight", "loss"), "flag"),
+    MessageKey("train_detail", ("train_detail",), "spans"),
 )
 """In the order of a wide message's fields, which are role and content and then these."""
 CARRIED = frozenset(name for key in MESSAGE_KEYS if key.says for name in key.names)

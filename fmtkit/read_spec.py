@@ -33,6 +33,7 @@ from fmtkit.kinds import (
     FlagKind,
     Kind,
     ListKind,
+    MessageKey,
     NumberKind,
     OpenKind,
     RecordKind,
@@ -294,10 +295,17 @@ def _(kind: DialogKind) -> Node:
         roles=tuple(kind.roles.items()),
         silent=tuple(sorted(SILENT)),
         media=MEDIA_PARTS,
-        keys=tuple(KeyNode(key.name, key.names, key.form) for key in kind.keys),
-        refused=() if kind.wide else tuple(sorted(CARRIED)),
+        keys=tuple(_key_of(key) for key in kind.keys),
+        refused=tuple(n for key in kind.keys if key.form == "spans" for n in key.names)
+        if kind.wide
+        else tuple(sorted(CARRIED)),
         call_role=CALL_ROLE if kind.function_calls else None,
     )
+
+
+def _key_of(key: MessageKey) -> KeyNode:
+    """Stretches of a content are few, and for the strict parser: a line that holds some is not clean."""
+    return KeyNode(key.name, *(((), "text") if key.form == "spans" else (key.names, key.form)))
 
 
 def spec_of(

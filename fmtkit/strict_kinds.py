@@ -259,6 +259,9 @@ def _judge_message(kind: DialogKind, message: dict[str, Any], path: str, found: 
     _judge_content(kind, message, f"{path}.{kind.content}", found)
     if kind.wide and isinstance(message.get("tool_calls"), str):
         _judge_written_calls(message, f"{path}.tool_calls", found)
+    for key in kind.keys:
+        if key.form == "spans":
+            _judge_spans(key, message, path, found)
     if not kind.wide:
         carried = (k for k in message if k in CARRIED and message[k] not in (None, [], ""))
         for key in carried:
@@ -341,6 +344,23 @@ def _judge_written_calls(message: Mapping[str, Any], path: str, found: Found) ->
         _add(found, faults(calls, path))
 
 
+def _judge_spans(key: MessageKey, message: Mapping[str, Any], path: str, found: Found) -> None:
+    name = next((n for n in key.names if message.get(n) is not None), None)
+    if name is None:
+        return
+    spans = _parsed(message[name])
+    if not isinstance(spans, list) or not all(map(_is_span, spans)):
+        told = f"{path}.{name} is no list of begin_offset, end_offset and train"
+        _add(found, Fault("value_error", f"{path}.{name}", told))
+
+
+def _is_span(span: Any) -> bool:
+    if not isinstance(span, dict) or not isinstance(span.get("train"), bool):
+        return False
+    ends = [span.get(name) for name in ("begin_offset", "end_offset")]
+    return all(isinstance(e, int) and not isinstance(e, bool) and e >= 0 for e in ends)
+
+
 @singledispatch
 def value_of(kind: Kind, value: Any) -> Any:  # noqa: ARG001
     """Return a sound value as converters see it."""
@@ -417,6 +437,8 @@ def _message(kind: DialogKind, message: dict[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {"role": kind.speaker_of(role), "content": content}
     for key in kind.keys:
         out[key.name] = _FORMS[key.form](key, message)
+    if "train_detail" in out:
+        out["train_detail"] = _spans_of_parts(message.get(kind.content)) or out["train_detail"]
     if kind.function_calls and role == CALL_ROLE and kind.wide:
         calls = _calls(json_value(content or ""))
         out |= {"content": "", "tool_calls": canonical(calls) if calls else None}
@@ -447,6 +469,35 @@ def _flag(key: MessageKey, message: Mapping[str, Any]) -> bool | None:
     return None
 
 
+def _written_spans(key: MessageKey, message: Mapping[str, Any]) -> str | None:
+    """Return the stretches of a content and whether they are learnt, as JSON text."""
+    name = next((n for n in key.names if message.get(n) is not None), None)
+    if name is None:
+        return None
+    spans = _parsed(message[name])
+    return canonical(
+        [{n: span[n] for n in ("begin_offset", "end_offset", "train")} for span in spans]
+    )
+
+
+def _spans_of_parts(content: Any) -> str | None:
+    """Return the same of a content in parts, of which one says by `train` or `weight` if it is learnt."""
+    parts = content if isinstance(content, list) else []
+    flags = [
+        None if isinstance(part, str) else part.get("train", part.get("weight")) for part in parts
+    ]
+    if not any(isinstance(flag, bool | int | float) for flag in flags):
+        return None
+    made, at = [], 0
+    for part, flag in zip(parts, flags, strict=True):
+        size = len(part if isinstance(part, str) else part["text"])
+        is_learnt = flag is None or bool(flag)
+        if size:
+            made.append({"begin_offset": at, "end_offset": at + size - 1, "train": is_learnt})
+        at += size
+    return canonical(made)
+
+
 def _written_calls(key: MessageKey, message: Mapping[str, Any]) -> str | None:  # noqa: ARG001
     calls = _called(message)
     if not calls and isinstance(message.get("function_call"), dict):
@@ -458,6 +509,7 @@ _FORMS: dict[str, Callable[[MessageKey, Mapping[str, Any]], Any]] = {
     "text": _text,
     "flag": _flag,
     "calls": _written_calls,
+    "spans": _written_spans,
 }
 
 

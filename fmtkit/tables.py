@@ -40,9 +40,12 @@ WIDE_MESSAGE = pa.struct(
         ("tool_calls", pa.string()),
         ("tool_call_id", pa.string()),
         ("train", pa.bool_()),
+        ("train_detail", pa.string()),
     ]
 )
 """`tool_calls` is canonical JSON text: inferred structs would rewrite the arguments."""
+MARKS = frozenset({"train", "train_detail"})
+"""Keys of a message that say what of it is learnt; no template sees them."""
 
 SEGMENT = pa.struct([("text", pa.string()), ("label", pa.bool_())])
 """A stretch of text, and whether it is learnt."""

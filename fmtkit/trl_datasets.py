@@ -97,10 +97,20 @@ def _message(column: pa.ChunkedArray, name: str) -> pa.DataType:
         values = pc.struct_field(messages, field.name)
         if field.name == "train":
             _refuse_untrained(values, name)
+        elif field.name == "train_detail":
+            _refuse_details(values, name)
         elif field.name in ("role", "content") or values.null_count < len(values):
             is_json = field.name in JSON_KEYS and pa.types.is_string(field.type)
             fields.append(field.with_type(pa.json_(field.type)) if is_json else field)
     return pa.struct(fields)
+
+
+def _refuse_details(details: pa.ChunkedArray, name: str) -> None:
+    if details.null_count < len(details):
+        raise OptionError(
+            f"{name}: messages say which stretches of them are learnt (train_detail), and TRL has no place "
+            "for that; fmtkit train masks them"
+        )
 
 
 def _refuse_untrained(flags: pa.ChunkedArray, name: str) -> None:

@@ -41,6 +41,7 @@ _KEY_TYPES: dict[str, type[pl.DataType]] = {
     "text": pl.String,
     "flag": pl.Boolean,
     "calls": pl.String,
+    "spans": pl.String,
 }
 NARROW = pl.Struct({"role": pl.String, "content": pl.String})
 WIDE = pl.Struct(

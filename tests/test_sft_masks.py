@@ -11,8 +11,9 @@ pytest.importorskip("trl")
 import tiny_training as tiny
 from runs import fmtkit
 
+from fmtkit.errors import OptionError
 from fmtkit.surveying.inspect_options import InspectOptions
-from fmtkit.training import build, inspect_config, process, run
+from fmtkit.training import build, inspect_config, planning, process, run
 from fmtkit.training.job import read as read_job
 
 TURNS = [
@@ -151,6 +152,79 @@ def test_all_inputs_are_learnt_where_that_is_asked_for(model, tmp_path):
     assert len(learnt(text)) == 1
 
 
+def stretches(*found: tuple[int, int, bool]) -> list[dict]:
+    return [{"begin_offset": a, "end_offset": b, "train": learns} for a, b, learns in found]
+
+
+SAID = "the blue river warm apple"
+
+
+@pytest.mark.parametrize(
+    ("details", "expected"),
+    [
+        (stretches((4, 13, True)), ["blue river", END]),
+        (stretches((4, 7, True), (20, 24, True)), ["blue", "apple" + END]),
+        (stretches((0, 24, True), (4, 7, False)), [SAID + END]),
+        (stretches((0, 2, False), (3, 24, True)), ["blue river warm apple" + END]),
+        (stretches((0, 24, False)), [END]),
+        (stretches((99, 120, True)), [END]),
+    ],
+)
+@pytest.mark.parametrize("key", ["train_detail", "which"])
+def test_stretches_of_a_reply_are_learnt_by_their_characters(
+    key, details, expected, model, tmp_path
+):
+    turns = [
+        {"from": "human", "value": "small of"},
+        {"from": "gpt", "value": SAID, key: details},
+    ]
+    keys = {"message_field_training_detail": key}
+    text = one(tmp_path, model, {"conversations": turns}, CHAT | keys)
+    assert [part.strip() for part in learnt(text)] == expected
+
+
+def test_a_prompt_with_stretches_is_learnt_and_an_exempt_reply_is_not(model, tmp_path):
+    turns = [
+        {"from": "human", "value": "small of", "train_detail": stretches((0, 4, True))},
+        {"from": "gpt", "value": SAID, "train_detail": stretches((0, 9, True)), "train": False},
+        {"from": "human", "value": "red", "train_detail": []},
+        {"from": "gpt", "value": "good"},
+    ]
+    text = one(tmp_path, model, {"conversations": turns}, CHAT)
+    assert learnt(text) == ["small", END, "good" + END]
+
+
+@pytest.mark.parametrize(("flag", "value"), [("train", False), ("weight", 0), ("weight", 0.0)])
+def test_parts_of_a_content_that_say_so_are_not_learnt(flag, value, model, tmp_path):
+    parts = [
+        {"type": "text", "text": "the blue", flag: value},
+        {"type": "text", "text": " river"},
+        {"type": "text", "text": " warm", flag: value},
+        {"type": "text", "text": " apple", flag: True},
+    ]
+    turns = [{"role": "user", "content": "small"}, {"role": "assistant", "content": parts}]
+    text = one(tmp_path, model, {"messages": turns}, {"type": "chat_template"})
+    assert [part.strip() for part in learnt(text)] == ["river", "apple" + END]
+
+
+def test_stretches_without_their_offsets_are_quarantined(model, tmp_path):
+    wrong = [{"begin_offset": 3, "train": True}]
+    rows = [
+        {"conversations": [PLAIN[1], {**PLAIN[2], "train_detail": wrong}]},
+        {"conversations": [PLAIN[1], PLAIN[2]]},
+    ]
+    batches(tmp_path, model, rows, CHAT)
+    bad = (tmp_path / "run" / "data" / "00" / "quarantine.jsonl").read_text()
+    assert json.loads(bad)["column"] == "conversations[1].train_detail"
+    assert "is no list of begin_offset, end_offset and train" in bad
+
+
+def test_stretches_are_for_sft_alone():
+    datasets = [{"path": "a.jsonl", "message_field_training_detail": "which"}]
+    with pytest.raises(OptionError, match="chooses what sft learns; dpo compares whole replies"):
+        planning.plan({"rl": "dpo", "datasets": datasets}, partial=True)
+
+
 @pytest.mark.parametrize("role", ["user", "assistant"])
 def test_contents_that_stand_twice_and_white_space_do_not_move_a_mask(role, model, tmp_path):
     turns = [
@@ -257,6 +331,20 @@ def test_segments_and_conversations_are_mixed_in_one_run(model, tmp_path):
 
 SHOWN = {
     "turns": ([{"conversations": TURNS}], CHAT | {"roles_to_train": ["user"]}),
+    "stretches": (
+        [
+            {
+                "conversations": [
+                    PLAIN[1],
+                    {
+                        **PLAIN[2],
+                        "train_detail": [{"begin_offset": 2, "end_offset": 6, "train": True}],
+                    },
+                ]
+            }
+        ],
+        CHAT,
+    ),
     "ends": ([{"conversations": PLAIN}], CHAT | {"train_on_eos": "all"}),
     "replies": ([{"conversations": PLAIN}], CHAT),
     "alpaca": ([{"instruction": "red", "input": "big", "output": "blue"}], {"type": "alpaca"}),

@@ -15,6 +15,7 @@ MESSAGE_OPTIONS = (
     "message_field_role",
     "message_field_content",
     "message_field_training",
+    "message_field_training_detail",
 )
 LABEL_OPTION = "label_map"
 THINKING_OPTION = "field_thinking"
@@ -81,6 +82,8 @@ def _spelling(key: str, value: Any) -> dict[str, Any]:
         return {"content": str(value)}
     if key == "message_field_training":
         return {"names": {"train": str(value)}}
+    if key == "message_field_training_detail":
+        return {"names": {"train_detail": str(value)}}
     table = {name: str(path) for name, path in _mapping(key, value).items()}
     if key == "message_property_mappings":
         known = ("role", "content", *_RENAMED)

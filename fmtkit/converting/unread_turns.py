@@ -128,6 +128,7 @@ _NO_TEXT = frozenset(
         "function_call",
         "weight",
         "train",
+        "train_detail",
         "loss_weight",
     }
 )

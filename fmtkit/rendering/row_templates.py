@@ -19,6 +19,7 @@ from fmtkit.rendering.jinja_environment import GENERATION_END, GENERATION_START,
 from fmtkit.rendering.render_plan import Output
 from fmtkit.rendering.sandbox import Compiling
 from fmtkit.rendering.tracing import Fault, Interpreter, Request
+from fmtkit.tables import MARKS
 from fmtkit.tokens import Tokenizer
 from fmtkit.worker import Limits, Overrun, Serve, Worker
 
@@ -141,7 +142,7 @@ def _text(output: Output) -> str:
 
 def _opened(message: Message) -> dict[str, Any]:
     """Give a template the tool calls as values; a canonical message holds them as JSON text."""
-    known = {key: value for key, value in message.items() if value is not None and key != "train"}
+    known = {key: value for key, value in message.items() if value is not None and key not in MARKS}
     calls = known.get("tool_calls")
     return {**known, "tool_calls": json.loads(calls)} if isinstance(calls, str) else known
 

@@ -17,7 +17,7 @@ from fmtkit.rendering.row_templates import Message, RowTemplate
 from fmtkit.rendering.turn_spans import content_spans
 from fmtkit.surveying.masked import Masked, Span, common_prefix, encoded
 from fmtkit.tokens import Tokenizer
-from fmtkit.turn_rule import USUAL_TURNS, TurnRule
+from fmtkit.turn_rule import USUAL_TURNS, TurnRule, details_of, learnt_tokens
 
 
 def mask_conversation(
@@ -107,7 +107,9 @@ def _by_turns(
         end = next(
             (i for i in range(behind, min(limit, len(one.ids))) if one.ids[i] in control), None
         )
-        if is_learnt:
+        if is_learnt and message.get("train_detail") is not None:
+            lost += not _learn_details(one, encoding, message, content, text)
+        elif is_learnt:
             one.trained[first : final + 1 if end is None else min(end, final + 1)] = True
         if end is not None:
             ends_learnt = turns.ends == "all" or (turns.ends == "turn" and is_learnt)
@@ -119,6 +121,24 @@ def _by_turns(
         one.trained[last] = True
     notes = [f"{lost} turns are not found in what the template writes"] if lost else []
     return replace(one, prompt_length=_first(one), notes=tuple(notes))
+
+
+def _learn_details(
+    one: Masked, encoding: Encoding, message: Message, content: Span | None, text: str
+) -> bool:
+    """Train the stretches of a content that its message names; tell whether the content was found."""
+    said = message.get("content") or ""
+    # A template may have trimmed it, or left its thinking out.
+    begins = said.find(text[slice(*content)]) if content else -1
+    first, final = _ends(encoding, content) if content else (None, None)
+    if content is None or begins < 0 or first is None or final is None:
+        return False
+    # As axolotl has it, a token ends where the next begins: a token may be a part of a character.
+    starts = [one.offsets[i][0] - content[0] + begins for i in range(first, final + 1)]
+    stops = [*(start - 1 for start in starts[1:]), content[1] - content[0] + begins - 1]
+    learnt = learnt_tokens(details_of(message), list(zip(starts, stops, strict=True)))
+    one.trained[first : final + 1] = learnt
+    return True
 
 
 def _token_behind(encoding: Encoding, content: Span | None, first: int, final: int) -> int:

@@ -15,6 +15,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fmtkit.tables import MARKS
+
 Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 
@@ -157,7 +159,7 @@ def _as_text(column: pa.Array) -> pa.Array:
         parts = [
             _as_text(column.field(i))
             for i in range(kind.num_fields)
-            if kind.field(i).name != "train"
+            if kind.field(i).name not in MARKS
         ]
         return pc.binary_join_element_wise(
             *parts,

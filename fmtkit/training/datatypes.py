@@ -182,6 +182,9 @@ def _options(entry: Entry) -> dict[str, object]:
     options = {key: entry[key] for key in _OPTION_KEYS if entry.get(key) is not None}
     if entry.get("message_field_training") not in {None, *FLAGS}:
         options["message_field_training"] = entry["message_field_training"]
+    detail = "message_field_training_detail"
+    if entry.get(detail) not in {None, "train_detail"}:
+        options[detail] = entry[detail]
     if entry.get("field") is not None:
         options["field_text"] = entry["field"]
     options |= _mapping(entry.get("options"))

@@ -124,7 +124,13 @@ KEYS: tuple[Key, ...] = (
         "variables of the template",
         aliases=("template_kwargs",),
     ),
-    Key("default_system_message", "text", "refused", "put the system text into the data"),
+    Key(
+        "default_system_message",
+        "text",
+        "nothing",
+        "no template has a default system text to replace; put a system turn into the data",
+        axolotl="replaces a sentence of its chatml template, which does not hold it any more",
+    ),
     Key(
         "eot_tokens",
         "texts",
@@ -299,8 +305,9 @@ DATASET_KEYS: tuple[Key, ...] = (
     Key(
         "message_field_training_detail",
         "text",
-        "refused",
-        "only whole messages can be masked; use message_field_training",
+        "fmtkit",
+        "sft: key of a message that lists the stretches of its content that are learnt, each with "
+        "begin_offset, end_offset and train; train_detail unless set",
     ),
     Key("roles", "object", "fmtkit", "role: its names in the source"),
     Key("roles_to_train", "texts", "fmtkit", "sft: roles of this source that are learnt"),

@@ -19,6 +19,11 @@ def _masks(config: Config, runner: Runner) -> str | None:
                 f"roles_to_train and train_on_eos choose what sft learns; {runner.method} compares "
                 "whole replies: leave them out"
             )
+        if where.get("message_field_training_detail") and runner.mask != "completion":
+            return (
+                f"message_field_training_detail chooses what sft learns; {runner.method} compares whole "
+                "replies: leave it out"
+            )
         if ends not in {None, *ENDS}:
             return f"train_on_eos: {ends}: takes {', '.join(ENDS)}"
     return None

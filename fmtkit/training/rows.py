@@ -11,7 +11,7 @@ import numpy as np
 
 from fmtkit.errors import OptionError
 from fmtkit.runner import Runner
-from fmtkit.tables import DIALOG_COLUMNS
+from fmtkit.tables import DIALOG_COLUMNS, MARKS
 from fmtkit.training import kept_columns, trained_messages, whole_dialogs
 from fmtkit.training.job import Job, Source
 
@@ -182,7 +182,7 @@ def _keys(feature: Any) -> tuple[str, ...]:
 
 
 def _message(message: dict[str, Any]) -> str:
-    kept = {key: value for key, value in message.items() if value is not None and key != "train"}
+    kept = {key: value for key, value in message.items() if value is not None and key not in MARKS}
     if isinstance(kept.get("tool_calls"), str):
         kept["tool_calls"] = json.loads(kept["tool_calls"])
     return json.dumps(kept, ensure_ascii=False)

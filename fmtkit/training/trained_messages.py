@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 COLUMN = "trained_messages"
 """For each message of a row whether it says that it is learnt: true, false or null."""
+DETAIL_COLUMN = "train_details"
+"""For each message of a row the stretches of its content that are learnt, as JSON text, or null."""
 RULE_COLUMN = "turn_rule"
 """The rule of a row's dataset as JSON text, where it is not the usual one."""
 
@@ -27,15 +29,15 @@ def has_flags(files: Iterable[str]) -> bool:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    path = "messages.list.element.train"
+    paths = [f"messages.list.element.{name}" for name in ("train", "train_detail", "role")]
     for file in files:
         parquet = pq.ParquetFile(file)
-        if path not in {parquet.schema.column(i).path for i in range(len(parquet.schema))}:
+        if not {*paths} <= {parquet.schema.column(i).path for i in range(len(parquet.schema))}:
             continue
-        for batch in parquet.iter_batches(
-            columns=[path, "messages.list.element.role"], batch_size=4096
-        ):
+        for batch in parquet.iter_batches(columns=paths, batch_size=4096):
             messages = pc.list_flatten(batch.column("messages"))
+            if pc.struct_field(messages, "train_detail").null_count < len(messages):
+                return True
             flags = pc.struct_field(messages, "train")
             is_reply = pc.equal(pc.struct_field(messages, "role"), "assistant")
             if pc.any(pc.xor(flags, is_reply)).as_py():
@@ -48,8 +50,11 @@ def with_flags(rows: Any) -> Any:
 
     def flags(
         batch: Mapping[str, list[list[dict[str, Any]]]],
-    ) -> dict[str, list[list[bool | None]]]:
-        return {COLUMN: [[m.get("train") for m in d] for d in batch["messages"]]}
+    ) -> dict[str, list[list[Any]]]:
+        return {
+            COLUMN: [[m.get("train") for m in d] for d in batch["messages"]],
+            DETAIL_COLUMN: [[m.get("train_detail") for m in d] for d in batch["messages"]],
+        }
 
     return rows.map(flags, batched=True) if "messages" in rows.column_names else rows
 
@@ -128,8 +133,10 @@ def _canonical(row: Mapping[str, Any]) -> dict[str, Any]:
     if tools is not None and not isinstance(tools, str):
         out["tools"] = json.dumps(tools)
     if flags is not None:
-        both = zip(row["messages"], flags, strict=True)
-        out["messages"] = [{**message, "train": flag} for message, flag in both]
+        marked = zip(row["messages"], flags, row[DETAIL_COLUMN], strict=True)
+        out["messages"] = [
+            {**message, "train": flag, "train_detail": detail} for message, flag, detail in marked
+        ]
     return out
 
 

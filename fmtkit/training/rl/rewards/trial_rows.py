@@ -19,6 +19,7 @@ from fmtkit.sources.blocks import ArrowBlock, JsonBlock
 from fmtkit.sources.canonical_json import canonical
 from fmtkit.sources.opening import open_sources
 from fmtkit.sources.records import plain_json
+from fmtkit.tables import MARKS
 from fmtkit.training import datasets
 from fmtkit.training.planning import DatasetPlan, Plan
 from fmtkit.training.slices import parse_slice
@@ -170,7 +171,9 @@ def _plain(path: Path) -> list[dict[str, Any]]:
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in message.items() if value is not None and name != "train"}
+    kept = {
+        name: value for name, value in message.items() if value is not None and name not in MARKS
+    }
     if isinstance(kept.get("tool_calls"), str):
         kept["tool_calls"] = json.loads(kept["tool_calls"])
     return kept
