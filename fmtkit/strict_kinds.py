@@ -259,9 +259,9 @@ def _judge_message(kind: DialogKind, message: dict[str, Any], path: str, found: 
     _judge_content(kind, message, f"{path}.{kind.content}", found)
     if kind.wide and isinstance(message.get("tool_calls"), str):
         _judge_written_calls(message, f"{path}.tool_calls", found)
-    for key in kind.keys:
-        if key.form == "spans":
-            _judge_spans(key, message, path, found)
+    for one in kind.keys:
+        if one.form == "spans":
+            _judge_spans(one, message, path, found)
     if not kind.wide:
         carried = (k for k in message if k in CARRIED and message[k] not in (None, [], ""))
         for key in carried:
