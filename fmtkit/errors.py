@@ -18,15 +18,16 @@ The command line prints the message as one line and exits with the class's `exit
 """
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from fmtkit.storage import ObjectPath
 
-MANY = 40
-"""Names that an error lists before it counts the rest."""
+MANY = 12
+"""Names that an error lists all; of more it lists the nearest."""
+NEAREST = 5
 
 
 class FmtkitError(Exception):
@@ -52,7 +53,7 @@ class UnknownNameError(FmtkitError, LookupError):
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
         known = sorted(known)
         near = near_match(name, known)
-        advice = f"did you mean {near!r}?" if near else f"known: {_listed(known)}{hint}"
+        advice = f"did you mean {near!r}?" if near else f"{_listed(name, known)}{hint}"
         super().__init__(f"no {kind} named {name!r}; {advice}")
 
 
@@ -120,10 +121,15 @@ class UnreadTurnsWarning(UserWarning):
     """Name the columns that carry turns and that the type of a table does not read."""
 
 
-def _listed(known: list[str]) -> str:
+def _listed(name: str, known: list[str]) -> str:
     if len(known) <= MANY:
-        return ", ".join(known)
-    return f"{', '.join(known[:MANY])} and {len(known) - MANY} more"
+        return f"known: {', '.join(known)}"
+    return f"the nearest of {len(known)} are {', '.join(nearest(name, known))}"
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """Return the few known names that are most like one, the most alike first."""
+    return sorted(known, key=lambda one: (-SequenceMatcher(None, name, one).ratio(), one))[:NEAREST]
 
 
 def near_match(name: str, known: Iterable[str]) -> str | None:

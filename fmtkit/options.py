@@ -13,7 +13,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from functools import wraps
 from inspect import Parameter, Signature, cleandoc, getdoc, signature
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 from warnings import warn
 
 from fmtkit.errors import OptionError, near_match
@@ -37,6 +37,8 @@ class Reader:
     schema: Mapping[str, Any]
     words: str
     """What it takes, for a reader of the list of keys."""
+    metavar: str = "TEXT"
+    """What `--help` writes for its value."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ class Options:
         OptionError: for a value that an option does not take.
     """
 
+    panel: ClassVar[str] = "Options"
+    """The heading under which `--help` lists the options that a class declares."""
     typed: frozenset[str] = field(default=frozenset(), kw_only=True, compare=False, repr=False)
     """Names of the options that stood on the command line, be it with their defaults."""
 
@@ -112,6 +116,13 @@ class Options:
             for entry in fields(cls)
             if _METADATA in entry.metadata
         }
+
+    @classmethod
+    def panel_of(cls, name: str) -> str:
+        """Return the panel of the class that declares an option."""
+        own = next(one for one in cls.__mro__ if name in vars(one).get("__annotations__", {}))
+        found: str = own.panel
+        return found
 
     @classmethod
     def taken(cls, given: Mapping[str, Any], function: str) -> Self:
@@ -338,7 +349,7 @@ def _size(value: Any, flag: str) -> float | int:
 _STRING = {"type": "string"}
 _LIST = {"type": "array", "items": _STRING}
 TEXT = Reader(str | None, "str | None", _text, _STRING, "a text")
-PATH = Reader(str | None, "str | Path | None", _text, _STRING, "a text")
+PATH = Reader(str | None, "str | Path | None", _text, _STRING, "a text", "PATH")
 CHOICE = Reader(str, "str", _text, _STRING, "a text")
 OPTIONAL_CHOICE = Reader(str | None, "str | None", _text, _STRING, "a text")
 COUNT = Reader(
@@ -346,25 +357,22 @@ COUNT = Reader(
     "int | None",
     _count(1),
     {"type": "integer", "minimum": 1},
-    "a whole number from 1",
-)
-NATURAL = Reader(int, "int", _count(0), {"type": "integer", "minimum": 0}, "a whole number from 0")
-NUMBER = Reader(int, "int", _number, {"type": "integer"}, "a whole number")
+    "a whole number from 1", "N")
+NATURAL = Reader(int, "int", _count(0), {"type": "integer", "minimum": 0}, "a whole number from 0", "N")
+NUMBER = Reader(int, "int", _number, {"type": "integer"}, "a whole number", "N")
 SWITCH = Reader(bool, "bool", _switch, {"type": "boolean"}, "true or false")
 NAMES = Reader(
     str | None,
     "str | Sequence[str]",
     _names,
     {"anyOf": [_STRING, _LIST]},
-    "names: A,B or a list",
-)
+    "names: A,B or a list", "A,B")
 PATHS = Reader(
     list[str] | None,
     "str | Path | Sequence[str | Path]",
     _texts,
     {"anyOf": [_STRING, _LIST]},
-    "a text or a list of texts",
-)
+    "a text or a list of texts", "PATH")
 TEXTS = Reader(
     list[str] | None,
     "str | Sequence[str]",
@@ -377,37 +385,31 @@ COUNTS = Reader(
     "int | Sequence[int]",
     _counts(1),
     {"type": ["integer", "array"], "minimum": 1, "items": {"type": "integer", "minimum": 1}},
-    "a whole number from 1, or a list of them",
-)
+    "a whole number from 1, or a list of them", "N")
 NATURALS = Reader(
     list[int] | None,
     "int | Sequence[int]",
     _counts(0),
     {"type": ["integer", "array"], "minimum": 0, "items": {"type": "integer", "minimum": 0}},
-    "a whole number from 0, or a list of them",
-)
-PAIRS = Reader(list[str] | None, "Mapping[str, Any]", _mapping, {"type": "object"}, "a mapping")
+    "a whole number from 0, or a list of them", "N")
+PAIRS = Reader(list[str] | None, "Mapping[str, Any]", _mapping, {"type": "object"}, "a mapping", "KEY=VALUE")
 COLUMNS = Reader(
     list[str] | None,
     "Mapping[str, str]",
     _columns,
     {"type": "object", "additionalProperties": _STRING},
-    "a mapping of texts",
-)
+    "a mapping of texts", "COLUMN=PATH")
 ROWS_OR_PERCENT = Reader(
     str | None,
     "int | str | None",
     _rows_or_percent,
     {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9.]+%?$"}]},
-    "a number of rows, or a percentage such as 1%",
-)
+    "a number of rows, or a percentage such as 1%", "N or P%")
 SHARE = Reader(
-    str, "float | str", _share, {"type": ["number", "string"]}, "a share such as 1% or 0.01"
-)
+    str, "float | str", _share, {"type": ["number", "string"]}, "a share such as 1% or 0.01", "SHARE or P%")
 SIZE = Reader(
     str | None,
     "float | str | None",
     _size,
     {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, _STRING]},
-    "a fraction below 1 or a number of rows",
-)
+    "a fraction below 1 or a number of rows", "N or SHARE")

@@ -28,6 +28,9 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but er
 NoProgress = Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")]
 _JSON = "_as_json"
 _CONTEXT = "context"
+_OTHER = "Output and help"
+"""The panel of the flags that no class of options declares."""
+_KINDS = {"list[str]": "TEXT", "list[int]": "N", "str": "TEXT", "int": "N"}
 
 
 class QuickCommand(TyperCommand):
@@ -41,6 +44,14 @@ class QuickCommand(TyperCommand):
         _take_texts_as_they_are(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """List arguments, then flags by panel: those of the options' classes, and those that print."""
+        _write_panels(self.get_params(ctx), ctx, formatter)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Write the examples as they are typed."""
+        _write_examples(self.epilog, formatter)
+
 
 class QuickGroup(TyperGroup):
     """Commands under one name, whose own flags are taken as those of a `QuickCommand`."""
@@ -48,6 +59,54 @@ class QuickGroup(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         _take_texts_as_they_are(self.get_params(ctx))
         return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """List the commands by panel, then the flags."""
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                panel = getattr(command, "rich_help_panel", None) or "Commands"
+                panels.setdefault(panel, []).append((name, command.get_short_help_str(200)))
+        for panel, records in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(records)
+        _write_panels(self.get_params(ctx), ctx, formatter)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Write the examples as they are typed."""
+        _write_examples(self.epilog, formatter)
+
+
+def _write_panels(parameters: Sequence[Any], ctx: Any, formatter: Any) -> None:
+    panels: dict[str, list[tuple[str, str]]] = {}
+    for parameter in parameters:
+        record = parameter.get_help_record(ctx)
+        if record is None:
+            continue
+        is_argument = parameter.param_type_name == "argument"
+        named = getattr(parameter, "rich_help_panel", None)
+        panel = "Arguments" if is_argument else named or _OTHER
+        panels.setdefault(panel, []).append((_plain(record[0]), record[1]))
+    if _OTHER in panels:
+        panels[_OTHER] = panels.pop(_OTHER)
+    for panel, records in panels.items():
+        with formatter.section(panel):
+            formatter.write_dl(records)
+
+
+def _plain(written: str) -> str:
+    """Write a kind as people do: typer writes <list[str]>."""
+    for kind, word in _KINDS.items():
+        written = written.replace(f"<{kind}>", word)
+    return written
+
+
+def _write_examples(text: str | None, formatter: Any) -> None:
+    if text:
+        with formatter.section("Examples"):
+            for line in text.splitlines():
+                formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
 def _take_texts_as_they_are(parameters: Sequence[Any]) -> None:
@@ -125,13 +184,51 @@ def _parameters(options: type[Options], name: str, found: Option) -> list[Parame
     default = found.shown if found.shown is not None else default_of(options, name)
     if default in ((), {}):
         default = None
-    made = [_parameter(name, kind, default, typer.Option(*names, help=found.help))]
+    panel = options.panel_of(name)
+    written = "|".join(found.choices) or found.reader.metavar
+    info = typer.Option(
+        *names,
+        help=found.help,
+        rich_help_panel=panel,
+        metavar=None if kind is bool else written,
+        autocompletion=_completer(name, found),
+    )
+    made = [_parameter(name, kind, default, info)]
     if found.json_flag:
         told = 'The same as JSON: {"question": "meta.q"}.'
-        made.append(
-            _parameter(name + _JSON, str | None, None, typer.Option(found.json_flag, help=told))
-        )
+        as_json = typer.Option(found.json_flag, help=told, rich_help_panel=panel, metavar="JSON")
+        made.append(_parameter(name + _JSON, str | None, None, as_json))
     return made
+
+
+def _completer(name: str, found: Option) -> Callable[[str], list[str]] | None:
+    """Return what a shell completes an option's value with; None leaves it to the names of files."""
+    if found.choices:
+        return lambda incomplete: [one for one in found.choices if one.startswith(incomplete)]
+    return {"type": type_names, "method": method_names, "chat_template": template_names}.get(name)
+
+
+def type_names(incomplete: str) -> list[str]:
+    """Return the types that begin so; behind a template and a dot its sources."""
+    from fmtkit import registry
+
+    head, dot, _ = incomplete.rpartition(".")
+    sources = [f"{head}.{one}" for one in registry.names()] if dot else []
+    return [one for one in [*registry.names(), *sources] if one.startswith(incomplete)]
+
+
+def method_names(incomplete: str) -> list[str]:
+    """Return the training methods that begin so."""
+    from fmtkit import runner
+
+    return [one for one in runner.names() if one.startswith(incomplete)]
+
+
+def template_names(incomplete: str) -> list[str]:
+    """Return the templates that begin so."""
+    from fmtkit.rendering import template_sources
+
+    return [one for one in template_sources.names() if one.startswith(incomplete)]
 
 
 def _parameter(name: str, kind: Any, default: Any, info: Any) -> Parameter:

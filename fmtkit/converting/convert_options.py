@@ -42,6 +42,8 @@ OVERLONG = ("keep", "drop", "truncate-start", "truncate-end", "fail")
 class SourceOptions(Options):
     """How sources are read, whatever is done with their rows."""
 
+    panel = "Reading"
+
     type: str | None = option(
         TEXT,
         "TEMPLATE.SOURCE, for example chatml.intel.",
@@ -99,6 +101,8 @@ class SourceOptions(Options):
 @dataclass(frozen=True)
 class RowOptions(SourceOptions):
     """What becomes of the rows of sources, wherever they go."""
+
+    panel = "Rows"
 
     as_: str | None = option(
         OPTIONAL_CHOICE,
@@ -173,6 +177,8 @@ class RowOptions(SourceOptions):
 @dataclass(frozen=True)
 class ConvertOptions(RowOptions):
     """Options of `fmtkit convert`: those of rows, and how they are written."""
+
+    panel = "Writing"
 
     config: str | None = option(
         PATH, "YAML whose datasets are converted.", flags=("--config", "-c")

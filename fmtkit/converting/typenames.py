@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fmtkit import registry
+from fmtkit import registry, runner
 from fmtkit.errors import OptionError, UnknownNameError, near_match
 from fmtkit.instructions import style_of
 
@@ -153,17 +153,29 @@ def _unknown_source(name: str, source: str, known: set[str]) -> UnknownNameError
     return error
 
 
+def _said(name: str, advice: str) -> UnknownNameError:
+    error = UnknownNameError("type", name, ())
+    error.args = (f"no type named {name!r}; {advice}",)
+    return error
+
+
 def _unknown(name: str, known: set[str]) -> UnknownNameError:
     from fmtkit.rendering import template_sources
 
     head, dot, rest = name.partition(".")
     templates = template_sources.names()
+    if name in runner.names():
+        return _said(
+            name,
+            f"{name} is a training method, and a type says how the rows are laid out, such as "
+            f"chatml.intel: `fmtkit inspect SOURCE` finds it; --method {name} says what for",
+        )
+    if name in templates:
+        return _said(name, f"{name} is a template: write {name}.SOURCE, such as {name}.intel")
     if dot and rest in known:
         near = near_match(head, templates)
         if near:
-            error = UnknownNameError("type", name, [f"{near}.{rest}"])
-            error.args = (f"no type named {name!r}; did you mean '{near}.{rest}'?",)
-            return error
+            return _said(name, f"did you mean '{near}.{rest}'?")
     return UnknownNameError(
         "type", name, known, "; `fmtkit types` and `fmtkit templates` list them"
     )

@@ -11,6 +11,8 @@ from fmtkit.options import COUNT, COUNTS, NATURAL, NATURALS, PAIRS, PATH, SHARE,
 class InspectOptions(SourceOptions):
     """Options of `fmtkit inspect`: those of sources, and what is looked at."""
 
+    panel = "Looking"
+
     config: str | None = option(
         PATH, "YAML whose datasets are inspected as a run reads them.", flags=("--config", "-c")
     )

@@ -18,6 +18,8 @@ from fmtkit.options import (
 class TrainOptions(Options):
     """Options of `fmtkit train`."""
 
+    panel = "Run"
+
     dry_run: bool = option(SWITCH, "Print the plan; write and start nothing.", default=False)
     prepare: bool = option(
         SWITCH, "Write the run folder, print the command, start nothing.", default=False
@@ -46,6 +48,8 @@ class TrainOptions(Options):
 @dataclass(frozen=True)
 class MergeOptions(Options):
     """Options of `fmtkit merge`."""
+
+    panel = "Merging"
 
     out: str | None = option(PATH, "Folder to write; RUN/merged unless set.", flags=("--out", "-o"))
     checkpoint: str | None = option(TEXT, "A checkpoint of the run, by name or by step.")
