@@ -102,6 +102,12 @@ def source_schema(name: str, *, plugins: Sequence[str] = ()) -> dict[str, Any]:
     return {"$schema": schemas[0]["$schema"], "anyOf": made}
 
 
+def schema_names() -> list[str]:
+    """Return what `schema` takes: types, tables, files of ours, commands."""
+    tables = (table.lower() for table in TABLES)
+    return sorted({*OPTIONS, *tables, *resources.schema_names(), *registry.names()})
+
+
 def schema(name: str, *, plugins: Sequence[str] = ()) -> dict[str, Any]:
     """Return the JSON Schema of a table, of a type's rows as they come out, of a file of ours, or of
     the options of a command.

@@ -4,16 +4,17 @@ Results go to stdout, everything else to stderr. Errors are one line; exit codes
 classes (fmtkit.errors). Nothing heavy is imported before a command runs.
 """
 
+import io
 import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from fmtkit.commands import conversion, inspection, reference, rewards, training
-from fmtkit.commands.flags import QuickCommand, QuickGroup, say
+from fmtkit.commands.flags import QuickCommand, QuickGroup, print_version, say
 from fmtkit.errors import FmtkitError, UnusedKernelWarning
 
 # typer brings a click of its own; this is the base of every complaint about flags.
@@ -32,6 +33,36 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "env": reference.env,
 }
 REWARDS = "rewards"
+DATA, TRAINING, REFERENCE = "Data", "Training", "Reference"
+PANELS = {
+    **dict.fromkeys(("types", "schema", "templates", "env"), REFERENCE),
+    **dict.fromkeys(("train", "merge", "compare", "vllm-serve", REWARDS), TRAINING),
+}
+"""Command -> the heading of `fmtkit --help` under which it stands; the others are about data."""
+EXAMPLES = {
+    "convert": """\
+fmtkit convert support_pairs.jsonl --type chatml.intel -o pairs.parquet
+fmtkit convert ranked_answers.jsonl -t nectar -O pairs=all -o pairs/ --val-size 0.1""",
+    "validate": """\
+fmtkit validate colours.jsonl --type intel""",
+    "inspect": """\
+fmtkit inspect support_pairs.jsonl
+fmtkit inspect colours.jsonl -t chatml.intel --tokenizer tokenizer --html colours.html""",
+    "train": """\
+fmtkit train docs/examples/dpo.yaml --dry-run --partial""",
+    "types": """\
+fmtkit types intel""",
+    "schema": """\
+fmtkit schema intel --source""",
+    "templates": """\
+fmtkit templates chatml""",
+    "env": """\
+fmtkit env""",
+}
+"""Command -> calls that `--help` shows; tests run them beside the samples of docs/examples."""
+FIRST = """\
+fmtkit inspect FILE    what a file is, what is wrong with it, and the command that converts it
+fmtkit COMMAND --help  flags and examples of a command"""
 _HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 
 
@@ -42,18 +73,29 @@ def application(only: str | None = None) -> typer.Typer:
         cls=QuickGroup,
         help="Turn any post-training dataset into a trainer's input: convert, validate, inspect, train.",
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=only is None,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings=_HELP_NAMES,
+        epilog=FIRST,
     )
-    made.callback()(lambda: None)  # a lone command has a name too
+    made.callback()(_whole)
     for name, command in COMMANDS.items():
         if only in (None, name):
-            made.command(name, cls=QuickCommand)(command)
+            panel, examples = PANELS.get(name, DATA), EXAMPLES.get(name)
+            made.command(name, cls=QuickCommand, rich_help_panel=panel, epilog=examples)(command)
     if only in (None, REWARDS):
-        made.add_typer(_rewards(), name=REWARDS)
+        made.add_typer(_rewards(), name=REWARDS, rich_help_panel=PANELS[REWARDS])
     return made
+
+
+def _whole(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", is_eager=True, callback=print_version),
+    ] = False,
+) -> None:
+    """Stand before the commands: a lone one has a name too."""
 
 
 def _rewards() -> typer.Typer:
@@ -85,12 +127,16 @@ def _show_warning(
 def main() -> None:
     """Run the command line; every expected error is one line on stderr and an exit code."""
     warnings.showwarning = _show_warning
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that is not UTF-8 gets escapes, no traceback.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     # One pool of polars beside our own threads: more only contend (two cores: 8 % slower).
     os.environ.setdefault("POLARS_MAX_THREADS", str(os.cpu_count() or 1))
     try:
         asked = next(iter(sys.argv[1:]), None)
         command = application(asked) if asked in {*COMMANDS, REWARDS} else app
-        sys.exit(command(standalone_mode=False) or 0)
+        sys.exit(command(prog_name="fmtkit", standalone_mode=False) or 0)
     except UsageError as error:
         error.show()
         sys.exit(error.exit_code)

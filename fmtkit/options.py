@@ -120,9 +120,11 @@ class Options:
     @classmethod
     def panel_of(cls, name: str) -> str:
         """Return the panel of the class that declares an option."""
-        own = next(one for one in cls.__mro__ if name in vars(one).get("__annotations__", {}))
-        found: str = own.panel
-        return found
+        return next(
+            one.panel
+            for one in cls.__mro__
+            if issubclass(one, Options) and name in vars(one).get("__annotations__", {})
+        )
 
     @classmethod
     def taken(cls, given: Mapping[str, Any], function: str) -> Self:
@@ -357,8 +359,12 @@ COUNT = Reader(
     "int | None",
     _count(1),
     {"type": "integer", "minimum": 1},
-    "a whole number from 1", "N")
-NATURAL = Reader(int, "int", _count(0), {"type": "integer", "minimum": 0}, "a whole number from 0", "N")
+    "a whole number from 1",
+    "N",
+)
+NATURAL = Reader(
+    int, "int", _count(0), {"type": "integer", "minimum": 0}, "a whole number from 0", "N"
+)
 NUMBER = Reader(int, "int", _number, {"type": "integer"}, "a whole number", "N")
 SWITCH = Reader(bool, "bool", _switch, {"type": "boolean"}, "true or false")
 NAMES = Reader(
@@ -366,13 +372,17 @@ NAMES = Reader(
     "str | Sequence[str]",
     _names,
     {"anyOf": [_STRING, _LIST]},
-    "names: A,B or a list", "A,B")
+    "names: A,B or a list",
+    "A,B",
+)
 PATHS = Reader(
     list[str] | None,
     "str | Path | Sequence[str | Path]",
     _texts,
     {"anyOf": [_STRING, _LIST]},
-    "a text or a list of texts", "PATH")
+    "a text or a list of texts",
+    "PATH",
+)
 TEXTS = Reader(
     list[str] | None,
     "str | Sequence[str]",
@@ -385,31 +395,49 @@ COUNTS = Reader(
     "int | Sequence[int]",
     _counts(1),
     {"type": ["integer", "array"], "minimum": 1, "items": {"type": "integer", "minimum": 1}},
-    "a whole number from 1, or a list of them", "N")
+    "a whole number from 1, or a list of them",
+    "N",
+)
 NATURALS = Reader(
     list[int] | None,
     "int | Sequence[int]",
     _counts(0),
     {"type": ["integer", "array"], "minimum": 0, "items": {"type": "integer", "minimum": 0}},
-    "a whole number from 0, or a list of them", "N")
-PAIRS = Reader(list[str] | None, "Mapping[str, Any]", _mapping, {"type": "object"}, "a mapping", "KEY=VALUE")
+    "a whole number from 0, or a list of them",
+    "N",
+)
+PAIRS = Reader(
+    list[str] | None, "Mapping[str, Any]", _mapping, {"type": "object"}, "a mapping", "KEY=VALUE"
+)
 COLUMNS = Reader(
     list[str] | None,
     "Mapping[str, str]",
     _columns,
     {"type": "object", "additionalProperties": _STRING},
-    "a mapping of texts", "COLUMN=PATH")
+    "a mapping of texts",
+    "COLUMN=PATH",
+)
 ROWS_OR_PERCENT = Reader(
     str | None,
     "int | str | None",
     _rows_or_percent,
     {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9.]+%?$"}]},
-    "a number of rows, or a percentage such as 1%", "N or P%")
+    "a number of rows, or a percentage such as 1%",
+    "N or P%",
+)
 SHARE = Reader(
-    str, "float | str", _share, {"type": ["number", "string"]}, "a share such as 1% or 0.01", "SHARE or P%")
+    str,
+    "float | str",
+    _share,
+    {"type": ["number", "string"]},
+    "a share such as 1% or 0.01",
+    "SHARE or P%",
+)
 SIZE = Reader(
     str | None,
     "float | str | None",
     _size,
     {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, _STRING]},
-    "a fraction below 1 or a number of rows", "N or SHARE")
+    "a fraction below 1 or a number of rows",
+    "N or SHARE",
+)

@@ -28,6 +28,8 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but er
 NoProgress = Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")]
 _JSON = "_as_json"
 _CONTEXT = "context"
+_ROOM = 24
+"""Characters of choices that stand beside a flag; of more the help alone names them."""
 _OTHER = "Output and help"
 """The panel of the flags that no class of options declares."""
 _KINDS = {"list[str]": "TEXT", "list[int]": "N", "str": "TEXT", "int": "N"}
@@ -104,7 +106,7 @@ def _plain(written: str) -> str:
 
 def _write_examples(text: str | None, formatter: Any) -> None:
     if text:
-        with formatter.section("Examples"):
+        with formatter.section("Examples" if text.startswith("fmtkit ") else ""):
             for line in text.splitlines():
                 formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
@@ -185,7 +187,8 @@ def _parameters(options: type[Options], name: str, found: Option) -> list[Parame
     if default in ((), {}):
         default = None
     panel = options.panel_of(name)
-    written = "|".join(found.choices) or found.reader.metavar
+    choices = "|".join(found.choices)
+    written = (choices if len(choices) <= _ROOM else "CHOICE") or found.reader.metavar
     info = typer.Option(
         *names,
         help=found.help,
@@ -215,6 +218,13 @@ def type_names(incomplete: str) -> list[str]:
     head, dot, _ = incomplete.rpartition(".")
     sources = [f"{head}.{one}" for one in registry.names()] if dot else []
     return [one for one in [*registry.names(), *sources] if one.startswith(incomplete)]
+
+
+def schema_names(incomplete: str) -> list[str]:
+    """Return what has a JSON Schema and begins so."""
+    from fmtkit import catalogue
+
+    return [one for one in catalogue.schema_names() if one.startswith(incomplete)]
 
 
 def method_names(incomplete: str) -> list[str]:
@@ -257,6 +267,15 @@ def _typed(typed: dict[str, Any], name: str, found: Option) -> Any:
     if not isinstance(whole, dict):
         raise OptionError(f"{found.json_flag} {text}: give a JSON object")
     return {**whole, **PAIRS.read(value or [], flag_of(name, found))}
+
+
+def print_version(asked: bool) -> None:
+    """Print the version and end, where it is asked for."""
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"fmtkit {version('fmtkit')}")
+        raise typer.Exit
 
 
 def say(text: str) -> None:

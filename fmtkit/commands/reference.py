@@ -4,11 +4,14 @@ from typing import Annotated
 
 import typer
 
-from fmtkit.commands.flags import Json, Plugin
+from fmtkit.commands.flags import Json, Plugin, schema_names, template_names, type_names
 
 
 def types(
-    name: Annotated[str | None, typer.Argument(help="A type; all of them without.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A type; all of them without.", autocompletion=type_names),
+    ] = None,
     plugin: Plugin = None,
     json: Json = False,
 ) -> None:
@@ -23,7 +26,8 @@ def schema(
         str,
         typer.Argument(
             help="A type, a table, report, quarantine, manifest, survey, config; convert, inspect or "
-            "train for their options."
+            "train for their options.",
+            autocompletion=schema_names,
         ),
     ],
     source: Annotated[
@@ -42,7 +46,10 @@ def schema(
 
 
 def templates(
-    name: Annotated[str | None, typer.Argument(help="A template; all of them without.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A template; all of them without.", autocompletion=template_names),
+    ] = None,
     json: Json = False,
 ) -> None:
     """List the templates, or print one."""
