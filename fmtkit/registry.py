@@ -41,6 +41,8 @@ class Converter:
     aliases: tuple[str, ...] = ()
     paths: Mapping[str, str] = field(default_factory=dict)
     """Parameter -> dotted path of its column, where it is not the parameter's own name."""
+    rows_by: str = ""
+    """Column by whose value rows that follow each other are read as one; empty where each stands alone."""
     summary: str = ""
     differs: str = ""
     """The deliberate difference from axolotl, in one line; empty where there is none."""
@@ -108,13 +110,15 @@ def converter(
     aliases: Iterable[str] = (),
     name: str | None = None,
     paths: Mapping[str, str] | None = None,
+    rows_by: str = "",
     differs: str = "",
 ) -> Callable[[F], F]:
     """Register a converter; its module's name is the format's name unless `name` says otherwise.
 
     `any_of` groups optional columns of which each group needs one; `wide` gives its messages room for
     tool calls and reasoning; `text` says that its dialogs are text already; `paths` places parameters
-    under dotted paths; `differs` is the line on axolotl in docs/formats.md.
+    under dotted paths; `rows_by` is a column: rows that follow each other and have the same there are one,
+    and the parameter `rows` is the list of them; `differs` is the line on axolotl in docs/formats.md.
     """
 
     def register(function: F) -> F:
@@ -137,6 +141,7 @@ def converter(
                 keeps=keeps,
                 aliases=tuple(aliases),
                 paths=dict(paths or {}),
+                rows_by=rows_by,
                 summary=_summary(function, doc),
                 differs=differs,
                 source_url=next(iter(re.findall(r"https?://\S+[\w/]", doc)), ""),

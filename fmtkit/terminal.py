@@ -26,7 +26,9 @@ UNBOUNDED = 100_000
 FIRST_BAD = 3
 MANY = 10_000
 """Rows from which on rows per second mean something."""
-TERMS = ("converted", "quarantined", "skipped", "filtered", "overlong_dropped", "no_pair")
+TERMS = (
+    "converted", "quarantined", "skipped", "filtered", "overlong_dropped", "no_pair", "joined",
+)  # fmt: skip
 BAD = ("quarantined", "skipped")
 
 

@@ -1,17 +1,25 @@
 """HelpSteer: a prompt with two replies and how much better one is, or with one reply and its scores."""
 
+from typing import Annotated, TypeAlias
+
 import polars as pl
 
-from fmtkit.columns import ABSENT, Messages, Number, Text, first_given, one_filled
-from fmtkit.dialogs import asks, chosen_over, dialog, judged
+from fmtkit.columns import ABSENT, Messages, Number, Text, blank, first_given, one_filled, records
+from fmtkit.dialogs import asks, chosen_over, dialog, judged, message, of_each, ranking
 from fmtkit.errors import UnknownNameError
+from fmtkit.kinds import NumberKind, TextKind
 from fmtkit.problems import Column, Problem
 from fmtkit.registry import converter
-from fmtkit.tables import Preference, Unpaired
+from fmtkit.tables import Preference, Ranking, Unpaired
 
 ATTRIBUTES = ("helpfulness", "correctness", "coherence", "complexity", "verbosity")
 FIRST, SECOND = ("response_1", "response1"), ("response_2", "response2")
 STRENGTHS = ("preference_strength", "overall_preference")
+
+_SCORES = dict.fromkeys(ATTRIBUTES, NumberKind())
+Answers: TypeAlias = Annotated[
+    Column, records({"prompt": TextKind(), "response": TextKind()} | _SCORES, optional=ATTRIBUTES)
+]
 
 
 @converter(any_of=[FIRST, SECOND, STRENGTHS])
@@ -72,6 +80,38 @@ def unpaired(
     score = dict(zip(ATTRIBUTES, rated, strict=True))[attribute]
     unrated = Problem("null_field", attribute, score.value.is_null(), f"{attribute} is null")
     return judged(prompt, response, score.but(score.value >= threshold, unrated))
+
+
+@converter(name="helpsteer.pairs", rows_by="prompt")
+def answers(
+    rows: Answers,
+    *,
+    attribute: str = "helpfulness",
+    pairs: str = "best-worst",  # noqa: ARG001
+) -> Ranking:
+    """https://huggingface.co/datasets/nvidia/HelpSteer2: answers to one prompt, in rows that follow.
+
+    `attribute` is the one whose score ranks them; where the scores are equal there is no pair.
+    """
+    if attribute not in ATTRIBUTES:
+        raise UnknownNameError("attribute", attribute, ATTRIBUTES)
+    field = pl.element().struct.field
+    scores = of_each(rows.value, attribute)
+    prompts = of_each(rows.value, "prompt")
+
+    def any_row(wrong: pl.Expr) -> pl.Expr:
+        return rows.value.list.eval(wrong).list.any()
+
+    texts = rows.but(
+        of_each(rows.value, "response"),
+        Problem(
+            "null_field", attribute, any_row(field(attribute).is_null()), f"{attribute} is null"
+        ),
+        Problem("empty_field", "response", any_row(blank(field("response"))), "response is blank"),
+        Problem("empty_field", "prompt", any_row(blank(field("prompt"))), "prompt is blank"),
+    )
+    asked = Column(pl.concat_list([message("user", prompts.list.first())]))
+    return ranking(asked, texts, scores)
 
 
 def _preferred(prompt: Column, one: Column, other: Column, strength: Column) -> Preference:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, TypeAlias
 
 import polars as pl
 
-from fmtkit.columns import blank
+from fmtkit.columns import blank, records
 from fmtkit.expansion import several
 from fmtkit.kinds import BranchKind, FlagKind, ListKind, NumberKind, RecordKind, TextKind, TreeKind
 from fmtkit.problems import Column, Problem
@@ -25,7 +25,29 @@ MESSAGE = RecordKind(
     frozenset({"rank", "deleted", "replies"}),
 )
 Tree: TypeAlias = Annotated[Column, TreeKind(MESSAGE, "message")]
+FLAT = records(
+    {
+        "message_id": TextKind(),
+        "parent_id": TextKind(),
+        "text": TextKind(),
+        "role": TextKind(),
+        "rank": NumberKind(),
+        "deleted": FlagKind(),
+    },
+    optional=("parent_id", "rank", "deleted"),
+)
+Flat: TypeAlias = Annotated[Column, FLAT]
 Record: TypeAlias = Mapping[str, Any]
+TOLD = ("text", "role", "rank", "deleted")
+LINKED = pl.Struct(
+    {
+        "text": pl.String,
+        "role": pl.String,
+        "rank": pl.Float64,
+        "deleted": pl.Boolean,
+        "parent": pl.Int64,
+    }
+)
 DIALOG = pl.List(NARROW)
 RANKING = pl.Struct({"prompt": DIALOG, "replies": pl.List(DIALOG), "scores": pl.List(pl.Float64)})
 
@@ -49,6 +71,67 @@ def ranked(prompt: Tree, *, pairs: str = "best-worst") -> Ranking:  # noqa: ARG0
 def threads(prompt: Tree) -> Conversation:
     """https://huggingface.co/datasets/OpenAssistant/oasst1, trees: each path to a last reply."""
     return Conversation(several(_checked(prompt).but(_of_each(prompt, _threads, DIALOG))))
+
+
+@converter(name="oasst.rows", rows_by="message_tree_id")
+def ranked_rows(rows: Flat, *, pairs: str = "best-worst") -> Ranking:  # noqa: ARG001
+    """https://huggingface.co/datasets/OpenAssistant/oasst1: a row for each message of a tree.
+
+    The rows of a tree follow each other, and say whose reply they are; each prompt with two ranked
+    replies or more is a ranking of its own.
+    """
+    tree = _checked(_as_tree(rows))
+    made = tree.but(_of_each(tree, _rankings, RANKING)).once("__rankings")
+    asked, replies, scores = (
+        several(made.but(made.value.list.eval(pl.element().struct.field(name))))
+        for name in ("prompt", "replies", "scores")
+    )
+    return Ranking(asked, replies, scores)
+
+
+@converter(name="oasst.rows.threads", rows_by="message_tree_id")
+def row_threads(rows: Flat) -> Conversation:
+    """https://huggingface.co/datasets/OpenAssistant/oasst1, rows: each path to a last reply."""
+    tree = _checked(_as_tree(rows))
+    return Conversation(several(tree.but(_of_each(tree, _threads, DIALOG))))
+
+
+def _as_tree(rows: Column) -> Column:
+    """Say of each message where in the list its parent is, as a tree that was read from one row does."""
+    linked = rows.but(
+        rows.value.map_batches(_linked, return_dtype=pl.List(LINKED), is_elementwise=True)
+    ).once("__tree")
+    torn = Problem(
+        "value_error",
+        "parent_id",
+        linked.value.is_null() & rows.value.is_not_null(),
+        "these rows are no single tree: the rows of one must follow each other, with its prompt, and "
+        "each message must be there once",
+    )
+    return linked.but(linked.value, torn)
+
+
+def _linked(column: pl.Series) -> pl.Series:
+    lists: list[list[Record] | None] = column.to_list()
+    trees = [None if records is None else _tree(records) for records in lists]
+    return pl.Series(column.name, trees, dtype=pl.List(LINKED))
+
+
+def _tree(records: Sequence[Record]) -> list[Record] | None:
+    """Return the messages of a tree, each behind its parent; None where they are no single tree."""
+    replies: dict[str | None, list[Record]] = {}
+    for record in records:
+        replies.setdefault(record["parent_id"], []).append(record)
+    tree: list[Record] = []
+    waiting: list[tuple[Record, int | None]] = [(one, None) for one in replies.get(None, ())]
+    if len(waiting) != 1 or len({record["message_id"] for record in records}) < len(records):
+        return None
+    while waiting:
+        record, parent = waiting.pop()
+        below = replies.get(record["message_id"], ())
+        waiting += [(one, len(tree)) for one in reversed(below)]
+        tree.append({name: record[name] for name in TOLD} | {"parent": parent})
+    return tree if len(tree) == len(records) else None
 
 
 def _checked(tree: Column) -> Column:

@@ -13,6 +13,7 @@ from fmtkit import registry
 from fmtkit.converting.binding import Binding, bind, watching
 from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.conversion import convert_frame
+from fmtkit.converting.joined_rows import joined, lacks
 from fmtkit.converting.near_misses import likeness, proposal, spelled, spelling
 from fmtkit.converting.type_options import MESSAGE_OPTIONS
 from fmtkit.converting.unread_turns import watched
@@ -89,6 +90,13 @@ class Fit:
         return made in LATE
 
     @property
+    def generality(self) -> int:
+        """Say how little it means that a type fits, from 0 on."""
+        if self.is_written:
+            return 3
+        return 2 if self.converter.name == "passthrough" else int(self.converter.name in GENERIC)
+
+    @property
     def is_renamed(self) -> bool:
         """Tell whether columns, or what messages are made of, are read under other names."""
         return bool(self.mapping or self.options)
@@ -120,7 +128,7 @@ class Fit:
             -_likeness(self.mapping),
             self.sound < TRUSTED,
             len(self.unread),
-            2 if self.is_written else self.converter.name in GENERIC,
+            self.generality,
             -round(self.weight, 3),
             -round(self.sound, 2),
             self.foreign,
@@ -155,6 +163,10 @@ def fit(
     options: Mapping[str, str] | None = None,
 ) -> Fit:
     """Tell how a converter fits the rows; `options` are those of the type that spell messages."""
+    if converter.rows_by:
+        if lacks(sample, converter.rows_by):
+            return Fit(converter, (converter.rows_by,), 0.0, 0, 0.0, 0)
+        sample = joined(sample, converter.rows_by)
     read = spelled(converter, options or {})
     binding = bind(read, sample, mapping=mapping or {}, options=converter.options)
     missing = missing_columns(binding, sample)
@@ -223,6 +235,7 @@ def _has(row: Any, path: tuple[str, ...]) -> bool:
 
 def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
     """Return the converters that fit the rows, best first."""
+    whole = sample
     sample = [*sample[:FIRST_ROWS], *sample[FIRST_ROWS::EVERY]]
     tables = set(registry.tables_of(method)) if method else None
     asked = [
@@ -230,7 +243,8 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
         for converter in registry.converters()
         if tables is None or table_for(converter.makes.name(), tables)
     ]
-    there = [found for c in asked if (found := fit(c, sample)).sound > 0 and not found.missing]
+    tried = (fit(c, whole if c.rows_by else sample) for c in asked)
+    there = [found for found in tried if found.sound > 0 and not found.missing]
     if not any(_is_enough(found) for found in there):
         there += _near(asked, sample)
     if any(found.is_good for found in there):
@@ -271,6 +285,7 @@ def _near(converters: Sequence[Converter], sample: Sequence[Row]) -> list[Fit]:
             or "text" in converter.required
             or converter.makes.name() in LATE | WRITTEN
             or converter.takes_rows
+            or converter.rows_by
         ):
             continue
         options = spelling(converter, sample)
@@ -341,8 +356,17 @@ def choose(
     return best.converter
 
 
+def check_joined(name: str, by: str, sample: Sequence[Row], source: str) -> None:
+    """Raise ColumnMismatchError where rows lack the column by which a type joins them."""
+    if sample and lacks(sample, by):
+        missing = Fit(registry.named(name)[0], (by,), 0.0, 0, 0.0, 0)
+        raise ColumnMismatchError(_mismatch(name, missing, sample, source))
+
+
 def _lacks(converter: Converter, sample: Sequence[Row], mapping: Mapping[str, str]) -> bool:
     within = _within(converter, mapping)
+    if converter.rows_by:
+        sample = joined(sample, converter.rows_by)
     binding = bind(converter, sample, mapping=within, options=converter.options)
     return bool(missing_columns(binding, sample))
 

@@ -7,7 +7,15 @@ from typing import Protocol
 from fmtkit.codes import Reject
 from fmtkit.errors import FmtkitError
 
-TERMS = ("converted", "quarantined", "skipped", "filtered", "overlong_dropped", "no_pair")
+TERMS = (
+    "converted",
+    "quarantined",
+    "skipped",
+    "filtered",
+    "overlong_dropped",
+    "no_pair",
+    "joined",
+)
 _BESIDE = ("unpaired", "rows_written", "blank_lines")
 """What is counted besides, and is no term of the sum."""
 
@@ -56,6 +64,11 @@ class Counted(Protocol):
         ...
 
     @property
+    def joined(self) -> int:
+        """Count the rows that are part of a row made of another one."""
+        ...
+
+    @property
     def blank_lines(self) -> int:
         """Count the blank lines."""
         ...
@@ -90,6 +103,7 @@ class Ledger:
     filtered: int = 0
     overlong_dropped: int = 0
     no_pair: int = 0
+    joined: int = 0
     unpaired: int = 0
     rows_written: int = 0
     blank_lines: int = 0
@@ -113,6 +127,7 @@ class Ledger:
         self.unpaired += piece.unpaired
         self.overlong_dropped += piece.overlong_dropped
         self.filtered += piece.filtered
+        self.joined += piece.joined
         self.rows_written += piece.rows_written
         self.blank_lines += piece.blank_lines
         if skipped:

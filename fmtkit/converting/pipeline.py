@@ -103,6 +103,7 @@ class Piece:
     """Pairs that were taken apart, each into two rows."""
     overlong_dropped: int
     filtered: int
+    joined: int
     blank_lines: int
     warnings: Counter[str]
     unread: Counter[str]
@@ -396,7 +397,7 @@ def _piece(
     own = block.rejects
     places = block.places(len(records))
     rejects = _one_each([*(replace(r, row=int(places[r.row])) for r in found), *own])
-    filtered = block.filtered
+    filtered = block.filtered + block.joined
     rows_read = len(records) + len(own) + filtered
     return Piece(
         source=source,
@@ -412,7 +413,8 @@ def _piece(
         no_pair=no_pair,
         unpaired=0,
         overlong_dropped=too_long,
-        filtered=filtered,
+        filtered=block.filtered,
+        joined=block.joined,
         blank_lines=0,
         warnings=Counter(),
         unread=Counter(),

@@ -28,6 +28,7 @@ from fmtkit.converting import (
 from fmtkit.converting.binding import Binding, bind
 from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.convert_options import RowOptions
+from fmtkit.converting.joined_rows import JoinedSource
 from fmtkit.converting.keeping import Kept, find_kept
 from fmtkit.converting.pass_through import as_they_are
 from fmtkit.converting.read_plan import ReadPlan
@@ -49,7 +50,7 @@ from fmtkit.tables import TABLES, Preference, Prompt, Ranking, Table, Tokens, Un
 from fmtkit.writing import outputs, working_folder
 from fmtkit.writing.file_output import FileOutput
 
-AnySource = Source | TransformedSource
+AnySource = Source | TransformedSource | JoinedSource
 
 _SAMPLE_BLOCKS = 16
 """How many blocks are looked at for a sound row, before a source is taken to have none."""
@@ -132,7 +133,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         paths = [one.name for one in opened]
         raise OptionError(untyped(paths, samples, settings.method, settings.delimiter))
     name = typenames.read(settings.chosen_type, functions=bool(settings.places))
-    sources: list[AnySource] = list(opened)
+    sources = _as_joined(opened, name)
     if name.function:
         function = replace(
             find_function(name.source, settings.places), config=settings.function_config
@@ -242,6 +243,16 @@ def _as_target(
         target_registry.named(to)
         raise OptionError(f"--to {to} writes messages, not tokens; leave out what makes tokens")
     return TargetStage.of(text, to, table, canonical, settings.allow_loss)
+
+
+def _as_joined(opened: Sequence[Source], name: typenames.TypeName) -> list[AnySource]:
+    """Return the sources, with rows that a type reads as one joined."""
+    by = "" if name.function else registry.named(name.source)[0].rows_by
+    if not by:
+        return list(opened)
+    for source in opened:
+        detection.check_joined(name.source, by, sample_of(source), source.name)
+    return [JoinedSource(source, by) for source in opened]
 
 
 def _with_map_file(settings: RowOptions, type_name: str, sources: Sequence[str]) -> RowOptions:

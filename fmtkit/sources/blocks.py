@@ -47,6 +47,7 @@ class JsonBlock:
     line_feeds: np.ndarray | None = field(default=None, compare=False)
     """int64: where the line feeds of `data` are, if who cut the block has looked for them."""
     filtered: ClassVar[int] = 0
+    joined: ClassVar[int] = 0
     blank_lines: ClassVar[int] = 0
 
     @property
@@ -82,6 +83,7 @@ class ArrowBlock:
     bytes_read: int = 0
     rejects: ClassVar[tuple[Reject, ...]] = ()
     filtered: ClassVar[int] = 0
+    joined: ClassVar[int] = 0
     blank_lines: ClassVar[int] = 0
 
     @property
@@ -116,6 +118,7 @@ class RowsBlock:
     blank_lines: int = 0
     bytes_read: int = 0
     filtered: ClassVar[int] = 0
+    joined: ClassVar[int] = 0
 
     @property
     def nbytes(self) -> int:
@@ -145,9 +148,10 @@ class RowsBlock:
 
 @dataclass(frozen=True, slots=True)
 class MadeBlock:
-    """Rows that a user's function made of a block: JSON objects, with the place of the row each came from.
+    """Rows that were made of a block: JSON objects, with the place of the row each came from.
 
-    `rejects` are counted as in JsonBlock; `filtered` rows the function returned nothing for.
+    `rejects` are counted as in JsonBlock; `filtered` are the rows that a user's function returned nothing
+    for, `joined` those that are part of a row made of another one.
     """
 
     rows: list[bytes]
@@ -156,6 +160,7 @@ class MadeBlock:
     lines: list[int | None]
     rejects: tuple[Reject, ...] = ()
     filtered: int = 0
+    joined: int = 0
     blank_lines: int = 0
     bytes_read: int = 0
 
@@ -174,7 +179,7 @@ class MadeBlock:
 
     def head(self, rows: int) -> "tuple[Block, int]":
         """Return what was made of the first rows, and how many more are wanted after them."""
-        count = len(self.rows) + len(self.rejects) + self.filtered
+        count = len(self.rows) + len(self.rejects) + self.filtered + self.joined
         if count <= rows:
             return self, rows - count
         kept = [i for i, place in enumerate(self.made_of) if place < rows]
@@ -185,7 +190,8 @@ class MadeBlock:
             lines=[self.lines[i] for i in kept],
             made_of=[self.made_of[i] for i in kept],
             rejects=rejects,
-            filtered=rows - len(kept) - len(rejects),
+            filtered=0 if self.joined else rows - len(kept) - len(rejects),
+            joined=rows - len(kept) - len(rejects) if self.joined else 0,
         ), 0
 
 

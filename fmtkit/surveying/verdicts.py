@@ -9,7 +9,12 @@ from fmtkit.escaping import counted
 from fmtkit.surveying.advice import SEVERITIES
 
 FINE = "fine"
-MISSING = {"quarantined": "bad", "no_pair": "without a pair", "filtered": "filtered"}
+MISSING = {
+    "quarantined": "bad",
+    "no_pair": "without a pair",
+    "filtered": "filtered",
+    "joined": "joined to another row",
+}
 """Term of the ledger -> what such rows are called."""
 
 

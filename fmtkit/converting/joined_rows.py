@@ -1,0 +1,205 @@
+"""Joined rows: rows that follow each other and have one value in a column are read as one.
+
+A tree of messages may lie in a row for each message, the two answers to a prompt in two rows. The row that
+is made of them is an object with the list of them, `{"rows": [...]}`, at the place of the last one.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain, pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from fmtkit.codes import Reject
+from fmtkit.converting import reading
+from fmtkit.kinds import RowKind
+from fmtkit.pickling import PickledByFields
+from fmtkit.sources.blocks import Block, MadeBlock
+from fmtkit.sources.canonical_json import canonical
+from fmtkit.sources.opening import Source
+from fmtkit.sources.spooling import BlockFile, kept_on_disk
+from fmtkit.strict_kinds import judge
+
+ROWS = "rows"
+MOST = 10_000
+"""Rows that one is made of: more with the same value speak for another layout, and fill the memory."""
+
+
+def joined(rows: Iterable[Mapping[str, Any]], by: str) -> list[Mapping[str, Any]]:
+    """Return rows as one for each run of the same value in a column.
+
+    >>> joined([{"p": 1, "a": 2}, {"p": 1, "a": 3}], "p")
+    [{'rows': [{'p': 1, 'a': 2}, {'p': 1, 'a': 3}]}]
+    """
+    listed = list(rows)
+    if all(row.keys() == {ROWS} for row in listed):
+        return listed
+    runs: list[list[Mapping[str, Any]]] = []
+    for row in listed:
+        value = row.get(by)
+        if runs and value is not None and runs[-1][0].get(by) == value:
+            runs[-1].append(row)
+        else:
+            runs.append([row])
+    return [{ROWS: run} for run in runs]
+
+
+def lacks(rows: Sequence[Mapping[str, Any]], by: str) -> bool:
+    """Tell whether no row has the column by which they would be joined, nor is one that was joined."""
+    return not any(by in row or row.keys() == {ROWS} for row in rows)
+
+
+@dataclass
+class _Run:
+    """Rows that follow each other, while they gather."""
+
+    value: Any = None
+    rows: list[str] = field(default_factory=list)
+    """As JSON."""
+    is_whole: bool = False
+    """Whether its only row is one of joined rows already, as a quarantine holds them."""
+    place: int = 0
+    """Of the last row, in the block that is being read."""
+    line: int | None = None
+
+    def text(self) -> str:
+        """Return the row that is made of them."""
+        return self.rows[0] if self.is_whole else "{" + f'"{ROWS}":[{",".join(self.rows)}]' + "}"
+
+
+@dataclass(eq=False)
+class JoinedSource(PickledByFields):
+    """A source whose rows are joined by a column; it is read like any other."""
+
+    source: Source
+    by: str
+
+    once = False
+    kind = "json"
+
+    @property
+    def name(self) -> str:
+        """Return the name of the source itself."""
+        return self.source.name
+
+    @property
+    def size(self) -> int | None:
+        """Return the size of the source itself."""
+        return self.source.size
+
+    @property
+    def hashed(self) -> bool:
+        """Tell whether the hash of the source itself is wanted."""
+        return self.source.hashed
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Joined rows have no schema before they are made."""
+        return None
+
+    def sha256(self) -> str:
+        """Return the hash of the source itself."""
+        return self.source.sha256()
+
+    def keep(self) -> None:
+        """Do nothing: joined rows are kept anyway."""
+
+    def first_block(self) -> Block | None:
+        """Return the first block of joined rows."""
+        return next(self.blocks(), None)
+
+    def blocks(self, start: int = 0, columns: Sequence[str] | None = None) -> Iterator[Block]:  # noqa: ARG002
+        """Yield the joined rows, block for block of the source."""
+        return self._made.blocks(start)
+
+    @cached_property
+    def _made(self) -> BlockFile:
+        return kept_on_disk(self._joined(), f"the joined rows of {self.name}")
+
+    def _joined(self) -> Iterator[Block]:
+        """Join the rows of every block; a run that goes on in the next block ends there."""
+        run = _Run()
+        blocks = pairwise(chain(self.source.blocks(), (None,)))
+        for block, following in blocks:
+            assert block is not None
+            made = _Made(block)
+            for record, value in made.sound():
+                run = self._with(run, value, made, record)
+            if run.rows and not self._goes_on(run, following):
+                made.end(run)
+                run = _Run()
+            yield made.block()
+
+    def _with(self, run: _Run, value: Mapping[str, Any], made: "_Made", record: int) -> _Run:
+        """Add a row to the run that it belongs to, or begin the next one."""
+        key = value.get(self.by)
+        if not run.rows or key is None or key != run.value:
+            if run.rows:
+                made.end(run)
+            run = _Run(key, is_whole=value.keys() == {ROWS})
+        if len(run.rows) >= MOST:
+            told = f"more than {MOST:,} rows with this {self.by} follow each other"
+            made.refuse(record, "value_error", self.by, told)
+            return run
+        run.rows.append(canonical(value))
+        run.place, run.line = made.place(record), made.records.line(record)
+        made.count += 1
+        return run
+
+    def _goes_on(self, run: _Run, block: Block | None) -> bool:
+        """Tell whether the first sound row of the next block belongs to a run."""
+        if block is None or run.value is None or len(run.rows) >= MOST:
+            return False
+        first = next((value for _, value in _Made(block).sound()), {})
+        return bool(first.get(self.by) == run.value)
+
+
+class _Made:
+    """What is made of a block, while its rows are joined."""
+
+    def __init__(self, block: Block) -> None:
+        self.source = block
+        self.records = reading.records_of(block)
+        self.places = block.places(len(self.records))
+        self.rejects: list[Reject] = list(block.rejects)
+        self.runs: list[_Run] = []
+        self.count = 0
+        """Rows that runs took, of this block."""
+
+    def sound(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Yield the number and the value of each row that is sound, and refuse the others."""
+        for record in range(len(self.records)):
+            value, fault = self.records.value(record, written=True)
+            fault = fault or next(iter(judge(RowKind(), value, "")), None)
+            if fault is None:
+                yield record, value
+            else:
+                self.refuse(record, fault.code, fault.column, fault.message)
+
+    def place(self, record: int) -> int:
+        """Return the row of the block that a record is."""
+        return int(self.places[record])
+
+    def refuse(self, record: int, code: str, column: str | None, message: str) -> None:
+        """Set a row aside."""
+        reject = self.records.reject(record, code, column, message)
+        self.rejects.append(replace(reject, row=self.place(record)))
+
+    def end(self, run: _Run) -> None:
+        """Make a row of a run."""
+        self.runs.append(run)
+
+    def block(self) -> MadeBlock:
+        """Return the rows made, each at the place of the last row that it is made of."""
+        texts = (run.text() for run in self.runs)
+        return MadeBlock(
+            rows=[text.encode("utf-8", "surrogatepass") for text in texts],
+            made_of=[run.place for run in self.runs],
+            lines=[run.line for run in self.runs],
+            rejects=tuple(sorted(self.rejects, key=lambda reject: reject.row)),
+            joined=self.count - len(self.runs),
+            blank_lines=self.records.blank,
+            bytes_read=self.source.bytes_read,
+        )
