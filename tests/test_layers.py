@@ -253,7 +253,10 @@ def test_converting_and_validating_load_no_framework(tmp_path):
     assert not loaded(CALL.format(["fmtkit", "validate", source, "--type", "intel"])) & set(HEAVY)
 
 
-UNUSED = ("pydantic", "tokenizers", "http", "multiprocessing.connection", "rich.progress")
+UNUSED = (
+    *("pydantic", "tokenizers", "http", "multiprocessing.connection", "rich.progress"),
+    *("numpy.ma", "pyarrow.json"),
+)
 """What a conversion of JSON lines without a tokenizer has no use for: 0.15 s of CPU at each start."""
 
 

@@ -55,8 +55,10 @@ def render_batch(
     others = np.sort(np.concatenate([left, rows[~by_columns]]))
     _add(traced, list(single.render(others)))
     columns = [traced.assembly.text(column) for column in range(plan.columns)]
-    sample = np.union1d(traced.fresh, _sample(columns[0])).astype(np.int64)
-    difference = _difference(traced, columns, single.render(np.setdiff1d(sample, others)))
+    # By Python's sets: numpy's import numpy.ma, which takes 20 ms.
+    sample = {*traced.fresh, *_sample(columns[0]).tolist()}.difference(others.tolist())
+    again = single.render(np.array(sorted(sample), np.int64))
+    difference = _difference(traced, columns, again)
     if difference:
         compiled.difference = difference
         return render_batch(compiled, plan, dialogs, tools, training)
