@@ -8,7 +8,7 @@ from polars import Expr
 
 from fmtkit.columns import ABSENT, SYSTEM, blank, filled
 from fmtkit.dialog_pairs import ASKING, joined, same_dialog
-from fmtkit.problems import Column, Problem
+from fmtkit.problems import Column, Equal, Problem
 from fmtkit.tables import MARKS, Completion, Conversation, Preference, Ranking, Unpaired
 from fmtkit.typed_kinds import NARROW, WIDE
 
@@ -25,12 +25,15 @@ def message(role: str, content: Expr, *, wide: bool = False) -> Expr:
 def dialog(*, wide: bool = False, **turns: Column) -> Column:
     """Make one message of each named turn, in order; a row's null or empty turns are left out."""
     messages = [message(role, turn.value, wide=wide) for role, turn in turns.items()]
+    told = {role: turn.bound for role, turn in turns.items() if turn is not ABSENT}
+    texts = tuple((role, bound) for role, bound in told.items() if bound is not None)
+    known = None if wide or len(texts) < len(told) else texts
     if all(_is_required(turn) for turn in turns.values()):
-        return Column(pl.concat_list(messages)).having(*turns.values())
+        return Column(pl.concat_list(messages), turns=known).having(*turns.values())
     # concat_arr and a filter, not concat_list and drop_nulls: 20 times as fast (polars 2.1).
     said = pl.element().struct.field("content").str.len_bytes() > 0
     kept = pl.concat_arr(messages).arr.to_list().list.eval(pl.element().filter(said))
-    return Column(kept).having(*turns.values())
+    return Column(kept, turns=known).having(*turns.values())
 
 
 def _is_required(turn: Column) -> bool:
@@ -93,7 +96,10 @@ def pair(question: Column, chosen: Column, rejected: Column, system: Column = AB
 
 def chosen_over(prompt: Column, chosen: Column, rejected: Column) -> Preference:
     """Make a preference of a prompt and two answers that are text."""
-    same = Problem("no_preference", None, chosen.value == rejected.value, "chosen equals rejected")
+    known = chosen.bound is not None and rejected.bound is not None
+    rule = Equal(str(chosen.bound), str(rejected.bound)) if known else None
+    equal = chosen.value == rejected.value
+    same = Problem("no_preference", None, equal, "chosen equals rejected", rule)
     worse = dialog(assistant=rejected)
     return Preference(prompt, dialog(assistant=chosen), worse.but(worse.value, same))
 

@@ -6,9 +6,36 @@ unknown role) cannot be found in the canonical table later.
 """
 
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import polars as pl
 from polars import Expr
+
+
+@dataclass(frozen=True)
+class Null:
+    """A bound column is null."""
+
+    column: str
+
+
+@dataclass(frozen=True)
+class Blank:
+    """The text of a bound column is there, and has nothing but white space."""
+
+    column: str
+
+
+@dataclass(frozen=True)
+class Equal:
+    """The texts of two bound columns are equal."""
+
+    one: str
+    other: str
+
+
+Rule: TypeAlias = Null | Blank | Equal
+"""When rows are bad, as data: what reads lines can tell it of each without a frame."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +46,8 @@ class Problem:
     column: str | None
     when: Expr
     message: str
+    rule: Rule | None = None
+    """The same as `when`, where it can be said so."""
 
 
 @dataclass(frozen=True)
@@ -30,24 +59,30 @@ class Column:
     warnings: tuple[tuple[str, Expr], ...] = ()
     steps: tuple[tuple[str, Expr], ...] = ()
     """What is computed first, under a name that the value and the problems may use."""
+    bound: str | None = None
+    """The bound column that the value is, as it stands."""
+    turns: tuple[tuple[str, str], ...] | None = None
+    """The messages that the value is, as role and bound text; a row's null or empty ones are left out."""
 
     def but(self, value: Expr, *problems: Problem) -> "Column":
         """Return the column with another value and these problems besides its own."""
-        return replace(self, value=value, problems=(*self.problems, *problems))
+        made = replace(self, problems=(*self.problems, *problems))
+        return made if value is self.value else replace(made, value=value, bound=None, turns=None)
 
     def having(self, *others: "Column") -> "Column":
         """Return the column with the problems, warnings and steps of others besides its own."""
         columns = (self, *others)
-        return Column(
-            self.value,
-            tuple(problem for column in columns for problem in column.problems),
-            tuple(warning for column in columns for warning in column.warnings),
-            tuple(step for column in columns for step in column.steps),
+        return replace(
+            self,
+            problems=tuple(problem for column in columns for problem in column.problems),
+            warnings=tuple(warning for column in columns for warning in column.warnings),
+            steps=tuple(step for column in columns for step in column.steps),
         )
 
     def once(self, name: str) -> "Column":
         """Compute the value once for all expressions that are made of it: polars would not."""
-        return replace(self, value=pl.col(name), steps=(*self.steps, (name, self.value)))
+        once = self.but(pl.col(name))
+        return replace(once, steps=(*self.steps, (name, self.value)))
 
     def warn(self, code: str, when: Expr) -> "Column":
         """Return the column with a warning for the rows where `when` is true."""

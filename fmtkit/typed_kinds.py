@@ -34,7 +34,7 @@ from fmtkit.kinds import (
     TextKind,
     TreeKind,
 )
-from fmtkit.problems import Column, Problem
+from fmtkit.problems import Blank, Column, Null, Problem
 from fmtkit.strict_kinds import form_of, holds
 
 _KEY_TYPES: dict[str, type[pl.DataType]] = {
@@ -349,9 +349,13 @@ def _numbers(values: pa.Array) -> np.ndarray:
 # Which rows of what converters see are wrong.
 
 
-def parameter(name: str, kind: Kind, *, required: bool, value: Expr) -> Column:
-    """Make the column of a converter's parameter, with the problems that its kind can have."""
-    flaws = [Flaw("null_field", "", value.is_null(), "is null")] if required else []
+def parameter(name: str, kind: Kind, *, required: bool, bound: str) -> Column:
+    """Make the column of a converter's parameter, with the problems that its kind can have.
+
+    `name` is what messages call it, `bound` the column of the frame.
+    """
+    value = pl.col(bound)
+    flaws = [Flaw("null_field", "", value.is_null(), "is null", Null)] if required else []
     if isinstance(kind, DialogKind):
         # One look at each message: the flaw of the first code in precedence is the row's anyway.
         turns = sorted(_turn_flaws(kind), key=lambda flaw: PRECEDENCE[flaw.code])
@@ -361,10 +365,10 @@ def parameter(name: str, kind: Kind, *, required: bool, value: Expr) -> Column:
         seen = Column(value.list.eval(worst).list.min()).once(f"__flaw_{name}")
         flaws += [flaw.inside("[]", seen.value == i) for i, flaw in enumerate(turns)]
         flaws += _silence(value) if required else []
-        return seen.but(value, *(flaw.problem(name) for flaw in flaws))
+        return seen.but(value, *(flaw.problem(name, bound) for flaw in flaws))
     # A null where none may be is one in an optional column too; what is empty there is nothing.
     flaws += (flaw for flaw in flaws_of(kind, value) if required or flaw.code == "null_field")
-    return Column(value, tuple(f.problem(name) for f in flaws))
+    return Column(value, tuple(f.problem(name, bound) for f in flaws), bound=bound)
 
 
 @dataclass(frozen=True)
@@ -375,10 +379,13 @@ class Flaw:
     path: str
     when: Expr
     words: str
+    rule: type[Null | Blank] | None = None
 
-    def problem(self, name: str) -> Problem:
+    def problem(self, name: str, bound: str) -> Problem:
         """Make it the problem of a column."""
-        return Problem(self.code, name + self.path, self.when, f"{name}{self.path} {self.words}")
+        words = f"{name}{self.path} {self.words}"
+        rule = None if self.rule is None else self.rule(bound)
+        return Problem(self.code, name + self.path, self.when, words, rule)
 
     def inside(self, path: str, when: Expr) -> "Flaw":
         """Return the same flaw of what holds the value."""
@@ -393,7 +400,7 @@ def flaws_of(kind: Kind, value: Expr) -> Iterator[Flaw]:  # noqa: ARG001
 
 @flaws_of.register
 def _(kind: TextKind, value: Expr) -> Iterator[Flaw]:  # noqa: ARG001
-    yield Flaw("empty_field", "", blank(value), "is empty or blank")
+    yield Flaw("empty_field", "", blank(value), "is empty or blank", Blank)
 
 
 @flaws_of.register

@@ -67,7 +67,7 @@ class Binding(PickledByFields):
         out: dict[str, Any] = {}
         for column in self.columns:
             out[column.name] = parameter(
-                column.label, column.kind, required=column.required, value=pl.col(column.name)
+                column.label, column.kind, required=column.required, bound=column.name
             )
         for name in self.converter.takes:
             out.setdefault(name, ABSENT)

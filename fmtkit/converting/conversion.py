@@ -66,7 +66,7 @@ def _raised(error: BaseException, binding: Binding) -> str:
 
 
 def _convert(frame: pl.DataFrame, binding: Binding) -> Converted:
-    columns = _columns(binding.made, text=binding.converter.text)
+    columns = columns_of(binding.made, text=binding.converter.text)
     problems = _problems(columns)
     for name, step in _steps(columns).items():
         frame = frame.with_columns(step.alias(name))
@@ -125,7 +125,7 @@ def _unread(frame: pl.DataFrame, out: pl.DataFrame, binding: Binding) -> tuple[C
     return unread_turns.unread(carried, [*read, *made])
 
 
-def _columns(table: Table, *, text: bool) -> list[tuple[str, Column]]:
+def columns_of(table: Table, *, text: bool) -> list[tuple[str, Column]]:
     """Return the columns that the table has, under their names on disk."""
     named = ((name, getattr(table, name)) for name in table.column_names())
     names = TEXT_NAMES if text else {}

@@ -26,12 +26,13 @@ from fmtkit.converting import (
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.conversion import convert_frame
 from fmtkit.converting.engines import Engine, Threads
+from fmtkit.converting.fusing import Laid
 from fmtkit.converting.parse import Parsed
 from fmtkit.converting.preparation import Job
 from fmtkit.converting.read_plan import ReadPlan
 from fmtkit.rendering.content_parts import Cuts
 from fmtkit.sources.blocks import BLOCK_BYTES, Block
-from fmtkit.sources.records import JoinedRows, Rows
+from fmtkit.sources.records import JoinedRows, Records, Rows
 from fmtkit.tables import DIALOG_COLUMNS
 
 Task = tuple[int, int, Block]
@@ -206,16 +207,13 @@ def _process(
     encode: Callable[[pa.Table, np.ndarray], list[Any]] | None = None,
 ) -> list[Piece]:
     """Take blocks the whole way; with a step, one block."""
-    binding = job.plans[group[0][0]].binding
     records = [reading.records_of(b, job.plans[source].binding) for source, _, b in group]
-    together = records[0] if len(group) == 1 else JoinedRows(records)
-    begun = _convert(job, binding, _parsed(job.plans, group, records), together)
-    frames = [begun.frame] if encode is None else _parts(begun.frame, job)
-    begun.frame = begun.frame.clear()
+    begun, made = _laid_out(job, group, records) or _in_the_ordinary_way(
+        job, group, records, in_parts=encode is not None
+    )
     parts: list[_Part] = []
     encoded: list[Any] = []
-    while frames:
-        part = _render(job, binding, frames.pop(0), together, begun.cuts)
+    for part in made:
         if encode is not None:
             # The rows themselves are not kept: what waits for its turn is what was made of them.
             encoded += encode(part.table, _places(group, records, part.kept))
@@ -230,6 +228,82 @@ def _process(
     (piece,) = pieces
     result = step(piece.table, piece)
     return [replace(piece, result=result, table=piece.table.slice(0, 0), lines=None)]
+
+
+def _in_the_ordinary_way(
+    job: Job, group: list[Task], records: list[Rows], *, in_parts: bool
+) -> "tuple[_Converted, Iterator[_Part]]":
+    """Take blocks by columns: read, converted, rendered."""
+    binding = job.plans[group[0][0]].binding
+    together = records[0] if len(group) == 1 else JoinedRows(records)
+    begun = _convert(job, binding, _parsed(job.plans, group, records), together)
+    frames = _parts(begun.frame, job) if in_parts else [begun.frame]
+    begun.frame = begun.frame.clear()
+
+    def parts() -> Iterator[_Part]:
+        while frames:
+            yield _render(job, binding, frames.pop(0), together, begun.cuts)
+
+    return begun, parts()
+
+
+def _laid_out(
+    job: Job, group: list[Task], records: list[Rows]
+) -> "tuple[_Converted, list[_Part]] | None":
+    """Lay the texts of a block out as it is read, and take what is left of it in the ordinary way."""
+    own, source = records[0], group[0][0]
+    fusion = job.fusion(source) if len(group) == 1 and isinstance(own, Records) else None
+    laid = fusion.lay_out(own) if fusion is not None and isinstance(own, Records) else None
+    if laid is None or not isinstance(own, Records):
+        return None
+    begun, part = _left(job, job.plans[source], own, laid)
+    begun.blank, begun.fast_rows = own.blank, begun.fast_rows + len(laid.rows)
+    begun.rejects = [replace(r, row=int(laid.left[r.row])) for r in begun.rejects]
+    kept = laid.left[part.kept]
+    table, rows = _merged((laid.table, laid.rows), (part.table, kept))
+    return begun, [
+        _Part(
+            table=table,
+            kept=rows,
+            rejects=[replace(r, row=int(laid.left[r.row])) for r in part.rejects],
+            overlong={int(laid.left[row]) for row in part.overlong},
+            warnings=part.warnings + laid.warnings,
+            traced_rows=part.traced_rows + len(laid.rows),
+            plain_rows=part.plain_rows,
+        )
+    ]
+
+
+def _left(job: Job, plan: ReadPlan, records: Records, laid: Laid) -> "tuple[_Converted, _Part]":
+    """Take the records that a layout left; where all are bad, without a frame."""
+    nothing = np.empty(0, np.int64)
+    begun = _Converted(pl.DataFrame(), [], Counter(), nothing, Counter(), 0, 0, 0, {})
+    part = _Part(laid.table.slice(0, 0), nothing, [], set(), Counter(), 0, 0)
+    if not len(laid.left):
+        return begun, part
+    picked = records.picked(laid.left)
+    parsed = reading.parse_block(picked, plan)
+    if parsed.frame.height:
+        begun = _convert(job, plan.binding, parsed, picked)
+        return begun, _render(job, plan.binding, begun.frame, picked, begun.cuts)
+    begun.rejects = verdicts.reconsidered(parsed.rejects, picked, plan.binding)
+    return begun, part
+
+
+def _merged(
+    one: tuple[pa.Table, np.ndarray], other: tuple[pa.Table, np.ndarray]
+) -> tuple[pa.Table, np.ndarray]:
+    """Put the rows of two tables into the order of their records, of which few are of the other one."""
+    (table, rows), (few, places) = one, other
+    if not few.num_rows:
+        return table, rows
+    parts, done = [], 0
+    for number, at in enumerate(np.searchsorted(rows, places).tolist()):
+        parts += [table.slice(done, at - done), few.slice(number, 1)]
+        done = at
+    parts.append(table.slice(done))
+    merged = pa.concat_tables(parts).combine_chunks()
+    return merged, np.sort(np.concatenate([rows, places]))
 
 
 def _places(group: Sequence[Task], records: Sequence[Rows], kept: np.ndarray) -> np.ndarray:

@@ -28,6 +28,7 @@ from fmtkit.converting import (
 from fmtkit.converting.binding import Binding, bind
 from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.convert_options import RowOptions
+from fmtkit.converting.fusing import Fusion
 from fmtkit.converting.joined_rows import JoinedSource
 from fmtkit.converting.keeping import Kept, find_kept
 from fmtkit.converting.pass_through import as_they_are
@@ -89,6 +90,20 @@ class Job:
         if template is None:
             return ()
         return control_tokens.tokens_in(template.source, tuple(template.special_tokens.values()))
+
+    @cached_property
+    def _fusions(self) -> dict[int, Fusion]:
+        return {}
+
+    def fusion(self, source: int) -> Fusion | None:
+        """Return how rows of a source are laid out as they are read; None where they cannot be."""
+        if not isinstance(self.text, TextStage) or self.pairs is not None or self.unpairs:
+            return None
+        plan = self.plans[source]
+        if id(plan) not in self._fusions:
+            made = Fusion(plan.binding, self.text, self.schema, self.control_tokens)
+            self._fusions[id(plan)] = made
+        return self._fusions[id(plan)]
 
     @cached_property
     def ignored_columns(self) -> tuple[str, ...]:

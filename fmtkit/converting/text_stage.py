@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from fmtkit.registry import Converter
 from fmtkit.rendering import chat, template_sources
 from fmtkit.rendering.chat import ChatTemplate, Rendering, ReplyRendering
 from fmtkit.rendering.content_parts import Cuts
+from fmtkit.rendering.render_plan import Plan
 from fmtkit.tables import (
     DIALOG_COLUMNS,
     TEXT_NAMES,
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from fmtkit.rendering.spans import TokenRow
 
 REPLIES = ("chosen", "rejected", "completion")
+SIDES = ("chosen", "rejected")
+"""Texts of a pair, which may not be equal."""
 _UNCUT = {
     "Ranking": "a ranking is cut once it is pairs",
     "Segments": "segments stay whole until they are trained on",
@@ -504,10 +507,10 @@ def render_table(
 
 def _equal_sides(texts: Mapping[str, pa.Array], lost: set[int]) -> list[RowFailure]:
     """Return the pairs that a template makes equal, since it leaves out what they differ in."""
-    if "chosen" not in texts or "rejected" not in texts:
+    if not texts.keys() >= {*SIDES}:
         return []
     # Null, and so of no meaning, for the rows that are lost already.
-    equal = pc.equal(texts["chosen"], texts["rejected"])
+    equal = pc.equal(*(texts[name] for name in SIDES))
     rows = set(
         np.flatnonzero(np.unpackbits(_bits(equal), bitorder="little")[: len(equal)]).tolist()
     )
@@ -525,14 +528,23 @@ def _texts(
     cuts: Mapping[int, Cuts] | None,
 ) -> tuple[dict[str, pa.Array], Rendering | ReplyRendering]:
     tools = columns.get("tools")
-    replies = {name: columns[name] for name in REPLIES if name in columns}
+    plan, (first, *others) = rendered_of(columns)
+    if others:
+        replies = {name: columns[name] for name in others}
+        both = chat.render_reply(template, columns[first], replies, tools=tools, cuts=cuts)
+        return {first: both.prompt, **both.replies}, both
+    asks = plan.generation_prompt
+    made = chat.render(template, columns[first], add_generation_prompt=asks, tools=tools, cuts=cuts)
+    return {first: made.text}, made
+
+
+def rendered_of(names: Collection[str]) -> tuple[Plan, tuple[str, ...]]:
+    """Return what is rendered of rows with these columns, and of which dialogs, in their order."""
+    replies = tuple(name for name in REPLIES if name in names)
     if replies:
-        both = chat.render_reply(template, columns["prompt"], replies, tools=tools, cuts=cuts)
-        return {"prompt": both.prompt, **both.replies}, both
-    name = "messages" if "messages" in columns else "prompt"
-    asks = name == "prompt"
-    made = chat.render(template, columns[name], add_generation_prompt=asks, tools=tools, cuts=cuts)
-    return {name: made.text}, made
+        return Plan(replies=len(replies)), ("prompt", *replies)
+    name = "messages" if "messages" in names else "prompt"
+    return Plan(generation_prompt=name == "prompt"), (name,)
 
 
 def _text_schema(schema: pa.Schema, texts: Mapping[str, object]) -> list[pa.Field]:

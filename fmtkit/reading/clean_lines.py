@@ -5,7 +5,7 @@ kernel decides that for the ordinary line alone: a content in parts, an escape i
 more than 19 digits make a line unsure, though it may be sound.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, singledispatch
 from math import ceil, floor
@@ -16,6 +16,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fmtkit.buffers import MAX_INT32
 from fmtkit.read_spec import (
     BoolNode,
     DialogNode,
@@ -31,6 +32,7 @@ from fmtkit.read_spec import (
     TextsNode,
 )
 from fmtkit.reading.native import kernel
+from fmtkit.text_layout import Layout, Shape
 
 CLEAN, BLANK, UNSURE = 0, 1, 2
 _INT64 = -(2**63), 2**63 - 1
@@ -48,6 +50,16 @@ class CleanLines:
     """CLEAN, BLANK or UNSURE, of each physical line."""
 
 
+@dataclass(frozen=True)
+class LaidLines(CleanLines):
+    """Lines whose texts were laid out as they were read; the columns that these are made of are null."""
+
+    texts: tuple[pa.Array, ...]
+    """A string column for each text of the layout, without nulls."""
+    taken: NDArray[np.int64]
+    """How many lines took each path, in the order of the layout."""
+
+
 def read(block: bytes, spec: ReadSpec) -> CleanLines | None:
     """Read the clean lines of a block; None where there is no kernel, or none for this spec.
 
@@ -59,12 +71,45 @@ def read(block: bytes, spec: ReadSpec) -> CleanLines | None:
     compiled = None if native is None else _compiled(spec)
     if native is None or compiled is None:
         return None
-    schema, array, verdicts = native.read(block, compiled)
-    batch = pa.RecordBatch._import_from_c_capsule(schema, array)
-    frame = pl.from_arrow(batch)
+    *columns, verdicts = native.read(block, compiled)
+    return CleanLines(_frame(columns, spec), np.frombuffer(verdicts, np.uint8))
+
+
+def lay_out(block: bytes, spec: ReadSpec, layout: Layout) -> LaidLines | None:
+    """Read lines and put their texts together; None where there is no kernel, or none for this spec.
+
+    A line is CLEAN only if its texts were laid out and its watched columns hold no text; UNSURE says
+    nothing of the others.
+
+    Raises:
+        ValueError: The layout names what is not there.
+    """
+    native = kernel()
+    compiled = None if native is None else _compiled(spec)
+    if native is None or compiled is None:
+        return None
+    made = native.read(block, compiled, _compiled_layout(spec, layout))
+    *columns, verdicts, schema, array, taken = made
+    texts = pa.RecordBatch._import_from_c_capsule(schema, array)
+    return LaidLines(
+        _frame(columns, spec, {*layout.bound}),
+        np.frombuffer(verdicts, np.uint8),
+        tuple(texts.columns),
+        np.frombuffer(taken, np.int64),
+    )
+
+
+def _frame(columns: Sequence[Any], spec: ReadSpec, without: Collection[str] = ()) -> pl.DataFrame:
+    """Take the columns that the kernel hands over, but for some."""
+    batch = pa.RecordBatch._import_from_c_capsule(*columns)
+    names = [column.name for column in _ordered(spec)]
+    wanted = [place for place, name in enumerate(names) if name not in without]
+    if not wanted:
+        return pl.DataFrame(height=batch.num_rows)
+    frame = pl.from_arrow(batch.select(wanted) if without else batch)
     assert isinstance(frame, pl.DataFrame)
-    frame.columns = [column.name for column in _ordered(spec)]
-    return CleanLines(frame, np.frombuffer(verdicts, np.uint8))
+    frame.columns = [names[place] for place in wanted]
+    return frame
 
 
 KINDS = ("null", "bool", "text", "integer", "long integer", "float", "json")
@@ -119,6 +164,55 @@ def told(spec: ReadSpec) -> Told:
     wanted = tuple((column.path, _told(column.node), column.required) for column in columns)
     groups = tuple(tuple(places[name] for name in group) for group in spec.any_of)
     return wanted, groups, spec.media, spec.max_depth
+
+
+MOST_ROLES = 125
+"""Roles of a layout, each of which is a character of ASCII."""
+_DIALOG_END = chr(127)
+
+
+@lru_cache(maxsize=256)
+def _compiled_layout(spec: ReadSpec, layout: Layout) -> Any:
+    """Return a layout as the kernel lays out by it."""
+    native = kernel()
+    assert native is not None
+    return native.compile_layout(told_layout(spec, layout))
+
+
+def told_layout(spec: ReadSpec, layout: Layout) -> Told:
+    """Return a layout as the tuples that the kernel takes."""
+    places = {column.name: place for place, column in enumerate(_ordered(spec))}
+    slots = {name: slot for slot, name in enumerate(layout.bound)}
+    names = dict.fromkeys(role for dialog in layout.dialogs for role, _ in dialog)
+    if len(names) > MOST_ROLES:
+        raise ValueError(f"a layout of more than {MOST_ROLES} roles")
+    roles = {name: number for number, name in enumerate(names, start=1)}
+    return (
+        len(places),
+        tuple(places[name] for name in slots),
+        tuple(places[column.name] for column in spec.watched),
+        tuple(tuple((slots[name], roles[role]) for role, name in d) for d in layout.dialogs),
+        tuple(slots[name] for name in layout.solid),
+        tuple((slots[one], slots[other]) for one, other in layout.differing),
+        layout.texts,
+        layout.unlike,
+        tuple(sorted(layout.tokens, key=str.encode)),
+        MAX_INT32,
+        tuple(_told_shape(shape, roles) for shape in layout.shapes),
+    )
+
+
+def _told_shape(shape: Shape, roles: Mapping[str, int]) -> Told:
+    dialogs = ("".join(chr(roles[role]) for role in dialog) for dialog in shape.roles)
+    paths = tuple(
+        (
+            tuple((c.view, int(c.ask), c.text, int(c.answer)) for c in path.conditions),
+            path.texts,
+        )
+        for path in shape.paths
+    )
+    views = tuple((view.turn, view.trims) for view in shape.views)
+    return "".join(dialog + _DIALOG_END for dialog in dialogs), views, paths
 
 
 def _ordered(spec: ReadSpec) -> Sequence[Any]:

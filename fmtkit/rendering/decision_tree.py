@@ -41,6 +41,19 @@ class Tree:
         self.taken.add(id(leaf))
         return first
 
+    def known(self) -> list[Leaf]:
+        """Return the paths that somebody took, and was compared on, before."""
+        with self.lock:
+            waiting: list[Branch | Leaf | None] = list(self.top.values())
+            found = []
+            while waiting:
+                one = waiting.pop()
+                if isinstance(one, Branch):
+                    waiting += one.follows.values()
+                elif one is not None and id(one) in self.taken:
+                    found.append(one)
+        return found
+
     def add(self, leaf: Leaf) -> None:
         """Hang a path into the tree; the beginning that it shares with another one is there."""
         follows, answer = self.top, True

@@ -56,7 +56,7 @@ def render_batch(
     _add(traced, list(single.render(others)))
     columns = [traced.assembly.text(column) for column in range(plan.columns)]
     # By Python's sets: numpy's import numpy.ma, which takes 20 ms.
-    sample = {*traced.fresh, *_sample(columns[0]).tolist()}.difference(others.tolist())
+    sample = {*traced.fresh, *sample_of(columns[0]).tolist()}.difference(others.tolist())
     again = single.render(np.array(sorted(sample), np.int64))
     difference = _difference(traced, columns, again)
     if difference:
@@ -108,8 +108,8 @@ def _add(traced: TracedRows, rows: list[PlainRow]) -> None:
             traced.warnings[warning].append(row.row)
 
 
-def _sample(column: pa.Array) -> Int64s:
-    """Choose one row in SAMPLE by eight bytes of its text and its length."""
+def sample_of(column: pa.Array) -> Int64s:
+    """Choose one row in SAMPLE by eight bytes of its text and its length, whatever its batch."""
     bounds = offsets_of(column)
     data = np.frombuffer(column.buffers()[2], np.uint8)
     sizes = bounds[1:] - bounds[:-1]

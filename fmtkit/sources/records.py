@@ -63,6 +63,11 @@ class Records:
         """Return the bytes of a record, without its newline."""
         return self.data[self.found.starts[record] : self.found.ends[record]]
 
+    def picked(self, records: np.ndarray) -> "Records":
+        """Return some of the records, in their order, each with its line."""
+        data = b"".join(self.raw(record) + b"\n" for record in records.tolist())
+        return Records(data, lines=self.lines_of(records))
+
     def line(self, record: int) -> int | None:
         """Return the physical line on which a record begins, 1-based; None of rows in memory."""
         if self.lines is not None:

@@ -4,7 +4,8 @@ int put_null(Column *columns, const Field *field) {
     Column *column = &columns[field->column];
     static const uint64_t zero = 0;
     switch (field->type) {
-    case 'U': return put_end(column, (int64_t)column->data.used, 0);
+    case 'U':
+    case 'u': return put_end(column, (int64_t)column->data.used, 0);
     case 'L': return put_end(column, columns[field->children[0]->column].count, 0);
     case 'b':
         return put_bit(&column->data, column->count, 0) && put_valid(column, 0);
@@ -50,8 +51,8 @@ static int has_views(const Field *field, const Column *columns) {
 }
 
 int export_schema(const Field *field, const Column *columns, struct ArrowSchema *schema) {
-    static const char *const formats[] = {"U", "b", "l", "g", "+L", "+s"};
-    static const char types[] = "UblgLs";
+    static const char *const formats[] = {"U", "u", "b", "l", "g", "+L", "+s"};
+    static const char types[] = "UublgLs";
     memset(schema, 0, sizeof *schema);
     schema->release = release_schema;
     schema->format =
@@ -110,6 +111,18 @@ static int take_offsets(Buffers *held, Bytes *offsets) {
     return 1;
 }
 
+/* Offsets of 32 bits, of texts that are together no longer. */
+static int take_narrow_offsets(Buffers *held, const Column *column) {
+    int32_t *offsets = malloc(((size_t)column->count + 1) * sizeof *offsets);
+    if (!offsets) return 0;
+    const int64_t *ends = (const int64_t *)(const void *)column->offsets.bytes;
+    offsets[0] = 0;
+    for (int64_t i = 0; i < column->count; i++) offsets[i + 1] = (int32_t)ends[i];
+    held->owned[1] = offsets;
+    held->buffers[1] = offsets;
+    return 1;
+}
+
 /* A view: the size of a text, its first four bytes, the number of a buffer and the place in it; of a
    text of at most 12 bytes its size and all of its bytes. */
 typedef struct {
@@ -155,7 +168,8 @@ int export_array(const Field *field, Column *columns, struct ArrowArray *array) 
     if (field->count) array->children = calloc((size_t)field->count, sizeof *array->children);
     if (!held || (field->count && !array->children)) return 0;
     array->buffers = held->buffers;
-    array->n_buffers = field->type == 's' ? 1 : field->type == 'U' ? 3 : 2;
+    int is_text = field->type == 'U' || field->type == 'u';
+    array->n_buffers = field->type == 's' ? 1 : is_text ? 3 : 2;
     if (column->nulls) take(held, 0, &column->valid);
     if (has_views(field, columns)) {
         if (!take_views(held, column)) return 0;
@@ -163,6 +177,9 @@ int export_array(const Field *field, Column *columns, struct ArrowArray *array) 
         take(held, 2, &column->data);
         held->buffers[3] = &held->size;
         array->n_buffers = 4;
+    } else if (field->type == 'u') {
+        if (!take_narrow_offsets(held, column)) return 0;
+        take(held, 2, &column->data);
     } else if (field->type == 'U' || field->type == 'L') {
         if (!take_offsets(held, &column->offsets)) return 0;
         if (field->type == 'U') take(held, 2, &column->data);

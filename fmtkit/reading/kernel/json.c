@@ -203,6 +203,21 @@ static int copy_string(Cursor *cursor, Bytes *out, uint8_t *(*put)(uint8_t *, un
 
 int decode(Cursor *cursor, Bytes *out) { return copy_string(cursor, out, put_point); }
 
+int decode_in_place(Cursor *cursor, Bytes *out, Text *text) {
+    const uint8_t *begin = cursor->at + 1;
+    unsigned high = 0;
+    const uint8_t *stop = find_stop(begin, cursor->limit, &high);
+    if (stop >= cursor->end || *stop < 0x20) return 0;
+    size_t from = out->used;
+    int is_whole = *stop == '"';
+    if (!is_whole && !copy_string(cursor, out, put_point)) return 0;
+    text->bytes = is_whole ? begin : NULL;
+    text->size = is_whole ? (size_t)(stop - begin) : out->used - from;
+    if (!is_whole) return 1;
+    cursor->at = stop + 1;
+    return !high || is_utf8(begin, stop);
+}
+
 /* Members, items */
 
 uint64_t hash_of(Text text) {
@@ -534,13 +549,13 @@ static unsigned point_at(const uint8_t *at, size_t *size) {
     return *size = 4, 0x10000;
 }
 
-Text stripped(Text text) {
+Text stripped(Text text, int left, int right) {
     size_t size;
-    while (text.size && is_space(point_at(text.bytes, &size))) {
+    while (left && text.size && is_space(point_at(text.bytes, &size))) {
         text.bytes += size;
         text.size -= size;
     }
-    while (text.size) {
+    while (right && text.size) {
         const uint8_t *at = text.bytes + text.size - 1;
         while (is_tail(*at)) at--;
         if (!is_space(point_at(at, &size))) break;

@@ -76,6 +76,8 @@ int double_of(const Number *number, double *value);
 
 /* Decode a string, and append it. */
 int decode(Cursor *cursor, Bytes *out);
+/* The same of a string that may stay where it is: appended, and `text->bytes` NULL, only if it has escapes. */
+int decode_in_place(Cursor *cursor, Bytes *out, Text *text);
 /* Append the canonical JSON text of a value that is used. */
 int write_value(Cursor *cursor, Bytes *out);
 
@@ -84,8 +86,8 @@ Cursor inside(const Cursor *cursor, const uint8_t *bytes, size_t size);
 /* Whether nothing but blanks is left. */
 int is_at_end(Cursor *cursor);
 
-/* Take away what Python's str.strip takes away: the white space of Unicode. */
-Text stripped(Text text);
+/* Take away what Python's str.strip takes away, on one side or both: the white space of Unicode. */
+Text stripped(Text text, int left, int right);
 
 int is_same(Text one, Text other);
 uint64_t hash_of(Text text);

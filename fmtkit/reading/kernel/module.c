@@ -14,7 +14,7 @@
 #error "setup.py passes FMTKIT_VERSION, fmtkit's own version"
 #endif
 
-static const char SPEC[] = "fmtkit.read_spec";
+static const char SPEC[] = "fmtkit.read_spec", LAYOUT[] = "fmtkit.text_layout";
 
 static void drop_spec(PyObject *capsule) { free_spec(PyCapsule_GetPointer(capsule, SPEC)); }
 
@@ -28,6 +28,21 @@ static PyObject *compile_spec(PyObject *module, PyObject *told) {
     if (!spec) return NULL;
     PyObject *capsule = PyCapsule_New(spec, SPEC, drop_spec);
     if (!capsule) free_spec(spec);
+    return capsule;
+}
+
+static void drop_layout(PyObject *capsule) { free_layout(PyCapsule_GetPointer(capsule, LAYOUT)); }
+
+static PyObject *compile_layout(PyObject *module, PyObject *told) {
+    (void)module;
+    if (!PyTuple_Check(told)) {
+        PyErr_SetString(PyExc_TypeError, "a layout is a tuple");
+        return NULL;
+    }
+    Layout *layout = layout_of(told);
+    if (!layout) return NULL;
+    PyObject *capsule = PyCapsule_New(layout, LAYOUT, drop_layout);
+    if (!capsule) free_layout(layout);
     return capsule;
 }
 
@@ -46,10 +61,10 @@ static void drop_array(PyObject *capsule) {
     free(array);
 }
 
-static PyObject *schema_of(const Spec *spec, const Result *result) {
+static PyObject *schema_of(const Field *root, const Column *columns) {
     struct ArrowSchema *schema = calloc(1, sizeof *schema);
     if (!schema) return PyErr_NoMemory();
-    int done = export_schema(spec->root, result->columns, schema);
+    int done = export_schema(root, columns, schema);
     PyObject *capsule = PyCapsule_New(schema, SCHEMA, drop_schema);
     if (!capsule) {
         schema->release(schema);
@@ -60,10 +75,10 @@ static PyObject *schema_of(const Spec *spec, const Result *result) {
     return PyErr_NoMemory();
 }
 
-static PyObject *array_of(const Spec *spec, Result *result) {
+static PyObject *array_of(const Field *root, Column *columns) {
     struct ArrowArray *array = calloc(1, sizeof *array);
     if (!array) return PyErr_NoMemory();
-    int done = export_array(spec->root, result->columns, array);
+    int done = export_array(root, columns, array);
     PyObject *capsule = PyCapsule_New(array, ARRAY, drop_array);
     if (!capsule) {
         array->release(array);
@@ -74,30 +89,57 @@ static PyObject *array_of(const Spec *spec, Result *result) {
     return PyErr_NoMemory();
 }
 
+/* Put columns into a tuple as two capsules, from `at` on. */
+static int put_columns(PyObject *made, Py_ssize_t at, const Field *root, Column *columns) {
+    PyObject *schema = schema_of(root, columns), *array = schema ? array_of(root, columns) : NULL;
+    if (!array) {
+        Py_XDECREF(schema);
+        return 0;
+    }
+    return !PyTuple_SetItem(made, at, schema) && !PyTuple_SetItem(made, at + 1, array);
+}
+
+static int put_bytes(PyObject *made, Py_ssize_t at, const void *bytes, size_t size) {
+    PyObject *own = PyBytes_FromStringAndSize(size ? bytes : "", (Py_ssize_t)size);
+    return own && !PyTuple_SetItem(made, at, own);
+}
+
+static PyObject *told_of(const Spec *spec, const Layout *layout, Result *result) {
+    PyObject *made = PyTuple_New(layout ? 6 : 3);
+    if (!made) return NULL;
+    int done = put_columns(made, 0, spec->root, result->columns) &&
+               put_bytes(made, 2, result->verdicts.bytes, result->verdicts.used);
+    if (done && layout) {
+        size_t size = (size_t)layout->path_count * sizeof(int64_t);
+        done = put_columns(made, 3, layout->root, result->laid.columns) &&
+               put_bytes(made, 5, result->laid.taken, size);
+    }
+    if (done) return made;
+    Py_DECREF(made);
+    return NULL;
+}
+
 static PyObject *read_lines_of(PyObject *module, PyObject *arguments) {
     (void)module;
     Py_buffer block;
-    PyObject *held, *capsule, *made = NULL;
-    if (!PyArg_ParseTuple(arguments, "OO", &held, &capsule)) return NULL;
+    PyObject *held, *capsule, *layout_capsule = NULL, *made = NULL;
+    if (!PyArg_ParseTuple(arguments, "OO|O", &held, &capsule, &layout_capsule)) return NULL;
     Spec *spec = PyCapsule_GetPointer(capsule, SPEC);
-    if (!spec || PyObject_GetBuffer(held, &block, PyBUF_SIMPLE) < 0) return NULL;
+    Layout *layout = layout_capsule ? PyCapsule_GetPointer(layout_capsule, LAYOUT) : NULL;
+    if (PyErr_Occurred()) return NULL;
+    if (layout && layout->column_count != spec->count) {
+        PyErr_SetString(PyExc_ValueError, "a layout of another spec");
+        return NULL;
+    }
+    if (PyObject_GetBuffer(held, &block, PyBUF_SIMPLE) < 0) return NULL;
     Result result;
     int done;
     Py_BEGIN_ALLOW_THREADS
-    done = read_block(spec, block.buf, (size_t)block.len, &result);
+    done = read_block(spec, layout, block.buf, (size_t)block.len, &result);
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&block);
-    if (done) {
-        PyObject *schema = schema_of(spec, &result), *array = schema ? array_of(spec, &result) : NULL;
-        const char *verdicts = result.verdicts.used ? (const char *)result.verdicts.bytes : "";
-        if (array)
-            made = Py_BuildValue("NNy#", schema, array, verdicts, (Py_ssize_t)result.verdicts.used);
-        else
-            Py_XDECREF(schema);
-    } else {
-        PyErr_NoMemory();
-    }
-    free_result(spec, &result);
+    made = done ? told_of(spec, layout, &result) : PyErr_NoMemory();
+    free_result(spec, layout, &result);
     return made;
 }
 
@@ -142,10 +184,14 @@ static PyObject *kinds_of(PyObject *module, PyObject *arguments) {
 static PyMethodDef methods[] = {
     {"compile", compile_spec, METH_O,
      "compile(spec)\n--\n\nReturn the spec, as tuples tell it, ready to read by."},
+    {"compile_layout", compile_layout, METH_O,
+     "compile_layout(layout)\n--\n\nReturn the layout, as tuples tell it, ready to read by."},
     {"read", read_lines_of, METH_VARARGS,
-     "read(block, spec)\n--\n\nRead JSON lines.\n\n"
+     "read(block, spec, layout=None)\n--\n\nRead JSON lines.\n\n"
      "Return the columns of the clean lines as an Arrow schema and an Arrow array (PyCapsules of a\n"
-     "struct with a child for each column), and one byte a line: 0 clean, 1 blank, 2 unsure."},
+     "struct with a child for each column), and one byte a line: 0 clean, 1 blank, 2 unsure. With a\n"
+     "layout also the texts that it makes, as another schema and array, and how many lines took each\n"
+     "of its paths (int64)."},
     {"kinds", kinds_of, METH_VARARGS,
      "kinds(block, max_depth)\n--\n\nTell which kinds of value the keys of JSON lines hold.\n\n"
      "Return a list of (line, place, key, kinds) of the clean lines, the first two saying where the key\n"

@@ -5,6 +5,13 @@
 /* Every function that reads returns 1, or 0 where the line is unsure (see json.h). What a line has put
    into columns before that is taken back. */
 
+/* A text of the line that a layout takes; one that is decoded has moved by the time that it is used. */
+typedef struct {
+    int64_t line;
+    Text text;
+    size_t from; /* in the decoded texts, where `text.bytes` is NULL */
+} Held;
+
 typedef struct {
     const Spec *spec;
     Cursor cursor;
@@ -18,6 +25,11 @@ typedef struct {
     int *touched;    /* columns of the spec that this line has put something into */
     int touched_count;
     Bytes scratch;
+    const Layout *layout; /* or NULL */
+    Laid *laid;
+    Held *held;    /* of each slot of the layout */
+    Text *texts;   /* the same once the line is read */
+    Bytes decoded; /* texts of the line that have escapes */
 } Reader;
 
 static int memory(Reader *reader, int done) { return done ? 1 : out_of_memory(&reader->cursor); }
@@ -189,7 +201,7 @@ static int read_text_inside(Reader *reader, Cursor *text) {
     reader->scratch.used = 0;
     if (!decode(&reader->cursor, &reader->scratch)) return 0;
     Text held = {reader->scratch.bytes, reader->scratch.used};
-    if (!held.size || !stripped(held).size) return -1;
+    if (!held.size || !stripped(held, 1, 1).size) return -1;
     *text = inside(&reader->cursor, held.bytes, held.size);
     skip_blanks(text);
     return text->at < text->end;
@@ -508,7 +520,7 @@ static int fill_texts(Reader *reader, const Node *node) {
     int is_there = 1;
     if (*begin == '"') {
         Text text = {item->data.bytes + from, item->data.used - from};
-        is_there = find_name(&node->nothing, stripped(text)) < 0;
+        is_there = find_name(&node->nothing, stripped(text, 1, 1)) < 0;
     } else if (*begin == '[' || *begin == '{') {
         const uint8_t *at = begin + 1;
         while (*at == ' ' || *at == '\t' || *at == '\r') at++;
@@ -553,12 +565,28 @@ static int touch(Reader *reader, int column) {
     return 1;
 }
 
+static int hold_text(Reader *reader, int slot) {
+    Held *held = &reader->held[slot];
+    if (next_byte(reader) != '"') return 0;
+    held->line = reader->line;
+    held->from = reader->decoded.used;
+    return decode_in_place(&reader->cursor, &reader->decoded, &held->text);
+}
+
 static int read_column(Reader *reader, int column) {
     const SpecColumn *own = &reader->spec->columns[column];
     if (is_null(reader)) return !own->is_required;
+    int slot = reader->layout ? reader->layout->slots[column] : SLOT_NONE;
+    if (slot >= 0) {
+        reader->there[column] = reader->line;
+        return hold_text(reader, slot);
+    }
     if (!touch(reader, column)) return 0;
     reader->there[column] = reader->line;
-    return fill(reader, own->node);
+    if (slot == SLOT_NONE) return fill(reader, own->node);
+    /* The texts of a list lie in the column behind it. */
+    int64_t before = reader->columns[own->first + 1].count;
+    return fill(reader, own->node) && reader->columns[own->first + 1].count == before;
 }
 
 /* A value of a key that may hold nothing: null, false, "", {}, [] or a list of nulls. */
@@ -626,11 +654,26 @@ static int is_complete(const Reader *reader) {
     return 1;
 }
 
+static int lay_line_out(Reader *reader) {
+    for (int i = 0; i < reader->layout->slot_count; i++) {
+        const Held *held = &reader->held[i];
+        Text *text = &reader->texts[i];
+        text->bytes = held->text.bytes;
+        text->size = held->line == reader->line ? held->text.size : 0;
+        if (!text->size) text->bytes = (const uint8_t *)"";
+        else if (!text->bytes) text->bytes = reader->decoded.bytes + held->from;
+    }
+    int done = lay_out(reader->layout, reader->texts, reader->laid);
+    reader->cursor.out_of_memory |= reader->laid->out_of_memory;
+    return done;
+}
+
 static int read_line(Reader *reader, Text line) {
     const Spec *spec = reader->spec;
     Cursor *cursor = &reader->cursor;
     begin_line(cursor, line);
     reader->touched_count = 0;
+    reader->decoded.used = 0;
     skip_blanks(cursor);
     const uint8_t *begin = cursor->at;
     for (int i = spec->count - spec->whole_rows; i < spec->count; i++) {
@@ -638,7 +681,8 @@ static int read_line(Reader *reader, Text line) {
         if (next_byte(reader) != '{' || !read_column(reader, i)) return 0;
     }
     cursor->at = begin;
-    return read_place(reader, spec->row) && is_at_end(cursor) && is_complete(reader);
+    if (!read_place(reader, spec->row) || !is_at_end(cursor) || !is_complete(reader)) return 0;
+    return !reader->layout || lay_line_out(reader);
 }
 
 static void take_back(Reader *reader) {
@@ -669,6 +713,15 @@ static int read_lines(Reader *reader, const uint8_t *at, const uint8_t *end, Byt
     return 1;
 }
 
+static int begin_layout(Reader *reader, const Layout *layout, Laid *laid) {
+    if (!layout) return 1;
+    reader->layout = layout;
+    reader->laid = laid;
+    reader->held = calloc((size_t)layout->slot_count + 1, sizeof(Held));
+    reader->texts = calloc((size_t)layout->slot_count + 1, sizeof(Text));
+    return reader->held && reader->texts && begin_laid(layout, laid);
+}
+
 static int begin(Reader *reader, const Spec *spec, Result *result) {
     size_t columns = (size_t)spec->count + 1;
     size_t keys = 2 * ((size_t)spec->most_depth + 1) * MOST_KEYS;
@@ -694,12 +747,16 @@ static void end(Reader *reader) {
     free(reader->touched);
     free(reader->cursor.keys);
     free(reader->scratch.bytes);
+    free(reader->held);
+    free(reader->texts);
+    free(reader->decoded.bytes);
 }
 
-int read_block(const Spec *spec, const uint8_t *bytes, size_t size, Result *result) {
+int read_block(const Spec *spec, const Layout *layout, const uint8_t *bytes, size_t size,
+               Result *result) {
     Reader reader;
     memset(result, 0, sizeof *result);
-    int done = begin(&reader, spec, result);
+    int done = begin(&reader, spec, result) && begin_layout(&reader, layout, &result->laid);
     if (done) {
         reader.cursor.limit = bytes + size;
         done = read_lines(&reader, bytes, bytes + size, &result->verdicts);
@@ -710,7 +767,8 @@ int read_block(const Spec *spec, const uint8_t *bytes, size_t size, Result *resu
     return done;
 }
 
-void free_result(const Spec *spec, Result *result) {
+void free_result(const Spec *spec, const Layout *layout, Result *result) {
+    if (layout) free_laid(layout, &result->laid);
     for (int i = 0; result->columns && i < spec->arrow_columns; i++) free_column(&result->columns[i]);
     free(result->columns);
     free(result->verdicts.bytes);

@@ -3,22 +3,9 @@
 #ifndef FMTKIT_SPEC_H
 #define FMTKIT_SPEC_H
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
-#include "arrow.h"
-#include "json.h"
+#include "names.h"
 
 typedef struct Node Node;
-
-/* Names and what they stand for, found by hash. */
-typedef struct {
-    int count, mask;
-    Text *keys;
-    int *slots; /* place in `keys` + 1; 0 of an empty slot */
-} Names;
-
-int find_name(const Names *names, Text key); /* -1 where it is not there */
 
 typedef enum { NODE_TEXT, NODE_BOOL, NODE_INT, NODE_DOUBLE, NODE_RAW, NODE_TOOLS, NODE_LIST,
                NODE_RECORD, NODE_DIALOG, NODE_TEXTS } NodeKind;
