@@ -79,10 +79,12 @@ class Layout:
     unlike: tuple[tuple[int, int], ...]
     """Texts that may not be equal."""
     tokens: tuple[str, ...]
-    """What no turn may hold."""
+    """What no bound text may hold."""
     shapes: tuple[Shape, ...] = ()
 
     @property
     def bound(self) -> tuple[str, ...]:
-        """Return the bound texts that the turns are made of."""
-        return tuple(dict.fromkeys(name for dialog in self.dialogs for _, name in dialog))
+        """Return the bound texts that the turns are made of, and those that must keep rules."""
+        turns = (name for dialog in self.dialogs for _, name in dialog)
+        ruled = (name for pair in self.differing for name in pair)
+        return tuple(dict.fromkeys((*turns, *self.solid, *ruled)))

@@ -91,12 +91,12 @@ class Fusion:
             return False
         dialogs = [self.columns[name].turns for name in self.names]
         problems = [problem for column in self.columns.values() for problem in column.problems]
-        turns = {name for dialog in dialogs if dialog for _, name in dialog}
+        held = self._rules.bound
         return (
             all(dialogs)
             and all(self._is_told(problem) for problem in problems)
-            and all(isinstance(c.kind, TextKind) for c in binding.columns if c.name in turns)
-            and turns.isdisjoint(column.bound for column in self.columns.values())
+            and all(isinstance(c.kind, TextKind) for c in binding.columns if c.name in held)
+            and {*held}.isdisjoint(column.bound for column in self.columns.values())
             and not {k.label for k in binding.kept} & {*DIALOG_COLUMNS, *TEXT_NAMES.values()}
             and stage.template.compiled.forms == TEXTS
             and stage.template.compiled.engine.traceable

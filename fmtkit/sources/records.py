@@ -65,7 +65,8 @@ class Records:
 
     def picked(self, records: np.ndarray) -> "Records":
         """Return some of the records, in their order, each with its line."""
-        data = b"".join(self.raw(record) + b"\n" for record in records.tolist())
+        # A carriage return of the record's own would be taken for a part of the line's end.
+        data = b"".join(self.raw(record) + b"\r\n" for record in records.tolist())
         return Records(data, lines=self.lines_of(records))
 
     def line(self, record: int) -> int | None:

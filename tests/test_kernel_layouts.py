@@ -1,0 +1,355 @@
+"""Rows that are laid out as they are read become what the ordinary way makes of them, to the byte."""
+
+import json
+import random
+from dataclasses import fields
+from functools import cache
+
+import pyarrow as pa
+import pytest
+from fixture_cases import Case
+from line_mutants import mutants
+from test_kernel_lines import mostly_sound
+from test_parse import CASES, sound_lines
+
+from fmtkit.converting import fusing
+from fmtkit.converting.convert_options import RowOptions
+from fmtkit.converting.fusing import Fusion
+from fmtkit.converting.pipeline import Piece, process
+from fmtkit.converting.preparation import Job, prepare
+from fmtkit.errors import FmtkitError
+from fmtkit.reading import clean_lines, native
+from fmtkit.rendering import tiers
+from fmtkit.sources.blocks import JsonBlock
+from fmtkit.sources.opening import open_sources
+from fmtkit.text_layout import Ask, Condition, Layout, Shape, View
+from fmtkit.text_layout import Path as Way
+
+pytestmark = pytest.mark.skipif(
+    native.kernel() is None, reason=f"there is no native kernel: {native.why_not()}"
+)
+TEMPLATES = ("chatml", "zephyr", "llama3", "gemma", "qwen3")
+NASTY = (
+    *("", " ", "\t\n", "\x1c", "\u2028", "\u00a0\u3000", "\u200b", "x", " x ", "\n\nx\n"),
+    *("<|im_end|>", "a <|im_start", "</s>", "[INST]", "<start_of_turn>", "<think>a</think>b"),
+    *("</think>", "日本語", "😀" * 20, 'quote " and \\ and \n', "é" * 300, "\x00\x1f", "{{ x }}"),
+)
+
+
+@pytest.fixture(autouse=True)
+def _all_worth(monkeypatch):
+    """Lay out what can be, however little it is."""
+    monkeypatch.setattr(fusing, "_WORTH", 0.0)
+
+
+@cache
+def job_of(case: Case, template: str, keep: str = "") -> Job | None:
+    """Return a job whose rows can be laid out, that has seen its rows; None where they cannot be."""
+    options = {"type": case.name, "chat_template": template, "keep": (keep,) if keep else ()}
+    try:
+        job = prepare(open_sources(str(case.source)), RowOptions(**{**case.settings, **options}))
+    except FmtkitError:
+        return None
+    fusion = job.fusion(0)
+    if fusion is None or not fusion.fits:
+        return None
+    process(job, 0, 0, JsonBlock(case.source.read_bytes(), 1))
+    return job
+
+
+def fitting(*templates: str) -> list[tuple[Case, Job]]:
+    found = [(case, job_of(case, template)) for case in CASES for template in templates]
+    return [(case, job) for case, job in found if job is not None]
+
+
+def ordinary(job: Job, block: bytes) -> Piece:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Fusion, "lay_out", lambda *_: None)
+        return process(job, 0, 0, JsonBlock(block, 1))
+
+
+def laid_rows(job: Job, lines: list[bytes]) -> int:
+    """Compare both ways of a block; return how many of its rows were laid out."""
+    counts = []
+    block = b"".join(line + b"\n" for line in lines)
+    lay_out = Fusion.lay_out
+
+    def counted(self, records):
+        laid = lay_out(self, records)
+        counts.append(0 if laid is None else len(laid.rows))
+        return laid
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Fusion, "lay_out", counted)
+        made = process(job, 0, 0, JsonBlock(block, 1))
+    same(made, ordinary(job, block))
+    return sum(counts)
+
+
+def same(one: Piece, other: Piece) -> None:
+    for field in fields(Piece):
+        mine, theirs = getattr(one, field.name), getattr(other, field.name)
+        if field.name in ("records", "lines"):
+            mine, theirs = mine.tolist(), theirs.tolist()
+        if field.name == "table":
+            assert mine.schema.equals(theirs.schema, check_metadata=True)
+            assert mine.to_pylist() == theirs.to_pylist()
+            assert [c.num_chunks for c in mine.columns] == [c.num_chunks for c in theirs.columns]
+        assert mine == theirs, field.name
+
+
+def test_flat_types_are_laid_out():
+    names = {case.name for case, _ in fitting("chatml")}
+    assert {"intel", "ultra", "icr"} <= names
+
+
+@pytest.mark.parametrize("keep", ["", "all"])
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_fixtures_become_the_same(template, keep):
+    total = 0
+    for case in CASES:
+        job = job_of(case, template, keep)
+        if job is not None:
+            total += laid_rows(job, [*sound_lines(case), *case.source.read_bytes().split(b"\n")])
+    assert total > 20
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_nasty_texts_become_the_same(template):
+    draw = random.Random(template)
+    for case, job in fitting(template):
+        lines = []
+        for line in sound_lines(case) * 20:
+            row = json.loads(line)
+            for key in draw.sample(list(row), min(len(row), 2)):
+                if isinstance(row[key], str) or row[key] is None:
+                    row[key] = draw.choice((*NASTY, None))
+            if "chosen" in row and draw.random() < 0.2:
+                row["rejected"] = row["chosen"] if draw.random() < 0.5 else f" {row['chosen']}"
+            lines.append(json.dumps(row, ensure_ascii=draw.random() < 0.5).encode())
+        # Again, since the paths that the first ones took are known then.
+        assert laid_rows(job, lines) <= laid_rows(job, lines) > 0
+
+
+def survive(count: int, seed: str) -> None:
+    cases = fitting("chatml", "qwen3")
+    seen = laid = 0
+    for case, job in cases:
+        made = mutants(
+            mostly_sound(case, job.plans[0].binding), count // len(cases), f"{seed} {case}"
+        )
+        lines = [line for _, line in made]
+        for at in range(0, len(lines), 300):
+            laid += laid_rows(job, lines[at : at + 300])
+        seen += len(lines)
+    print(f"{laid} of {seen} mutants are laid out")
+    assert laid > 0.2 * seen
+
+
+def test_mutants_become_the_same():
+    survive(3_000, "few")
+
+
+@pytest.mark.slow
+def test_many_mutants_become_the_same():
+    survive(50_000, "many")
+
+
+INTEL = next(case for case in CASES if case.name == "intel")
+
+
+def lines_of(count: int, **texts: str) -> list[bytes]:
+    row = {"system": "", "question": "q {}", "chosen": "good {}", "rejected": "bad {}"} | texts
+    return [
+        json.dumps({key: text.format(i) for key, text in row.items()}).encode()
+        for i in range(count)
+    ]
+
+
+def test_a_column_of_texts_that_is_full_costs_no_row(monkeypatch):
+    job = job_of(INTEL, "chatml")
+    lines = [*lines_of(50), *lines_of(50, system="s" * 100)]
+    assert laid_rows(job, lines) == 100
+    monkeypatch.setattr(clean_lines, "MAX_INT32", 2_000)
+    clean_lines._compiled_layout.cache_clear()
+    assert 0 < laid_rows(job, lines) < 100
+    clean_lines._compiled_layout.cache_clear()
+
+
+def test_a_template_that_renders_otherwise_is_found_by_the_sample(monkeypatch):
+    job = prepare(open_sources(str(INTEL.source)), RowOptions(type="intel", chat_template="chatml"))
+    process(job, 0, 0, JsonBlock(INTEL.source.read_bytes(), 1))
+    lines = lines_of(300)
+    assert laid_rows(job, lines) == 300
+    lay_out = clean_lines.lay_out
+
+    def wrong(block, spec, layout):
+        laid = lay_out(block, spec, layout)
+        texts = pa.array([text.upper() for text in laid.texts[0].to_pylist()])
+        return type(laid)(laid.frame, laid.verdicts, (texts, *laid.texts[1:]), laid.taken)
+
+    monkeypatch.setattr(clean_lines, "lay_out", wrong)
+    monkeypatch.setattr(tiers, "SAMPLE", 10)
+    block = b"".join(line + b"\n" for line in lines)
+    made = process(job, 0, 0, JsonBlock(block, 1))
+    assert job.text.template.compiled.difference is not None
+    assert made.table.column("prompt")[0].as_py() == (
+        "<|im_start|>user\nq 0<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def test_what_mostly_goes_the_ordinary_way_goes_it_whole(monkeypatch):
+    monkeypatch.setattr(fusing, "_WORTH", 0.5)
+    job = job_of(INTEL, "chatml")
+    lines = [*lines_of(40), *lines_of(60, chosen="<|im_end|> {}")]
+    assert laid_rows(job, lines) == 0
+    assert laid_rows(job, lines[:60]) == 40
+
+
+SPEC = None
+
+
+def layout(**changed) -> Layout:
+    """Return a layout of the texts of `question`, trimmed, between constants."""
+    shape = Shape((("user",),), (View(0, ((3, None),)), View(0)), (Way((), (("<", 0, ">"),)),))
+    told = {
+        "texts": 1,
+        "dialogs": ((("user", "question"),),),
+        "solid": (),
+        "differing": (),
+        "unlike": (),
+        "tokens": (),
+        "shapes": (shape,),
+    }
+    return Layout(**{**told, **changed})
+
+
+def spec():
+    from fmtkit.kinds import TextKind
+    from fmtkit.read_spec import spec_of
+
+    named = [
+        ("question", ("question",), TextKind(), True),
+        ("other", ("other",), TextKind(), False),
+    ]
+    return spec_of(named, [], [], [])
+
+
+def laid_texts(rows: list[object], **changed) -> list[str | None]:
+    """Return the text of each row, None of one that is not laid out."""
+    block = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+    laid = clean_lines.lay_out(block, spec(), layout(**changed))
+    texts = iter(laid.texts[0].to_pylist())
+    laid.texts[0].validate(full=True)
+    return [next(texts) if v == clean_lines.CLEAN else None for v in laid.verdicts.tolist()]
+
+
+def questions(*texts: str) -> list[object]:
+    return [{"question": text} for text in texts]
+
+
+def test_texts_are_trimmed_as_python_does():
+    texts = ["\u3000a b\n", "\x1c x \x85", "日本", "\u2028", "\u00a0é\u00a0", "a", "xxaxx", "aéa"]
+    for sides, method in ((1, str.lstrip), (2, str.rstrip), (3, str.strip)):
+        for characters in (None, "x", "xa", "\n "):
+            views = (View(0, ((sides, characters),)),)
+            shape = Shape((("user",),), views, (Way((), (("<", 0, ">"),)),))
+            expected = [f"<{method(text, characters)}>" for text in texts]
+            assert laid_texts(questions(*texts), shapes=(shape,)) == expected
+
+
+@pytest.mark.parametrize(
+    ("ask", "word", "method"),
+    [
+        (Ask.NONEMPTY, "", lambda text, word: bool(text)),
+        (Ask.STARTSWITH, "ab", str.startswith),
+        (Ask.ENDSWITH, "ab", str.endswith),
+        (Ask.EQUALS, "ab", str.__eq__),
+        (Ask.CONTAINS, "ab", str.__contains__),
+        (Ask.CONTAINS, "", str.__contains__),
+    ],
+)
+def test_questions_are_answered_as_python_does(ask, word, method):
+    texts = ["ab", "abc", "cab", "xaby", "a", "b", "aab", "aaaab", "é", " ab "]
+    for answer in (True, False):
+        path = Way((Condition(1, ask, word, answer),), (("<", 1, ">"),))
+        shape = Shape((("user",),), (View(0), View(0)), (path,))
+        expected = [f"<{text}>" if method(text, word) is answer else None for text in texts]
+        assert laid_texts(questions(*texts), shapes=(shape,)) == expected
+
+
+def test_rules_leave_lines():
+    assert (
+        laid_texts(questions("a", "", " ", "\u3000"), solid=("question",)) == ["<a>"] + [None] * 3
+    )
+    rows = [{"question": "a", "other": "b"}, {"question": "a", "other": "a"}, {"question": "a"}]
+    dialogs = ((("user", "question"),), (("assistant", "other"),))
+    way = Way((), (("<", 0, ">"),))
+    shapes = (
+        Shape((("user",), ("assistant",)), (View(0), View(1)), (way,)),
+        Shape((("user",), ()), (View(0),), (way,)),
+    )
+    told = {"dialogs": dialogs, "shapes": shapes, "differing": (("question", "other"),)}
+    assert laid_texts(rows, **told) == ["<a>", None, "<a>"]
+    assert laid_texts(rows, **{**told, "shapes": shapes[:1]}) == ["<a>", None, None]
+
+
+def test_tokens_leave_lines():
+    tokens = ("<|im_end|>", "<s>", "é!", "[X]", "<|im|>")
+    texts = ["a", "<s", "<<s>", "x<|im_end|>", "<|im_end|", "é", "é!", "ee!", "[X]", "<|im|>"]
+    assert laid_texts(questions(*texts), tokens=tokens) == [
+        None if any(token in text for token in tokens) else f"<{text}>" for text in texts
+    ]
+
+
+def test_texts_that_may_not_be_equal_leave_lines():
+    way = Way((), (("<", 0, ">"), ("<", 1, ">")))
+    shape = Shape((("user",),), (View(0), View(0, ((3, None),))), (way,))
+    changed = {"texts": 2, "shapes": (shape,), "unlike": ((0, 1),)}
+    assert laid_texts(questions("a", " a", "b ", "b"), **changed) == [None, "< a>", "<b >", None]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"texts": 2},
+        {"unlike": ((0, 1),)},
+        {"tokens": ("",)},
+        {"shapes": (Shape((("user",),), (View(1),), ()),)},
+        {"shapes": (Shape((("user",),), (View(0, ((1, "é"),)),), ()),)},
+        {"shapes": (Shape((("user",),), (View(0, ((4, "a"),)),), ()),)},
+        {"shapes": (Shape((("user",),), (View(0),), (Way((), ((1,),)),)),)},
+        {"shapes": (Shape((("user",),), (), ()), Shape((("user",),), (), ()))},
+        {"shapes": (Shape((("user",),), (View(0),) * 300, ()),)},
+    ],
+)
+def test_the_kernel_refuses_what_is_no_layout(changed):
+    with pytest.raises(ValueError, match=r"layout|path|ASCII|views|control"):
+        clean_lines.lay_out(b"", spec(), layout(**changed))
+
+
+@pytest.mark.parametrize("told", [(), ((),) * 11, (1, (), (), (), (), (), 0, (), (), 1, ())])
+def test_the_kernel_refuses_tuples_that_tell_no_layout(told):
+    if len(told) == 11 and told[0] == 1:
+        native.kernel().compile_layout(told)
+        return
+    with pytest.raises((TypeError, ValueError)):
+        native.kernel().compile_layout(told)
+
+
+def test_a_layout_goes_with_its_own_spec():
+    kernel = native.kernel()
+    other = kernel.compile((((("a",), ("text",), True),), (), (), 100))
+    own = clean_lines._compiled_layout(spec(), layout())
+    with pytest.raises(ValueError, match="another spec"):
+        kernel.read(b"", other, own)
+
+
+def test_every_cut_of_a_block_is_laid_out_or_left():
+    block = b"".join(line + b"\n" for line in lines_of(2, system="s", question="q \\n"))
+    job = job_of(INTEL, "chatml")
+    for end in range(len(block)):
+        same(
+            process(job, 0, 0, JsonBlock(block[:end], 1)),
+            ordinary(job, block[:end]),
+        )
