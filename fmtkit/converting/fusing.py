@@ -132,7 +132,8 @@ class Fusion:
         laid = clean_lines.lay_out(records.data, self.binding.spec, paths.layout)
         if laid is None:
             return None
-        verdicts = laid.verdicts[laid.verdicts != clean_lines.BLANK]
+        records.blank_lines = laid.verdicts == clean_lines.BLANK
+        verdicts = laid.verdicts[~records.blank_lines]
         rows = np.flatnonzero(verdicts == clean_lines.CLEAN)
         if len(rows) < _WORTH * len(verdicts):
             self._misses += 1

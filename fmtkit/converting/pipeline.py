@@ -262,14 +262,14 @@ def _laid_out(
     kept = laid.left[part.kept]
     table, rows = _merged((laid.table, laid.rows), (part.table, kept))
     return begun, [
-        _Part(
+        replace(
+            part,
             table=table,
             kept=rows,
             rejects=[replace(r, row=int(laid.left[r.row])) for r in part.rejects],
             overlong={int(laid.left[row]) for row in part.overlong},
             warnings=part.warnings + laid.warnings,
             traced_rows=part.traced_rows + len(laid.rows),
-            plain_rows=part.plain_rows,
         )
     ]
 
@@ -278,7 +278,7 @@ def _left(job: Job, plan: ReadPlan, records: Records, laid: Laid) -> "tuple[_Con
     """Take the records that a layout left; where all are bad, without a frame."""
     nothing = np.empty(0, np.int64)
     begun = _Converted(pl.DataFrame(), [], Counter(), nothing, Counter(), 0, 0, 0, {})
-    part = _Part(laid.table.slice(0, 0), nothing, [], set(), Counter(), 0, 0)
+    part = _Part(laid.table.slice(0, 0), nothing, [], set(), Counter(), Counter(), 0, 0)
     if not len(laid.left):
         return begun, part
     picked = records.picked(laid.left)
