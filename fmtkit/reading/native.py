@@ -27,8 +27,8 @@ from fmtkit.errors import DependencyError, OptionError, UnusedKernelWarning
 VARIABLE = "FMTKIT_KERNEL"
 OFF, REQUIRED = "0", "require"
 MODULE = "fmtkit.reading._kernel"
-MACHINES = ("x86_64", "amd64")
-"""Machines on which the kernel was tested, as `platform.machine()` names them."""
+MACHINES = ("x86_64", "amd64", "aarch64")
+"""Machines on which the kernel was tested, as `platform.machine()` names them; aarch64 under qemu-user."""
 HOW_TO_BUILD = "with a C compiler, `pip install -e .` in a clone builds it"
 
 
