@@ -18,6 +18,7 @@ from fmtkit.sources.hub import SCHEME, DataFiles, Selection, is_dataset, load, r
 from fmtkit.sources.kinds import DELIMITERS, DS_TYPES, KIND_OF, Kind, Layout, layout_of
 from fmtkit.sources.locations import locations, opened_file
 from fmtkit.sources.memory import RowsReader, TableReader, reader_of_frame
+from fmtkit.sources.picked import Picked, pick
 from fmtkit.sources.raw import PEEK_BYTES, Location
 from fmtkit.sources.readers import CsvReader, IpcReader, JsonReader, ParquetReader, Reader
 from fmtkit.sources.spooling import spooled
@@ -153,6 +154,9 @@ def _arguments(specs: object) -> Sequence[object]:
 
 
 def _open(spec: object, selection: Selection, reading: Reading) -> list[Source]:
+    if isinstance(spec, Picked):
+        found = [_open(place, selection, reading) for place in spec.places]
+        return pick([source for sources in found for source in sources], spec.choose)
     if isinstance(spec, str | Path):
         return _open_address(str(spec), selection, reading)
     if is_dataset(spec):

@@ -22,10 +22,10 @@ from fmtkit.training.datasets import options_of, shared_splits, specs_of
 from fmtkit.training.datatypes import template_source
 from fmtkit.training.finished_text import settled
 from fmtkit.training.planning import DatasetPlan, Plan, plan
-from fmtkit.training.slices import parse_slice
+from fmtkit.training.slices import wish_of
 from fmtkit.writing.outputs import Destination, destination
 
-_IN_THE_TRAINER = ("fraction", "weight", "max_samples", "shards")
+_IN_THE_TRAINER = ("fraction", "weight", "max_samples")
 """Keys of a dataset that `fmtkit train` honours while it mixes the converted rows."""
 
 
@@ -102,7 +102,7 @@ def _entry(
     made: Plan, entry: DatasetPlan, given: ConvertOptions, *, is_file: bool
 ) -> tuple[list[object], ConvertOptions]:
     """Return what an entry reads, and its options: the config's, then what was typed."""
-    wish = parse_slice(str(entry.entry.get("split", "train")))
+    wish = wish_of(entry.entry, made.config.get("seed"))
     specs, local = specs_of(entry, wish)
     own = options_of(made, entry, wish, local=bool(local), split=not is_file)
     typed = given.chosen()
@@ -141,10 +141,7 @@ def _notes(made: Plan, *, measured: bool) -> list[str]:
     """Say what length the trainer's default is, and which keys have no effect on a conversion."""
     notes = [note for note in made.notes if measured and "sequence_len" in note]
     for entry in made.datasets:
-        wish = parse_slice(str(entry.entry.get("split", "train")))
         keys = [key for key in _IN_THE_TRAINER if key in entry.entry]
-        if not wish.is_whole and wish.limit is None:
-            keys.insert(0, f"split {entry.entry['split']}")
         if keys:
             named = ", ".join(keys)
             notes.append(f"{entry.source}: all rows are written; {named} acts in `fmtkit train`")

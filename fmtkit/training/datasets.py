@@ -17,6 +17,8 @@ from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.user_functions import find_function
 from fmtkit.errors import NothingWrittenError, OptionError
 from fmtkit.kinds import ROLES, SHAREGPT_ROLES
+from fmtkit.sources.paths import local_files
+from fmtkit.sources.picked import Picked
 from fmtkit.tables import TABLES
 from fmtkit.training import empty_data, keys
 from fmtkit.training.config import Config, Entry
@@ -25,7 +27,7 @@ from fmtkit.training.job import WITHOUT, Source
 from fmtkit.training.planning import DatasetPlan, Plan
 from fmtkit.training.refusals_data import length_policy
 from fmtkit.training.rl.imports import places_of
-from fmtkit.training.slices import Slice, parse_slice
+from fmtkit.training.slices import Slice, choice, wish_of
 from fmtkit.turn_rule import USUAL_TURNS, TurnRule
 
 if TYPE_CHECKING:
@@ -88,8 +90,6 @@ class _Entry:
     specs: list[object]
     options: ConvertOptions
     key: dict[str, object]
-    is_local: bool
-    wish: Slice
 
     def is_there(self, *, rebuild: bool) -> bool:
         """Tell whether the folder holds what would be converted."""
@@ -99,11 +99,12 @@ class _Entry:
 def _entry(
     plan: Plan, dataset: DatasetPlan, folder: Path, template_text: str | None, *, split: bool
 ) -> _Entry:
-    wish = parse_slice(str(dataset.entry.get("split", "train")))
+    wish = wish_of(dataset.entry, plan.config.get("seed"))
     specs, identity = specs_of(dataset, wish)
     options = options_of(plan, dataset, wish, local=bool(identity), split=split)
     key = _key(identity or [dataset.source], options, template_text, plan)
-    return _Entry(dataset, folder, specs, options, key, bool(identity), wish)
+    key["rows"] = [wish.text, None if wish.shard is None else list(vars(wish.shard).values())]
+    return _Entry(dataset, folder, specs, options, key)
 
 
 def _split(entries: Sequence[_Entry], *, rebuild: bool) -> list[_Entry]:
@@ -152,7 +153,7 @@ def shared_splits(
 def _one(plan: Plan, entry: _Entry, *, rebuild: bool) -> Converted:
     from fmtkit.converting.conversions import convert_to
 
-    dataset, folder, wish, options = entry.dataset, entry.folder, entry.wish, entry.options
+    dataset, folder, options = entry.dataset, entry.folder, entry.options
     reused = entry.is_there(rebuild=rebuild)
     if not reused:
         key_file = _key_file(folder)
@@ -165,13 +166,12 @@ def _one(plan: Plan, entry: _Entry, *, rebuild: bool) -> Converted:
         atomic.write_json(key_file, entry.key)
     weight = _number(dataset.entry.get("weight")) * _number(dataset.entry.get("fraction"))
     weight *= _share(dataset.entry, _files(folder, "train"))
-    rows = _rows(wish, dataset.entry) if entry.is_local else None
     turns = turns_of(plan.config, dataset)
     held_out = tuple(_files(folder, "validation"))
     files = tuple(_files(folder, "train"))
     columns = _trained_columns(plan, dataset, files) if options.keep else ()
     return Converted(
-        Source(files, weight, rows, columns, turns),
+        Source(files, weight, columns, turns),
         Source(held_out, columns=columns, turns=turns) if held_out else None,
         reused,
     )
@@ -231,16 +231,6 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, (int, float)) else 1.0
 
 
-def _rows(wish: Slice, entry: Mapping[str, object]) -> tuple[float, float | None, bool] | None:
-    """Return the part of the converted rows that trains; None where the source was cut."""
-    shards, index = entry.get("shards"), entry.get("shards_idx", 0)
-    if isinstance(shards, int) and isinstance(index, int):
-        return index / shards, (index + 1) / shards, True
-    if wish.is_whole or wish.limit is not None:
-        return None
-    return wish.start, wish.stop, wish.is_share
-
-
 def _files(folder: Path, split: str) -> list[str]:
     return sorted(str(path) for path in (folder / "data").glob(f"{split}-*.parquet"))
 
@@ -265,7 +255,33 @@ def specs_of(dataset: DatasetPlan, wish: Slice) -> tuple[list[object], list[str]
         raise OptionError(f"datasets: {path}: no such file or folder")
     else:
         return [_hub(entry, path, wish)], []
-    return list(named), named
+    return _wanted(dataset, named, wish), named
+
+
+def _wanted(dataset: DatasetPlan, named: Sequence[str], wish: Slice) -> list[object]:
+    """Return what is read of local files: all that are of the split, or what picks the rows of them."""
+    splits = dict.fromkeys(part.name for part in wish.parts)
+    folder = len(named) == 1 and Path(named[0]).is_dir() and "data_files" not in dataset.entry
+    if len(splits) > 1 and not folder:
+        raise OptionError(
+            f"datasets: {dataset.source}: split {wish.text}: files have one split; give a folder with "
+            "files named for splits, or an entry for each file"
+        )
+    files = {name: _of_split(named[0], name) if folder else tuple(named) for name in splits}
+    if wish.is_whole or wish.limit is not None:
+        return list(files[wish.name])
+    places = tuple(file for part in wish.parts for file in files[part.name])
+    parts = tuple((part, len(_expanded_all(files[part.name]))) for part in wish.parts)
+    return [Picked(places, choice(parts, wish.shard))]
+
+
+def _of_split(folder: str, name: str) -> tuple[str, ...]:
+    """Return the files of a folder that are named for a split; all, where no file is named for train."""
+    return tuple(str(file) for file in local_files(folder, name))
+
+
+def _expanded_all(names: Iterable[str]) -> list[str]:
+    return [str(file) for name in names for file in local_files(name)]
 
 
 def _is_hub(path: str) -> bool:
@@ -286,24 +302,29 @@ def _is_hub(path: str) -> bool:
 
 def _hub(entry: Mapping[str, object], path: str, wish: Slice) -> object:
     """Load a dataset of the hub, or from its cache where there is no network."""
-    from datasets import load_dataset
+    from datasets import concatenate_datasets, load_dataset
 
-    split = str(entry.get("split", wish.name))
+    names = entry.get("name")
     trouble: str | None = None
     try:
         with hub_access.bounded() as trouble:
-            return load_dataset(
-                path,
-                entry.get("name"),
-                split=split,
-                data_files=entry.get("data_files"),
-                data_dir=entry.get("data_dir"),
-                revision=entry.get("revision"),
-            )
+            parts = [
+                load_dataset(
+                    path,
+                    name,
+                    split=wish.text,
+                    data_files=entry.get("data_files"),
+                    data_dir=entry.get("data_dir"),
+                    revision=entry.get("revision"),
+                )
+                for name in (names if isinstance(names, list) else [names])
+            ]
     except (OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         cut_off = f"; the hub cannot be reached ({trouble})" if trouble else ""
         raise OptionError(f"datasets: {path}: {reason}{cut_off}") from error
+    rows = parts[0] if len(parts) == 1 else concatenate_datasets(parts)
+    return rows if wish.shard is None else rows.select(sorted(wish.shard.of(len(rows))))
 
 
 def options_of(

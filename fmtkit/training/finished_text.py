@@ -14,7 +14,7 @@ from fmtkit.sources.opening import open_sources
 from fmtkit.tables import Segments
 from fmtkit.training import datasets, datatypes
 from fmtkit.training.planning import DatasetPlan, Plan
-from fmtkit.training.slices import parse_slice
+from fmtkit.training.slices import wish_of
 
 
 def settled(plan: Plan, *, with_hub: bool) -> Plan:
@@ -43,7 +43,7 @@ def _known(plan: Plan, dataset: DatasetPlan, *, with_hub: bool) -> DatasetPlan:
         return dataset
     here: list[object] = [str(path) for path in _files(dataset)]
     if not here and with_hub:
-        wish = parse_slice(str(dataset.entry.get("split", "train")))
+        wish = wish_of(dataset.entry, plan.config.get("seed"))
         here, _ = datasets.specs_of(dataset, wish)
     made = _made(plan, dataset, source, here)
     if made is None or not made.text:

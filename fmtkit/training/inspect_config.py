@@ -15,7 +15,7 @@ from fmtkit.training.datatypes import template_source
 from fmtkit.training.finished_text import settled
 from fmtkit.training.job import WITHOUT
 from fmtkit.training.planning import DatasetPlan, Plan, plan
-from fmtkit.training.slices import parse_slice
+from fmtkit.training.slices import wish_of
 
 
 def inspect_config(
@@ -36,7 +36,7 @@ def inspect_config(
 
 
 def _inspected(made: Plan, dataset: DatasetPlan, given: InspectOptions) -> Inspection:
-    wish = parse_slice(str(dataset.entry.get("split", "train")))
+    wish = wish_of(dataset.entry, made.config.get("seed"))
     specs, local = specs_of(dataset, wish)
     own = options_of(made, dataset, wish, local=bool(local), split=False)
     typed = given.chosen()

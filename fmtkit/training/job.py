@@ -26,13 +26,12 @@ WITHOUT = "none"
 class Source:
     """Converted files of one dataset, and which of its rows train.
 
-    `rows` are (start, stop, is_share): bounds in rows, or in shares of all rows. `columns` are those that
-    the trainer gets, where others were carried through; all of them where it is empty.
+    `columns` are those that the trainer gets, where others were carried through; all of them where it is
+    empty.
     """
 
     files: tuple[str, ...]
     weight: float = 1.0
-    rows: tuple[float, float | None, bool] | None = None
     columns: tuple[str, ...] = ()
     turns: Mapping[str, object] | None = None
     """Which turns of its conversations are learnt (TurnRule.as_dict); None for the usual."""
@@ -105,7 +104,6 @@ def _read(run: Path) -> Job:
             Source(
                 tuple(cast("list[str]", s["files"])),
                 cast("float", s["weight"]),
-                cast("tuple[float, float | None, bool] | None", s["rows"]),
                 tuple(cast("list[str]", s.get("columns", []))),
                 cast("Mapping[str, object] | None", s.get("turns")),
             )

@@ -240,7 +240,12 @@ KEYS: tuple[Key, ...] = (
 DATASET_KEYS: tuple[Key, ...] = (
     Key("path", "text", "fmtkit", "a file, folder, glob or hub id", aliases=("source",)),
     Key("name", "text or texts", "fmtkit", "the hub dataset's configuration"),
-    Key("split", "text", "fmtkit", "train, or a slice such as train[:500] or train[10%:20%]"),
+    Key(
+        "split",
+        "text",
+        "fmtkit",
+        "train, or a slice such as train[:500], train[10%:20%], train+test",
+    ),
     Key("type", "type", "fmtkit", "the format, see `fmtkit types`; or a mapping of fields"),
     Key("ds_type", "text", "fmtkit", "what the files are: json, csv, parquet, arrow, text"),
     Key("data_files", "text or texts", "fmtkit", "the files, local or inside the hub dataset"),
@@ -255,14 +260,19 @@ DATASET_KEYS: tuple[Key, ...] = (
         aliases=("mixture_proportion",),
     ),
     Key("fraction", "fraction", "fmtkit", "take this share of the rows"),
-    Key("shards", "count", "fmtkit", "take one of so many equal parts (the first)"),
-    Key("shards_idx", "natural", "fmtkit", "which of the `shards`, from 0"),
+    Key(
+        "shards",
+        "count",
+        "fmtkit",
+        "take one of so many equal parts of the rows, in random order",
+    ),
+    Key("shards_idx", "natural", "fmtkit", "which of the `shards`, from 0; the first unless set"),
     Key(
         "preprocess_shards",
         "count",
         "nothing",
         "conversion is columnar; nothing to split",
-        axolotl="tokenizes the dataset in so many parts, one after another",
+        axolotl="takes every one of so many shards, one after another: all rows",
     ),
     Key(
         "columns",

@@ -55,9 +55,7 @@ def _mixed(job: Job, sources: Sequence[Source], runner: Runner) -> Any:
     files = [file for source in sources for file in source.files]
     flagged = runner.mask == "completion" and trained_messages.has_flags(files)
     parts = [
-        _weighted(
-            _cut(_load(job, source, runner, flagged=flagged), source), source.weight, _seed(job)
-        )
+        _weighted(_load(job, source, runner, flagged=flagged), source.weight, _seed(job))
         for source in sources
     ]
     whole = kept_columns.joined(parts)
@@ -186,16 +184,6 @@ def _message(message: dict[str, Any]) -> str:
     if isinstance(kept.get("tool_calls"), str):
         kept["tool_calls"] = json.loads(kept["tool_calls"])
     return json.dumps(kept, ensure_ascii=False)
-
-
-def _cut(rows: Any, source: Source) -> Any:
-    """Return the part of the rows that a slice of the split asks for."""
-    if source.rows is None:
-        return rows
-    start, stop, is_share = source.rows
-    scale = len(rows) if is_share else 1
-    end = len(rows) if stop is None else min(round(stop * scale), len(rows))
-    return rows.select(range(min(round(start * scale), end), end))
 
 
 def _weighted(rows: Any, weight: float, seed: int) -> Any:

@@ -22,7 +22,7 @@ from fmtkit.sources.records import plain_json
 from fmtkit.tables import MARKS
 from fmtkit.training import datasets
 from fmtkit.training.planning import DatasetPlan, Plan
-from fmtkit.training.slices import parse_slice
+from fmtkit.training.slices import wish_of
 
 _UNMEASURED: dict[str, Any] = {
     "tokenizer": None,
@@ -117,7 +117,7 @@ def _is_completion(value: Any) -> bool:
 def _converted(
     plan: Plan, dataset: DatasetPlan, count: int, folder: Path
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    wish = parse_slice(str(dataset.entry.get("split", "train")))
+    wish = wish_of(dataset.entry, plan.config.get("seed"))
     specs, _ = datasets.specs_of(dataset, wish)
     options = replace(
         datasets.options_of(plan, dataset, wish, local=False, split=False),

@@ -1,0 +1,122 @@
+"""Some rows of sources, chosen by their places before anything of them is judged or converted."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from fmtkit.codes import Reject
+from fmtkit.errors import OptionError
+from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock, MadeBlock, RowsBlock
+from fmtkit.sources.readers import Reader
+
+if TYPE_CHECKING:
+    from fmtkit.sources.opening import Source
+
+Mask = npt.NDArray[np.bool_]
+Choice = Callable[[list[int]], list[Mask]]
+"""Numbers of rows of sources -> a boolean for each of their rows."""
+
+
+@dataclass(frozen=True)
+class Picked:
+    """An argument of `open_sources`: files, or folders, of whose rows some are read."""
+
+    places: tuple[str, ...]
+    choose: Choice
+
+
+@dataclass(frozen=True)
+class PickedReader:
+    """A reader of which the rows of a mask are read; lines are counted as in the file."""
+
+    whole: Reader
+    mask: Mask
+
+    def blocks(self, columns: Sequence[str] | None) -> Iterator[Block]:
+        """Read the source from its start, without the blocks that nothing is wanted of."""
+        at = 0
+        for block in self.whole.blocks(columns):
+            count = _rows(block)
+            wanted = self.mask[at : at + count]
+            at += count
+            if wanted.all():
+                yield block
+            elif wanted.any():
+                yield _taken(block, wanted)
+
+    def schema(self) -> pa.Schema | None:
+        """Return the schema of the whole."""
+        return self.whole.schema()
+
+    def sha256(self) -> str:
+        """Return the hash of the whole source's bytes."""
+        return self.whole.sha256()
+
+
+def pick(sources: Sequence["Source"], choose: Choice) -> list["Source"]:
+    """Return the sources with the rows that are chosen; those that none is chosen of are left out.
+
+    Reads every source once, to count its rows. Raises OptionError where no row at all is chosen.
+    """
+    for source in sources:
+        source.keep()
+    counts = [sum(map(_rows, source.blocks())) for source in sources]
+    masks = choose(counts)
+    if not any(mask.any() for mask in masks):
+        names = ", ".join(dict.fromkeys(source.name for source in sources))
+        raise OptionError(
+            f"{names}: of {max(counts, default=0)} rows the slice or shard takes none"
+        )
+    return [
+        replace(source, reader=PickedReader(source.reader, mask))
+        for source, mask in zip(sources, masks, strict=True)
+        if mask.any()
+    ]
+
+
+def _rows(block: Block) -> int:
+    return len(block.records()) + len(block.rejects)
+
+
+def _taken(block: Block, wanted: Mask) -> Block:
+    """Return some rows of a block; `wanted` says it of its records and rejects in their order."""
+    assert not isinstance(block, MadeBlock)
+    if isinstance(block, ArrowBlock):
+        return replace(block, batch=block.batch.filter(pa.array(wanted)))
+    number = np.cumsum(wanted) - 1
+    rejects = tuple(
+        replace(reject, row=int(number[reject.row]))
+        for reject in block.rejects
+        if wanted[reject.row]
+    )
+    count = len(wanted) - len(block.rejects)
+    kept = np.flatnonzero(wanted[block.places(count)])
+    if isinstance(block, RowsBlock):
+        rows, lines = [block.rows[i] for i in kept], [block.lines[i] for i in kept]
+        return replace(block, rows=rows, lines=lines, rejects=rejects)
+    return _taken_lines(block, kept, rejects)
+
+
+def _taken_lines(
+    block: JsonBlock, kept: npt.NDArray[np.int64], rejects: tuple[Reject, ...]
+) -> JsonBlock:
+    records = block.records()
+    # Stretches of records that follow each other are copied at once.
+    ends = [0, *(np.flatnonzero(np.diff(kept) != 1) + 1).tolist(), len(kept)]
+    parts = [
+        block.data[records.found.starts[kept[a]] : records.found.ends[kept[b - 1]]].rstrip(b"\r\n")
+        for a, b in pairwise(ends)
+        if b > a
+    ]
+    return replace(
+        block,
+        data=b"".join(part + b"\n" for part in parts),
+        lines=records.lines_of(kept),
+        rejects=rejects,
+        line_feeds=None,
+    )
