@@ -85,21 +85,6 @@ def test_a_weight_is_whole_passes_and_a_sample(work, weight, count):
     assert train.to_list() == again.to_list()
 
 
-@pytest.mark.parametrize(
-    ("part", "expected"),
-    [
-        ((2, 5, False), range(2, 5)),
-        ((0.5, 0.75, True), range(8, 12)),
-        ((12, None, False), range(12, 16)),
-    ],
-)
-def test_a_slice_takes_its_rows(work, part, expected):
-    cut = sources(work, Source(work.train[0].files, 1.0, part))
-    train, _ = rows.load_rows(cut, rows_runner("dpo"))
-    all_rows = tiny.preference_rows()
-    assert train.to_list() == [all_rows[index] for index in expected]
-
-
 def test_labels_are_spread_evenly_and_no_row_is_lost():
     from datasets import Dataset
 
