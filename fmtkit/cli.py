@@ -23,6 +23,7 @@ UsageError: Any = typer.BadParameter.__mro__[1]
 COMMANDS: Mapping[str, Callable[..., None]] = {
     "convert": conversion.convert,
     "validate": conversion.validate,
+    "replay": conversion.replay,
     "inspect": inspection.inspect,
     "train": training.train,
     "merge": training.merge,

@@ -10,6 +10,7 @@ import pytest
 from fixture_cases import Case, cases, job_of
 from runs import INTEL, convert, convert_file, lines
 
+import fmtkit
 from fmtkit.converting.pipeline import stream
 
 CALLS = [{"type": "function", "function": {"name": "f", "arguments": {"x": 1}}}]
@@ -74,3 +75,21 @@ def test_rows_of_json_have_room_for_all_that_later_rows_may_bring(tmp_path: Path
     outcome = convert(tmp_path, rows, "passthrough")
     assert outcome.quarantine == []
     assert json.loads(outcome.rows[300]["messages"][1]["tool_calls"]) == CALLS
+
+
+def test_what_was_written_is_read_by_columns_where_no_message_calls_tools(tmp_path):
+    plain = [
+        {"messages": [{"role": "user", "content": f"q{n}"}, {"role": "assistant", "content": "a"}]}
+        for n in range(40)
+    ]
+    called = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    calling = [*plain[0]["messages"], {"role": "assistant", "content": "", "tool_calls": [called]}]
+    for rows, fast in ((plain, 40), ([*plain, {"messages": calling}], 0)):
+        for suffix in ("parquet", "arrow"):
+            source, out = (tmp_path / f"{n}{fast}{suffix}.{suffix}" for n in ("in", "out"))
+            fmtkit.convert(rows, "openai", source)
+            report = fmtkit.convert(source, "passthrough", out)
+            assert report.tiers["fast_rows"] == fast
+            assert report.rows_written == len(rows)
+            found = fmtkit.table(out, "passthrough")
+            assert found.equals(fmtkit.table(rows, "openai"))

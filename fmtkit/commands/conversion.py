@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from fmtkit.commands.flags import Json, NoProgress, Quiet, Sources, flags, say
+from fmtkit.commands.flags import Json, NoProgress, Plugin, Quiet, Sources, flags, say
 from fmtkit.commands.importing import quick_imports
 from fmtkit.converting.convert_options import ConvertOptions, RowOptions
 from fmtkit.errors import OptionError
@@ -82,3 +82,33 @@ def validate(
     findings = validate_sources(source or [], options, schema=schema)
     terminal.print_findings(findings, as_json=json, quiet=quiet)
     raise typer.Exit(findings.exit_code)
+
+
+def replay(
+    quarantine: Annotated[
+        str, typer.Argument(help="OUT.quarantine.jsonl, or OUT/quarantine.jsonl.")
+    ],
+    fix: Annotated[
+        str | None,
+        typer.Option(help="FILE.function: takes a row, returns the repaired one or None."),
+    ] = None,
+    plugin: Plugin = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+) -> None:
+    """Convert rows that were set aside, once repaired, and rewrite the output.
+
+    They are repaired by a function, or by hand: `raw` in the quarantine.
+    """
+    with quick_imports():
+        from fmtkit import terminal
+        from fmtkit.converting import replay as replaying
+        from fmtkit.converting.progress_bar import progress
+
+    with progress(shown=not (quiet or no_progress or json)) as watch:
+        report = replaying.replay(quarantine, fix=fix, plugins=plugin or (), watch=watch)
+    terminal.print_reports([report], as_json=json, quiet=quiet)
+    if report.quarantined:
+        say(f"{report.quarantined:,} rows are still bad; they are in {quarantine}")
+        raise typer.Exit(1)

@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import asdict
 from hashlib import sha256
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -99,30 +99,7 @@ class ConversionRun:
         return Report(report, tuple(str(folder / name) for name in names))
 
     def _fingerprint(self) -> dict[str, Any]:
-        """Return what must be the same for a run to be resumed."""
-        # Code is hashed by itself; what else is left out makes no other rows.
-        ignored = {
-            "workers",
-            "overwrite",
-            "resume",
-            "plugins",
-            "folders",
-            "function_config",
-            "typed",
-        }
-        options = {k: _plain(v) for k, v in vars(self.options).items() if k not in ignored}
-        return {
-            "sources": [_identity(s) for s in self.job.sources if not s.once],
-            "options": options,
-            "template": self.job.text.template.sha256 if self.job.text.template else None,
-            "code": {p: sha256(Path(p).read_bytes()).hexdigest() for p in self._code()},
-            "fmtkit": version("fmtkit"),
-        }
-
-    def _code(self) -> list[str]:
-        """Return the files of the user whose code makes rows."""
-        functions = {s.function.file for s in self.job.sources if isinstance(s, TransformedSource)}
-        return sorted({*self.options.plugins, *(str(file) for file in functions)})
+        return fingerprint_of(self.job, self.options)
 
     def write(self) -> Report:
         if self.complete is not None:
@@ -223,7 +200,7 @@ class ConversionRun:
         tiers = {"template_difference": difference, "tiers": dict(self.tiers)}
         if self._beside():
             several["beside"] = self._beside()
-        return report.as_dict() | several | tiers
+        return report.as_dict() | several | tiers | dict(self.job.replayed)
 
     def _type(self) -> str:
         return ", ".join(dict.fromkeys(job.options.chosen_type for job in self.jobs))
@@ -247,7 +224,7 @@ class ConversionRun:
     def _beside(self) -> dict[str, str]:
         """Return what the consumer of the target reads the rows by: file name and text."""
         rows = self.out / "data" if self.is_folder else self.out
-        found = self.job.beside(self.out.stem, str(rows))
+        found = self.job.beside(PurePath(str(self.out)).stem, str(rows))
         return dict([found]) if found else {}
 
     def _manifest(self) -> dict[str, Any]:
@@ -273,6 +250,31 @@ class ConversionRun:
             outputs.append(str(self.sink.quarantine_path))
         # The one that was written is the one that is returned, clock and all.
         return Report(self.sink.report, tuple(outputs))
+
+
+def fingerprint_of(job: Job, options: ConvertOptions) -> dict[str, Any]:
+    """Return what must be the same for a run to be resumed."""
+    # Code is hashed by itself; what else is left out makes no other rows.
+    ignored = {
+        "workers",
+        "overwrite",
+        "resume",
+        "plugins",
+        "folders",
+        "function_config",
+        "typed",
+    }
+    kept = {k: _plain(v) for k, v in vars(options).items() if k not in ignored}
+    # Of the user, whose code makes rows.
+    functions = {s.function.file for s in job.sources if isinstance(s, TransformedSource)}
+    code = sorted({*options.plugins, *(str(file) for file in functions)})
+    return {
+        "sources": [_identity(s) for s in job.sources if not s.once],
+        "options": kept,
+        "template": job.text.template.sha256 if job.text.template else None,
+        "code": {path: sha256(Path(path).read_bytes()).hexdigest() for path in code},
+        "fmtkit": version("fmtkit"),
+    }
 
 
 def _format_of(job: Job, wanted: str | None) -> str:

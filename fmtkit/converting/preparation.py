@@ -6,8 +6,8 @@ before a row is read.
 
 import pickle
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
@@ -77,6 +77,8 @@ class Job:
     schema: pa.Schema
     """Of the rows that `stream` yields."""
     split: Split | None = None
+    replayed: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of the report on rows that were repaired (`fmtkit.converting.replay`)."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Take along the plugins: their converters are found where the job is unpickled."""

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from fmtkit import buffers
 from fmtkit.codes import Reject
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.bound_column import MEDIA, Row
@@ -113,6 +114,7 @@ def joined(parsed: Sequence[Parsed]) -> Parsed:
 def _parse_columns(batch: pa.Table, plan: ReadPlan) -> Parsed | None:
     """Take the columns of a batch as they are; None where only a look at each row will do."""
     binding = plan.binding
+    batch = _without_nulls(batch, binding)
     names = set(batch.schema.names)
     if MEDIA & names or binding.converter.takes_rows or not _is_utf8(batch):
         return None
@@ -143,6 +145,46 @@ def _parse_columns(batch: pa.Table, plan: ReadPlan) -> Parsed | None:
     )
     numbers = pl.int_range(0, batch.num_rows, eager=True)
     return Parsed(plan.select(frame, numbers), [], batch.num_rows, 0, batch.num_rows)
+
+
+def _without_nulls(batch: pa.Table, binding: Binding) -> pa.Table:
+    """Leave out what says nothing in any row: keys of messages, and columns that need a look at each row.
+
+    What fmtkit wrote has them all, whether a row holds anything there or not.
+    """
+    for column in (*binding.columns, *binding.kept):
+        index = batch.schema.get_field_index(column.path[0]) if len(column.path) == 1 else -1
+        if index < 0:
+            continue
+        values, entry = batch.column(index), batch.schema.field(index)
+        if column.kind.open and not column.required and values.null_count == len(values):
+            batch = batch.remove_column(index)
+        elif isinstance(column.kind, DialogKind) and may_carry(entry.type, column.kind.row_path):
+            chunks = [_without_null_keys(chunk, column.kind.row_path) for chunk in values.chunks]
+            if chunks and all(chunk.type == chunks[0].type for chunk in chunks):
+                batch = batch.set_column(index, entry.with_type(chunks[0].type), chunks)
+    return batch
+
+
+def _without_null_keys(array: pa.Array, keys: frozenset[str]) -> pa.Array:
+    """Leave out those of these keys that no message of an array of lists of messages has."""
+    if not (pa.types.is_list(array.type) and pa.types.is_struct(array.type.value_type)):
+        return array
+    messages = array.flatten()
+    if messages.null_count:
+        return array
+    fields = dict(zip(messages.type, messages.flatten(), strict=True))
+    kept = {
+        field: values
+        for field, values in fields.items()
+        if field.name not in keys or values.null_count < len(values)
+    }
+    made = pa.StructArray.from_arrays(list(kept.values()), fields=list(kept))
+    sizes = np.where(buffers.validity(array), np.diff(buffers.offsets_of(array)), 0)
+    offsets = pa.py_buffer(buffers.ends(sizes).astype(np.int32))
+    valid = buffers.bits(buffers.validity(array))
+    dtype = pa.list_(made.type)
+    return pa.Array.from_buffers(dtype, len(array), [valid, offsets], children=[made])
 
 
 def _is_utf8(batch: pa.Table) -> bool:
