@@ -331,3 +331,47 @@ def test_sources_of_different_types_are_not_converted_to_one(tmp_path):
     other = written([{"messages": [USER, BOT]}] * 2, tmp_path)
     with pytest.raises(OptionError, match="intel -> Preference, openai -> Conversation"):
         fmtkit.convert([one, other], None)
+
+
+MIXED = [{"question": "q"} | PAIR] * 3 + [{"messages": [USER, BOT]}] * 3
+
+
+def test_a_file_of_two_layouts_is_told_and_not_converted_to_one(tmp_path):
+    path = written(MIXED, tmp_path)
+    with pytest.raises(OptionError, match=r"two layouts \(.* 50%, .* 50%\)") as error:
+        fmtkit.convert(path, None)
+    for words in ("intel -> Preference", "openai -> Conversation", "--type"):
+        assert words in str(error.value)
+    [found] = [f for f in fmtkit.inspect(path).findings if f.code == "mixed_layouts"]
+    assert set(found.details.values()) == {0.5}
+
+
+def test_a_few_bad_rows_are_no_second_layout(tmp_path):
+    rows = [{"question": f"q{i}"} | PAIR for i in range(98)] + [{"question": None} | PAIR] * 2
+    survey = fmtkit.inspect(written(rows, tmp_path))
+    assert not [f for f in survey.findings if f.code == "mixed_layouts"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ["no rows"]),
+        ("null\n", ["no row could be read", "not_an_object"]),
+        ('{"a": 1}\n', ["columns are a", "--map question=COLUMN", "--plugin FILE.py"]),
+        ('{"images": ["x.png"], "b": 1}\n', ["images: fmtkit converts text only"]),
+        ('[{"role": "user", "content": "q"}]\n', ["each row is a single message"]),
+        (
+            '{"messages": [{"role": "narrator", "content": "q"}]}\n',
+            ["openai has the columns", "no role 'narrator'"],
+        ),
+        (
+            '{"messages": [{"role": "user", "content": [{"type": "tool_result", "content": "x"}]}]}\n',
+            ["openai has the columns", "tool_result"],
+        ),
+    ],
+)
+def test_where_nothing_fits_an_inspection_says_what_to_write(tmp_path, text, words):
+    path = tmp_path / "zq.jsonl"
+    path.write_text(text)
+    [note] = fmtkit.inspect(str(path)).notes
+    assert all(word in note for word in words)

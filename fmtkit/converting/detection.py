@@ -14,7 +14,7 @@ from fmtkit.converting.binding import Binding, bind, watching
 from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.conversion import convert_frame
 from fmtkit.converting.joined_rows import joined, lacks
-from fmtkit.converting.near_misses import likeness, proposal, spelled, spelling
+from fmtkit.converting.near_misses import is_message, likeness, proposal, spelled, spelling
 from fmtkit.converting.type_options import MESSAGE_OPTIONS
 from fmtkit.converting.unread_turns import watched
 from fmtkit.errors import ColumnMismatchError, OptionError, near_match
@@ -29,6 +29,8 @@ TRUSTED = 0.5
 """Share of sound rows below which a type is hardly the file's own."""
 PLAIN = 0.9
 """Share of the rows that must have a text for it to be taken as plain text."""
+MIXED = 0.02
+"""Share of the rows from which on those of another layout are more than a few bad ones."""
 HARDLY = 0.2
 """Share of sound rows below which a type is not the file's own, whatever it reads."""
 GENERIC = frozenset(
@@ -256,6 +258,49 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
     return sorted(there, key=Fit.rank)
 
 
+def layouts(sample: Sequence[Row], fits: Sequence[Fit]) -> list[tuple[Fit, float]]:
+    """Return the two types that share the rows of a sample, with their shares; none where one takes all.
+
+    `fits` are those of the sample, best first.
+    """
+    best = next(iter(fits), None)
+    if best is None or best.is_renamed or best.converter.rows_by:
+        return []
+    binding = bind(best.converter, sample, mapping={}, options=best.converter.options)
+    others = [row for row in sample if binding.judge(row)]
+    share = len(others) / max(len(sample), 1)
+    if share < MIXED or share > 1 - MIXED:
+        return []
+    other = next(iter(detect(others)), None)
+    same = (best.converter.name, best.converter.makes)
+    if other is None or other.is_renamed or not other.is_good or other.sound < PLAIN:
+        return []
+    is_other = (other.converter.name, other.converter.makes) != same
+    return [(best, 1 - share), (other, share)] if is_other else []
+
+
+def nearest(sample: Sequence[Row]) -> tuple[str, str] | None:
+    """Return the type that has most columns of rows that no type takes, and what it finds wrong in one."""
+    found: list[tuple[int, str, str]] = []
+    for converter in registry.converters():
+        made = converter.makes.name()
+        is_vague = converter.name in GENERIC or made in LATE | WRITTEN
+        if is_vague or converter.takes_rows or converter.rows_by:
+            continue
+        binding = bind(converter, sample, mapping={}, options=converter.options)
+        faults = [] if missing_columns(binding, sample) else binding.judge(sample[0])
+        if faults:
+            used = sum(column.top in sample[0] for column in binding.columns)
+            found.append((used, converter.name, faults[0].message))
+    best = min(found, key=lambda one: (-one[0], -_names_of(one[1]), one[1]), default=None)
+    return None if best is None else best[1:]
+
+
+def _names_of(name: str) -> int:
+    """Count the other names of a type: the usual one has most."""
+    return len({alias for found in registry.named(name) for alias in found.aliases})
+
+
 def _is_enough(found: Fit) -> bool:
     """Tell whether no other names of columns need be tried."""
     return found.is_good and not found.is_narrow and not found.is_written
@@ -300,6 +345,8 @@ def _near(converters: Sequence[Converter], sample: Sequence[Row]) -> list[Fit]:
 def _plain_text(sample: Sequence[Row]) -> list[Fit]:
     """Take the column with most text as plain text, where nothing else is known of a file."""
     texts: Counter[str] = Counter()
+    if all(map(is_message, sample)):
+        return []
     for row in sample:
         texts.update({n: len(v) for n, v in row.items() if isinstance(v, str) and "." not in n})
     if not texts:

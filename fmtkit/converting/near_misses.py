@@ -107,6 +107,12 @@ def spelling(converter: Converter, sample: Sequence[Row]) -> dict[str, str]:
     return options | ({"roles": json.dumps(roles)} if roles else {})
 
 
+def is_message(value: Any) -> bool:
+    """Tell whether a value is one message, whatever its keys are called."""
+    keys = value.keys() if isinstance(value, Mapping) else set()
+    return not keys.isdisjoint(ROLE_KEYS) and not keys.isdisjoint(CONTENT_KEYS)
+
+
 def _messages(value: Any) -> list[Mapping[str, Any]]:
     """Return the messages of a list of them, whatever their keys are called; else none."""
     listed = value if isinstance(value, list) else []

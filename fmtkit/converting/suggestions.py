@@ -6,8 +6,9 @@ from pathlib import Path, PurePosixPath
 
 from fmtkit import runner
 from fmtkit.converting import detection
-from fmtkit.converting.bound_column import Row
+from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.detection import Fit, certainty
+from fmtkit.converting.near_misses import is_message
 from fmtkit.errors import ColumnMismatchError, OptionError
 
 RIVALS = 3
@@ -53,13 +54,46 @@ def untyped(
     if len(named) > 1:
         return f"--type is missing, and the sources differ ({', '.join(named)}): one at a time"
     if not fits:
-        return f"--type is missing, and no type fits {paths[0] if paths else 'SOURCE'}; {advice}"
+        return f"--type is missing, and {unfitting(paths, sample)}; {advice}"
+    mixed = detection.layouts(sample, fits)
+    if mixed:
+        both = ", ".join(f"{_named(found)} {share:.0%}" for found, share in mixed)
+        return (
+            f"--type is missing, and the rows are of two layouts ({both}): split them, or name one with "
+            "--type, and the rows of the other are quarantined"
+        )
     best = fits[0]
     command = convert_command(paths, best, sample, delimiter=delimiter)
     told = f"--type is missing; it looks like {_named(best)} ({certainty(fits)}: {best.reason})"
     others = _rivals(fits)
     also = f"; or {', '.join(others)}" if others else ""
     return f"{told}{also}: {command}" if command else f"{told}{also}; {advice}"
+
+
+def unfitting(paths: Sequence[str], sample: Sequence[Row]) -> str:
+    """Say of rows that no type fits what they are, and what to write."""
+    if not sample:
+        return "there are no rows that could be read"
+    media = sorted({name for row in sample for name in row if name in MEDIA and row[name]})
+    if media:
+        return f"the rows have {', '.join(media)}: fmtkit converts text only"
+    if all(map(is_message, sample)):
+        return (
+            'each row is a single message: write a conversation as one row, {"messages": [...]}, '
+            "and not as a list of them"
+        )
+    near = detection.nearest(sample)
+    if near is not None:
+        return f"no type fits; {near[0]} has the columns, but {near[1]}"
+    names = dict.fromkeys(name for row in sample for name in row)
+    path = paths[0] if paths else "SOURCE"
+    words = ["fmtkit", "convert", *paths, "-t", "question_answer"]
+    words += ["--map", "question=COLUMN", "--map", "answer=COLUMN", "-o", output_for(paths)]
+    return (
+        f"no type fits {path}, whose columns are {', '.join(names) or 'none'}: say which of them are "
+        f"a question and its answer (`{shlex.join(words)}`), or read them by a converter of your own "
+        "(--plugin FILE.py; docs/add-a-format.md has a whole one)"
+    )
 
 
 def _rivals(fits: Sequence[Fit]) -> list[str]:

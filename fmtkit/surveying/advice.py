@@ -68,6 +68,11 @@ ADVICE: dict[str, Advice] = {
         "messages they were made of: a template would write its tokens once more",
         "error",
     ),
+    "mixed_layouts": Advice(
+        "the rows are of two layouts, and one type reads only its own",
+        "split the file by layout and convert each part, or name one type and lose the other's rows",
+        "error",
+    ),
     "transcript": Advice(
         "a text, or a turn of the user, holds a whole conversation: USER: and ASSISTANT: or the like",
         "make turns of it with type transcript, if it is no quotation: as it stands, one turn is learnt",

@@ -34,6 +34,7 @@ from fmtkit.sources.opening import Source, open_sources
 from fmtkit.surveying import rendered_text
 from fmtkit.surveying.as_trained import masking_of, template_of
 from fmtkit.surveying.cutting import LADDER
+from fmtkit.surveying.findings import Finding
 from fmtkit.surveying.inspect_options import InspectOptions
 from fmtkit.surveying.look import Look, Viewer
 from fmtkit.surveying.masks import Masking
@@ -168,7 +169,23 @@ def _written(opened: Opened, options: InspectOptions) -> tuple[Found, ...]:
             also = {"command": command} if command else {}
             told = replace(one, details={**one.details, **also})
         made.append(found_of(told))
-    return tuple(made)
+    return (*made, *_mixed(opened, options))
+
+
+def _mixed(opened: Opened, options: InspectOptions) -> tuple[Found, ...]:
+    """Return the finding of sources whose first rows are of two layouts, with the share of each."""
+    mixed = [
+        detection.layouts(rows, detection.detect(rows, options.method))
+        for rows in opened.samples
+        if options.type is None
+    ]
+    found = next((types for types in mixed if types), None)
+    if found is None:
+        return ()
+    details = {f"{fit.converter.name} {fit.converter.makes.name()}": share for fit, share in found}
+    rows = sum(map(len, opened.samples))
+    share = min(share for _, share in found)
+    return (found_of(Finding("mixed_layouts", round(share * rows), share, (), details)),)
 
 
 def _told(opened: Opened, best: Guess | None, chosen: str | None) -> dict[str, Any]:

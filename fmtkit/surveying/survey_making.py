@@ -12,6 +12,7 @@ from fmtkit.converting import reading
 from fmtkit.converting.block_tap import BlockTap
 from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.pipeline import Piece
+from fmtkit.converting.suggestions import unfitting
 from fmtkit.counting.lengths import Lengths, Tally, summarize, summarize_all
 from fmtkit.sources.opening import Source
 from fmtkit.surveying.advice import ADVICE, SEVERITIES
@@ -151,7 +152,7 @@ def make_bare_survey(
     reason = (
         f"the sources are of different types, {', '.join(sorted(guesses))}: inspect each alone"
         if guesses
-        else "no type fits these columns: name one with --type and map its columns with --map"
+        else unfitting([source.name for source in sources], [r for rows in samples for r in rows])
     )
     if columns.unread and not columns.rows:
         codes = ", ".join(f"{code} {count}" for code, count in columns.unread.most_common())
