@@ -119,6 +119,11 @@ def learnt(text: str) -> list[str]:
         ({"roles_to_train": ["system", "user"]}, ["big stone" + END, *(p + END for p in PROMPTS)]),
         ({"train_on_eos": "turn"}, [reply + END for reply in REPLIES]),
         ({"train_on_eos": "none"}, REPLIES),
+        ({"train_on_eot": "none"}, REPLIES),
+        (
+            {"train_on_eos": "all", "train_on_eot": "last"},
+            ["a river", "the blue river", "good" + END],
+        ),
         ({"train_on_eos": "last"}, ["a river", "the blue river", "good" + END]),
         (
             {"train_on_eos": "all"},

@@ -207,6 +207,7 @@ def turn_rule(config: Config, entry: Mapping[str, object]) -> TurnRule:
         entry[name] if name in entry else config.get(name)
         for name in ("roles_to_train", "train_on_eos")
     )
+    ends = entry.get("train_on_eot", ends)
     mapping = entry.get("roles")
     names = dict(SHAREGPT_ROLES | ROLES)
     for canonical, own in mapping.items() if isinstance(mapping, Mapping) else ():

@@ -327,6 +327,22 @@ DATASET_KEYS: tuple[Key, ...] = (
         "fmtkit",
         "sft: ends of turns of this source that are learnt",
     ),
+    Key(
+        "train_on_eot",
+        "enum:turn|all|last|none",
+        "fmtkit",
+        "sft: the same; it wins over train_on_eos",
+    ),
+    Key(
+        "input_format",
+        "text",
+        "nothing",
+        "nothing reads it here either",
+        axolotl="has the key in its schema, and nothing reads it",
+    ),
+    Key("input_transform", "text", "refused", "it belongs to type messages; use chat_template"),
+    Key("logprobs_field", "text", "refused", "use rl: distillation with a teacher_model"),
+    Key("temperature", "number", "refused", "use rl: distillation with a teacher_model"),
     Key("drop_system_message", "bool", "fmtkit", "leave the system turns out"),
     Key("step_separator", "text", "fmtkit", "stepwise_supervised: text between steps"),
     Key(

@@ -29,7 +29,11 @@ KEYS: tuple[Key, ...] = (
         axolotl="leaves files of these names out when it downloads the model",
     ),
     Key(
-        "model_type", "text", "fmtkit", "the auto class; checked against the method, which fixes it"
+        "model_type",
+        "text",
+        "fmtkit",
+        "the auto class; checked against the method, which fixes it",
+        aliases=("type_of_model",),
     ),
     Key(
         "num_labels",
@@ -174,6 +178,9 @@ KEYS: tuple[Key, ...] = (
         "load the weights as bfloat16",
         "dtype",
         values={True: "bfloat16"},
+    ),
+    Key(
+        "float32", "bool", "model", "load the weights as float32", "dtype", values={True: "float32"}
     ),
     Key(
         "float16", "bool", "model", "load the weights as float16", "dtype", values={True: "float16"}
@@ -337,6 +344,41 @@ KEYS: tuple[Key, ...] = (
         "object",
         "peft",
         "start the adapter by LoftQ: loftq_bits (4) and loftq_iter (1)",
+    ),
+    Key(
+        "lora_rank_pattern",
+        "object",
+        "peft",
+        "ranks of single modules, by regular expression",
+        "rank_pattern",
+    ),
+    Key(
+        "lora_alpha_pattern",
+        "object",
+        "peft",
+        "scales of single modules, by regular expression",
+        "alpha_pattern",
+    ),
+    Key(
+        "peft_layer_replication",
+        "any",
+        "peft",
+        "stretches of layers that are stacked again",
+        "layer_replication",
+    ),
+    Key(
+        "peft_trainable_token_indices",
+        "any",
+        "peft",
+        "tokens whose embeddings train",
+        "trainable_token_indices",
+    ),
+    Key(
+        "peft_ensure_weight_tying",
+        "bool",
+        "peft",
+        "adapt tied weights together",
+        "ensure_weight_tying",
     ),
     Key("lora_bias", "enum:none|all|lora_only", "peft", "biases that train", "bias"),
     Key("peft_args", "object", "peft", "further arguments of LoraConfig, passed by name", "*"),

@@ -13,6 +13,7 @@ def _masks(config: Config, runner: Runner) -> str | None:
     entries = (*config.datasets, *config.test_datasets)
     for where in (*entries, {k: config.get(k) for k in ("roles_to_train", "train_on_eos")}):
         roles, ends = where.get("roles_to_train"), where.get("train_on_eos")
+        ends = where.get("train_on_eot", ends)
         usual = roles in (None, ["assistant"]) and ends in {None, "turn"}
         if not usual and runner.mask != "completion":
             return (
