@@ -295,17 +295,20 @@ def _(kind: DialogKind) -> Node:
         roles=tuple(kind.roles.items()),
         silent=tuple(sorted(SILENT)),
         media=MEDIA_PARTS,
-        keys=tuple(_key_of(key) for key in kind.keys),
-        refused=tuple(n for key in kind.keys if key.form == "spans" for n in key.names)
+        keys=tuple(
+            KeyNode(k.name, (), "text") if _is_judged(kind, k) else KeyNode(k.name, k.names, k.form)
+            for k in kind.keys
+        ),
+        refused=tuple(n for key in kind.keys if _is_judged(kind, key) for n in key.names)
         if kind.wide
         else tuple(sorted(CARRIED)),
         call_role=CALL_ROLE if kind.function_calls else None,
     )
 
 
-def _key_of(key: MessageKey) -> KeyNode:
-    """Stretches of a content are few, and for the strict parser: a line that holds some is not clean."""
-    return KeyNode(key.name, *(((), "text") if key.form == "spans" else (key.names, key.form)))
+def _is_judged(kind: DialogKind, key: MessageKey) -> bool:
+    """Tell whether the strict parser judges a key's value: a line that holds some is not clean."""
+    return key.form == "spans" or (key.form == "flag" and key.name in kind.names)
 
 
 def spec_of(

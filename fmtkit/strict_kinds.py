@@ -262,6 +262,8 @@ def _judge_message(kind: DialogKind, message: dict[str, Any], path: str, found: 
     for one in kind.keys:
         if one.form == "spans":
             _judge_spans(one, message, path, found)
+        elif one.form == "flag" and one.name in kind.names:
+            _judge_flag(message, kind.names[one.name], path, found)
     if not kind.wide:
         carried = (k for k in message if k in CARRIED and message[k] not in (None, [], ""))
         for key in carried:
@@ -342,6 +344,14 @@ def _judge_written_calls(message: Mapping[str, Any], path: str, found: Found) ->
         _add(found, Fault("value_error", path, told))
     else:
         _add(found, faults(calls, path))
+
+
+def _judge_flag(message: Mapping[str, Any], name: str, path: str, found: Found) -> None:
+    """Refuse what a key holds that was named for a flag, and is none: to pass it over changes a mask."""
+    value = message.get(name)
+    if value is not None and not isinstance(value, bool | int | float):
+        told = f"{path}.{name} holds {kind_of(value)}, not true or false"
+        _add(found, Fault("type_error", f"{path}.{name}", told))
 
 
 def _judge_spans(key: MessageKey, message: Mapping[str, Any], path: str, found: Found) -> None:

@@ -224,6 +224,19 @@ def test_stretches_without_their_offsets_are_quarantined(model, tmp_path):
     assert "is no list of begin_offset, end_offset and train" in bad
 
 
+@pytest.mark.parametrize("mark", ["no", [True], {"train": False}])
+def test_a_mark_under_a_key_of_ones_own_that_is_no_flag_is_quarantined(mark, model, tmp_path):
+    entry = {**CHAT, "message_field_training": "learn it"}
+    rows = [
+        {"conversations": [PLAIN[1], {**PLAIN[2], "learn it": mark}]},
+        {"conversations": [PLAIN[1], {**PLAIN[2], "learn it": True}]},
+    ]
+    batches(tmp_path, model, rows, entry)
+    [bad] = (tmp_path / "run" / "data" / "00" / "quarantine.jsonl").read_text().splitlines()
+    assert json.loads(bad)["code"] == "type_error"
+    assert json.loads(bad)["column"] == "conversations[1].learn it"
+
+
 def test_stretches_are_for_sft_alone():
     datasets = [{"path": "a.jsonl", "message_field_training_detail": "which"}]
     with pytest.raises(OptionError, match="chooses what sft learns; dpo compares whole replies"):
