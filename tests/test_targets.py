@@ -7,6 +7,7 @@ from typing import Any
 import drawn_dialogs as drawn
 import pyarrow.parquet as pq
 import pytest
+import tiny_training as tiny
 import yaml
 from typer.testing import CliRunner
 
@@ -14,6 +15,7 @@ import fmtkit
 from fmtkit import target_registry
 from fmtkit.cli import app
 from fmtkit.errors import NothingWrittenError, OptionError, UnknownNameError
+from fmtkit.rendering.template_sources import find_model_template
 
 METHODS = {
     "Prompt": "grpo",
@@ -305,3 +307,96 @@ def test_a_pair_that_is_equal_without_what_is_lost_is_not_written(tmp_path: Path
         "content",
         "the layout has no place for a pair that is equal without what is lost",
     )
+
+
+TRAINED = {
+    "Conversation": ("SFTTrainer", "SFTConfig"),
+    "Completion": ("SFTTrainer", "SFTConfig"),
+    "Preference": ("DPOTrainer", "DPOConfig"),
+    "Unpaired": ("KTOTrainer", "KTOConfig"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("to", "table"),
+    [(to, table) for to, table in [c.values for c in WRITTEN] if table in TRAINED],
+)
+def test_trl_trains_a_step_on_what_was_written(
+    to: str, table: str, tmp_path: Path, tiny_model: str
+) -> None:
+    trl = pytest.importorskip("trl")
+    from datasets import load_dataset
+
+    rows = {
+        "Conversation": tiny.conversation_rows,
+        "Completion": tiny.completion_rows,
+        "Preference": tiny.preference_rows,
+        "Unpaired": tiny.unpaired_rows,
+    }[table]()
+    out = tmp_path / "out"
+    fmtkit.convert(rows, "passthrough", out, to=to, method=METHODS[table])
+    # Others' layouts become TRL's again, as a user would do it; TRL's own goes in as it is.
+    if to != "trl":
+        fmtkit.convert(
+            str(out), read_by(to, table), tmp_path / "trl", to="trl", method=METHODS[table]
+        )
+        loaded = load_dataset(
+            "parquet" if to == "messages-parquet" else "json",
+            data_dir=str(out / "data"),
+            cache_dir=str(tmp_path / "cache"),
+        )
+        assert loaded["train"].num_rows == len(rows)
+        out = tmp_path / "trl"
+    dataset = load_dataset(
+        "parquet", data_dir=str(out / "data"), cache_dir=str(tmp_path / "cache")
+    )["train"]
+    trainer, config = (getattr(trl, name) for name in TRAINED[table])
+    arguments = config(
+        str(tmp_path / "run"),
+        max_steps=1,
+        per_device_train_batch_size=2,
+        use_cpu=True,
+        bf16=False,
+        report_to=[],
+        max_length=128,
+    )
+    done = trainer(tiny_model, args=arguments, train_dataset=dataset).train()
+    assert done.training_loss > 0
+
+
+def read_by(to: str, table: str) -> str:
+    return target_registry.find(to, fmtkit_table(table), text=False).reads
+
+
+@pytest.fixture(scope="module")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)
+
+
+@pytest.mark.slow
+def test_trl_renders_calls_of_tools_from_files_as_fmtkit_renders_the_rows(
+    tmp_path: Path, tiny_model: str
+) -> None:
+    pytest.importorskip("trl")
+    from datasets import load_dataset
+    from transformers import AutoTokenizer
+
+    chats = [
+        {k: v for k, v in CHAT.items() if k != "source"},
+        {"messages": CHAT["messages"][::3]},
+    ]
+    fmtkit.convert(chats, "openai", tmp_path / "out", to="trl")
+    dataset = load_dataset(
+        "parquet", data_dir=str(tmp_path / "out" / "data"), cache_dir=str(tmp_path / "cache")
+    )["train"]
+    name = "trl:qwen3"
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    tokenizer.chat_template = find_model_template(name).source
+    theirs = [
+        tokenizer.apply_chat_template(row["messages"], tools=row["tools"], tokenize=False)
+        for row in dataset
+    ]
+    assert theirs == fmtkit.render(fmtkit.table(chats, "openai"), name).column("text").to_pylist()
+    assert '"zip": "02139"' in theirs[0]
+    assert fmtkit.to_trl(tmp_path / "out")[0]["tools"] == CHAT["tools"]
