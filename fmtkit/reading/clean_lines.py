@@ -52,7 +52,7 @@ class CleanLines:
 
 @dataclass(frozen=True)
 class LaidLines(CleanLines):
-    """Lines whose texts were laid out as they were read; the columns that these are made of are null."""
+    """Lines whose texts were laid out as they were read; `frame` has the other columns that are read."""
 
     texts: tuple[pa.Array, ...]
     """A string column for each text of the layout, without nulls."""
@@ -92,7 +92,7 @@ def lay_out(block: bytes, spec: ReadSpec, layout: Layout) -> LaidLines | None:
     *columns, verdicts, schema, array, taken = made
     texts = pa.RecordBatch._import_from_c_capsule(schema, array)
     return LaidLines(
-        _frame(columns, spec, {*layout.bound}),
+        _frame(columns, spec, {*layout.bound, *(column.name for column in spec.watched)}),
         np.frombuffer(verdicts, np.uint8),
         tuple(texts.columns),
         np.frombuffer(taken, np.int64),
@@ -104,7 +104,7 @@ def _frame(columns: Sequence[Any], spec: ReadSpec, without: Collection[str] = ()
     batch = pa.RecordBatch._import_from_c_capsule(*columns)
     names = [column.name for column in _ordered(spec)]
     wanted = [place for place, name in enumerate(names) if name not in without]
-    if not wanted:
+    if without and not wanted:
         return pl.DataFrame(height=batch.num_rows)
     frame = pl.from_arrow(batch.select(wanted) if without else batch)
     assert isinstance(frame, pl.DataFrame)
