@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from runs import INTEL, KTO, Outcome, convert_file
 
+import fmtkit
+
 
 def converted(folder: Path, columns: dict[str, pa.Array], type: str, **options: Any) -> Outcome:
     pq.write_table(pa.table(columns), folder / "source.parquet")
@@ -88,3 +90,11 @@ def test_a_decimal_beyond_64_bits_is_quarantined_with_all_its_digits(tmp_path):
     outcome = converted(tmp_path, columns, "intel", keep=("x",))
     assert outcome.verdicts == [(None, "number_overflow", "x")]
     assert f'"x":{10**30}' in outcome.quarantine[0]["raw"]
+
+
+def test_whole_numbers_say_which_reply_was_chosen(tmp_path):
+    row = {"prompt": "q", "response_0": "a", "response_1": "b", "better_response_id": 1}
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_pylist([row, row | {"better_response_id": 2}]), path)
+    report = fmtkit.convert(str(path), "choice", tmp_path / "out.jsonl")
+    assert (report.rows_written, dict(report.reasons)) == (1, {"value_error": 1})

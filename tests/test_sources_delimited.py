@@ -112,3 +112,9 @@ def test_a_header_that_cannot_name_columns_is_an_error(header: bytes, reason: st
 def test_cells_of_several_lines_do_not_hide_what_separates_them() -> None:
     text = b'question;answer\r\n"a, b";"x\r\n#### 7"\r\n"c";"y\r\n#### 8"\r\n'
     assert sniffed(text, ",") == ";"
+
+
+def test_one_column_of_texts_with_commas_that_nobody_quoted_is_one_column() -> None:
+    assert sniffed(b"text\nHello, world\nNo comma\n", ",") not in ("", ",")
+    assert sniffed(b"a,b\n1,2\n3,4,5\n", ",") == ","
+    assert sniffed(b"text\nplain\n", ",") == ","

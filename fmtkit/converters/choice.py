@@ -29,7 +29,7 @@ def by_number(
     choice = better_response_id if by == "better" else safer_response_id
     name, first = f"{by}_response_id", choice.value == 0
     unknown = Problem(
-        "value_error", name, ~choice.value.is_in([0.0, 1.0]), f"{name} is neither 0 nor 1"
+        "value_error", name, ~first & (choice.value != 1), f"{name} is neither 0 nor 1"
     )
     absent = Problem("null_field", name, choice.value.is_null(), f"{name} is null")
     one, other = response_0.value, response_1.value

@@ -37,13 +37,19 @@ def sniffed(head: bytes, usual: str) -> str:
     """Return what separates the cells of a text, told by its beginning; the usual one if in doubt.
 
     Another one is taken only where the usual one cuts no row, or not all alike, and the other cuts
-    every row into as many cells, of which there are two at least.
+    every row into as many cells: two at least, or one where the header is one cell.
     """
     text = head.decode("utf-8", "replace").removeprefix("\ufeff")
     if (_width(text, usual) or 1) > 1:
         return usual
-    cut = [mark for mark in CANDIDATES if (_width(text, mark) or 0) > 1]
-    return cut[0] if len(cut) == 1 else usual
+    widths = {mark: _width(text, mark) for mark in CANDIDATES}
+    cut = [mark for mark, width in widths.items() if (width or 0) > 1]
+    if cut or widths.get(usual) == 1:
+        return cut[0] if len(cut) == 1 else usual
+    # One column of texts in which the usual mark stands now and then, as nobody quoted it.
+    whole = [mark for mark, width in widths.items() if width == 1]
+    is_one = usual not in text.partition("\n")[0]
+    return whole[0] if whole and is_one else usual
 
 
 def _width(text: str, delimiter: str) -> int | None:
