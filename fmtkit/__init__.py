@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fmtkit.converting.run_report import Report
     from fmtkit.errors import FmtkitError, RejectedRowsWarning, UnreadTurnsWarning
     from fmtkit.library import (
+        compare,
         convert,
         inspect,
         merge,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         render,
         table,
         train,
+        try_run,
         types,
         validate,
     )
@@ -43,6 +45,7 @@ _HOMES = {
     "RejectedRowsWarning": "fmtkit.errors",
     "UnreadTurnsWarning": "fmtkit.errors",
     "Report": "fmtkit.converting.run_report",
+    "compare": "fmtkit.library",
     "convert": "fmtkit.library",
     "converter": "fmtkit.registry",
     "inspect": "fmtkit.library",
@@ -52,6 +55,7 @@ _HOMES = {
     "table": "fmtkit.library",
     "to_trl": "fmtkit.trl_datasets",
     "train": "fmtkit.library",
+    "try_run": "fmtkit.library",
     "types": "fmtkit.library",
     "validate": "fmtkit.library",
 }
@@ -61,6 +65,7 @@ __all__ = [
     "RejectedRowsWarning",
     "Report",
     "UnreadTurnsWarning",
+    "compare",
     "convert",
     "converter",
     "inspect",
@@ -70,6 +75,7 @@ __all__ = [
     "table",
     "to_trl",
     "train",
+    "try_run",
     "types",
     "validate",
 ]

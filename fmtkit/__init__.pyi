@@ -14,8 +14,10 @@ from fmtkit.errors import UnreadTurnsWarning as UnreadTurnsWarning
 from fmtkit.registry import converter as converter
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.surveying.survey import Survey
+from fmtkit.training.comparing.comparison import Comparison
 from fmtkit.training.merging import Merged
 from fmtkit.training.run import Outcome
+from fmtkit.training.trying import Trial
 from fmtkit.trl_datasets import to_trl as to_trl
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "RejectedRowsWarning",
     "Report",
     "UnreadTurnsWarning",
+    "compare",
     "convert",
     "converter",
     "inspect",
@@ -32,9 +35,18 @@ __all__ = [
     "table",
     "to_trl",
     "train",
+    "try_run",
     "types",
     "validate",
 ]
+
+def compare(
+    config: str | Path | Mapping[str, Any],
+    against: str | Path,
+    *,
+    rows: int = ...,
+    overrides: str | Sequence[str] = ...,
+) -> Comparison: ...
 
 def convert(
     source: object,
@@ -176,6 +188,20 @@ def train(
     resume: bool = ...,
     rebuild: bool = ...,
 ) -> Outcome: ...
+
+def try_run(
+    run: str | Path,
+    *,
+    prompt: str | Sequence[str] = ...,
+    data: str | Path | None = ...,
+    type: str | None = ...,
+    limit: int | None = ...,
+    checkpoint: str | None = ...,
+    model: str | Path | None = ...,
+    max_new_tokens: int | None = ...,
+    temperature: float = ...,
+    seed: int = ...,
+) -> Trial: ...
 
 def types(
     name: str | None = ...,

@@ -13,12 +13,20 @@ from fmtkit.rendering import template_sources
 from fmtkit.surveying.inspect_options import InspectOptions
 from fmtkit.table_schemas import row_schema
 from fmtkit.tables import TABLES
-from fmtkit.training.train_options import TrainOptions
+from fmtkit.training.train_options import (
+    CompareOptions,
+    MergeOptions,
+    TrainOptions,
+    TryOptions,
+)
 
 OPTIONS: dict[str, type[Options]] = {
     "convert": ConvertOptions,
     "inspect": InspectOptions,
     "train": TrainOptions,
+    "compare": CompareOptions,
+    "merge": MergeOptions,
+    "try": TryOptions,
 }
 """Commands whose options are an object with a schema."""
 

@@ -26,7 +26,9 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "replay": conversion.replay,
     "inspect": inspection.inspect,
     "train": training.train,
+    "compare": training.compare,
     "merge": training.merge,
+    "try": training.try_run,
     "vllm-serve": training.vllm_serve,
     "types": reference.types,
     "schema": reference.schema,
@@ -37,7 +39,7 @@ REWARDS = "rewards"
 DATA, TRAINING, REFERENCE = "Data", "Training", "Reference"
 PANELS = {
     **dict.fromkeys(("types", "schema", "templates", "env"), REFERENCE),
-    **dict.fromkeys(("train", "merge", "compare", "vllm-serve", REWARDS), TRAINING),
+    **dict.fromkeys(("train", "compare", "merge", "try", "vllm-serve", REWARDS), TRAINING),
 }
 """Command -> the heading of `fmtkit --help` under which it stands; the others are about data."""
 EXAMPLES = {

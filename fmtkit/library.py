@@ -27,13 +27,20 @@ from fmtkit.rendering.template_sources import find_model_template
 from fmtkit.strict_kinds import part_faults
 from fmtkit.surveying.inspect_options import InspectOptions
 from fmtkit.tables import WIDE_MESSAGE
-from fmtkit.training.train_options import MergeOptions, TrainOptions
+from fmtkit.training.train_options import (
+    CompareOptions,
+    MergeOptions,
+    TrainOptions,
+    TryOptions,
+)
 from fmtkit.writing.formats import compression_of
 
 if TYPE_CHECKING:
     from fmtkit.surveying.survey import Survey
+    from fmtkit.training.comparing.comparison import Comparison
     from fmtkit.training.merging import Merged
     from fmtkit.training.run import Outcome
+    from fmtkit.training.trying import Trial
 
 Source = object
 Rejects = list[Finding]
@@ -339,3 +346,62 @@ def merge(
     from fmtkit.training.merging import merge as merge_run
 
     return merge_run(run, **options.given())
+
+
+@keywords(CompareOptions)
+def compare(
+    config: str | Path | Mapping[str, Any], against: str | Path, *, options: CompareOptions
+) -> "Comparison":
+    """Compare what a config trains on with the dataset that axolotl prepared for it, token by token.
+
+    Rows are aligned by content: their order does not count, and rows that were packed are taken apart.
+
+    Args:
+        config: A YAML file, or its keys as a mapping.
+        against: The folder that axolotl saved: `last_run_prepared/HASH`.
+
+    Returns:
+        The comparison: `rows` by what became of them, `rules` by which they differ with their numbers,
+        `examples`, `is_equal`, and an `exit_code`.
+
+    Raises:
+        SourceError: if the folder holds no dataset, or one that cannot be read.
+        OptionError: if it was made for another method or with another tokenizer, or nothing in it is
+            like the config's rows.
+        UnknownNameError, TokenizerError: and what else `fmtkit.train` raises before it trains.
+
+    Example:
+        >>> fmtkit.compare("dpo.yaml", "last_run_prepared/8f0c").rules  # doctest: +SKIP
+        {'turn_lost': 12}
+    """
+    from fmtkit.training.comparing.comparison import compare as compare_rows
+
+    return compare_rows(config, against, **options.given())
+
+
+@keywords(TryOptions)
+def try_run(run: str | Path, *, options: TryOptions) -> "Trial":
+    """Try what a run has trained beside its base model, with the run's chat template.
+
+    Prompts are answered by both. Pairs and single replies are scored: by a reward model's head, else by
+    their log-probabilities, and where the run was measured against a reference by its implicit rewards
+    (beta times the difference of both models). A process reward model judges steps.
+
+    Args:
+        run: The run folder; of an unfinished run the newest whole checkpoint is tried.
+
+    Returns:
+        The trial: its `items`, row by row with `base` and `trained`, and a `summary` of accuracies and
+        margins.
+
+    Raises:
+        OptionError: if the rows are not what the model can be tried on, or nothing was trained yet.
+        ResumeError, UnknownNameError: for a folder that is no run, a checkpoint that is not there.
+        SourceError, ColumnMismatchError: as in `convert`, for the rows.
+
+    Example:
+        >>> fmtkit.try_run("runs/dpo", prompt="Who are you?").items[0].trained["answer"]  # doctest: +SKIP
+    """
+    from fmtkit.training.trying import try_run as tried
+
+    return tried(run, options)

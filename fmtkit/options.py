@@ -336,6 +336,16 @@ def _share(value: Any, flag: str) -> float:
     return share
 
 
+def _amount(value: Any, flag: str) -> float:
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        found = -1.0
+    if isinstance(value, bool) or not 0 <= found < float("inf"):
+        raise OptionError(f"{flag} {value}: give a number from 0, such as 0.7")
+    return found
+
+
 def _size(value: Any, flag: str) -> float | int:
     try:
         number = float(value)
@@ -432,6 +442,9 @@ SHARE = Reader(
     {"type": ["number", "string"]},
     "a share such as 1% or 0.01",
     "SHARE or P%",
+)
+AMOUNT = Reader(
+    str, "float", _amount, {"type": "number", "minimum": 0}, "a number from 0, such as 0.7"
 )
 SIZE = Reader(
     str | None,

@@ -8,6 +8,7 @@ from fmtkit.rendering.template_sources import OF_THE_TOKENIZER
 from fmtkit.tables import Ranking, table_for
 from fmtkit.training import keys
 from fmtkit.training.arguments import REMOVED
+from fmtkit.training.comparing.rules import ONLY, RULES
 from fmtkit.training.key import Key
 from fmtkit.training.named_arguments import everywhere
 from fmtkit.training.refusals_run import PLUGINS, PLUGINS_THAT_TRAIN
@@ -42,6 +43,31 @@ fmtkit: config.yaml:4: lora_r: 'many' is not a whole number from 1 [value]
 """
 
 _DIFFERENCES: tuple[tuple[str, str, str], ...] = (
+    (
+        "`chatml.argilla_chat` and its kin keep the first question and the first answer of a dialog",
+        "all turns before the last reply are the prompt",
+        "the dialog that the replies belong to is what is compared",
+    ),
+    (
+        "TRL adds the tokenizer's EOS to a reply of text that ends with the template's own end of turn",
+        "a reply ends as the template ends it",
+        "a model that learns both says both",
+    ),
+    (
+        "the end of a turn is learnt where it is the tokenizer's EOS, or among `eot_tokens`",
+        "the end that the template writes is learnt",
+        "a model that never learns its end does not stop",
+    ),
+    (
+        "`train_on_inputs` of a `chat_template` dataset learns the contents of all turns with their ends",
+        "all tokens are learnt, those between the turns too",
+        "a model that is to write prompts must begin and end them",
+    ),
+    (
+        "`roles_to_train: []` without `train_on_eos` learns the last reply",
+        "nothing is learnt, which is an error",
+        "an empty list names no role; leave it out for the replies",
+    ),
     (
         "rows are tokenized by its own strategies, with its own masks",
         "rows become messages, and TRL's trainers tokenize and mask them",
@@ -156,11 +182,40 @@ def text() -> str:
     notes = [key for key in table if key.to == "nothing"]
     refused = [key for key in table if key.to == "refused"]
     return (
-        f"{_HEAD}{rows}\n## Honoured\n\nBeside these every argument of the method's config class "
+        f"{_HEAD}{rows}\n{_comparing()}\n## Honoured\n\n"
+        "Beside these every argument of the method's config class "
         f"passes by its own name ({len(everywhere())} of them, listed in [config.md](config.md)).\n\n"
         f"{_table(honoured)}\n## Notes\n\n{_table(notes)}\n## Refused\n\n{_table(refused)}\n"
         f"## An entry of `datasets`\n\n{_table(entries)}\n{_types()}\n{_plugins()}\n{_versions()}"
     )
+
+
+def _comparing() -> str:
+    rules = "".join(f"| `{name}` | {about} |\n" for name, about in RULES.items())
+    only = "".join(f"| `{name}` | {about} |\n" for name, about in ONLY.items())
+    head = "|---|---|\n"
+    return f"{_COMPARING}| rule | means |\n{head}{rules}\n{_ONLY}| why | means |\n{head}{only}"
+
+
+_COMPARING = """## Compare with what axolotl prepared
+
+`axolotl preprocess config.yaml` leaves a folder of Arrow files in `last_run_prepared/`. What it holds and
+what fmtkit trains on are compared row by row and token by token:
+
+```sh
+fmtkit compare config.yaml --against last_run_prepared/HASH
+```
+
+Rows are aligned by their content: axolotl shuffles when it prepares, and packs. Texts of pairs and single
+replies are tokenized as TRL does in axolotl's trainers, with their BOS and EOS. The exit code is 0 where
+both have the same rows, 1 where one differs or is on one side only; `--rows N` shows so many examples of
+each rule, with learnt tokens in [brackets], and `--json` follows `fmtkit schema comparison`. A row that
+differs does so by one rule or by several:
+
+"""
+_ONLY = """A row that is on one side only is there for one of these reasons, as far as both datasets tell:
+
+"""
 
 
 def _table(found: Iterable[Key]) -> str:

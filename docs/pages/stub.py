@@ -26,8 +26,10 @@ from fmtkit.errors import UnreadTurnsWarning as UnreadTurnsWarning
 from fmtkit.registry import converter as converter
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.surveying.survey import Survey
+from fmtkit.training.comparing.comparison import Comparison
 from fmtkit.training.merging import Merged
 from fmtkit.training.run import Outcome
+from fmtkit.training.trying import Trial
 from fmtkit.trl_datasets import to_trl as to_trl
 
 '''

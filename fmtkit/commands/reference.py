@@ -25,8 +25,8 @@ def schema(
     name: Annotated[
         str,
         typer.Argument(
-            help="A type, a table, report, quarantine, manifest, survey, config; convert, inspect or "
-            "train for their options.",
+            help="A type, a table, report, quarantine, manifest, survey, comparison, config; convert, "
+            "inspect, train, compare, merge or try for their options.",
             autocompletion=schema_names,
         ),
     ],

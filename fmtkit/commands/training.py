@@ -6,7 +6,12 @@ import typer
 
 from fmtkit.commands.flags import Json, Set, flags, say
 from fmtkit.errors import OptionError
-from fmtkit.training.train_options import MergeOptions, TrainOptions
+from fmtkit.training.train_options import (
+    CompareOptions,
+    MergeOptions,
+    TrainOptions,
+    TryOptions,
+)
 
 
 @flags(TrainOptions)
@@ -40,6 +45,29 @@ def train(
     raise typer.Exit(outcome.exit_code)
 
 
+@flags(CompareOptions)
+def compare(
+    config: Annotated[str, typer.Argument(help="YAML of a run, as axolotl has it too.")],
+    *,
+    against: Annotated[
+        str,
+        typer.Option("--against", help="A dataset that axolotl prepared: last_run_prepared/HASH."),
+    ],
+    options: CompareOptions,
+    json: Json = False,
+) -> None:
+    """Say where a dataset that axolotl prepared differs from what fmtkit trains on, and by which rule.
+
+    Rows are aligned by content, whatever their order. Exits 1 where a row differs or is on one side only.
+    """
+    from fmtkit import run_listings
+    from fmtkit.training.comparing.comparison import compare as compare_rows
+
+    found = compare_rows(config, against, rows=options.rows, overrides=options.overrides)
+    run_listings.print_comparison(found, as_json=json)
+    raise typer.Exit(found.exit_code)
+
+
 @flags(MergeOptions)
 def merge(
     run: Annotated[
@@ -63,6 +91,38 @@ def merge(
         print_json(merged.as_dict())
     else:
         typer.echo(merged.folder)
+
+
+@flags(TryOptions)
+def try_run(
+    run: Annotated[str, typer.Argument(help="Folder of a run, finished or not.")],
+    *,
+    options: TryOptions,
+    json: Json = False,
+) -> None:
+    """Try a trained model beside its base: answers to prompts, scores of pairs, replies and steps.
+
+    Without --prompt and --data each line on stdin is a prompt.
+    """
+    import sys
+    from dataclasses import replace
+
+    from fmtkit import run_listings
+    from fmtkit.training import trying
+
+    if not options.prompt and options.data is None:
+        if sys.stdin.isatty():
+            raise OptionError("give --prompt TEXT, --data FILE, or lines on stdin")
+        lines = sys.stdin.read().splitlines()
+        options = replace(options, prompt=tuple(line for line in lines if line.strip()))
+        if not options.prompt:
+            raise OptionError(
+                "no line on stdin; give --prompt TEXT, --data FILE, or lines on stdin"
+            )
+    trial = trying.try_run(run, options)
+    for note in trial.notes:
+        say(f"note: {note}")
+    run_listings.print_trial(trial, as_json=json)
 
 
 def vllm_serve(

@@ -46,7 +46,7 @@ def mask_conversation(
     encoding = tokenizer.encode(text)
     one.trained[:] = everything
     for span, is_learnt in zip(spans, learnt_replies(messages, flags, spans), strict=True):
-        first, last = _ends(encoding, span)
+        first, last = _whole(encoding, span)
         if first is not None and last is not None:
             one.trained[first : last + 1] = is_learnt
     notes = [] if template.has_generation else [UNMARKED]
@@ -99,7 +99,7 @@ def _by_turns(
         reply = next(replies) if message["role"] == "assistant" else None
         span = reply or content
         lost += is_learnt and span is None and bool(message.get("content"))
-        first, final = _ends(encoding, span) if span else (None, None)
+        first, final = _whole(encoding, span) if span else (None, None)
         if first is None or final is None:
             continue
         behind = _token_behind(encoding, content, first, final) if reply else final + 1
@@ -143,11 +143,8 @@ def _learn_details(
 
 def _token_behind(encoding: Encoding, content: Span | None, first: int, final: int) -> int:
     """Return the first token behind what a reply says; its calls count as said, and hold no end of turn."""
-    at = (
-        None
-        if content is None or content[1] == content[0]
-        else encoding.char_to_token(content[1] - 1)
-    )
+    is_empty = content is None or content[1] == content[0]
+    at = None if is_empty or content is None else _whole(encoding, content)[1]
     return first if at is None or not first <= at <= final else at + 1
 
 
@@ -251,6 +248,15 @@ def _after(one: Masked, length: int, context: int) -> Masked:
         "the template or the tokenizer writes them otherwise once a reply follows",
     )  # fmt: skip
     return replace(one, prompt_length=length, notes=notes)
+
+
+def _whole(encoding: Encoding, span: Span) -> tuple[int | None, int | None]:
+    """Return the tokens in which a span begins and ends; a character may be several, such as an emoji."""
+    first, last = _ends(encoding, span)
+    offsets = encoding.offsets
+    while last is not None and last + 1 < len(offsets) and offsets[last][1] == offsets[last + 1][1]:
+        last += 1
+    return first, last
 
 
 def _ends(encoding: Encoding, span: Span) -> tuple[int | None, int | None]:

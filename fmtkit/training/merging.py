@@ -107,7 +107,7 @@ def write(
         # What safe_merge of peft says of an adapter in which numbers are NaN or infinite.
         raise OptionError(f"{found.folder}: the adapter has no finite numbers: {error}") from error
     _align(model, tokenizer)
-    with _whole_folder(folder, size) as partial:
+    with _whole_folder(folder, size) as partial, trained_model.quietly():
         # Shards of the library's own size, so that a large model is never one file.
         model.save_pretrained(partial, safe_serialization=True)
         tokenizer.save_pretrained(partial)

@@ -23,12 +23,12 @@ _TEXT_ROLES = {"prompt": "user"}
 
 def load_rows(job: Job, runner: Runner) -> tuple[Any, Any]:
     """Return the rows to train on and those to evaluate on (None where there are none)."""
-    train = _mixed(job, job.train, runner)
+    train = mixed(job, job.train, runner)
     if _is_shuffled(job):
         train = train.shuffle(seed=_seed(job))
     if runner.both_labels:
         train = interleaved(train, _seed(job))
-    evaluation = _mixed(job, job.evaluation, runner) if job.evaluation else None
+    evaluation = mixed(job, job.evaluation, runner) if job.evaluation else None
     return train, evaluation
 
 
@@ -51,7 +51,8 @@ def _with_variables(job: Job, rows: Any) -> Any:
     return rows.add_column("chat_template_kwargs", [variables] * len(rows))
 
 
-def _mixed(job: Job, sources: Sequence[Source], runner: Runner) -> Any:
+def mixed(job: Job, sources: Sequence[Source], runner: Runner) -> Any:
+    """Return the rows of several sources in their order, each as often as its weight says."""
     files = [file for source in sources for file in source.files]
     flagged = runner.mask == "completion" and trained_messages.has_flags(files)
     parts = [

@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 
 from fmtkit.options import (
+    AMOUNT,
     COUNT,
+    NATURAL,
+    NUMBER,
     OPTIONAL_CHOICE,
     PATH,
     SWITCH,
@@ -46,6 +49,16 @@ class TrainOptions(Options):
 
 
 @dataclass(frozen=True)
+class CompareOptions(Options):
+    """Options of `fmtkit compare`."""
+
+    rows: int = option(NATURAL, "Examples of each rule.", default=3)
+    overrides: tuple[str, ...] = option(
+        TEXTS, "KEY=VALUE over the config's; dotted.", default=(), flags=("--set",)
+    )
+
+
+@dataclass(frozen=True)
 class MergeOptions(Options):
     """Options of `fmtkit merge`."""
 
@@ -60,3 +73,24 @@ class MergeOptions(Options):
         "Of the merged weights; as the base model's unless set.",
         choices=("float32", "bfloat16", "float16"),
     )
+
+
+@dataclass(frozen=True)
+class TryOptions(Options):
+    """Options of `fmtkit try`."""
+
+    prompt: tuple[str, ...] = option(
+        TEXTS, "A text to answer; lines on stdin where none is given.", default=()
+    )
+    data: str | None = option(PATH, "Rows to answer or to score: a source as of convert.")
+    type: str | None = option(
+        TEXT, "Type of the rows; that of the run's dataset unless set.", flags=("--type", "-t")
+    )
+    limit: int = option(COUNT, "The first N rows or lines.", default=20)
+    checkpoint: str | None = option(TEXT, "A checkpoint of the run, by name or by step.")
+    model: str | None = option(PATH, "The base model, where it is not where the run found it.")
+    max_new_tokens: int = option(COUNT, "Tokens of an answer at most.", default=128)
+    temperature: float = option(
+        AMOUNT, "Of sampling; 0 takes the likeliest token.", default=0.0, shown="0"
+    )
+    seed: int = option(NUMBER, "Of sampling, and of heads that a base model lacks.", default=0)

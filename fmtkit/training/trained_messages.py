@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fmtkit.turn_rule import USUAL_TURNS, TurnRule
@@ -15,6 +16,7 @@ from fmtkit.turn_rule import USUAL_TURNS, TurnRule
 if TYPE_CHECKING:
     # Other methods than sft render nothing here: their processes start without polars.
     from fmtkit.rendering.chat import ChatTemplate
+    from fmtkit.surveying.masks import Masking
 
 COLUMN = "trained_messages"
 """For each message of a row whether it says that it is learnt: true, false or null."""
@@ -84,8 +86,6 @@ def tokenized(rows: Any, tokenizer: Any, *, everything: bool, longest: int | Non
     `everything` learns the prompts as well (`train_on_inputs`). A document longer than `longest` becomes
     several rows. Raises TemplateError where the replies cannot be found in what the template writes.
     """
-    from dataclasses import replace
-
     from fmtkit.rendering.row_templates import RowTemplate
     from fmtkit.surveying.masks import Masking, mask_row
     from fmtkit.tokens import Tokenizer
@@ -102,9 +102,8 @@ def tokenized(rows: Any, tokenizer: Any, *, everything: bool, longest: int | Non
         out: dict[str, list[list[int]]] = {"input_ids": [], "labels": []}
         names = list(batch)
         for values in zip(*batch.values(), strict=True):
-            row = dict(zip(names, values, strict=True))
-            masking = replace(usual, turns=_rule(row))
-            for one in mask_row(_canonical(row), _table(row), own, template, masking):
+            row, masking = masking_of_row(dict(zip(names, values, strict=True)), usual)
+            for one in mask_row(row, _table(row), own, template, masking):
                 ids = one.ids.tolist()
                 marks = zip(ids, one.trained.tolist(), strict=True)
                 out["input_ids"].append(ids)
@@ -112,6 +111,11 @@ def tokenized(rows: Any, tokenizer: Any, *, everything: bool, longest: int | Non
         return out
 
     return rows.map(encode, batched=True, batch_size=64, remove_columns=rows.column_names)
+
+
+def masking_of_row(row: Mapping[str, Any], usual: Masking) -> tuple[dict[str, Any], Masking]:
+    """Return a row with its flags on its messages, and the masking by the rule of its dataset."""
+    return _canonical(row), replace(usual, turns=_rule(row))
 
 
 def _rule(row: Mapping[str, Any]) -> TurnRule:

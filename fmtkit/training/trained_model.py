@@ -1,6 +1,7 @@
 """A trained model: what a run left, or an adapter beside its base model, and how either is loaded."""
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -188,7 +189,8 @@ def with_adapter(found: TrainedModel, base: Any) -> Any:
     from peft import PeftModel
 
     try:
-        return PeftModel.from_pretrained(base, str(found.folder))
+        with quietly():
+            return PeftModel.from_pretrained(base, str(found.folder))
     except (RuntimeError, ValueError) as error:
         first = next(line.strip() for line in str(error).splitlines() if line.strip())
         raise OptionError(
@@ -224,7 +226,7 @@ def _pretrained(found: TrainedModel, place: Path | str, dtype: str | None) -> An
 @contextmanager
 def loading(name: str, what: str) -> Iterator[None]:
     """Make an OptionError of what keeps transformers from loading; wait for no hub that is not there."""
-    with hub_access.bounded() as trouble:
+    with hub_access.bounded() as trouble, quietly():
         try:
             yield
         except (OSError, ValueError) as error:
@@ -233,6 +235,23 @@ def loading(name: str, what: str) -> Iterator[None]:
             raise OptionError(
                 f"{what} {name}: cannot be loaded: {first}{cut_off}; --model names another place"
             ) from error
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Let transformers draw no bars inside, and warn of no names of its own that are to change."""
+    from transformers.utils import logging
+
+    speak: Any = logging
+    was_enabled = speak.is_progress_bar_enabled()
+    speak.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*gradient_checkpointing.*", FutureWarning)
+            yield
+    finally:
+        if was_enabled:
+            speak.enable_progress_bar()
 
 
 def _is_path(name: str) -> bool:

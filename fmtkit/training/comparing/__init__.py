@@ -1,0 +1,1 @@
+"""Comparing what fmtkit trains on with a dataset that axolotl has prepared."""

@@ -1,0 +1,312 @@
+"""`fmtkit compare`: where a dataset that axolotl prepared differs from fmtkit's rows, and by which rule."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from fmtkit.errors import OptionError
+from fmtkit.tokens import Tokenizer
+from fmtkit.training.comparing import own_rows, prepared
+from fmtkit.training.comparing.alignment import Aligned, Numbers, align
+from fmtkit.training.comparing.prepared import Form, Prepared
+from fmtkit.training.comparing.rules import ONLY, RULES, Difference, Judge
+from fmtkit.training.comparing.spool import Row, Spool
+from fmtkit.training.finished_text import settled
+from fmtkit.training.planning import Plan, plan
+
+_AROUND = 12
+"""Tokens of context before the first that differs, and from it on."""
+_WHAT: Mapping[Form, str] = {
+    "tokens": "tokens with labels (sft, process reward models)",
+    "scores": "pairs of tokens (a reward model)",
+    "pairs": "pairs of texts (dpo and its kin)",
+    "replies": "single replies with labels (kto)",
+}
+
+
+@dataclass(frozen=True)
+class Example:
+    """A row that differs, or that is on one side only."""
+
+    rules: tuple[str, ...]
+    axolotl_row: int | None
+    """Its place in the prepared dataset, counted from 0."""
+    fmtkit_row: int | None
+    """Its place among the converted rows, in the order of the sources."""
+    side: str
+    token: int | None
+    detail: str
+    before: str
+    """Text of the tokens before the first that differs."""
+    axolotl: str
+    """Text from there on, a learnt token in [brackets]."""
+    fmtkit: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What was compared, how many rows are equal, and by which rules the others differ."""
+
+    config: str
+    against: str
+    method: str
+    rows: dict[str, int]
+    """`axolotl` = equal + different + only_axolotl, `fmtkit` = equal + different + only_fmtkit."""
+    rules: dict[str, int]
+    """Rule -> rows that differ by it; a row may differ by several."""
+    only_axolotl: dict[str, int]
+    """Why rows are in axolotl's dataset alone -> how many."""
+    only_fmtkit: dict[str, int]
+    ledger: dict[str, int]
+    """What became of the rows of the sources in fmtkit before training."""
+    reasons: dict[str, int]
+    """Rows that fmtkit has refused, by code."""
+    moved: int
+    """Aligned rows that stand in another order: datasets are shuffled."""
+    notes: tuple[str, ...] = ()
+    examples: tuple[Example, ...] = field(default=())
+
+    @property
+    def is_equal(self) -> bool:
+        """Tell whether both hold the same rows; their order does not count."""
+        rows = self.rows
+        return not (rows["different"] or rows["only_axolotl"] or rows["only_fmtkit"])
+
+    @staticmethod
+    def meaning(code: str) -> str:
+        """Say what a rule means, or a reason for a row to be on one side only."""
+        return {**RULES, **ONLY}[code]
+
+    @property
+    def exit_code(self) -> int:
+        """Return 0 where both are equal, else 1."""
+        return 0 if self.is_equal else 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain values, as schemas/comparison.schema.json describes them."""
+        return asdict(self) | {
+            "equal": self.is_equal,
+            "notes": list(self.notes),
+            "examples": [asdict(e) | {"rules": list(e.rules)} for e in self.examples],
+        }
+
+
+def compare(
+    config: str | Path | Mapping[str, object],
+    against: str | Path,
+    *,
+    rows: int = 3,
+    overrides: Sequence[str] = (),
+) -> Comparison:
+    """Compare the rows of a config with a dataset that axolotl prepared; see `fmtkit.compare`."""
+    found = prepared.opened(against)
+    made = settled(plan(config, overrides, partial=True), with_hub=True)
+    _check(found, made)
+    with TemporaryDirectory(prefix="fmtkit-compare-") as folder, _without_bars():
+        place = Path(folder)
+        own = own_rows.converted(made, place)
+        theirs = Spool.write(place / "axolotl.arrow", prepared.rows(found, own.tokenizer))
+        ours = Spool.write(place / "fmtkit.arrow", own_rows.rows(own))
+        return _compared(made, found, own, theirs, ours, rows)
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Let `datasets` draw no bars of its own inside."""
+    import datasets
+
+    was_disabled = datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not was_disabled:
+            datasets.enable_progress_bars()
+
+
+def _check(found: Prepared, made: Plan) -> None:
+    if not made.datasets:
+        raise OptionError(f"{made.source}: no datasets: to compare")
+    if made.model is None:
+        raise OptionError(f"{made.source}: base_model: needed, for its tokenizer")
+    form = own_rows.form_of(made)
+    if form != found.form:
+        raise OptionError(
+            f"--against {found.folder}: holds {_WHAT[found.form]}, and {made.source} is of {made.method}, "
+            f"which learns {_WHAT[form]}"
+        )
+
+
+def _compared(
+    made: Plan, found: Prepared, own: own_rows.OwnRows, theirs: Spool, ours: Spool, most: int
+) -> Comparison:
+    tokenizer = own.tokenizer
+    if not len(theirs):
+        raise OptionError(f"--against {found.folder}: holds no rows")
+    _check_vocabulary(found, theirs, tokenizer)
+    decode = _decoder(tokenizer)
+    control = frozenset(tokenizer.control_tokens().values())
+    aligned = align(theirs, ours, decode, control)
+    met = len(aligned.equal) + len(aligned.different)
+    if not met:
+        raise OptionError(
+            f"--against {found.folder}: none of its {len(theirs):,} rows is like one of the config's "
+            f"{len(ours):,}: it is of other data, or was tokenized by another tokenizer than {made.model}'s"
+        )
+    limit = own.job.trainer.get("max_length") or own.job.own.get("max_length")
+    longest = limit if isinstance(limit, int) else None
+    judge = Judge(tokenizer, longest)
+    rules: Counter[str] = Counter()
+    shown: Counter[str] = Counter()
+    examples: list[Example] = []
+    for a, b in aligned.different.tolist():
+        one, other = theirs[a], ours[b]
+        differs = judge.difference(one, other)
+        rules.update(differs.rules)
+        if any(shown[rule] < most for rule in differs.rules):
+            shown.update(differs.rules)
+            examples.append(_example(differs, (a, b), (one, other), decode))
+    seen = {*theirs.hashes["ids"][_column(aligned, 0)].tolist()}
+    only: dict[str, Counter[str]] = {"axolotl": Counter(), "fmtkit": Counter()}
+    sides = (("axolotl", theirs, aligned.only_theirs), ("fmtkit", ours, aligned.only_ours))
+    for name, spool, numbers in sides:
+        for number in numbers.tolist():
+            row = spool[number]
+            is_seen = spool.hashes["ids"][number].item() in seen
+            why = _why(row, own, longest, is_seen=is_seen, is_theirs=name == "axolotl")
+            only[name][why] += 1
+            if only[name][why] <= most:
+                examples.append(_alone(why, number, row, decode, is_theirs=name == "axolotl"))
+    counts = {
+        "axolotl": len(theirs),
+        "fmtkit": len(ours),
+        "equal": len(aligned.equal),
+        "different": len(aligned.different),
+        "only_axolotl": len(aligned.only_theirs),
+        "only_fmtkit": len(aligned.only_ours),
+    }
+    return Comparison(
+        made.source,
+        str(found.folder),
+        made.method,
+        counts,
+        dict(rules.most_common()),
+        dict(only["axolotl"].most_common()),
+        dict(only["fmtkit"].most_common()),
+        {**own.ledger, "fully_masked": own.fully_masked},
+        own.reasons,
+        _moved(aligned),
+        _notes(aligned, made),
+        tuple(examples),
+    )
+
+
+def _check_vocabulary(found: Prepared, theirs: Spool, tokenizer: Tokenizer) -> None:
+    """Raise OptionError where ids of the first rows lie outside of the tokenizer's vocabulary."""
+    if found.form not in ("tokens", "scores"):
+        return
+    size = tokenizer.backend.get_vocab_size(with_added_tokens=True)
+    for number in range(min(len(theirs), 1000)):
+        top = max((max(ids, default=0) for ids in theirs[number].ids), default=0)
+        if top >= size:
+            raise OptionError(
+                f"--against {found.folder}: row {number} has the token id {top:,}, and the tokenizer "
+                f"{tokenizer.name} has {size:,}: it was prepared with another tokenizer"
+            )
+
+
+def _decoder(tokenizer: Tokenizer) -> Callable[[Sequence[int]], str]:
+    return lambda ids: tokenizer.backend.decode(list(ids), skip_special_tokens=False)
+
+
+def _column(aligned: Aligned, side: int) -> Numbers:
+    return np.concatenate([aligned.equal[:, side], aligned.different[:, side]])
+
+
+def _moved(aligned: Aligned) -> int:
+    """Count the aligned rows that stand behind another number of aligned rows than on the other side."""
+    ranks = [np.argsort(np.argsort(_column(aligned, side), kind="stable")) for side in (0, 1)]
+    return int((ranks[0] != ranks[1]).sum())
+
+
+def _notes(aligned: Aligned, made: Plan) -> tuple[str, ...]:
+    notes = []
+    moved, met = _moved(aligned), len(aligned.equal) + len(aligned.different)
+    if moved:
+        notes.append(
+            f"{moved:,} of {met:,} aligned rows stand in another order: axolotl shuffles when it "
+            "prepares, fmtkit when it trains"
+        )
+    if made.config.get("val_set_size"):
+        notes.append(
+            "rows to evaluate on are compared too: axolotl holds them out after it has saved"
+        )
+    if made.test_datasets:
+        notes.append("test_datasets are not compared: axolotl saves them in a folder of their own")
+    return tuple(notes)
+
+
+def _why(
+    row: Row, own: own_rows.OwnRows, longest: int | None, *, is_seen: bool, is_theirs: bool
+) -> str:
+    shortest = own.plan.config.get("min_sample_len")
+    if longest is not None and row.length > longest:
+        return "sequence_len"
+    if is_seen:
+        return "duplicate"
+    if not is_theirs and row.length < (shortest if isinstance(shortest, int) else 2):
+        return "short"
+    if not row.is_learnt:
+        return "no_learnt_token"
+    return "refused" if is_theirs and own.reasons else "absent"
+
+
+def _example(
+    differs: Difference,
+    numbers: tuple[int, int],
+    rows: tuple[Row, Row],
+    decode: Callable[[Sequence[int]], str],
+) -> Example:
+    side = 1 if differs.side == "rejected" else 0
+    at = differs.token
+    theirs, ours = (_marked(row, side, at, decode) for row in rows)
+    before = decode(rows[0].ids[side][max(at - _AROUND, 0) : at])
+    return Example(differs.rules, *numbers, differs.side, at, differs.detail, before, theirs, ours)
+
+
+def _marked(row: Row, side: int, at: int, decode: Callable[[Sequence[int]], str]) -> str:
+    """Return the text from a token on, with [brackets] around each run of learnt tokens."""
+    parts: list[tuple[bool, list[int]]] = []
+    run: list[int] = []
+    was = False
+    tokens = zip(row.ids[side][at : at + _AROUND], row.labels[side][at : at + _AROUND], strict=True)
+    for token, label in tokens:
+        if run and (label != -100) != was:
+            parts.append((was, run))
+            run = []
+        was = label != -100
+        run.append(token)
+    if run:
+        parts.append((was, run))
+    text = "".join(f"[{decode(r)}]" if learnt else decode(r) for learnt, r in parts)
+    return text + ("…" if len(row.ids[side]) > at + _AROUND else "")
+
+
+def _alone(
+    why: str,
+    number: int,
+    row: Row,
+    decode: Callable[[Sequence[int]], str],
+    *,
+    is_theirs: bool,
+) -> Example:
+    text = _marked(row, 0, 0, decode)
+    row_of, text_of = ((number, None), (text, "")) if is_theirs else ((None, number), ("", text))
+    told = f"{row.length} tokens"
+    return Example((why,), row_of[0], row_of[1], "", None, told, "", text_of[0], text_of[1])

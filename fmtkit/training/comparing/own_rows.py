@@ -1,0 +1,168 @@
+"""The rows that a run of a config trains on and evaluates on, as ids and labels."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fmtkit.errors import OptionError
+from fmtkit.surveying.masked import Masked
+from fmtkit.surveying.masks import Masking, mask_row
+from fmtkit.tokens import Tokenizer
+from fmtkit.training import datasets, handover
+from fmtkit.training.comparing.prepared import Form, last_learnt
+from fmtkit.training.comparing.spool import Row
+from fmtkit.training.job import Job
+from fmtkit.training.planning import Plan
+from fmtkit.training.run import template_text
+
+_FORMS: Mapping[str, Form] = {
+    "Conversation": "tokens",
+    "Completion": "tokens",
+    "Segments": "tokens",
+    "Stepwise": "tokens",
+    "Tokens": "tokens",
+    "Preference": "pairs",
+    "Unpaired": "replies",
+}
+
+
+@dataclass
+class OwnRows:
+    """The converted rows of a config: its job, and what became of the rows of its sources."""
+
+    job: Job
+    plan: Plan
+    tokenizer: Tokenizer
+    ledger: dict[str, int]
+    """Rows by what became of them, as in the reports of the conversions."""
+    reasons: dict[str, int]
+    """Bad rows by code."""
+    fully_masked: int = 0
+    """Rows of which no token is learnt."""
+
+
+def form_of(plan: Plan) -> Form:
+    """Return the form in which axolotl prepares what the method trains on.
+
+    Raises OptionError for a method whose rows axolotl does not tokenize.
+    """
+    if plan.runner.head == "score":
+        return "scores"
+    table = next((table for table in plan.runner.tables if table in _FORMS), None)
+    if table is None or "rewards" in plan.runner.needs:
+        raise OptionError(
+            f"{plan.source}: {plan.method} samples from prompts, of which axolotl prepares no tokens; "
+            "compare takes configs of sft, of pairs and single replies, and of reward models"
+        )
+    return _FORMS[table]
+
+
+def converted(plan: Plan, folder: Path) -> OwnRows:
+    """Convert the datasets of a plan into a folder, as its run does.
+
+    Raises what a run raises before its training process is started.
+    """
+    from fmtkit.training.build import load_tokenizer
+
+    made = replace(plan, run=folder, test_datasets=())
+    text = template_text(made)
+    train, evaluation = datasets.prepare(made, text)
+    work = handover.job_of(made, train, evaluation, text)
+    loaded = load_tokenizer(work)
+    special = {name: str(value) for name, value in loaded.special_tokens_map.items()}
+    templates = {} if loaded.chat_template is None else {"default": loaded.chat_template}
+    tokenizer = Tokenizer(loaded.name_or_path, loaded.backend_tokenizer, special, templates)
+    ledger: dict[str, int] = {}
+    reasons: dict[str, int] = {}
+    for file in sorted((folder / "data").glob("*/report.json")):
+        report = json.loads(file.read_text(encoding="utf-8"))
+        for name in ("rows_read", "quarantined", "skipped", "filtered", "overlong_dropped"):
+            ledger[name] = ledger.get(name, 0) + int(report.get(name) or 0)
+        for code, count in report["reasons"].items():
+            reasons[code] = reasons.get(code, 0) + count
+    return OwnRows(work, made, tokenizer, ledger, reasons)
+
+
+def rows(own: OwnRows) -> Iterator[Row]:
+    """Yield the rows in the order of the sources, those to evaluate on last."""
+    from fmtkit.rendering import template_sources
+    from fmtkit.rendering.row_templates import RowTemplate
+    from fmtkit.training.rows import mixed
+    from fmtkit.training.trained_messages import masking_of_row
+
+    work, plan = own.job, own.plan
+    limit = work.trainer.get("max_length") or work.own.get("max_length")
+    longest = limit if isinstance(limit, int) else None
+    template = own.tokenizer.chat_template
+    usual = Masking(
+        plan.method,
+        work.setting("train_on_inputs") is True,
+        work.trainer.get("assistant_only_loss") is True,
+        max_length=longest,
+        **_steps(work),
+    )
+    found = None
+    if template is not None:
+        found = template_sources.recognised("template", template, own.tokenizer.special_tokens)
+    written = None
+    for sources in (work.train, work.evaluation):
+        if not sources:
+            continue
+        for batch in mixed(work, sources, plan.runner).iter(batch_size=256):
+            for values in zip(*batch.values(), strict=True):
+                row, masking = masking_of_row(dict(zip(batch, values, strict=True)), usual)
+                if written is None and found is not None:
+                    written = RowTemplate(found.with_kwargs(row.get("chat_template_kwargs") or {}))
+                made = mask_row(row, _table(row), own.tokenizer, written, masking)
+                for one in _rows(made, row, longest):
+                    # TRL's trainer of sft leaves such rows out; here it is seen that they are masked.
+                    own.fully_masked += not one.is_learnt
+                    yield one
+
+
+def _steps(work: Job) -> dict[str, Any]:
+    options = work.settings.get("type_options")
+    given = options if isinstance(options, dict) else {}
+    return {
+        "step_separator": str(given.get("step_separator", "\n")),
+        "train_on_last_step_only": given.get("train_on_last_step_only") is True,
+    }
+
+
+def _table(row: Mapping[str, Any]) -> str:
+    for column, table in (
+        ("chosen", "Preference"),
+        ("segments", "Segments"),
+        ("messages", "Conversation"),
+        ("completions", "Stepwise"),
+        ("input_ids", "Tokens"),
+    ):
+        if row.get(column) is not None:
+            return table
+    return "Unpaired" if row.get("label") is not None else "Completion"
+
+
+def _rows(made: tuple[Masked, ...], row: Mapping[str, Any], longest: int | None) -> list[Row]:
+    """Return the row of a pair's two sequences, or one for each part of a document."""
+    ids = [one.ids[:longest].tolist() for one in made]
+    labels = [_labels(one)[:longest] for one in made]
+    if made[0].side == "chosen":
+        return [Row(tuple(ids), tuple(labels))]
+    liked = row.get("label")
+    return [
+        Row((i,), (m,), None if liked is None else bool(liked))
+        for i, m in zip(ids, labels, strict=True)
+    ]
+
+
+def _labels(one: Masked) -> list[int]:
+    ids = one.ids.tolist()
+    if one.rule == "score":
+        return last_learnt(ids)
+    if one.labels is None:
+        return [i if t else -100 for i, t in zip(ids, one.trained.tolist(), strict=True)]
+    # A soft label counts as right from one half on.
+    steps = iter(one.labels)
+    return [int(float(next(steps)) >= 0.5) if t else -100 for t in one.trained.tolist()]

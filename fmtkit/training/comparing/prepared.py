@@ -1,0 +1,195 @@
+"""A dataset that axolotl prepared: a folder of `last_run_prepared`, as rows of ids and labels.
+
+Pairs and single replies are texts there, which TRL's trainers tokenize: this is done here as they do it,
+with the BOS that the tokenizer adds (axolotl takes a second one away) and an EOS where a reply has none.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from fmtkit.errors import OptionError, SourceError
+from fmtkit.sources.arrow_trial import Trial
+from fmtkit.sources.columnar import ARROW_ERRORS, each_batch, open_ipc, reason
+from fmtkit.surveying.masked import common_prefix
+from fmtkit.tokens import Tokenizer
+from fmtkit.training.comparing.spool import Row
+
+Form = Literal["tokens", "scores", "pairs", "replies"]
+
+_COLUMNS: Mapping[Form, tuple[str, ...]] = {
+    "tokens": ("input_ids", "labels"),
+    "scores": ("chosen_ids", "rejected_ids"),
+    "pairs": ("prompt", "chosen", "rejected"),
+    "replies": ("prompt", "completion", "label"),
+}
+"""Form of a prepared dataset -> the columns by which it is known."""
+_FURTHER = ("attention_mask", "position_ids")
+_SCORES_BEFORE = {"input_ids_chosen": "chosen_ids", "input_ids_rejected": "rejected_ids"}
+"""Column of older versions -> the name that it has now."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A prepared dataset, opened: what it holds, and the files in which."""
+
+    folder: Path
+    files: tuple[Path, ...]
+    form: Form
+    columns: tuple[str, ...]
+
+
+def opened(folder: str | Path) -> Prepared:
+    """Look at a folder that axolotl prepared.
+
+    Raises:
+        SourceError: where there is no folder or no dataset in it, or a file is missing or damaged.
+        OptionError: for a dataset of no form that can be compared.
+    """
+    place = Path(folder).expanduser()
+    if not place.is_dir():
+        raise SourceError(f"--against {place}: no such folder")
+    state = place / "state.json"
+    if not state.is_file():
+        raise SourceError(f"--against {place}: {_no_dataset(place)}")
+    try:
+        named = [entry["filename"] for entry in json.loads(state.read_text())["_data_files"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SourceError(f"--against {state} cannot be read: {error}") from error
+    files = tuple(place / str(name) for name in named)
+    absent = next((file for file in files if not file.is_file()), None)
+    if absent is not None:
+        raise SourceError(f"--against {absent}: missing, though state.json names it")
+    names = _names(files[0]) if files else ()
+    if not names:
+        raise OptionError(f"--against {place}: holds no rows")
+    renamed = {_SCORES_BEFORE.get(name, name) for name in names}
+    form = next((form for form, needed in _COLUMNS.items() if renamed.issuperset(needed)), None)
+    if form is None:
+        raise OptionError(
+            f"--against {place}: holds the columns {', '.join(names)}; it takes what axolotl "
+            "prepares for training: input_ids and labels, or prompt with chosen and rejected, or with "
+            "completion and label"
+        )
+    return Prepared(place, files, form, names)
+
+
+def _no_dataset(place: Path) -> str:
+    inside = sorted(path.parent.name for path in place.glob("*/state.json"))
+    if inside:
+        return f"holds several datasets, one in each folder; name one: {', '.join(inside[:5])}"
+    return "no dataset that save_to_disk wrote: it has no state.json"
+
+
+def _names(file: Path) -> tuple[str, ...]:
+    Trial(str(file), str(file)).open()
+    try:
+        return tuple(open_ipc(pa.memory_map(str(file))).schema.names)
+    except ARROW_ERRORS as error:
+        raise SourceError(f"{file} cannot be read: {reason(error)}") from error
+
+
+def rows(prepared: Prepared, tokenizer: Tokenizer) -> Iterator[Row]:
+    """Yield the rows in their order; those that were packed into one are taken apart.
+
+    Raises SourceError where a file is damaged, TokenizerError where the tokenizer has no EOS.
+    """
+    for batch in _batches(prepared):
+        if prepared.form == "tokens":
+            yield from _tokens(batch)
+        elif prepared.form == "scores":
+            yield from _scores(batch)
+        else:
+            yield from _texts(batch, tokenizer)
+
+
+def _batches(prepared: Prepared) -> Iterator[Mapping[str, list[Any]]]:
+    wanted = {*_COLUMNS[prepared.form], *_FURTHER}
+    names = [n for n in prepared.columns if _SCORES_BEFORE.get(n, n) in wanted]
+    for file in prepared.files:
+        trial = Trial(str(file), str(file))
+        trial.open()
+        try:
+            for number, batch in enumerate(each_batch(open_ipc(pa.memory_map(str(file))))):
+                trial.reach(number)
+                for start in range(0, batch.num_rows, 1024):
+                    part = batch.slice(start, 1024)
+                    yield {_SCORES_BEFORE.get(n, n): part.column(n).to_pylist() for n in names}
+        except ARROW_ERRORS as error:
+            if isinstance(error, SourceError):
+                raise
+            raise SourceError(f"{file} cannot be read: {reason(error)}") from error
+
+
+def _tokens(batch: Mapping[str, list[Any]]) -> Iterator[Row]:
+    absent = [None] * len(batch["input_ids"])
+    for ids, labels, mask, places in zip(
+        batch["input_ids"],
+        batch["labels"],
+        batch.get("attention_mask", absent),
+        batch.get("position_ids", absent),
+        strict=True,
+    ):
+        for part in _parts(len(ids), mask, places):
+            yield Row((ids[part],), (labels[part],))
+
+
+def _parts(length: int, mask: Sequence[int] | None, places: Sequence[int] | None) -> list[slice]:
+    """Return where the rows stand that were packed into one, its padding left out."""
+    attended = np.ones(length, dtype=np.int64) if mask is None else np.asarray(mask)
+    seen = np.flatnonzero(attended)
+    first, end = (int(seen[0]), int(seen[-1]) + 1) if len(seen) else (0, 0)
+    # Packed rows are numbered in the mask, or their positions begin anew.
+    begins = np.diff(attended[first:end]) != 0
+    if places is not None:
+        begins |= np.diff(np.asarray(places[first:end])) < 0
+    cuts = [first, *(np.flatnonzero(begins) + 1 + first).tolist(), end]
+    return [slice(a, b) for a, b in pairwise(cuts) if b > a]
+
+
+def _scores(batch: Mapping[str, list[Any]]) -> Iterator[Row]:
+    for chosen, rejected in zip(batch["chosen_ids"], batch["rejected_ids"], strict=True):
+        yield Row((chosen, rejected), (last_learnt(chosen), last_learnt(rejected)))
+
+
+def last_learnt(ids: list[int]) -> list[int]:
+    """Return the labels of a sequence that is scored at its last token."""
+    return [-100] * (len(ids) - 1) + ids[-1:]
+
+
+def _texts(batch: Mapping[str, list[Any]], tokenizer: Tokenizer) -> Iterator[Row]:
+    sides = ("chosen", "rejected") if "chosen" in batch else ("completion",)
+    liked = batch.get("label", [None] * len(batch["prompt"]))
+    for prompt, label, *replies in zip(
+        batch["prompt"], liked, *(batch[side] for side in sides), strict=True
+    ):
+        if not all(isinstance(text, str) for text in (prompt, *replies)):
+            raise OptionError(
+                "--against: its prompts are messages, not texts: axolotl leaves those to its trainer, "
+                "so there is no token to compare"
+            )
+        yield _text_row(prompt, replies, label, tokenizer)
+
+
+def _text_row(prompt: str, replies: Sequence[str], liked: Any, tokenizer: Tokenizer) -> Row:
+    context = _once(tokenizer.encode(prompt, add_special_tokens=True).ids, tokenizer)
+    end = tokenizer.needs("eos_token", "a reply that axolotl prepared")
+    ids = []
+    for reply in replies:
+        whole = prompt + reply + ("" if reply.endswith(end) else end)
+        ids.append(_once(tokenizer.encode(whole, add_special_tokens=True).ids, tokenizer))
+    length = min(common_prefix(context, one) for one in ids)
+    labels = [[-100] * length + one[length:] for one in ids]
+    return Row(tuple(ids), tuple(labels), None if liked is None else bool(liked))
+
+
+def _once(ids: list[int], tokenizer: Tokenizer) -> list[int]:
+    """Take away a second BOS, as axolotl's trainer does."""
+    bos = tokenizer.bos_id
+    return ids[1:] if bos is not None and ids[:2] == [bos, bos] else ids

@@ -1,0 +1,93 @@
+"""Rows as the ids and labels that a trainer is given, in a file in which any of them is found again."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Hashes = npt.NDArray[np.uint64]
+
+_BATCH = 512
+"""Rows of a record batch: what is read to look at one row."""
+_IDS = pa.list_(pa.int32())
+_SCHEMA = pa.schema([("ids", pa.list_(_IDS)), ("labels", pa.list_(_IDS)), ("liked", pa.bool_())])
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row as its sequences: one, or those of the chosen and the rejected reply."""
+
+    ids: tuple[list[int], ...]
+    labels: tuple[list[int], ...]
+    """Of each token the id that is learnt, or the label of a step; -100 where nothing is."""
+    liked: bool | None = None
+    """The label of an unpaired reply."""
+
+    @property
+    def length(self) -> int:
+        """Return the tokens of its longest sequence."""
+        return max((len(ids) for ids in self.ids), default=0)
+
+    @property
+    def is_learnt(self) -> bool:
+        """Tell whether any token is."""
+        return any(label != -100 for labels in self.labels for label in labels)
+
+
+class Spool:
+    """Rows in an Arrow file, with the hashes of all of them in memory: 24 bytes a row."""
+
+    def __init__(self, file: Path, hashes: dict[str, Hashes]) -> None:
+        self._file = file
+        self.hashes = hashes
+
+    @classmethod
+    def write(cls, file: Path, rows: Iterable[Row]) -> Self:
+        """Write the rows, and hash them on the way: `ids` alone, and `whole` with labels."""
+        ids: list[int] = []
+        whole: list[int] = []
+        waiting: list[Row] = []
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, _SCHEMA) as writer:
+            for row in rows:
+                waiting.append(row)
+                ids.append(_hash(*row.ids))
+                whole.append(_hash(*row.ids, *row.labels, [row.liked is True]))
+                if len(waiting) == _BATCH:
+                    writer.write_batch(_batch(waiting))
+                    waiting = []
+            if waiting:
+                writer.write_batch(_batch(waiting))
+        made = {name: np.array(h, dtype=np.uint64) for name, h in (("ids", ids), ("whole", whole))}
+        return cls(file, made)
+
+    def __len__(self) -> int:
+        return len(self.hashes["whole"])
+
+    def __getitem__(self, number: int) -> Row:
+        batch, place = divmod(number, _BATCH)
+        found = self._reader.get_batch(batch).slice(place, 1)
+        ids, labels, liked = (found.column(name)[0].as_py() for name in _SCHEMA.names)
+        return Row(tuple(ids), tuple(labels), liked)
+
+    @cached_property
+    def _reader(self) -> Any:
+        return pa.ipc.open_file(pa.memory_map(str(self._file)))
+
+
+def _batch(rows: Sequence[Row]) -> pa.RecordBatch:
+    columns = {name: [getattr(row, name) for row in rows] for name in _SCHEMA.names}
+    return pa.RecordBatch.from_pydict(columns, schema=_SCHEMA)
+
+
+def _hash(*sequences: Sequence[int]) -> int:
+    digest = blake2b(digest_size=8)
+    for sequence in sequences:
+        digest.update(len(sequence).to_bytes(8, "little"))
+        digest.update(np.asarray(sequence, dtype=np.int64).tobytes())
+    return int.from_bytes(digest.digest(), "little")
