@@ -91,7 +91,7 @@ def print_trial(trial: "Trial", *, as_json: bool) -> None:
             "row",
             "base",
             "trained",
-            *["reward"] * (trial.items[0].reward is not None),
+            *["implicit reward"] * (trial.items[0].reward is not None),
             "prompt",
         ]
         table = aligned("right", *["left"] * (len(names) - 1))

@@ -139,16 +139,16 @@ def test_pairs_of_a_run_against_a_reference_have_its_implicit_rewards(runs, mode
             assert item.reward[side] == pytest.approx(0.1 * gain, abs=1e-4)
             assert item.base[side]["logps"] == pytest.approx(logps(base, row, side), abs=1e-3)
     margins = [item.reward["chosen"] - item.reward["rejected"] for item in trial.items]
-    assert trial.summary["reward"]["margin"] == pytest.approx(sum(margins) / 16)
-    assert trial.summary["reward"]["accuracy"] == sum(m > 0 for m in margins) / 16
-    assert trial.summary["reward"]["accuracy"] > 0.5, "three steps at this rate teach it"
+    assert trial.summary["implicit_reward"]["margin"] == pytest.approx(sum(margins) / 16)
+    assert trial.summary["implicit_reward"]["accuracy"] == sum(m > 0 for m in margins) / 16
+    assert trial.summary["implicit_reward"]["accuracy"] > 0.5, "three steps at this rate teach it"
 
 
 def test_single_replies_have_the_mean_reward_of_each_label(runs):
     trial = fmtkit.try_run(runs("kto"), data=rows_of(runs("kto")), limit=32)
     liked = [item.reward["completion"] for item in trial.items if item.expected is True]
     assert len(liked) == 16
-    reward = trial.summary["reward"]
+    reward = trial.summary["implicit_reward"]
     assert reward["liked"] == pytest.approx(sum(liked) / 16)
     assert reward["margin"] == pytest.approx(reward["liked"] - reward["disliked"])
 

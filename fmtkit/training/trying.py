@@ -65,7 +65,7 @@ class Trial:
     method: str
     items: tuple[Item, ...]
     summary: Mapping[str, Mapping[str, float]]
-    """For `base`, `trained` and, of a run against a reference, `reward`: accuracy, margins, means."""
+    """For `base`, `trained` and `implicit_reward` of a run against a reference: accuracy, margins, means."""
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -404,7 +404,7 @@ def _summary(kind: Kind, items: Sequence[Item]) -> dict[str, dict[str, float]]:
             numbers = [{s: n.get("score", n.get("logps")) for s, n in v.items()} for v in values]
             out[name] = _of_sides(numbers, items)
     if any(item.reward is not None for item in items):
-        out["reward"] = _of_sides([item.reward or {} for item in items], items)
+        out["implicit_reward"] = _of_sides([item.reward or {} for item in items], items)
     return out
 
 
