@@ -183,6 +183,25 @@ def test_what_needs_cuda_says_so_before_anything_is_converted(
     assert not (tmp_path / "run" / "data").exists()
 
 
+@pytest.mark.parametrize(
+    ("optimizer", "package"),
+    [
+        ("adamw_bnb_8bit", "bitsandbytes"),
+        ("paged_adamw_32bit", "bitsandbytes"),
+        ("adamw_torch_8bit", "torchao"),
+        ("galore_adamw_8bit", "galore-torch"),
+        ("schedule_free_adamw", "schedulefree"),
+    ],
+)
+def test_an_optimizer_of_a_package_that_is_not_here_is_told_before_anything_is_converted(
+    optimizer, package, config, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("fmtkit.training.checks.find_spec", lambda _: None)
+    with pytest.raises(OptionError, match=f"{optimizer} needs the package {package}: pip install"):
+        train(config, overrides=[f"optimizer={optimizer}"])
+    assert not (tmp_path / "run" / "data").exists()
+
+
 def test_a_process_without_cuda_says_so_before_a_model_is_loaded(config, monkeypatch, capfd):
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():

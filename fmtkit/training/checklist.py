@@ -141,6 +141,12 @@ RUN: tuple[Check[Run], ...] = (
     Check("device", "device", "a run that needs GPUs where none are visible", checks.find_device),
     Check("processes", "device", "more processes than visible GPUs", checks.find_processes),
     Check(
+        "optimizer_package",
+        "device",
+        "an optimizer of a package that is not installed",
+        checks.find_packages,
+    ),
+    Check(
         "tracker_package",
         "device",
         "trackers of `report_to` that are not installed",

@@ -5,7 +5,9 @@ The model's folder is read as JSON, its tokenizer through `tokenizers`; torch is
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,6 +140,30 @@ def find_device(run: Run) -> str | None:
         return online.lacking_device(plan)
     what = "quantized weights need" if quantized else f"launching by {plan.launch.profile} needs"
     return f"{what} a CUDA device, and none is visible; nothing was converted or loaded"
+
+
+_OF_PACKAGES: tuple[tuple[str, str, str], ...] = (
+    (r"adamw_torch_[48]bit", "torchao", "torchao"),
+    (r"galore_.*", "galore_torch", "galore-torch"),
+    (r".*_(8bit|bnb)(_.*)?|paged_.*|lion_.*|ademamix", "bitsandbytes", "bitsandbytes"),
+    (r"(ada)?lomo", "lomo_optim", "lomo-optim"),
+    (r"grokadamw", "grokadamw", "grokadamw"),
+    (r"schedule_free_.*", "schedulefree", "schedulefree"),
+    (r"apollo_.*", "apollo_torch", "apollo-torch"),
+    (r"stable_adamw", "optimi", "torch-optimi"),
+)
+"""Names of transformers' optimizers, the module that each needs, and the package that has it."""
+
+
+def find_packages(run: Run) -> Problem | None:
+    """Return the problem of an optimizer whose package is not here."""
+    named = run.plan.resolution.trainer.get("optim")
+    wish = "" if named is None else str(named.value)
+    found = next((one for one in _OF_PACKAGES if re.fullmatch(one[0], wish)), None)
+    if found is not None and find_spec(found[1]) is None:
+        told = f"optimizer: {wish} needs the package {found[2]}: pip install {found[2]}, or adamw_torch"
+        return Problem("", told, "optimizer")
+    return None
 
 
 def find_processes(run: Run) -> Problem | None:
