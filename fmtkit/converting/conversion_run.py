@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path, PurePath
@@ -38,6 +38,26 @@ from fmtkit.writing.sinks import Closing, Sink
 Watcher = Callable[[int, int | None, Ledger], None]
 
 
+@dataclass(frozen=True)
+class Encoding:
+    """Splits and encodes rows, on a worker."""
+
+    split: Split | None
+    format: str
+    compression: str
+
+    def __call__(self, table: pa.Table, places: np.ndarray) -> list[tuple[str, Encoded]]:
+        """Return the rows of each split that has any."""
+        parts = [(TRAIN, table)]
+        if self.split is not None and table.num_rows:
+            mask = buffers.booleans(self.split.is_validation(frame_of(table), places))
+            parts = [
+                (TRAIN, table.filter(pa.compute.invert(mask))),
+                (VALIDATION, table.filter(mask)),
+            ]
+        return [(s, encode(t, self.format, self.compression)) for s, t in parts if t.num_rows]
+
+
 class ConversionRun:
     """One conversion under way."""
 
@@ -57,6 +77,8 @@ class ConversionRun:
         self.progress = Progress()
         self.tiers = {"fast_rows": 0, "traced_rows": 0, "plain_rows": 0}
         self._size = _size_of(jobs)
+        if not self.is_folder and options.engine == "ray":
+            raise OptionError(f"{self.out} is one file; --engine ray writes a folder, OUT/")
         if not self.is_folder and self.job.split is not None:
             raise OptionError(
                 f"{self.out} is one file and holds one split; give a folder as OUT with --val-size"
@@ -120,7 +142,8 @@ class ConversionRun:
 
     def _write_job(self) -> None:
         """Stream a job's pieces into the sink."""
-        with closing(stream(self.job, encode=self._encode, progress=self.progress)) as pieces:
+        encode = Encoding(self.job.split, self.format, self.compression)
+        with closing(stream(self.job, encode=encode, progress=self.progress)) as pieces:
             for piece in pieces:
                 self._account(piece)
                 if self.options.on_error != "skip":
@@ -136,17 +159,6 @@ class ConversionRun:
                 if self.watch is not None:
                     done = self.finished_bytes + self.progress.bytes_of_sources()
                     self.watch(done, self._size, self.ledger)
-
-    def _encode(self, table: pa.Table, places: np.ndarray) -> list[tuple[str, Encoded]]:
-        """Split and encode rows, on the worker."""
-        parts = [(TRAIN, table)]
-        if self.job.split is not None and table.num_rows:
-            mask = buffers.booleans(self.job.split.is_validation(frame_of(table), places))
-            parts = [
-                (TRAIN, table.filter(pa.compute.invert(mask))),
-                (VALIDATION, table.filter(mask)),
-            ]
-        return [(s, encode(t, self.format, self.compression)) for s, t in parts if t.num_rows]
 
     def _account(self, piece: Piece) -> None:
         self.ledger.add(piece, skipped=self.options.on_error == "skip")
@@ -257,6 +269,9 @@ def fingerprint_of(job: Job, options: ConvertOptions) -> dict[str, Any]:
     # Code is hashed by itself; what else is left out makes no other rows.
     ignored = {
         "workers",
+        "engine",
+        "ray_address",
+        "shared_filesystem",
         "overwrite",
         "resume",
         "plugins",

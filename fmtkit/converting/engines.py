@@ -6,9 +6,20 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from fmtkit.converting.convert_options import RowOptions
 
 T = TypeVar("T")
+
+
+class TaskLostError(Exception):
+    """A task ends whatever runs it; `reason` is what was seen of that."""
+
+    def __init__(self, task: Any, reason: str) -> None:
+        super().__init__(reason)
+        self.task, self.reason = task, reason
 
 
 class Engine(Protocol):
@@ -24,6 +35,16 @@ class Engine(Protocol):
         Tasks are taken as room is made for them: memory is bounded by the number in flight.
         """
         ...
+
+
+def engine_of(options: "RowOptions") -> Engine:
+    """Return the engine that `--engine` names."""
+    if options.engine == "ray":
+        # Ray takes a second to import; who runs on threads does not wait for it.
+        from fmtkit.converting.ray_engine import Ray
+
+        return Ray(options.ray_address, options.workers)
+    return Threads(options.workers)
 
 
 @dataclass(frozen=True)

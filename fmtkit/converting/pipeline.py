@@ -25,11 +25,12 @@ from fmtkit.converting import (
 )
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.conversion import convert_frame
-from fmtkit.converting.engines import Engine, Threads
+from fmtkit.converting.engines import Engine, TaskLostError, engine_of
 from fmtkit.converting.fusing import Laid
 from fmtkit.converting.parse import Parsed
 from fmtkit.converting.preparation import Job
 from fmtkit.converting.read_plan import ReadPlan
+from fmtkit.errors import SourceError
 from fmtkit.rendering.content_parts import Cuts
 from fmtkit.sources.blocks import BLOCK_BYTES, Block
 from fmtkit.sources.records import JoinedRows, Records, Rows
@@ -133,7 +134,7 @@ def stream(
 ) -> Generator[Piece, None, None]:
     """Yield what each block becomes, in input order, from where `progress` says on.
 
-    The engine is threads, as many as the job's options say, unless another is passed in.
+    The engine is the one of the job's options, unless another is passed in.
     `step` runs on the worker over each table, whose rows are then let go; so does `encode`, which is
     given source, block and place in the block of each row as well (int64, n x 3), but a table that
     pairs have made much larger than its block comes to it in parts. Records and lines of rejects are
@@ -144,9 +145,11 @@ def stream(
     places = dict(begun.rows)
     tasks = _tasks(job, begun.next_block, sum(places.values()))
     groups = ([task] for task in tasks) if encode is None else _groups(job, tasks)
-    engine = engine or Threads(job.options.workers)
-    work = partial(_process, job, step=step, encode=encode)
-    for piece in chain.from_iterable(engine.map(work, groups)):
+    engine = engine or engine_of(job.options)
+    # Workers get blocks: what only this process can read stays here.
+    work = partial(_process, replace(job, sources=()), step=step, encode=encode)
+    pieces = chain.from_iterable(_mapped(job, engine, work, groups))
+    for piece in pieces:
         first = places.get(piece.source, 0)
         places[piece.source] = first + piece.rows_read
         yield replace(
@@ -154,6 +157,26 @@ def stream(
             records=piece.records + first,
             rejects=tuple(replace(reject, row=reject.row + first) for reject in piece.rejects),
         )
+
+
+def _mapped(
+    job: Job,
+    engine: Engine,
+    work: Callable[[list[Task]], list[Piece]],
+    groups: Iterator[list[Task]],
+) -> Iterator[list[Piece]]:
+    """Map over the blocks; SourceError names those that end whatever runs them."""
+    try:
+        yield from engine.map(work, groups)
+    except TaskLostError as error:
+        named = [
+            f"{job.sources[source].name}, block {number} (up to byte {block.bytes_read})"
+            for source, number, block in error.task
+        ]
+        raise SourceError(
+            f"{named[0]}{f' and {len(named) - 1} more' if named[1:] else ''} ended its worker "
+            f"again and again: {error.reason}"
+        ) from error
 
 
 def _groups(job: Job, tasks: Iterator[Task]) -> Iterator[list[Task]]:

@@ -405,7 +405,18 @@ def _key(
     kept = {
         name: value
         for name, value in vars(options).items()
-        if name not in {"workers", "overwrite", "config", "hash", "typed", "split"}
+        if name
+        not in {
+            "workers",
+            "engine",
+            "ray_address",
+            "shared_filesystem",
+            "overwrite",
+            "config",
+            "hash",
+            "typed",
+            "split",
+        }
     }
     return {
         "fmtkit": version("fmtkit"),

@@ -1,0 +1,156 @@
+"""An engine of Ray's workers: processes of this machine, or of a cluster.
+
+Blocks go to the workers, what became of them comes back in order; a job is shipped once and unpickled
+once by each worker. The process that asked reads the sources and writes the output.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import Any, TypeVar
+
+from fmtkit.converting.engines import TaskLostError
+from fmtkit.errors import DependencyError, FmtkitError, OptionError
+from fmtkit.reachability import trouble_with
+
+T = TypeVar("T")
+
+CRASHES = 3
+"""How often a task may end its worker."""
+LOSSES = 20
+"""How often a task may be lost with its node, or its result with the node that held it."""
+
+
+@dataclass
+class _Flight:
+    """A task under way."""
+
+    task: Any
+    result: Any
+    """Ray's reference to what will become of it."""
+    crashes: int = 0
+    losses: int = 0
+
+
+@dataclass(frozen=True)
+class Ray:
+    """An engine of the workers of a Ray cluster, or of as many processes here as there are cores."""
+
+    address: str | None = None
+    workers: int | None = None
+    """Of a cluster started here; None for as many as there are cores."""
+
+    def map(self, work: Callable[[Any], T], tasks: Iterator[Any]) -> Iterator[T]:
+        """Run tasks on the workers, two for each of their cores in flight.
+
+        Raises:
+            TaskLostError: if a task ends its worker three times.
+            DependencyError, OptionError: if Ray is not installed, or no cluster is at the address.
+        """
+        ray = _package()
+        with self._cluster(ray):
+            job = ray.put(work)
+            # Ray's own retries do not tell a task that kills its worker from a node that is lost.
+            run = ray.remote(num_cpus=1, max_retries=0)(_run)
+            room = 2 + 2 * max(int(ray.cluster_resources().get("CPU", 1)), 1)
+            flying: deque[_Flight] = deque()
+            try:
+                for task in islice(tasks, room):
+                    flying.append(_Flight(task, run.remote([job], task)))
+                while flying:
+                    result: T = _result_of(ray, flying[0], lambda task: run.remote([job], task))
+                    flying.popleft()
+                    flying.extend(_Flight(t, run.remote([job], t)) for t in islice(tasks, 1))
+                    yield result
+            finally:
+                for flight in flying:
+                    ray.cancel(flight.result, force=True)
+
+    @contextmanager
+    def _cluster(self, ray: Any) -> Iterator[None]:
+        """Connect to the cluster, or start one and shut it down at the end; one that is there is used."""
+        if ray.is_initialized():
+            yield
+            return
+        if trouble := _trouble(self.address):
+            raise OptionError(f"--ray-address {self.address}: {trouble}")
+        quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+        try:
+            if self.address is not None:
+                ray.init(address=self.address, **quiet)
+            else:
+                cores = self.workers or os.cpu_count() or 1
+                ray.init(address="local", num_cpus=cores, include_dashboard=False, **quiet)
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+            reason = " ".join(str(error).split())
+            where = f"--ray-address {self.address}" if self.address else "--engine ray"
+            raise OptionError(f"{where}: no cluster of Ray can be used: {reason}") from error
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+def _trouble(address: str | None) -> str | None:
+    """Return why nobody answers at HOST:PORT; Ray itself would ask for a minute."""
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    return trouble_with(host, int(port)) if colon and port.isdecimal() else None
+
+
+def _package() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise DependencyError(
+            "--engine ray needs the package ray: pip install 'fmtkit[ray]'"
+        ) from error
+    return ray
+
+
+def _result_of(ray: Any, flight: _Flight, again: Callable[[Any], Any]) -> Any:
+    """Wait for a task, and run it again where its worker or its node was lost."""
+    errors = ray.exceptions
+    lost = (errors.NodeDiedError, errors.ObjectLostError, errors.LocalRayletDiedError)
+    while True:
+        try:
+            value, error = ray.get(flight.result)
+        except (errors.WorkerCrashedError, errors.OutOfMemoryError) as problem:
+            flight.crashes += 1
+            if flight.crashes == CRASHES:
+                raise TaskLostError(flight.task, " ".join(str(problem).split())) from problem
+        except lost as problem:
+            flight.losses += 1
+            if flight.losses == LOSSES:
+                raise TaskLostError(flight.task, " ".join(str(problem).split())) from problem
+        except errors.RayTaskError as problem:
+            raise problem.cause from problem  # a defect: as it would be on a thread
+        else:
+            if error is not None:
+                raise _rebuilt(*error)
+            return value
+        flight.result = again(flight.task)
+
+
+def _run(job: list[Any], task: Any) -> tuple[Any, tuple[type[FmtkitError], str] | None]:
+    """Run a task in a worker; errors of ours go back as class and message, which can always be pickled."""
+    try:
+        return _fetched(job[0])(task), None
+    except FmtkitError as error:
+        return None, (type(error), str(error))
+
+
+@lru_cache(maxsize=1)
+def _fetched(reference: Any) -> Callable[[Any], Any]:
+    """Return the function that a reference stands for, unpickled once in a worker."""
+    work: Callable[[Any], Any] = _package().get(reference)
+    return work
+
+
+def _rebuilt(kind: type[FmtkitError], message: str) -> FmtkitError:
+    error = kind.__new__(kind)
+    Exception.__init__(error, message)
+    return error
