@@ -103,8 +103,14 @@ class Binding(PickledByFields):
             for name in row
             if name in MEDIA and _is_something(row[name])
         ]
-        found += _ignored_faults(row, {column.path for column in (*self.columns, *self.kept)})
+        found += _ignored_faults(row, self._used)
         return sorted(found, key=lambda fault: PRECEDENCE[fault.code])
+
+    @cached_property
+    def _used(self) -> frozenset[str]:
+        """Return the columns of the row that are used as a whole."""
+        used = (column.path for column in (*self.columns, *self.kept))
+        return frozenset(path[0] for path in used if len(path) == 1)
 
     def is_readable(self, row: Row) -> bool:
         """Tell whether nothing is wrong with the used columns but that a key stands twice."""
@@ -116,10 +122,11 @@ class Binding(PickledByFields):
         """Make the frame that the converter sees from sound rows."""
         data: dict[str, pl.Series] = {}
         for column in self.every:
+            kind, becomes = column.kind, value_of.dispatch(type(column.kind))
             values = [column.lookup(row) for row in rows]
             data[column.name] = pl.Series(
                 column.name,
-                [None if value is None else value_of(column.kind, value) for value in values],
+                [None if value is None else becomes(kind, value) for value in values],
                 dtype=dtype_of(column.kind),
                 strict=True,
             )
@@ -161,11 +168,11 @@ def _group_faults(binding: Binding, row: Row) -> list[Fault]:
     return found
 
 
-def _ignored_faults(row: Row, used: set[tuple[str, ...]]) -> list[Fault]:
+def _ignored_faults(row: Row, used: frozenset[str]) -> list[Fault]:
     """Return what is wrong where nobody looks: half a surrogate pair, or a number too large."""
     found = []
     for name, value in row.items():
-        if (name,) not in used:
+        if name not in used:
             found += faults_anywhere(value, name)
     # Keys of the row itself; those within a value are marks of the value.
     if not all(map(is_unicode, row)):

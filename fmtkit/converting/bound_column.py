@@ -14,6 +14,8 @@ from fmtkit.strict_kinds import absent, judge
 Row = Mapping[str, Any]
 MEDIA = frozenset({"image", "images", "audio", "audios", "video", "videos"})
 """Columns of what is not converted: a row that has anything there is refused."""
+_OBJECT = (dict, Mapping)
+"""First what nearly every object is: Mapping alone asks Python code."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class BoundColumn:
         """Return the value in a row; None if it is null or not there."""
         value: Any = row
         for key in self.path:
-            if not isinstance(value, Mapping):
+            if not isinstance(value, _OBJECT):
                 return None
             value = value.get(key)
         return value
@@ -70,7 +72,7 @@ def column_faults(column: BoundColumn, row: Row) -> list[Fault]:
     found: list[Fault] = []
     for i, key in enumerate(column.path):
         label = ".".join(column.path[: i + 1])
-        if not isinstance(holder, Mapping):
+        if not isinstance(holder, _OBJECT):
             return [*found, Fault("type_error", label, f"{'.'.join(column.path[:i])} is no object")]
         if isinstance(holder, Duplicated) and key in holder.twice:
             found.append(duplicate(key, label))

@@ -69,6 +69,8 @@ def faults(value: Any, path: str) -> Fault | None:
 
 def faults_anywhere(value: Any, path: str) -> list[Fault]:
     """Return the marks inside a value that make its row unusable even where nobody uses the value."""
+    if isinstance(value, str) and value.isascii():
+        return []
     found = [fault for fault in marks(value, path) if fault.code == "invalid_unicode"]
     if _holds_giant(value):
         found.append(Fault("number_overflow", path, f"{path} holds a number beyond 64 bits"))
@@ -86,7 +88,7 @@ def _holds_giant(value: Any) -> bool:
 
 def is_unicode(text: str) -> bool:
     """Tell whether a text holds no half of a surrogate pair."""
-    return _LONE.search(text) is None
+    return text.isascii() or _LONE.search(text) is None
 
 
 def duplicate(key: str, path: str) -> Fault:
@@ -96,6 +98,8 @@ def duplicate(key: str, path: str) -> Fault:
 
 def marks(value: Any, path: str) -> list[Fault]:
     """Return the first mark of each code inside a value, in the order in which they are met."""
+    if isinstance(value, str) and value.isascii():
+        return []
     found: dict[str, Fault] = {}
     _look(value, [path], found)
     return list(found.values())
