@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fmtkit.converting.replay import replay
     from fmtkit.converting.run_report import Report
     from fmtkit.errors import FmtkitError, RejectedRowsWarning, UnreadTurnsWarning
     from fmtkit.library import (
@@ -52,6 +53,7 @@ _HOMES = {
     "merge": "fmtkit.library",
     "read": "fmtkit.library",
     "render": "fmtkit.library",
+    "replay": "fmtkit.converting.replay",
     "table": "fmtkit.library",
     "to_trl": "fmtkit.trl_datasets",
     "train": "fmtkit.library",
@@ -72,6 +74,7 @@ __all__ = [
     "merge",
     "read",
     "render",
+    "replay",
     "table",
     "to_trl",
     "train",

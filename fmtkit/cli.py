@@ -45,7 +45,8 @@ PANELS = {
 EXAMPLES = {
     "convert": """\
 fmtkit convert support_pairs.jsonl --type chatml.intel -o pairs.parquet
-fmtkit convert ranked_answers.jsonl -t nectar -O pairs=all -o pairs/ --val-size 0.1""",
+fmtkit convert ranked_answers.jsonl -t nectar -O pairs=all -o pairs/ --val-size 0.1
+fmtkit convert support_pairs.jsonl -t intel --to openai-preference -o preferences.jsonl""",
     "validate": """\
 fmtkit validate colours.jsonl --type intel""",
     "inspect": """\

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import fmtkit
 from fmtkit import target_registry
 from fmtkit.cli import app
+from fmtkit.commands import flags
 from fmtkit.errors import NothingWrittenError, OptionError, UnknownNameError
 from fmtkit.rendering.template_sources import find_model_template
 
@@ -224,6 +225,31 @@ def test_what_fmtkit_wrote_needs_no_type(tmp_path: Path) -> None:
         (shard,) = (back / "data").iterdir()
         assert [r["messages"][0]["content"] for r in pq.read_table(shard).to_pylist()] == ["q", "s"]
     assert len(wanted) == 2
+
+
+def test_help_and_shells_know_the_targets() -> None:
+    told = CliRunner().invoke(app, ["convert", "--help"], env={"COLUMNS": "300"}).output
+    assert all(name in told for name in ("openai-preference", "messages-parquet", "--allow-loss"))
+    assert flags.target_names("open") == ["openai", "openai-preference"]
+    assert flags.loss_names("tools,tool_call") == ["tools,tool_calls", "tools,tool_call_id"]
+
+
+def test_lengths_are_counted_by_a_template_and_the_rows_stay_messages(tmp_path: Path) -> None:
+    tokenizer = Path(__file__).parents[1] / "fixtures" / "tokenizer"
+    long = {"instruction": "q " * 400, "output": "a"}
+    report = fmtkit.convert(
+        [long, {"instruction": "q", "output": "a"}],
+        "alpaca",
+        tmp_path / "out.jsonl",
+        to="openai",
+        tokenizer=tokenizer,
+        chat_template="chatml",
+        max_length=100,
+        on_overlong="drop",
+    )
+    assert (report.overlong_dropped, report.rows_written) == (1, 1)
+    (row,) = read_lines(tmp_path / "out.jsonl")
+    assert row["messages"][0] == {"role": "user", "content": "q"}
 
 
 def test_a_plugin_adds_a_target(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from fmtkit.converting.replay import replay as replay
 from fmtkit.converting.run_report import Report as Report
 from fmtkit.converting.validation import Finding, Findings
 from fmtkit.errors import FmtkitError as FmtkitError

@@ -208,7 +208,29 @@ def _completer(name: str, found: Option) -> Callable[[str], list[str]] | None:
     """Return what a shell completes an option's value with; None leaves it to the names of files."""
     if found.choices:
         return lambda incomplete: [one for one in found.choices if one.startswith(incomplete)]
-    return {"type": type_names, "method": method_names, "chat_template": template_names}.get(name)
+    completers = {
+        "type": type_names,
+        "method": method_names,
+        "chat_template": template_names,
+        "to": target_names,
+        "allow_loss": loss_names,
+    }
+    return completers.get(name)
+
+
+def target_names(incomplete: str) -> list[str]:
+    """Return the targets that begin so."""
+    from fmtkit import target_registry
+
+    return [one for one in target_registry.names() if one.startswith(incomplete)]
+
+
+def loss_names(incomplete: str) -> list[str]:
+    """Return what a target may leave out and begins so, behind what is named already."""
+    from fmtkit import target_registry
+
+    named, comma, begun = incomplete.rpartition(",")
+    return [named + comma + one for one in target_registry.LOSSES if one.startswith(begun)]
 
 
 def type_names(incomplete: str) -> list[str]:

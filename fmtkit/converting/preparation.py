@@ -203,7 +203,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
     if untokenized:
         text = TokenStage.of(name, first.converter, settings)
     else:
-        text = TextStage.of(name, first.converter, table, settings)
+        text = TextStage.of(name, first.converter, table, _as_messages(settings, name, first))
     canonical = _canonical_schema(first, table, kept)
     text = _as_target(text, table, canonical, settings)
     made = Tokens if text.form == "tokens" else table
@@ -245,6 +245,13 @@ def _type_of_report(path: Path) -> str | None:
                 return "passthrough"
             return target_registry.find(to, table, text=False).reads
     return None
+
+
+def _as_messages(settings: RowOptions, name: typenames.TypeName, binding: Binding) -> RowOptions:
+    """Leave rows messages for --to, though --chat-template names what their lengths are counted by."""
+    if settings.to is None or settings.as_ or name.template or binding.converter.text:
+        return settings
+    return replace(settings, as_="messages")
 
 
 def _as_target(

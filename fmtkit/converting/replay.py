@@ -80,7 +80,7 @@ def replay(
         NothingWrittenError, LimitError: as `convert`; the output is left as it was.
 
     Example:
-        >>> fmtkit.replay("pairs.quarantine.jsonl", fix="repair.py:mend")  # doctest: +SKIP
+        >>> fmtkit.replay("pairs.quarantine.jsonl", fix="repair.mend")  # doctest: +SKIP
     """
     run = _run_of(Path(quarantine))
     for plugin in plugins:
