@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable
 
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
 from fmtkit import registry, runner
 from fmtkit.converting import typenames
 from fmtkit.rendering.template_sources import OF_THE_TOKENIZER
@@ -276,20 +279,28 @@ def _plugins() -> str:
     return f"## Plugins\n\n| plugin | answer |\n|---|---|\n{known}{refused}"
 
 
+def _mark(works: bool) -> str:
+    return "yes" if works else "no"
+
+
 def _versions() -> str:
     """Return what differs between versions of TRL: arguments that are gone, and methods."""
     gone = "".join(f"| `{name}` | {instead} |\n" for name, instead in sorted(REMOVED.items()))
-    ranges: dict[str, list[str]] = {}
-    for one in runner.shipped():
-        ranges.setdefault(one.trl, []).append(f"`{one.method}`")
+    declared = {one.method: one.trl for one in runner.shipped()}
+    ranges = {method: SpecifierSet(trl) for method, trl in declared.items()}
+    ends = (spec for found in ranges.values() for spec in found if "=" in spec.operator)
+    versions = sorted({Version(spec.version) for spec in ends})
+    head = "".join(f" {version} |" for version in versions)
     methods = "".join(
-        f"| {versions} | {', '.join(sorted(found))} |\n"
-        for versions, found in sorted(ranges.items())
+        f"| `{method}` | {declared[method]} |{''.join(f' {_mark(v in found)} |' for v in versions)}\n"
+        for method, found in sorted(ranges.items())
     )
     return (
         f"## Versions of TRL\n\nThe arguments of this page are those of {made_from()}; with another "
-        "version they are those of the installed one. Methods and the versions that they work with:\n\n"
-        f"| TRL | methods |\n|---|---|\n{methods}\nArguments that older versions of TRL or transformers "
+        "version they are those of the installed one. The methods, the versions that they declare, and "
+        "how that is for each version at which one of them begins or ends:\n\n"
+        f"| method | TRL |{head}\n|---|---|{'---|' * len(versions)}\n{methods}\n"
+        "Arguments that older versions of TRL or transformers "
         "had; axolotl's keys for them are translated, and inside `trainer_args` they are refused:\n\n"
         f"| argument | instead |\n|---|---|\n{gone}"
     )
