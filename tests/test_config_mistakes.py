@@ -58,6 +58,12 @@ def test_a_mistake_is_told_with_its_line_and_the_line_is_shown(tmp_path, text, l
         ("on: 1\n", "the key True is no text; put it in quotes"),
         ("\x01\x02", "this is no text, and so no YAML"),
         ("stage: sft\nfinetuning_type: lora\ndo_train: true\n", "configuration of LLaMA-Factory"),
+        ("model: m\ntrain_dataset: d\nmodel_class: llm\n", "configuration of LLaMA-Factory"),
+        ("model_name_or_path: m\ntemplate: qwen3\n", "configuration of LLaMA-Factory"),
+        (
+            "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\n",
+            "(compute_environment, distributed_type); name it as accelerate_config",
+        ),
         ("model: {_component_: torchtune.models.x}\nepochs: 1\n", "configuration of torchtune"),
         ("actor_rollout_ref: {}\ntrainer: {}\n", "configuration of verl"),
     ],

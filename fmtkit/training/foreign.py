@@ -8,20 +8,42 @@ _KEYS: dict[str, frozenset[str]] = {
     "LLaMA-Factory": frozenset(
         {
             "dataset_dir",
+            "dist_config",
             "do_train",
+            "export_device",
+            "export_dir",
+            "export_size",
             "finetuning_type",
             "freeze_trainable_layers",
+            "infer_backend",
+            "kernel_config",
             "lora_rank",
             "lora_target",
+            "model_class",
+            "model_name_or_path",
             "overwrite_cache",
+            "peft_config",
             "pref_beta",
             "pref_loss",
+            "quant_config",
             "quantization_bit",
+            "sample_backend",
             "stage",
             "template",
+            "train_dataset",
         }
     ),
     "verl": frozenset({"actor_rollout_ref", "algorithm", "critic", "trainer"}),
+    "accelerate": frozenset(
+        {
+            "compute_environment",
+            "distributed_type",
+            "downcast_bf16",
+            "machine_rank",
+            "num_machines",
+            "rdzv_backend",
+        }
+    ),
     "NeMo": frozenset({"exp_manager", "model", "name", "trainer"}),
 }
 """Tool -> keys that it has and axolotl has not; two of them tell."""
@@ -41,6 +63,11 @@ def check(values: Mapping[str, object], source: str) -> None:
 
 
 def _told(source: str, tool: str, keys: list[str]) -> str:
+    if tool == "accelerate":
+        return (
+            f"{source}: this is a configuration of accelerate ({', '.join(keys)}); name it as "
+            "accelerate_config in a config with base_model and datasets"
+        )
     return (
         f"{source}: this is a configuration of {tool} ({', '.join(keys)}); fmtkit reads axolotl's keys "
         "(base_model, datasets, rl, adapter, ...): write them, see docs/from-axolotl.md"
