@@ -1,6 +1,7 @@
 """Targets of --to: what is written comes back equal, and what has no place is counted by name."""
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import fmtkit
 from fmtkit import target_registry
 from fmtkit.cli import app
 from fmtkit.commands import flags
+from fmtkit.converting.conversions import RowStream
+from fmtkit.converting.convert_options import RowOptions
 from fmtkit.errors import NothingWrittenError, OptionError, UnknownNameError
 from fmtkit.rendering.template_sources import find_model_template
 
@@ -426,3 +429,15 @@ def test_trl_renders_calls_of_tools_from_files_as_fmtkit_renders_the_rows(
     assert theirs == fmtkit.render(fmtkit.table(chats, "openai"), name).column("text").to_pylist()
     assert '"zip": "02139"' in theirs[0]
     assert fmtkit.to_trl(tmp_path / "out")[0]["tools"] == CHAT["tools"]
+
+
+@pytest.mark.parametrize("to", sorted({found.name for found in target_registry.targets()}))
+def test_a_job_of_a_target_is_pickled_for_other_processes(to: str) -> None:
+    found = next(f for f in target_registry.named(to) if not f.text)
+    table = found.takes.name()
+    method = METHODS[table]
+    rows = canonical(drawn.sample(table), table)
+    stream = RowStream(rows, RowOptions(type="passthrough", method=method, to=to))
+    made = [piece.table for piece in stream]
+    again = pickle.loads(pickle.dumps(stream.job.text))
+    assert again.schema(stream.job.canonical) == stream.job.schema == made[0].schema

@@ -21,6 +21,7 @@ from fmtkit.converting.turn_table import TurnTable
 from fmtkit.dialog_pairs import same_dialog
 from fmtkit.errors import OptionError, near_match
 from fmtkit.kinds import MAY_BE_EMPTY
+from fmtkit.pickling import PickledByFields
 from fmtkit.problems import Column, Problem
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.content_parts import Cuts
@@ -39,7 +40,7 @@ _UNTEXTUAL_ARGUMENTS = r'"arguments":[^"]'
 
 
 @dataclass(frozen=True)
-class TargetStage:
+class TargetStage(PickledByFields):
     """How rows are written for `--to`: what the stage before made, as the target has it."""
 
     before: TextStage
