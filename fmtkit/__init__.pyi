@@ -153,7 +153,11 @@ def read(
 
 def render(
     batch: pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]],
-    template: str | ChatTemplate,
+    template: str | ChatTemplate | None = ...,
+    *,
+    tokenizer: Any = ...,
+    tools: Sequence[Mapping[str, Any]] | None = ...,
+    add_generation_prompt: bool = ...,
 ) -> pa.Table | str: ...
 
 def table(

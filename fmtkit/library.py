@@ -5,6 +5,7 @@ A source is a path, a glob, a folder, a URL, an open file, a pyarrow table, a po
 (`fmtkit.converting.convert_options`): the stub `fmtkit/__init__.pyi` is generated from them.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,14 +20,17 @@ from fmtkit.converting.pipeline import Piece
 from fmtkit.converting.run_report import Report
 from fmtkit.converting.text_stage import render_table
 from fmtkit.converting.validation import Finding, Findings, finding_of, validate_sources
-from fmtkit.errors import RejectedRowsWarning, TemplateError, UnreadTurnsWarning
+from fmtkit.errors import OptionError, RejectedRowsWarning, TemplateError, UnreadTurnsWarning
 from fmtkit.options import keywords
 from fmtkit.rendering.chat import ChatTemplate
-from fmtkit.rendering.content_parts import TEXTS, Cuts, cuts_of, in_form
-from fmtkit.rendering.template_sources import find_model_template
+from fmtkit.rendering.chat import render as render_dialogs
+from fmtkit.rendering.content_parts import TEXTS, cuts_of, in_form
+from fmtkit.rendering.template_sources import TOKENIZER_DEFAULT, find_model_template, recognised
+from fmtkit.sources.canonical_json import canonical
 from fmtkit.strict_kinds import part_faults
 from fmtkit.surveying.inspect_options import InspectOptions
 from fmtkit.tables import WIDE_MESSAGE
+from fmtkit.tokens import load as load_tokenizer
 from fmtkit.training.train_options import (
     CompareOptions,
     MergeOptions,
@@ -228,47 +232,133 @@ def inspect(source: Source, type: str | None = None, *, options: InspectOptions)
 
 
 def render(
-    batch: pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]], template: str | ChatTemplate
+    batch: pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]],
+    template: str | ChatTemplate | None = None,
+    *,
+    tokenizer: Any = None,
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    add_generation_prompt: bool = False,
 ) -> pa.Table | str:
     r"""Render canonical rows to the same rows as text; or one conversation, a list of messages, to a str.
 
+    A conversation's text is what transformers' `apply_chat_template(..., tokenize=False)` makes of it.
+
     Args:
         batch: A canonical table of messages, or a list of `{"role": ..., "content": ...}`,
-            whose content is a text or a list of text parts.
-        template: A name (`fmtkit templates`), a FILE.jinja, or a template that was found before.
+            whose content is a text or a list of text parts; `tool_calls` are dicts, with arguments
+            as a dict or as JSON text.
+        template: A name (`fmtkit templates`), a FILE.jinja, or a template that was found before;
+            None for the tokenizer's own.
+        tokenizer: A folder, a hub id, or a tokenizer of transformers: its special tokens are the
+            template's variables.
+        tools: JSON Schemas of the functions that a conversation may call; a table has its own.
+        add_generation_prompt: Whether what begins a reply ends the text of a conversation.
 
     Returns:
         A table for a table, a str for a conversation.
 
     Raises:
-        TemplateError: if the template refuses a row, naming it.
+        TemplateError: if the template refuses a row, naming it, or a message has an unknown key.
         UnknownNameError: for a template that is not there.
+        OptionError: for tools or a generation prompt beside a table.
 
     Example:
-        >>> fmtkit.render([{"role": "user", "content": "Hi"}], "chatml")
-        '<|im_start|>user\nHi<|im_end|>\n'
+        >>> fmtkit.render([{"role": "user", "content": "Hi"}], "chatml", add_generation_prompt=True)
+        '<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n'
     """
-    found = find_model_template(template) if isinstance(template, str) else template
+    found = _template(template, tokenizer, tools)
     if not isinstance(batch, pa.Table | pa.RecordBatch):
-        contents = [message.get("content") for message in batch]
-        fault = next((f for i, c in enumerate(contents) for f in part_faults(c, f"[{i}]")), None)
-        if fault is not None:
-            raise TemplateError(f"{fault.code}: messages{fault.message}")
-        messages = [in_form(message, TEXTS) for message in batch]
-        rows = pa.table({"messages": pa.array([messages], pa.list_(WIDE_MESSAGE))})
-        return str(_rendered(rows, found, {0: cuts_of(contents)}).column("text")[0].as_py())
+        return _conversation(batch, found, tools, add_generation_prompt=add_generation_prompt)
+    if tools is not None or add_generation_prompt:
+        raise OptionError(
+            "tools and add_generation_prompt are for a list of messages: a table has a column of "
+            "tools, and its prompts end with what begins a reply"
+        )
     table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
-    return _rendered(table, found)
-
-
-def _rendered(
-    table: pa.Table, template: ChatTemplate, cuts: Mapping[int, Cuts] | None = None
-) -> pa.Table:
-    done = render_table(table, template, cuts)
+    done = render_table(table, found)
     if done.failures:
         first = done.failures[0]
         raise TemplateError(f"row {first.row}: {first.code}: {first.message}")
     return done.table
+
+
+def _template(
+    template: str | ChatTemplate | None,
+    tokenizer: Any,
+    tools: Sequence[Mapping[str, Any]] | None,
+) -> ChatTemplate:
+    """Find a template by its name, with the special tokens of a tokenizer."""
+    if template is None and tokenizer is None:
+        raise OptionError("give a template or a tokenizer that has one")
+    if tokenizer is None or isinstance(tokenizer, str | Path):
+        if isinstance(template, ChatTemplate):
+            tokens = load_tokenizer(tokenizer).special_tokens if tokenizer is not None else {}
+            return template.with_tokens(tokens)
+        return find_model_template(template or TOKENIZER_DEFAULT, tokenizer=tokenizer)
+    if not hasattr(tokenizer, "get_chat_template"):
+        raise OptionError(
+            f"tokenizer: {tokenizer.__class__.__name__} is no folder, hub id or tokenizer of transformers"
+        )
+    special = {k: v for k, v in tokenizer.special_tokens_map.items() if isinstance(v, str)}
+    if template is not None:
+        found = find_model_template(template) if isinstance(template, str) else template
+        return found.with_tokens(special)
+    try:
+        source = tokenizer.get_chat_template(tools=tools)
+    except ValueError as error:
+        raise TemplateError(f"the tokenizer has no chat template: {error}") from error
+    return recognised(f"the template of {tokenizer.name_or_path}", source, special)
+
+
+def _conversation(
+    messages: Sequence[Mapping[str, Any]],
+    template: ChatTemplate,
+    tools: Sequence[Mapping[str, Any]] | None,
+    *,
+    add_generation_prompt: bool,
+) -> str:
+    contents = [message.get("content") for message in messages]
+    fault = next((f for i, c in enumerate(contents) for f in part_faults(c, f"[{i}]")), None)
+    if fault is not None:
+        raise TemplateError(f"{fault.code}: messages{fault.message}")
+    written = [_written(message, f"messages[{i}]") for i, message in enumerate(messages)]
+    dialogs = pa.array([[in_form(message, TEXTS) for message in written]], pa.list_(WIDE_MESSAGE))
+    done = render_dialogs(
+        template,
+        dialogs,
+        add_generation_prompt=add_generation_prompt,
+        tools=None if tools is None else pa.array([canonical(list(tools))]),
+        cuts={0: cuts_of(contents)},
+    )
+    if done.failures:
+        raise TemplateError(f"{done.failures[0].code}: {done.failures[0].message}")
+    return str(done.text[0].as_py())
+
+
+def _written(message: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Return a message as a table holds it: its calls as JSON text, with arguments that are no text."""
+    unknown = [str(key) for key in message if key not in WIDE_MESSAGE.names]
+    if unknown:
+        raise TemplateError(
+            f"{path}.{unknown[0]}: no key of a message: {', '.join(WIDE_MESSAGE.names)}"
+        )
+    calls = message.get("tool_calls")
+    if calls is None or isinstance(calls, str):
+        return dict(message)
+    return {**message, "tool_calls": canonical([_call(call, path) for call in calls])}
+
+
+def _call(call: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    inner = call.get("function")
+    if isinstance(inner, Mapping):
+        return {**call, "function": _call(inner, path)}
+    arguments = call.get("arguments")
+    if not isinstance(arguments, str):
+        return call
+    try:
+        return {**call, "arguments": json.loads(arguments)}
+    except ValueError as error:
+        raise TemplateError(f"{path}.tool_calls: arguments are no JSON: {error}") from error
 
 
 def types(name: str | None = None) -> list[dict[str, Any]]:

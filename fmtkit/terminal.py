@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fmtkit.codes import REASONS, WARNINGS
+from fmtkit.converting.ledger import TERMS
 from fmtkit.converting.progress_bar import in_bytes
 from fmtkit.escaping import one_line, visible
 
@@ -26,9 +27,6 @@ UNBOUNDED = 100_000
 FIRST_BAD = 3
 MANY = 10_000
 """Rows from which on rows per second mean something."""
-TERMS = (
-    "converted", "quarantined", "skipped", "filtered", "overlong_dropped", "no_pair", "joined",
-)  # fmt: skip
 BAD = ("quarantined", "skipped")
 
 

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
+from fmtkit import notebook_html
 from fmtkit.atomic import Written
-from fmtkit.converting.ledger import Ledger
+from fmtkit.codes import REASONS, WARNINGS
+from fmtkit.converting.ledger import TERMS, Ledger
 from fmtkit.converting.pipeline import Progress
 from fmtkit.converting.preparation import Job
 
@@ -22,6 +24,25 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         """Return the report as it is written."""
         return dict(self.data)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the rows by what became of them, codes, files."""
+        data = self.data
+        terms = ("rows_read", *(t for t in TERMS if data.get(t)), "rows_written")
+        template = f", rendered with {data['template']}" if data["template"] else ""
+        return notebook_html.card(
+            f"{data['type']} -> {data['table']}{template}",
+            notebook_html.facts({term.replace("_", " "): data[term] for term in terms}),
+            notebook_html.table(
+                ["bad rows", "code", "meaning"],
+                ((n, code, REASONS.get(code, "")) for code, n in data["reasons"].items()),
+            ),
+            notebook_html.table(
+                ["warnings", "code", "meaning"],
+                ((n, code, WARNINGS.get(code, "")) for code, n in data["warnings"].items()),
+            ),
+            notebook_html.table(["wrote"], ((path,) for path in self.outputs)),
+        )
 
     def __getattr__(self, name: str) -> Any:
         """Let every key of the report be an attribute: `report.rows_written`."""

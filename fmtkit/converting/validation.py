@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from fmtkit import notebook_html
 from fmtkit.codes import Reject
 from fmtkit.converting.conversions import RowStream
 from fmtkit.converting.convert_options import RowOptions
@@ -15,6 +16,7 @@ from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.pipeline import Piece
 from fmtkit.converting.preparation import Job
 from fmtkit.converting.run_report import Report
+from fmtkit.escaping import counted
 from fmtkit.table_schemas import row_schema
 
 
@@ -47,6 +49,18 @@ class Findings:
         if self.limit.rows is None and self.limit.share is None:
             return 1
         return int(self.limit.is_passed(self.ledger))
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: how many rows are sound, and the findings."""
+        told = f"{self.ledger.converted:,} of {counted(self.ledger.rows_read, 'row')} sound"
+        rows = (
+            (i.file, i.row if i.line is None else i.line, i.code, i.message) for i in self.items
+        )
+        return notebook_html.card(
+            told,
+            notebook_html.table(["file", "line", "code", "message"], rows),
+            severity="error" if self.items else "fine",
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the findings as JSON-able data."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
+from fmtkit import notebook_html
 from fmtkit.counting.lengths import Lengths
 from fmtkit.surveying.anchor_counts import AnchorSummary
 from fmtkit.surveying.cutting import Cutting
@@ -116,6 +117,36 @@ class Survey:
             [found.severity for found in self.findings],
             type=self.type,
             certainty=self.certainty if self.guessed else None,
+        )
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the verdict, findings, lengths and columns."""
+        verdict = self.verdict
+        read = f"{self.type} -> {self.table}" if self.type else None
+        return notebook_html.card(
+            verdict.text,
+            notebook_html.facts(
+                {
+                    "sources": ", ".join(source.path for source in self.sources),
+                    "read as": read,
+                    "best guess": self.best_guess,
+                    "command": self.command,
+                }
+            ),
+            notebook_html.table(
+                ["finding", "severity", "rows", "meaning", "what to do"],
+                ((f.code, f.severity, f.count, f.message, f.advice) for f in self.findings),
+            ),
+            notebook_html.table(
+                [f"length in {self.unit}", "p50", "p95", "p99", "max"],
+                ((one.name, one.p50, one.p95, one.p99, one.max) for one in self.lengths),
+            ),
+            notebook_html.table(
+                ["column", "holds", "null or absent"],
+                ((c.name, " or ".join(c.kinds), f"{c.null_share:.1%}") for c in self.columns),
+            ),
+            notebook_html.table(["note"], ((note,) for note in self.notes)),
+            severity=verdict.severity,
         )
 
     def as_dict(self) -> dict[str, Any]:

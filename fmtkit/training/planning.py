@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fmtkit import registry, runner
+from fmtkit import notebook_html, registry, runner
 from fmtkit.errors import OptionError
 from fmtkit.runner import Runner
 from fmtkit.training import (
@@ -105,6 +105,18 @@ class Plan:
 
     def __str__(self) -> str:
         """Return the plan as a table."""
+        return _aligned(self.lines())
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the plan, and what it misses first."""
+        severity, told = "fine", f"{self.method}: nothing is missing"
+        if self.missing:
+            severity, told = "error", f"{self.method}: missing {', '.join(self.missing)}"
+        table = notebook_html.table(["", "value", "origin"], self.lines(), most=None)
+        return notebook_html.card(told, table, severity=severity)
+
+    def lines(self) -> list[tuple[str, str, str]]:
+        """Return the plan line by line: what, its value, where that comes from."""
         rows: list[tuple[str, str, str]] = [
             ("method", self.method, self.runner.about),
             ("trainer", self.runner.trainer, self.package),
@@ -126,7 +138,7 @@ class Plan:
         rows += [("missing", name, "needed to train") for name in self.missing]
         rows += [(f"checked with {n}", code, about) for code, n, about in self.waiting]
         rows += [("note", note, "") for note in self.notes]
-        return _aligned(rows)
+        return rows
 
 
 def plan(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from fmtkit import atomic, hub_access, user_modules
+from fmtkit import atomic, hub_access, notebook_html, user_modules
 from fmtkit.errors import OptionError
 from fmtkit.options import keywords
 from fmtkit.training import (
@@ -49,6 +49,15 @@ class Outcome:
     plan: Plan
     exit_code: int
     report: Mapping[str, object] | None = None
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the report of a run that ended, else its plan."""
+        if self.report is None:
+            return self.plan._repr_html_()
+        told = {k: v for k, v in self.report.items() if isinstance(v, str | int | float)}
+        title = f"{self.plan.method}: {self.plan.run / 'model'}"
+        severity = "fine" if self.exit_code == 0 else "error"
+        return notebook_html.card(title, notebook_html.facts(told), severity=severity)
 
 
 @config_words.advice()
