@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from pages import commands, errors, formats, from_axolotl, modules, stub, targets
+from pages import commands, errors, formats, from_axolotl, modules, stub, targets, which_layout
 
 from fmtkit import table_schemas
 from fmtkit.codes import BAD_ROWS
@@ -26,6 +26,7 @@ def files() -> dict[str, str]:
         "docs/errors.md": errors.text(),
         "docs/modules.md": modules.text(),
         "docs/targets.md": targets.text(),
+        "docs/which-layout.md": which_layout.text(),
         "fmtkit/__init__.pyi": stub.text(),
         "docs/config.md": config_page.text(),
         "docs/from-axolotl.md": from_axolotl.text(),
