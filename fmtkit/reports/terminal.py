@@ -37,6 +37,8 @@ ROW = 160
 COMMAND = 4000
 WIDE = 100
 """Characters from which on a window has room for every figure."""
+NARROW = 70
+"""Characters below which a window has room for figures only."""
 MARKS = {
     "fine": ("✔", "bold green"),
     "bad": ("✖", "bold red"),
@@ -258,11 +260,12 @@ def _print_lengths(survey: Survey, console: Console, *, whole: bool) -> None:
         return
     _heading(console, f"lengths in {survey.unit}, {counted(survey.lengths_rows, 'row')}")
     wide = console.width >= WIDE
+    drawn = console.is_terminal and console.width >= NARROW
     numbers = FIGURES if whole and wide else FEW_FIGURES
     shown = survey.lengths if whole else survey.lengths[:MOST_LENGTHS]
-    table = _table("", *numbers, *([" "] if console.is_terminal else []), right=numbers)
+    table = _table("", *numbers, *([" "] if drawn else []), right=numbers)
     for figures in shown:
-        spark = [sparkline(figures, 40 if wide else 20)] if console.is_terminal else []
+        spark = [sparkline(figures, 40 if wide else 20)] if drawn else []
         table.add_row(one_line(figures.name, 24), *(_figure(figures, n) for n in numbers), *spark)
     console.print(table)
     if len(shown) < len(survey.lengths):
