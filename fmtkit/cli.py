@@ -6,6 +6,7 @@ classes (fmtkit.errors). Nothing heavy is imported before a command runs.
 
 import io
 import os
+import stat
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -128,9 +129,45 @@ def _show_warning(
         _show_other(message, category, *where, **more)
 
 
+class _UntilClosed(io.FileIO):
+    """A pipe that drops what is written to it once its reader has gone: `fmtkit types | head`."""
+
+    def write(self, data: Any) -> int:
+        """Write, and send the rest of the run's output nowhere if nobody reads it any more."""
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+            return memoryview(data).nbytes
+
+
+def _outlasting_its_reader(stream: Any) -> Any:
+    """Return a stream of stdout or stderr that a closed pipe does not end.
+
+    typer makes exit code 1 of a closed pipe, and Python prints a complaint where it is noticed at the
+    end. The work goes on and ends with its own exit code: a conversion writes its file.
+    """
+    # A buffer, or none with PYTHONUNBUFFERED; tests put memory there.
+    is_file = isinstance(getattr(stream, "buffer", None), io.BufferedWriter | io.FileIO)
+    if not (is_file and stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)):
+        return stream
+    stream.flush()
+    pipe = _UntilClosed(stream.fileno(), "wb", closefd=False)
+    return io.TextIOWrapper(
+        pipe if isinstance(stream.buffer, io.FileIO) else io.BufferedWriter(pipe),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
+
+
 def main() -> None:
     """Run the command line; every expected error is one line on stderr and an exit code."""
     warnings.showwarning = _show_warning
+    sys.stdout, sys.stderr = map(_outlasting_its_reader, (sys.stdout, sys.stderr))
     for stream in (sys.stdout, sys.stderr):
         # A terminal that is not UTF-8 gets escapes, no traceback.
         if isinstance(stream, io.TextIOWrapper):
@@ -152,7 +189,3 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         say("fmtkit: interrupted")
         sys.exit(130)
-    except BrokenPipeError:
-        # Whoever read our output has seen enough: `fmtkit types | head`.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)

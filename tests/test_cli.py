@@ -327,7 +327,49 @@ def test_types_and_schemas_and_templates_are_listed(run):
     assert "rendered with template chatml" in run("types", "chatml.intel").out
 
 
-def test_a_broken_pipe_is_no_error():
+EARLY = """
+fmtkit() { %s -m fmtkit "$@"; }
+{ sleep 0.1; %s; } %s | true
+echo "${PIPESTATUS[0]}"
+"""
+"""The reader of the pipe has gone before the first line is written, as `head` has after it."""
+
+
+@pytest.mark.parametrize(("pipe", "unbuffered"), [("", ""), ("2>&1", ""), ("", "1")])
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("fmtkit types", 0),
+        ("fmtkit --help", 0),
+        ("fmtkit inspect source.jsonl", 0),
+        ("fmtkit inspect source.jsonl --json", 0),
+        ("fmtkit validate source.jsonl -t intel", 1),
+        ("fmtkit convert source.jsonl -t chatml.intel -o out.parquet", 0),
+        ("fmtkit convert source.jsonl -t chatml.intel -o out.parquet --json", 0),
+        ("fmtkit convert source.jsonl -t nothing -o out.parquet", 2),
+    ],
+)
+def test_a_closed_pipe_ends_no_command_and_changes_no_exit_code(
+    command, code, pipe, unbuffered, tmp_path
+):
+    (tmp_path / "source.jsonl").write_bytes(lines([INTEL, BAD, INTEL]))
+    script = EARLY % (sys.executable, command, pipe)
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(
+        ["bash", "-c", script],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert done.stdout == f"{code}\n"
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+    assert (tmp_path / "out.parquet").is_file() == ("convert" in command and code == 0)
+
+
+def test_the_reader_of_a_pipe_gets_the_lines_that_it_takes(tmp_path):
     command = f"{sys.executable} -m fmtkit types | head -1"
     done = subprocess.run(command, shell=True, check=True, capture_output=True, text=True)
     assert "Traceback" not in done.stderr
