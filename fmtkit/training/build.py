@@ -12,7 +12,7 @@ from typing import Any
 
 from fmtkit.errors import DependencyError, OptionError, TokenizerError
 from fmtkit.runner import Head, Runner, find
-from fmtkit.training import at_hand, trained_messages
+from fmtkit.training import at_hand, freezing, trained_messages
 from fmtkit.training.job import ALL_LINEAR, BY_DEVICE, WITHOUT, Job
 
 _TASKS = {"causal": "CAUSAL_LM", "score": "SEQ_CLS", "steps": "TOKEN_CLS"}
@@ -281,7 +281,9 @@ def make_model(job: Job, runner: Runner, tokenizer: Any) -> tuple[Any, Any]:
         from peft import PeftModel
 
         return PeftModel.from_pretrained(model, str(adapter), is_trainable=True), None
-    _freeze(model, job)
+    patterns = job.setting("unfrozen_parameters")
+    if isinstance(patterns, list):
+        freezing.freeze(model, patterns, job.model)
     return model, peft
 
 
@@ -403,17 +405,3 @@ def _grow(model: Any, tokenizer: Any, job: Job) -> None:
         pad_to_multiple_of=32 if job.setting("resize_token_embeddings_to_32x") else None,
         mean_resizing=job.setting("mean_resizing_embeddings") is not False,
     )
-
-
-def _freeze(model: Any, job: Job) -> None:
-    import re
-
-    patterns = job.setting("unfrozen_parameters")
-    if not isinstance(patterns, list):
-        return
-    trained = 0
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad = any(re.match(str(pattern), name) for pattern in patterns)
-        trained += parameter.requires_grad
-    if not trained:
-        raise OptionError(f"unfrozen_parameters: {patterns} match no parameter of {job.model}")

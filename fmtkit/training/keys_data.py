@@ -48,9 +48,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "shuffle_before_merging_datasets",
         "bool",
-        "nothing",
-        "the merged data are shuffled as a whole",
-        axolotl="shuffles each dataset before it joins them",
+        "fmtkit",
+        "shuffle each of several sources by itself before they are joined",
     ),
     Key(
         "dataset_exact_deduplication", "bool", "fmtkit", "drop rows that are equal in every column"

@@ -441,7 +441,8 @@ KEYS: tuple[Key, ...] = (
         "unfrozen_parameters",
         "texts",
         "fmtkit",
-        "regular expressions of the parameters that train; the others are frozen",
+        "regular expressions of the parameters that train, with rows or without "
+        "(^model.embed_tokens.weight$[:32000]); the others are frozen. A point is a point, as in axolotl",
     ),
     Key(
         "rl_adapter_ref_model",

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from fmtkit.errors import near_match
 from fmtkit.runner import Runner
+from fmtkit.training import freezing
 from fmtkit.training.config import Config
 
 _HEADS = {
@@ -108,6 +109,9 @@ def _loftq(config: Config, _: Runner) -> str | None:
 def _unfrozen(config: Config, _: Runner) -> str | None:
     if config.get("unfrozen_parameters") and config.get("adapter"):
         return "unfrozen_parameters chooses among all weights, adapter freezes them; keep one"
+    patterns = config.get("unfrozen_parameters")
+    for pattern in patterns if isinstance(patterns, list) else ():
+        freezing.read(str(pattern))
     return None
 
 

@@ -36,11 +36,12 @@ def _is_shuffled(job: Job) -> bool:
     """Tell whether the sources are shuffled into each other; a single one where that is asked for.
 
     It decides what is packed together; the trainer's sampler shuffles again, unless it is sequential.
+    Then, as in axolotl, only several sources are shuffled, and only where that is asked for.
     """
+    wish, several = job.setting("shuffle_merged_datasets"), len(job.train) > 1
     if job.trainer.get("train_sampling_strategy") == "sequential":
-        return False
-    wish = job.setting("shuffle_merged_datasets")
-    return wish is True or (wish is None and len(job.train) > 1)
+        return wish is True and several
+    return wish is True or (wish is None and several)
 
 
 def _with_variables(job: Job, rows: Any) -> Any:
@@ -59,6 +60,8 @@ def mixed(job: Job, sources: Sequence[Source], runner: Runner) -> Any:
         _weighted(_load(job, source, runner, flagged=flagged), source.weight, _seed(job))
         for source in sources
     ]
+    if job.setting("shuffle_before_merging_datasets") and len(parts) > 1:
+        parts = [part.shuffle(seed=_seed(job)) for part in parts]
     whole = kept_columns.joined(parts)
     if runner.whole_dialogs:
         whole = whole_dialogs.joined(whole)
