@@ -138,3 +138,21 @@ def test_what_only_the_trainer_does_is_said(config, tmp_path, capsys):
     assert "note:" in done.err
     assert "split" not in done.err
     assert "weight" in done.err
+
+
+@pytest.mark.parametrize("command", ["convert", "train"])
+def test_a_key_at_fault_is_named_with_its_line_and_no_flag_is(command, config, capsys, tmp_path):
+    file = config(sequence_len=None, excess_length_strategy="keep", keep=["nope"])
+    number = file.read_text(encoding="utf-8").splitlines().index("keep:") + 1
+    out = ["-o", tmp_path / "out"] if command == "convert" else []
+    done = fmtkit(capsys, command, "-c", file, *out)
+    assert done.code == 2
+    assert f"{file}:{number}: keep nope: no row has that column" in done.err
+    assert "--" not in done.err
+
+
+def test_a_flag_that_was_typed_is_named_as_it_was_typed(config, capsys, tmp_path):
+    done = fmtkit(capsys, "convert", "-c", config(), "-o", tmp_path / "out", "--keep", "nope")
+    assert done.code == 2
+    assert "--keep nope: no row has that column" in done.err
+    assert "config.yaml:" not in done.err

@@ -18,6 +18,7 @@ from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.preparation import prepare
 from fmtkit.converting.run_report import Report
 from fmtkit.errors import OptionError
+from fmtkit.training import config_words
 from fmtkit.training.datasets import options_of, shared_splits, specs_of
 from fmtkit.training.datatypes import template_source
 from fmtkit.training.finished_text import settled
@@ -51,14 +52,24 @@ def convert_config(
     made = settled(plan(config, partial=True), with_hub=False)
     if not made.datasets:
         raise OptionError(f"{config}: no datasets: to convert")
-    target = destination(out)
+    with config_words.advice(made.config, options.chosen()):
+        return _converted(made, destination(out), options, watch, say or _silent)
+
+
+def _converted(
+    made: Plan,
+    target: Destination,
+    options: ConvertOptions,
+    watch: Watcher | None,
+    say: Callable[[str], None],
+) -> list[Report]:
     is_file = target.format is not None
     entries = [_entry(made, entry, options, is_file=is_file) for entry in made.datasets]
     for plugin in dict.fromkeys(name for _, chosen in entries for name in chosen.plugins):
         registry.load_plugin(plugin)
     measured = any(chosen.max_length for _, chosen in entries)
     for note in _notes(made, measured=measured):
-        (say or _silent)(note)
+        say(note)
     if is_file:
         return [_one_file(entries, target, watch)]
     folders = [target]

@@ -10,6 +10,7 @@ from fmtkit.errors import OptionError
 from fmtkit.surveying.inspect_options import InspectOptions
 from fmtkit.surveying.inspection import Inspection, run
 from fmtkit.surveying.masks import Masking
+from fmtkit.training import config_words
 from fmtkit.training.datasets import options_of, specs_of, turn_rule
 from fmtkit.training.datatypes import template_source
 from fmtkit.training.finished_text import settled
@@ -32,7 +33,8 @@ def inspect_config(
     if not made.datasets:
         raise OptionError(f"{config}: no datasets: to inspect")
     datasets = (*made.datasets, *made.test_datasets)
-    return [(dataset.source, _inspected(made, dataset, options)) for dataset in datasets]
+    with config_words.advice(made.config, options.chosen()):
+        return [(dataset.source, _inspected(made, dataset, options)) for dataset in datasets]
 
 
 def _inspected(made: Plan, dataset: DatasetPlan, given: InspectOptions) -> Inspection:

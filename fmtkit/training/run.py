@@ -162,7 +162,8 @@ def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> list[str]:
         # First of all: by its plan a run that is killed here knows the folder for its own.
         atomic.write_bytes(run / run_folder.PLAN, planned.dumps().encode() + b"\n")
     template = template_text(planned)
-    train_rows, test_rows = datasets.prepare(planned, template, rebuild=rebuild)
+    with config_words.advice(planned.config):
+        train_rows, test_rows = datasets.prepare(planned, template, rebuild=rebuild)
     checklist.check(Run(planned, train=train_rows, evaluation=test_rows), "data")
     resumed = resuming.find(planned, resume=resume)
     checkpoint = None if resumed.checkpoint is None else str(resumed.checkpoint)
