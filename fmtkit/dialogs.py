@@ -10,6 +10,7 @@ from fmtkit.columns import ABSENT, SYSTEM, blank, filled
 from fmtkit.dialog_pairs import ASKING, joined, same_dialog
 from fmtkit.problems import Column, Equal, Problem
 from fmtkit.tables import MARKS, Completion, Conversation, Preference, Ranking, Unpaired
+from fmtkit.turns import turn
 from fmtkit.typed_kinds import NARROW, WIDE
 
 
@@ -24,15 +25,15 @@ def message(role: str, content: Expr, *, wide: bool = False) -> Expr:
 
 def dialog(*, wide: bool = False, **turns: Column) -> Column:
     """Make one message of each named turn, in order; a row's null or empty turns are left out."""
-    messages = [message(role, turn.value, wide=wide) for role, turn in turns.items()]
-    told = {role: turn.bound for role, turn in turns.items() if turn is not ABSENT}
+    messages = [message(role, said.value, wide=wide) for role, said in turns.items()]
+    told = {role: said.bound for role, said in turns.items() if said is not ABSENT}
     texts = tuple((role, bound) for role, bound in told.items() if bound is not None)
     known = None if wide or len(texts) < len(told) else texts
-    if all(_is_required(turn) for turn in turns.values()):
+    if all(map(_is_required, turns.values())):
         return Column(pl.concat_list(messages), turns=known).having(*turns.values())
     # concat_arr and a filter, not concat_list and drop_nulls: 20 times as fast (polars 2.1).
-    said = pl.element().struct.field("content").str.len_bytes() > 0
-    kept = pl.concat_arr(messages).arr.to_list().list.eval(pl.element().filter(said))
+    spoken = pl.element().struct.field("content").str.len_bytes() > 0
+    kept = pl.concat_arr(messages).arr.to_list().list.eval(pl.element().filter(spoken))
     return Column(kept, turns=known).having(*turns.values())
 
 
@@ -40,8 +41,8 @@ def _is_required(turn: Column) -> bool:
     return any(problem.code == "empty_field" for problem in turn.problems)
 
 
-def after(history: Column, prompt: Column) -> Column:
-    """Put earlier exchanges before the last turn of a narrow prompt, the user's."""
+def after(history: Column, prompt: Column, *, wide: bool = False) -> Column:
+    """Put earlier exchanges before the last turn of a prompt, the user's."""
     exchange = pl.element()
     wrong = exchange.list.len() != 2
 
@@ -51,7 +52,7 @@ def after(history: Column, prompt: Column) -> Column:
     absent = exchange.is_null() | exchange.list.eval(pl.element().is_null()).list.any()
     silent = exchange.list.eval(blank(pl.element())).list.any()
     earlier = history.value.list.eval(pl.element().explode(empty_as_null=False, keep_nulls=False))
-    turns = earlier.list.eval(_alternating(pl.element()))
+    turns = earlier.list.eval(_alternating(pl.element(), wide=wide))
     return prompt.but(
         pl.map_batches([prompt.value, turns], _before_last, is_elementwise=True),
         Problem(
@@ -65,11 +66,11 @@ def after(history: Column, prompt: Column) -> Column:
     ).having(history)
 
 
-def _alternating(text: Expr) -> Expr:
+def _alternating(text: Expr, *, wide: bool) -> Expr:
     role = (
         pl.when(pl.int_range(pl.len()) % 2 == 0).then(pl.lit("user")).otherwise(pl.lit("assistant"))
     )
-    return pl.struct(role=role, content=text)
+    return turn(role, text) if wide else pl.struct(role=role, content=text)
 
 
 def _before_last(columns: Sequence[pl.Series]) -> pl.Series:

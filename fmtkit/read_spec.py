@@ -296,7 +296,9 @@ def _(kind: DialogKind) -> Node:
         silent=tuple(sorted(SILENT)),
         media=MEDIA_PARTS,
         keys=tuple(
-            KeyNode(k.name, (), "text") if _is_judged(kind, k) else KeyNode(k.name, k.names, k.form)
+            KeyNode(k.name, (), _WITHOUT[k.form])
+            if _is_judged(kind, k)
+            else KeyNode(k.name, k.names, k.form)
             for k in kind.keys
         ),
         refused=tuple(n for key in kind.keys if _is_judged(kind, key) for n in key.names)
@@ -304,6 +306,10 @@ def _(kind: DialogKind) -> Node:
         else tuple(sorted(CARRIED)),
         call_role=CALL_ROLE if kind.function_calls else None,
     )
+
+
+_WITHOUT = {"flag": "flag", "spans": "text"}
+"""Form of a key whose value the strict parser judges -> the form of the nulls that stand for it elsewhere."""
 
 
 def _is_judged(kind: DialogKind, key: MessageKey) -> bool:

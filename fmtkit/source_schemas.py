@@ -104,7 +104,7 @@ def _(kind: NumberKind, defs: Schema) -> Schema:  # noqa: ARG001
 
 @schema_of.register
 def _(kind: OpenKind, defs: Schema) -> Schema:  # noqa: ARG001
-    return {}
+    return {"type": ["object", "array", "string", "number", "boolean"]}
 
 
 @schema_of.register

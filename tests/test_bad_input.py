@@ -174,6 +174,13 @@ def test_rows_of_too_few_tokens_are_quarantined_when_asked_for(tmp_path):
     assert outcome.verdicts == [(2, "too_short", None)]
 
 
+def test_a_row_that_a_target_cannot_hold_is_quarantined(tmp_path):
+    rows = [INTEL, INTEL | {"question": "Q\n\nHuman: again"}, INTEL]
+    (tmp_path / "source.jsonl").write_bytes(lines(rows))
+    outcome = convert_file(tmp_path / "source.jsonl", tmp_path / "out.jsonl", "intel", to="hh-rlhf")
+    assert [verdict[:2] for verdict in outcome.verdicts] == [(2, "no_place")]
+
+
 def test_an_answer_that_ends_with_its_thinking_is_quarantined(tmp_path):
     bad = {"messages": [USER, {"role": "assistant", "content": "<think>r</think> "}]}
     rows = [REASONING, bad, REASONING]
@@ -195,8 +202,8 @@ def test_a_format_with_an_unknown_placeholder_is_an_error_before_anything_is_rea
 
 def test_every_code_has_a_test_here():
     known = {code for code, *_ in BAD} | {"template_error", "template_not_prefix_preserving"}
-    lengths = {"too_long", "too_short"}
-    assert set(REASONS) == known | lengths | {"empty_answer_after_think", "format_placeholder"}
+    others = {"too_long", "too_short", "no_place", "empty_answer_after_think", "format_placeholder"}
+    assert set(REASONS) == known | others
 
 
 def test_the_message_names_the_key_that_was_probably_meant(tmp_path):

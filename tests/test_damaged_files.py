@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -111,3 +112,14 @@ def test_batches_are_validated_a_piece_ahead_of_those_that_are_read(tmp_path, mo
     ]
     assert [one["sound"] for one in found] == [5, 10, 10, 15, 20, 20, 5]
     assert [one["ended"] for one in found] == [False] * 5 + [True, False]
+
+
+def test_a_relative_path_is_of_the_directory_that_one_is_in_now(tmp_path, monkeypatch):
+    for name in ("first", "second"):
+        folder = tmp_path / name
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        Path("rows.arrow").write_bytes(sound("arrow"))
+        trial = arrow_trial.Trial("rows.arrow", "rows.arrow")
+        trial.open()
+        assert trial.opened

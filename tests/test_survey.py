@@ -233,7 +233,9 @@ def test_a_file_that_fits_no_type_is_still_described(tmp_path):
         "foo": ({"integer": 1, "text": 1}, 0.0),
         "bar": ({}, 1.0),
     }
-    assert "--type" in survey.notes[0]
+    assert "no type fits" in survey.notes[0]
+    assert "whose columns are foo, bar" in survey.notes[0]
+    assert "--plugin FILE.py" in survey.notes[0]
 
 
 def test_scripts_are_told_by_unicode_block(tmp_path):

@@ -13,6 +13,7 @@ import tiny_training as tiny
 from fmtkit.errors import OptionError, TokenizerError
 from fmtkit.training import build, failures, planning, process
 from fmtkit.training import run as training_run
+from fmtkit.training.problem import RefusalError
 
 
 def keys_of(folder: Path, model: object, **keys) -> dict[str, object]:
@@ -168,15 +169,14 @@ def test_what_a_trainer_raises_in_a_step_is_one_line(model, tmp_path, capfd, mon
     assert line.startswith("error: KeyError: 'logits' (test_training_failures.py:")
 
 
-def test_a_package_that_an_optimizer_lacks_is_one_line(model, tmp_path, capfd):
+def test_a_package_that_an_optimizer_lacks_is_told_before_the_run(model, tmp_path):
     pytest.importorskip("transformers")
     from importlib.util import find_spec
 
     if find_spec("bitsandbytes"):
         pytest.skip("bitsandbytes is installed")
-    code, line = told(capfd, prepared(keys_of(tmp_path, model, optimizer="adamw_bnb_8bit")))
-    assert code == 2
-    assert "pip install" in line
+    with pytest.raises(RefusalError, match="bitsandbytes: pip install bitsandbytes"):
+        prepared(keys_of(tmp_path, model, optimizer="adamw_bnb_8bit"))
 
 
 @pytest.mark.parametrize(

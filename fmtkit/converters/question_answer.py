@@ -72,6 +72,7 @@ def reasoned(
     context: Text = ABSENT,
     system: Text = ABSENT,
     system_prompt: Text = ABSENT,
+    history: Exchanges = ABSENT,
 ) -> Completion:
     """https://huggingface.co/datasets/glaiveai/reasoning-v1-20m; what was thought before the answer."""
     asked = _asked(
@@ -86,7 +87,9 @@ def reasoned(
     thought = one_filled(dict(zip(THOUGHTS, thoughts, strict=True)), needed=False)
     thinks = pl.when(filled(thought.value)).then(thought.value)
     answered = turn(pl.lit("assistant"), reply.value, reasoning_content=thinks)
-    return Completion(asked, reply.but(pl.concat_list([answered])).having(thought))
+    return Completion(
+        after(history, asked, wide=True), reply.but(pl.concat_list([answered])).having(thought)
+    )
 
 
 @converter(any_of=[QUESTIONS, BETTER, WORSE])

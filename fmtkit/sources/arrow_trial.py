@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -48,7 +49,9 @@ class Trial:
             self._go_on()
 
     def _go_on(self) -> None:
-        asked = json.dumps({"path": self.path, "start": self.sound}).encode()
+        # The worker outlives a change of the working directory.
+        path = str(Path(self.path).absolute())
+        asked = json.dumps({"path": path, "start": self.sound}).encode()
         (answer,) = _worker().answer([asked])
         if isinstance(answer, Overrun):
             raise SourceError(

@@ -17,7 +17,6 @@ from fmtkit import atomic
 from fmtkit.errors import OptionError, OutputExistsError, WriteError
 from fmtkit.training import card, trained_model
 from fmtkit.training.trained_model import TrainedModel
-from fmtkit.writing.outputs import read_json
 
 MERGED = "merged"
 """Where in a run folder the merged model lies."""
@@ -84,6 +83,8 @@ def _place(found: TrainedModel) -> Path:
 def _card(found: TrainedModel) -> str:
     if found.job is None:
         return card.of_merge(found.base, found.folder)
+    from fmtkit.writing.outputs import read_json  # brings polars, which no training process needs
+
     report = read_json(Path(found.job.run) / "report.json")
     return card.text(found.job, report, merged=True)
 

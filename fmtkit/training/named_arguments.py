@@ -98,17 +98,17 @@ def check(name: str) -> None:
 
 
 def near(name: str) -> list[str]:
-    """Return the keys that may have been meant: near ones of its section, or a section's own."""
+    """Return what may have been meant: keys of this name elsewhere, near ones, or the section's own."""
     from difflib import get_close_matches
 
     section, _, last = name.rpartition(".")
     every = {*keys.table(), *keys.aliases(), *_named()}
     own = sorted(known for known in every if known.rpartition(".")[0] == section)
-    found = near_match(name, own)
-    if found is not None:
-        return [found]
     elsewhere = sorted(known for known in every if known.rpartition(".")[2] == last)
-    return elsewhere or get_close_matches(name.lower(), own, n=5, cutoff=0.0)
+    if elsewhere:
+        return elsewhere
+    found = near_match(name, own)
+    return [found] if found is not None else get_close_matches(name.lower(), own, n=5, cutoff=0.0)
 
 
 @cache
