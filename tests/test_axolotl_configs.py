@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from fmtkit.errors import FmtkitError
-from fmtkit.training import planning
+from fmtkit.training import checks, planning
+from fmtkit.training.check import Run
 from fmtkit.training.keys import aliases, dataset_table, table
 from fmtkit.training.problem import RefusalError
 
@@ -166,11 +167,45 @@ def test_loftq_starts_the_adapter():
     assert peft["loftq_config"].value == {"loftq_bits": 4}
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_ligers_kernels_are_switched_on_where_they_are_and_a_note_where_not(is_there, monkeypatch):
+    from fmtkit.training import derived
+
+    monkeypatch.setattr(derived, "installed", lambda _: "0.6" if is_there else None)
+    for keys in ({"use_liger_kernel": True}, {"liger_rope": True, "liger_rms_norm": True}):
+        made = planning.plan(keys, partial=True)
+        noted = [n for n in made.notes if "liger-kernel is not installed" in n]
+        assert ("use_liger_kernel" in made.resolution.trainer) is is_there
+        assert bool(noted) is not is_there
+    parts = made.resolution.trainer.get("liger_kernel_config")
+    if is_there:
+        assert {name for name, on in parts.value.items() if on} == {"rope", "rms_norm"}
+
+
+def test_loftq_without_its_packages_or_a_device_is_told_before_anything_is_converted(monkeypatch):
+    monkeypatch.setattr("fmtkit.training.checks.find_spec", lambda _: None)
+    monkeypatch.setattr("fmtkit.training.gpus.may_be_there", lambda _: False)
+    keys = {"adapter": "lora", "peft": {"loftq_config": {"loftq_bits": 4}}}
+    plan = planning.plan(keys, partial=True)
+    found = checks.find_packages(Run(plan))
+    assert found is not None
+    assert "LoftQ needs bitsandbytes and scipy: pip install bitsandbytes scipy" in found.message
+    assert "LoftQ needs a CUDA device" in (checks.find_device(Run(plan)) or "")
+    plain = planning.plan({"adapter": "lora"}, partial=True)
+    assert checks.find_packages(Run(plain)) is None
+
+
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
         ({"peft": {"loftq_config": {"loftq_bit": 4}}}, "loftq_bit: LoftQ has no such setting; did"),
-        ({"peft": {"loftq_config": {"loftq_bits": 3}}}, "loftq_bits: 3 is not one of 2, 4, 8"),
+        ({"peft": {"loftq_config": {"loftq_bits": 3}}}, "loftq_bits: 3 is not one of 4, 8"),
+        ({"peft": {"loftq_config": {"loftq_bits": 2}}}, "loftq_bits: 2 is not one of 4, 8"),
+        ({"model_quantization_config": "Mxfp4Config"}, "MXFP4 cannot train; add model_quantiz"),
+        (
+            {"tokens": {"pad_token": "<pad>"}},
+            "tokens: .* is not a list of texts; axolotl .* special_tokens",
+        ),
         ({"peft": {"loftq": 1}}, "no key named 'peft.loftq'"),
         (
             {"adapter": "qlora", "peft": {"loftq_config": {"loftq_bits": 4}}},

@@ -116,7 +116,9 @@ CASES: dict[str, Case] = {
     "adam_epsilon": Case(1e-7, "trainer.adam_epsilon", 1e-7),
     "batch_size": Case(8, "trainer.gradient_accumulation_steps", 4, {"micro_batch_size": 2}),
     "eval_batch_size": Case(6, "trainer.per_device_eval_batch_size", 6),
-    "model_quantization_config": Case("Mxfp4Config", "quantization.config_class", "Mxfp4Config"),
+    "model_quantization_config": Case(
+        "FineGrainedFP8Config", "quantization.config_class", "FineGrainedFP8Config"
+    ),
     "cosine_min_lr_ratio": Case(
         0.1, "trainer.lr_scheduler_kwargs", {"min_lr_rate": 0.1}, {"lr_scheduler": "cosine"}
     ),
@@ -149,7 +151,7 @@ CASES: dict[str, Case] = {
         {"dequantize": True},
         "quantization.dequantize",
         True,
-        {"model_quantization_config": "Mxfp4Config"},
+        {"model_quantization_config": "FineGrainedFP8Config"},
     ),
     "reward_model": Case(True, "method", "reward", {"datasets": PASSED}),
     "process_reward_model": Case(True, "method", "prm", {"datasets": PASSED}),

@@ -143,7 +143,7 @@ RUN: tuple[Check[Run], ...] = (
     Check(
         "optimizer_package",
         "device",
-        "an optimizer of a package that is not installed",
+        "an optimizer, or LoftQ, by a package that is not installed",
         checks.find_packages,
     ),
     Check(

@@ -135,10 +135,17 @@ def check_template(run: Run) -> None:
 def find_device(run: Run) -> str | None:
     """Say why a run that needs a GPU can have none; the training process asks torch again."""
     plan = run.plan
-    quantized = plan.resolution.is_quantized
-    if gpus.may_be_there(os.environ) or not (quantized or plan.launch.needs_cuda):
+    what = (
+        "quantized weights need"
+        if plan.resolution.is_quantized
+        else "peft.loftq_config: LoftQ needs"
+        if _is_loftq(plan)
+        else f"launching by {plan.launch.profile} needs"
+        if plan.launch.needs_cuda
+        else None
+    )
+    if what is None or gpus.may_be_there(os.environ):
         return online.lacking_device(plan)
-    what = "quantized weights need" if quantized else f"launching by {plan.launch.profile} needs"
     return f"{what} a CUDA device, and none is visible; nothing was converted or loaded"
 
 
@@ -155,8 +162,25 @@ _OF_PACKAGES: tuple[tuple[str, str, str], ...] = (
 """Names of transformers' optimizers, the module that each needs, and the package that has it."""
 
 
+_LOFTQ = ("bitsandbytes", "scipy")
+"""The packages by which PEFT quantizes weights for LoftQ."""
+
+
+def _is_loftq(plan: "Plan") -> bool:
+    """Tell whether an adapter of the run starts by LoftQ."""
+    named = plan.resolution.peft.get("init_lora_weights")
+    return bool(plan.config.get("adapter")) and named is not None and named.value == "loftq"
+
+
 def find_packages(run: Run) -> Problem | None:
-    """Return the problem of an optimizer whose package is not here."""
+    """Return the problem of an optimizer, or of an adapter's start, whose package is not here."""
+    lacking = [name for name in _LOFTQ if find_spec(name) is None]
+    if lacking and _is_loftq(run.plan):
+        told = (
+            f"peft.loftq_config: LoftQ needs {' and '.join(lacking)}: pip install "
+            f"{' '.join(lacking)}, or leave it out"
+        )
+        return Problem("", told, "peft.loftq_config")
     named = run.plan.resolution.trainer.get("optim")
     wish = "" if named is None else str(named.value)
     found = next((one for one in _OF_PACKAGES if re.fullmatch(one[0], wish)), None)

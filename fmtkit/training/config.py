@@ -422,7 +422,9 @@ def _check_value(key: Key, name: str, value: object, problems: Problems) -> bool
 
 
 def _quoted(key: Key, value: object) -> str:
-    """Return the advice for a number or a switch in quotes."""
+    """Return the advice for a number or a switch in quotes, and for the old form of `tokens`."""
+    if key.name == "tokens" and isinstance(value, Mapping):
+        return "; axolotl takes no mapping either: write special_tokens for one of names"
     if not isinstance(value, str):
         return ""
     with contextlib.suppress(OptionError):

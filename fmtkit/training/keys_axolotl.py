@@ -13,7 +13,6 @@ _NOTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         (
             "chunked_cross_entropy_num_chunks",
             "cut_cross_entropy",
-            "dsv4_fp8_lora_kernel",
             "dsv4_shared_mlp_lora_kernel",
             "expert_backend",
             "flash_attn_cross_entropy",
@@ -153,7 +152,6 @@ _NOTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             "pretrain_multipack_buffer_size",
             "pretraining_sample_concatenation",
             "sample_packing_mp_start_method",
-            "sample_packing_seq_len_multiplier",
             "streaming_multipack_buffer_size",
             "total_num_tokens",
         ),
@@ -161,7 +159,12 @@ _NOTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "has the key in its schema, and nothing reads it",
         "nothing reads it here either",
-        ("gc_collect_steps", "max_prompt_len"),
+        ("max_prompt_len",),
+    ),
+    (
+        "collects Python's garbage every so many steps",
+        "Python collects by itself",
+        ("gc_collect_steps",),
     ),
     ("wraps the model for several processes", "the launcher decides", ("ddp",)),
     (
@@ -172,7 +175,12 @@ _NOTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "had the key once; its schema has no such key now, and drops it",
         "nothing reads it",
-        ("gptq_groupsize", "gptq_model_v1", "torchdistx_path"),
+        (
+            "gptq_groupsize",
+            "gptq_model_v1",
+            "sample_packing_seq_len_multiplier",
+            "torchdistx_path",
+        ),
     ),
     (
         "has no key of this name and drops it without a word",
@@ -285,6 +293,7 @@ _REFUSED: dict[str, tuple[str, ...]] = {
     "the trainers are those of the methods; use rl": ("trainer_cls",),
     "layers of mixed precision are axolotl's own; leave it out": (
         "dsv4_bf16_all",
+        "dsv4_fp8_lora_kernel",
         "dsv4_fp8_nonexpert_mode",
         "embeddings_skip_upcast",
         "fp32_norm_classes",
@@ -295,7 +304,8 @@ _REFUSED: dict[str, tuple[str, ...]] = {
         "peft_autocast_adapter_dtype",
     ),
     "weights of tokens by their number are not in TRL; leave it out": ("liger_use_token_scaling",),
-    "tokens are not renamed; add them by `tokens`": ("added_tokens_overrides",),
+    "the tokenizer's files are used as they are, by vLLM and `fmtkit convert` too; add tokens by `tokens`, "
+    "or give a tokenizer_config whose tokens are renamed": ("added_tokens_overrides",),
     "embeddings of tokens are not reset or cut; leave it out": (
         "fix_untrained_tokens",
         "shrink_embeddings",

@@ -343,7 +343,7 @@ KEYS: tuple[Key, ...] = (
         "peft.loftq_config",
         "object",
         "peft",
-        "start the adapter by LoftQ: loftq_bits (4) and loftq_iter (1)",
+        "start the adapter by LoftQ: loftq_bits (4) and loftq_iter (1); CUDA, bitsandbytes and scipy",
     ),
     Key(
         "lora_rank_pattern",

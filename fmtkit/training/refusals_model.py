@@ -24,7 +24,7 @@ SPECIAL_TOKENS = (
 )
 """What tokenizers of transformers call their special tokens."""
 LOFTQ: Mapping[str, tuple[int, ...]] = {
-    "loftq_bits": (2, 4, 8),
+    "loftq_bits": (4, 8),
     "loftq_iter": tuple(range(1, 11)),
 }
 """Settings of LoftQ in PEFT, and their values."""
@@ -40,9 +40,14 @@ def _quantized(config: Config, _: Runner) -> str | None:
             "model_quantization_config: the weights are read in one form; leave it out, or "
             f"{bits or 'adapter: qlora'}"
         )
-    if config.get("model_quantization_config_kwargs") and not config.get(
-        "model_quantization_config"
-    ):
+    kwargs = config.get("model_quantization_config_kwargs")
+    dequantizes = isinstance(kwargs, Mapping) and kwargs.get("dequantize") is True
+    if config.get("model_quantization_config") == "Mxfp4Config" and not dequantizes:
+        return (
+            "model_quantization_config: weights in MXFP4 cannot train; add "
+            "model_quantization_config_kwargs: {dequantize: true}, which loads them in bfloat16"
+        )
+    if kwargs and not config.get("model_quantization_config"):
         return "model_quantization_config_kwargs: name the class in model_quantization_config"
     if config.get("adapter") == "qlora" and config.is_true("load_in_8bit"):
         return (
