@@ -55,6 +55,22 @@ fmtkit inspect support_pairs.jsonl
 fmtkit inspect colours.jsonl -t chatml.intel --tokenizer tokenizer --html colours.html""",
     "train": """\
 fmtkit train docs/examples/dpo.yaml --dry-run --partial""",
+    "compare": """\
+fmtkit compare axolotl.yaml --against last_run_prepared/HASH""",
+    "merge": """\
+fmtkit merge runs/dpo-demo
+fmtkit merge --adapter adapter --model base -o merged --dtype bfloat16""",
+    "try": """\
+fmtkit try runs/dpo-demo --prompt 'What colour is snow?'
+fmtkit try runs/dpo-demo --data colours.jsonl --limit 10""",
+    "vllm-serve": """\
+fmtkit vllm-serve grpo.yaml --dry-run
+fmtkit vllm-serve grpo.yaml -- --max-model-len 4096""",
+    "rewards": """\
+fmtkit rewards
+fmtkit rewards test grpo.yaml""",
+    "replay": """\
+fmtkit replay pairs.quarantine.jsonl --fix repair.mend""",
     "types": """\
 fmtkit types intel""",
     "schema": """\
@@ -65,6 +81,8 @@ fmtkit templates chatml""",
 fmtkit env""",
 }
 """Command -> calls that `--help` shows; tests run them beside the samples of docs/examples."""
+AFTERWARDS = frozenset({"compare", "merge", "try", "vllm-serve", "rewards", "replay"})
+"""Commands whose examples need what a run, another program or a user has made: tests parse them."""
 FIRST = """\
 fmtkit inspect FILE    what a file is, what is wrong with it, and the command that converts it
 fmtkit COMMAND --help  flags and examples of a command"""
@@ -107,11 +125,14 @@ def _rewards() -> typer.Typer:
     made = typer.Typer(
         cls=QuickGroup,
         help="List the library's rewards, or try reward functions.",
+        epilog=EXAMPLES[REWARDS],
         invoke_without_command=True,
         context_settings=_HELP_NAMES,
     )
     made.callback()(rewards.list_rewards)
-    made.command("test", cls=QuickCommand)(rewards.try_rewards)
+    made.command("test", cls=QuickCommand, epilog="fmtkit rewards test grpo.yaml --n 4")(
+        rewards.try_rewards
+    )
     return made
 
 

@@ -1,19 +1,42 @@
-"""Runs on stdout: a model beside its base, and the rows of a config beside those that axolotl prepared."""
+"""Runs: what one has left, a model beside its base, and a config's rows beside those that axolotl prepared."""
 
+import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from fmtkit.escaping import one_line, visible
-from fmtkit.terminal import aligned, output, print_json, show
+from fmtkit.escaping import counted, one_line, visible
+from fmtkit.terminal import aligned, errors, output, print_json, show
 
 if TYPE_CHECKING:
     from fmtkit.training.comparing.comparison import Comparison, Example
+    from fmtkit.training.run import Outcome
     from fmtkit.training.trying import Item, Trial
 
 _WIDTH = 100
 """Characters of a text in an example; --json has the whole."""
+_LEFT = ("model", "merged", "metrics.jsonl", "report.html")
+"""What of a run folder its user looks at first."""
+
+
+def print_end(outcome: "Outcome", report: Mapping[str, Any]) -> None:
+    """Say on stderr what a run has left, and the commands that go on from there."""
+    plan = outcome.plan
+    adapter = plan.config.text("adapter")
+    lines = aligned("left", "left")
+    for i, path in enumerate(filter(Path.exists, (plan.run / name for name in _LEFT))):
+        lines.add_row("" if i else "wrote", Text(visible(str(path)), style="cyan"))
+    run = shlex.quote(str(plan.run))
+    tried = "--prompt TEXT" if plan.runner.head == "causal" else "--data FILE"
+    lines.add_row("next", Text(visible(f"fmtkit try {run} {tried}")))
+    if adapter and not (plan.run / "merged").exists():
+        lines.add_row("", Text(visible(f"fmtkit merge {run}")))
+    learnt = f"{adapter} adapter" if adapter else "model"
+    title = f"{plan.method} -> {learnt}, {counted(report['steps'], 'step')}"
+    seconds = Text(f"in {report['seconds']:.2f} s", style="dim")
+    show(errors(), Text(title, style="bold"), lines, seconds)
 
 
 def print_comparison(found: "Comparison", *, as_json: bool) -> None:

@@ -15,7 +15,7 @@ from rich.text import Text
 from fmtkit.codes import REASONS, WARNINGS
 from fmtkit.converting.ledger import TERMS
 from fmtkit.converting.progress_bar import in_bytes
-from fmtkit.escaping import one_line, visible
+from fmtkit.escaping import counted, one_line, visible
 
 if TYPE_CHECKING:
     from fmtkit.converting.run_report import Report
@@ -201,7 +201,7 @@ def print_findings(findings: "Findings", *, as_json: bool, quiet: bool) -> None:
     data = findings.as_dict()
     unread = _unread(data)
     end = "sound" if data["reasons"] else "sound: nothing wrong"
-    rows = f"{data['rows_read']:,} rows, {data['sound']:,} {end}"
+    rows = f"{counted(data['rows_read'], 'row')}, {data['sound']:,} {end}"
     show(
         errors(),
         *_codes("findings", data["reasons"], REASONS),

@@ -1,17 +1,22 @@
 """What the command line says of itself: help by panels, examples that run, completion in bash, near names."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 import runs
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from fmtkit import registry, runner
-from fmtkit.cli import COMMANDS, EXAMPLES, PANELS
+from fmtkit.cli import AFTERWARDS, COMMANDS, EXAMPLES, PANELS, application
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.errors import NEAREST, UnknownNameError
 
@@ -60,14 +65,32 @@ def test_flags_are_listed_by_the_options_that_declare_them(capsys):
             assert choice in shown, name
 
 
-CALLS = [
-    pytest.param(call, id=f"{name}-{i}")
-    for name, calls in EXAMPLES.items()
-    for i, call in enumerate(calls.splitlines())
-]
+def calls(names: Iterable[str]) -> list[Any]:
+    """Return the examples of commands."""
+    return [
+        pytest.param(call, id=f"{name}-{i}")
+        for name in sorted(names)
+        for i, call in enumerate(EXAMPLES[name].splitlines())
+    ]
 
 
-@pytest.mark.parametrize("call", CALLS)
+def test_every_command_has_an_example_in_its_help(capsys):
+    assert EXAMPLES.keys() == {*COMMANDS, "rewards"}
+    for name in EXAMPLES:
+        assert EXAMPLES[name].splitlines()[0] in runs.fmtkit(capsys, name, "--help").out
+
+
+@pytest.mark.parametrize("call", calls(AFTERWARDS))
+def test_an_example_that_needs_a_run_has_arguments_that_exist(call):
+    program, *words = shlex.split(call)
+    # Parsed as a call would be, and not made: a flag that is not there raises.
+    command = get_command(application())
+    while isinstance(command, TyperGroup) and words and words[0] in command.commands:
+        command = command.commands[words.pop(0)]
+    assert command.make_context(program, words).params is not None
+
+
+@pytest.mark.parametrize("call", calls(EXAMPLES.keys() - AFTERWARDS))
 def test_an_example_of_the_help_runs_beside_the_samples(call, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "samples"
     shutil.copytree(ROOT / "docs/examples", folder)

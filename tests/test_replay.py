@@ -94,7 +94,7 @@ def test_rows_edited_by_hand_one_after_the_other() -> None:
     quarantine.write_text(first.replace("choosen", "chosen") + second)
     done = run("replay", quarantine)
     assert done.exit_code == 1
-    assert "1 rows are still bad" in done.output
+    assert "1 row is still bad" in done.output
     left = json.loads(quarantine.read_text())
     assert (left["line"], left["code"]) == (21, "json_syntax")
     left["raw"] += "}"

@@ -36,3 +36,5 @@ def test_the_demo_converts_inspects_trains_and_its_metrics_move(tmp_path):
     assert last["rewards/margins"] > first["rewards/margins"] + 1
     assert (run / "model" / "adapter_model.safetensors").is_file()
     assert "reward margin" in done.stdout
+    assert "runs/dpo-demo/model\n" in done.stdout
+    assert "fmtkit merge runs/dpo-demo\n" in done.stderr

@@ -13,6 +13,7 @@ pytest.importorskip("trl")
 
 import tiny_training as tiny
 
+from fmtkit import run_listings
 from fmtkit.errors import OptionError, ResumeError
 from fmtkit.training import run as runs
 from fmtkit.training import train
@@ -154,6 +155,23 @@ def test_a_prepared_run_trains_by_the_command_that_is_printed(config, tmp_path, 
     assert done.out == f"{sys.executable} -P -m fmtkit.training.process {tmp_path / 'run'}\n"
     subprocess.run(done.out.split(), check=True, capture_output=True)
     assert json.loads((tmp_path / "run" / "report.json").read_text())["steps"] == 1
+
+
+@pytest.mark.parametrize("left", [("model",), ("model", "metrics.jsonl", "report.html", "merged")])
+def test_a_run_ends_with_what_it_left_and_the_commands_that_go_on(config, tmp_path, capsys, left):
+    plan = train(config, dry_run=True).plan
+    run = tmp_path / "run"
+    for name in left:
+        (run / name).mkdir(parents=True)
+    report = {"steps": 1, "seconds": 2.5}
+    run_listings.print_end(runs.Outcome(plan, 0, report), report)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "dpo -> lora adapter, 1 step\n" in printed.err
+    assert all(str(run / name) in printed.err for name in left)
+    assert f"next   fmtkit try {run} --prompt TEXT\n" in printed.err
+    # Once merged, an adapter needs no second merging.
+    assert (f"fmtkit merge {run}\n" in printed.err) == ("merged" not in left)
 
 
 def test_a_dry_run_writes_nothing(config, tmp_path):

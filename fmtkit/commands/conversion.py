@@ -8,6 +8,7 @@ from fmtkit.commands.flags import Json, NoProgress, Plugin, Quiet, Sources, flag
 from fmtkit.commands.importing import quick_imports
 from fmtkit.converting.convert_options import ConvertOptions, RowOptions
 from fmtkit.errors import OptionError
+from fmtkit.escaping import counted
 
 
 @flags(ConvertOptions)
@@ -110,5 +111,6 @@ def replay(
         report = replaying.replay(quarantine, fix=fix, plugins=plugin or (), watch=watch)
     terminal.print_reports([report], as_json=json, quiet=quiet)
     if report.quarantined:
-        say(f"{report.quarantined:,} rows are still bad; they are in {quarantine}")
+        rows = counted(report.quarantined, "row")
+        say(f"{rows} {'is' if report.quarantined == 1 else 'are'} still bad; see {quarantine}")
         raise typer.Exit(1)

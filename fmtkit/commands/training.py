@@ -34,7 +34,7 @@ def train(
 
     With --dry-run a config that lacks something is planned too, and what it misses is listed.
     """
-    from fmtkit import training
+    from fmtkit import run_listings, training
     from fmtkit.training.listing import print_outcome
 
     if (config is None) == (config_option is None):
@@ -42,6 +42,8 @@ def train(
     named = config if config is not None else str(config_option)
     outcome = training.train(named, say=lambda note: say(f"note: {note}"), **options.given())
     print_outcome(outcome, as_json=json, dry_run=options.dry_run, prepared=options.prepare)
+    if outcome.report is not None and not json:
+        run_listings.print_end(outcome, outcome.report)
     raise typer.Exit(outcome.exit_code)
 
 

@@ -18,6 +18,7 @@ from fmtkit.converting.near_misses import is_message, likeness, proposal, spelle
 from fmtkit.converting.type_options import MESSAGE_OPTIONS
 from fmtkit.converting.unread_turns import watched
 from fmtkit.errors import ColumnMismatchError, OptionError, near_match
+from fmtkit.escaping import counted
 from fmtkit.registry import Converter
 from fmtkit.tables import steps_to, table_for
 
@@ -78,7 +79,7 @@ class Fit:
         renamed = [f"{path} as {name}" for name, path in self.mapping.items()]
         named = ", ".join([*renamed, *(f"{name} {value}" for name, value in self.options.items())])
         return (
-            f"{self.used} columns fit in {self.sound:.0%} of the rows"
+            f"{counted(self.used, 'column')} fit{'s' * (self.used == 1)} in {self.sound:.0%} of the rows"
             + (f", with {named}" if named else "")
             + lost
         )

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from fmtkit import atomic, user_modules
 from fmtkit.errors import FmtkitError, OptionError
+from fmtkit.escaping import counted
 from fmtkit.training import (
     card,
     curves,
@@ -285,7 +286,7 @@ def _report(work: Job, trainer: Any, log: RunLog, result: Any, seconds: float) -
             card.write(run / folder, work, report, merged=folder == merging.MERGED)
     # Last, since it says that all is there.
     atomic.write_json(run / "report.json", report)
-    _say(trainer, f"{work.method}: {trainer.state.global_step} steps{_moved(log)}")
+    _say(trainer, f"{work.method}: {counted(trainer.state.global_step, 'step')}{_moved(log)}")
 
 
 def _moved(log: RunLog) -> str:

@@ -56,7 +56,8 @@ def write(run: Path, report: Mapping[str, object]) -> Path:
 
 def _what(report: Mapping[str, object]) -> str:
     model, method = (html.escape(str(report.get(key))) for key in ("model", "method"))
-    return f"{method} of {model}: {report.get('steps')} steps in {report.get('seconds')} s"
+    steps = f"{report.get('steps')} step{'s' * (report.get('steps') != 1)}"
+    return f"{method} of {model}: {steps} in {report.get('seconds')} s"
 
 
 def _picture(run: Path) -> str:
