@@ -1,4 +1,4 @@
-"""Runs: what one has left, a model beside its base, and a config's rows beside those that axolotl prepared."""
+"""Runs: what one left, a model beside its base, and the rows of a config beside those of axolotl."""
 
 import shlex
 from collections.abc import Mapping
