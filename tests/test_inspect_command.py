@@ -235,3 +235,14 @@ def test_a_page_goes_to_a_local_file_of_its_suffix(
     assert done.code == 2
     assert words in done.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_where_no_type_fits_the_verdict_is_followed_by_what_to_write(capsys, tmp_path):
+    path = tmp_path / "odd.jsonl"
+    path.write_text('{"q": "Tea?", "a": "Yes.", "past": [["Hello", "Hi."]]}\n')
+    printed = runs.fmtkit(capsys, "inspect", path).out
+    verdict, command, columns = map(
+        printed.index, ("none of the 1 row was converted", "fmtkit convert", "\ncolumns\n")
+    )
+    assert verdict < command < columns
+    assert printed.count("note:") == 1

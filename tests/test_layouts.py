@@ -326,6 +326,16 @@ def test_a_transcript_inside_of_a_text_is_a_finding_with_a_command(tmp_path, row
         assert [m["content"] for m in made[0]][:2] == ["Hi", "Ho"]
 
 
+@pytest.mark.parametrize(
+    ("said", "certainty"), [("Human: Hi\n\nAssistant: Ho\n\nHuman: So", "likely"), ("Hi", "sure")]
+)
+def test_a_type_of_messages_is_not_sure_of_turns_that_hold_a_transcript(tmp_path, said, certainty):
+    row = {"messages": [{"role": "user", "content": said}, BOT]}
+    survey = fmtkit.inspect(written([row] * 3, tmp_path))
+    assert (survey.best_guess, survey.certainty) == ("openai", certainty)
+    assert survey.sources[0].types[0].certainty == certainty
+
+
 def test_sources_of_different_types_are_not_converted_to_one(tmp_path):
     one = written([{"question": "q"} | PAIR], tmp_path)
     other = written([{"messages": [USER, BOT]}] * 2, tmp_path)

@@ -53,6 +53,9 @@ def print_survey(survey: Survey, console: Console, *, whole: bool = False) -> No
     """Print a survey: a screen of it, or all that it holds."""
     _print_sources(survey, console, whole=whole)
     _print_verdict(survey, console)
+    if survey.type is None:
+        # What to write comes before what was found: nothing else can be done.
+        _print_notes(survey, console)
     _print_findings(survey, console, whole=whole)
     if survey.table is None:
         _print_columns(survey, console, whole=whole)
@@ -64,16 +67,21 @@ def print_survey(survey: Survey, console: Console, *, whole: bool = False) -> No
         _print_columns(survey, console, whole=whole)
     for row in survey.shown:
         print_row(row, console)
-    if survey.notes:
-        console.print()
-    for note in survey.notes:
-        console.print(Text(f"note: {one_line(note)}", style="yellow"))
+    if survey.type is not None:
+        _print_notes(survey, console)
     if survey.command:
         _heading(console, "convert it")
         # Not wrapped: it is there to be pasted.
         console.print(Text(one_line(survey.command, COMMAND)), soft_wrap=True)
     if console.is_terminal and not whole:
         console.print(Text("\n--all shows more and what to do, --html FILE every row", style="dim"))
+
+
+def _print_notes(survey: Survey, console: Console) -> None:
+    if survey.notes:
+        console.print()
+    for note in survey.notes:
+        console.print(Text(f"note: {one_line(note)}", style="yellow"))
 
 
 def _heading(console: Console, text: str) -> None:

@@ -60,6 +60,12 @@ def find_transcripts(sample: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]
     return (Finding(TRANSCRIPT, count, count / len(sample), (), details),)
 
 
+def is_transcript_in_turn(sample: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether a turn of a user holds a whole conversation, which a type of messages reads as one."""
+    turns = [{n: v for n, v in row.items() if isinstance(v, list)} for row in sample]
+    return bool(find_transcripts(turns))
+
+
 def _asked(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the texts of a row, and those of its messages but the assistant's, by column."""
     for name, value in row.items():

@@ -7,6 +7,7 @@ from typing import Any
 from fmtkit import registry
 from fmtkit.converting import detection
 from fmtkit.converting.suggestions import convert_command
+from fmtkit.surveying import rendered_text
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -47,7 +48,7 @@ def guess(
     for place, fit in enumerate(fits):
         name, table = fit.converter.name, fit.converter.makes.name()
         if (name, table) not in found:
-            sure = detection.certainty(fits) if place == 0 else ""
+            sure = _certainty(fits, rows) if place == 0 else ""
             command = (
                 convert_command(paths, fit, rows, delimiter=delimiter)
                 if len(found) < TRIED
@@ -57,6 +58,14 @@ def guess(
                 name, table, fit.reason, fit.sound, fit.mapping, fit.options, sure, command
             )
     return tuple(found.values())
+
+
+def _certainty(fits: Sequence[detection.Fit], rows: Sequence[Mapping[str, Any]]) -> str:
+    """Say how sure the first fit is: two readings are possible where a turn holds a conversation."""
+    sure = detection.certainty(fits)
+    if sure == detection.SURE and rendered_text.is_transcript_in_turn(rows):
+        return detection.LIKELY
+    return sure
 
 
 def command_as(
