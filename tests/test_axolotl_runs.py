@@ -167,3 +167,26 @@ def test_a_config_as_axolotls_users_have_it_trains(name, tmp_path, model):
 @pytest.mark.parametrize("name", THEIRS)
 def test_an_example_of_axolotls_trains(name, tmp_path, model):
     trained(EXAMPLES / name, THEIRS[name], tmp_path, model)
+
+
+DORA = {
+    "sft": ("instructions", "alpaca", {}),
+    "orpo": ("pairs", "chat_template.argilla", {"rl": "orpo"}),
+    "reward": ("answers", "bradley_terry.chat_template", {"reward_model": True}),
+    "prm": ("steps", "stepwise_supervised", {"process_reward_model": True}),
+}
+"""A method: what its rows are, what axolotl calls their type, and the keys that ask for it."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", DORA)
+def test_a_weight_decomposed_adapter_trains_two_steps(method, tmp_path, model):
+    kind, named, asked = DORA[method]
+    keys = {"datasets": [{"path": "a/rows", "type": named}], "chat_template": "chatml"}
+    keys |= {"micro_batch_size": 2, "learning_rate": 1e-4, "adapter": "lora", **asked}
+    keys |= {"lora_alpha": 8, "peft_use_dora": True, "lora_target_modules": ["q_proj", "v_proj"]}
+    file = tmp_path / "theirs.yaml"
+    file.write_text(yaml.safe_dump(keys), encoding="utf-8")
+    trained(file, kind, tmp_path, model)
+    written = tmp_path / "run" / "model" / "adapter_config.json"
+    assert json.loads(written.read_text(encoding="utf-8"))["use_dora"] is True

@@ -64,6 +64,7 @@ def test_a_mistake_is_told_with_its_line_and_the_line_is_shown(tmp_path, text, l
             "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\n",
             "(compute_environment, distributed_type); name it as accelerate_config",
         ),
+        ("shuffle: true\noptimizer_in_bwd: false\nepochs: 1\n", "configuration of torchtune"),
         ("model: {_component_: torchtune.models.x}\nepochs: 1\n", "configuration of torchtune"),
         ("actor_rollout_ref: {}\ntrainer: {}\n", "configuration of verl"),
     ],

@@ -33,6 +33,18 @@ _KEYS: dict[str, frozenset[str]] = {
             "train_dataset",
         }
     ),
+    "torchtune": frozenset(
+        {
+            "checkpointer",
+            "enable_activation_checkpointing",
+            "enable_activation_offloading",
+            "log_every_n_steps",
+            "log_peak_memory_stats",
+            "metric_logger",
+            "optimizer_in_bwd",
+            "shuffle",
+        }
+    ),
     "verl": frozenset({"actor_rollout_ref", "algorithm", "critic", "trainer"}),
     "accelerate": frozenset(
         {
