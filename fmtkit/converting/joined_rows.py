@@ -6,20 +6,15 @@ is made of them is an object with the list of them, `{"rows": [...]}`, at the pl
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import chain, pairwise
 from typing import Any
-
-import pyarrow as pa
 
 from fmtkit.codes import Reject
 from fmtkit.converting import reading
 from fmtkit.kinds import RowKind
-from fmtkit.pickling import PickledByFields
 from fmtkit.sources.blocks import Block, MadeBlock
 from fmtkit.sources.canonical_json import canonical
-from fmtkit.sources.opening import Source
-from fmtkit.sources.spooling import BlockFile, kept_on_disk
+from fmtkit.sources.spooling import MadeSource
 from fmtkit.strict_kinds import judge
 
 ROWS = "rows"
@@ -70,55 +65,17 @@ class _Run:
 
 
 @dataclass(eq=False)
-class JoinedSource(PickledByFields):
-    """A source whose rows are joined by a column; it is read like any other."""
+class JoinedSource(MadeSource):
+    """A source whose rows are joined by a column."""
 
-    source: Source
     by: str
 
-    once = False
-    kind = "json"
-
     @property
-    def name(self) -> str:
-        """Return the name of the source itself."""
-        return self.source.name
+    def what(self) -> str:
+        """Return what is kept, for errors."""
+        return f"the joined rows of {self.name}"
 
-    @property
-    def size(self) -> int | None:
-        """Return the size of the source itself."""
-        return self.source.size
-
-    @property
-    def hashed(self) -> bool:
-        """Tell whether the hash of the source itself is wanted."""
-        return self.source.hashed
-
-    @property
-    def schema(self) -> pa.Schema | None:
-        """Joined rows have no schema before they are made."""
-        return None
-
-    def sha256(self) -> str:
-        """Return the hash of the source itself."""
-        return self.source.sha256()
-
-    def keep(self) -> None:
-        """Do nothing: joined rows are kept anyway."""
-
-    def first_block(self) -> Block | None:
-        """Return the first block of joined rows."""
-        return next(self.blocks(), None)
-
-    def blocks(self, start: int = 0, columns: Sequence[str] | None = None) -> Iterator[Block]:  # noqa: ARG002
-        """Yield the joined rows, block for block of the source."""
-        return self._made.blocks(start)
-
-    @cached_property
-    def _made(self) -> BlockFile:
-        return kept_on_disk(self._joined(), f"the joined rows of {self.name}")
-
-    def _joined(self) -> Iterator[Block]:
+    def made(self) -> Iterator[Block]:
         """Join the rows of every block; a run that goes on in the next block ends there."""
         run = _Run()
         blocks = pairwise(chain(self.source.blocks(), (None,)))

@@ -8,22 +8,17 @@ temporary file, so that the function runs once however often its rows are read.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
 
 from fmtkit.codes import Reject
 from fmtkit.converting import reading
 from fmtkit.converting.row_functions import FILTERED
 from fmtkit.errors import OptionError, near_match
 from fmtkit.kinds import RowKind
-from fmtkit.pickling import PickledByFields
 from fmtkit.sources.blocks import Block, MadeBlock
 from fmtkit.sources.canonical_json import canonical
-from fmtkit.sources.opening import Source
-from fmtkit.sources.spooling import BlockFile, kept_on_disk
+from fmtkit.sources.spooling import MadeSource
 from fmtkit.strict_kinds import judge
 from fmtkit.worker import Limits, Overrun, Worker
 
@@ -66,57 +61,19 @@ def find_function(name: str, places: Sequence[Path]) -> UserFunction:
 
 
 @dataclass(eq=False)
-class TransformedSource(PickledByFields):
-    """A source whose rows went through a user's function; it is read like any other."""
+class TransformedSource(MadeSource):
+    """A source whose rows went through a user's function."""
 
-    source: Source
     function: UserFunction
     workers: int = 1
 
-    once = False
-    kind = "json"
-
     @property
-    def name(self) -> str:
-        """Return the name of the source itself."""
-        return self.source.name
+    def what(self) -> str:
+        """Return what is kept, for errors."""
+        return f"what {self.function.label} makes of {self.name}"
 
-    @property
-    def size(self) -> int | None:
-        """Return the size of the source itself."""
-        return self.source.size
-
-    @property
-    def hashed(self) -> bool:
-        """Tell whether the hash of the source itself is wanted."""
-        return self.source.hashed
-
-    @property
-    def schema(self) -> pa.Schema | None:
-        """Rows of a function have no schema before they are made."""
-        return None
-
-    def sha256(self) -> str:
-        """Return the hash of the source itself."""
-        return self.source.sha256()
-
-    def keep(self) -> None:
-        """Do nothing: made rows are kept anyway."""
-
-    def first_block(self) -> Block | None:
-        """Return the first block of made rows."""
-        return next(self.blocks(), None)
-
-    def blocks(self, start: int = 0, columns: Sequence[str] | None = None) -> Iterator[Block]:  # noqa: ARG002
-        """Yield the made rows, block for block of the source."""
-        return self._made.blocks(start)
-
-    @cached_property
-    def _made(self) -> BlockFile:
-        """Run the function over every row, once."""
-        return kept_on_disk(self._run(), f"what {self.function.label} makes of {self.name}")
-
-    def _run(self) -> Iterator[Block]:
+    def made(self) -> Iterator[Block]:
+        """Run the function over every row."""
         setup = {
             "file": str(self.function.file),
             "name": self.function.name,
