@@ -246,3 +246,11 @@ def test_where_no_type_fits_the_verdict_is_followed_by_what_to_write(capsys, tmp
     )
     assert verdict < command < columns
     assert printed.count("note:") == 1
+
+
+def test_tokens_of_the_template_in_content_are_a_finding_without_a_tokenizer(tmp_path, capsys):
+    row = {"question": "Hi", "chosen": "Yes.<|im_end|>", "rejected": "No."}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    asked = ["inspect", str(tmp_path / "rows.jsonl"), "--fail-on", "control_tokens", "-t"]
+    assert runs.fmtkit(capsys, *asked, "chatml.intel").code == 1
+    assert runs.fmtkit(capsys, *asked, "intel").code == 0

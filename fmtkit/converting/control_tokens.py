@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.sources.lines import places_of
 from fmtkit.tables import DIALOG_COLUMNS
 
@@ -24,6 +25,11 @@ def tokens_in(source: str, special: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the control tokens that a template's source writes, and these special tokens."""
     found = set(_LOOKS.findall(source)) | {token for token in special if len(token) > 1}
     return tuple(sorted(found))
+
+
+def written_by(template: ChatTemplate) -> tuple[str, ...]:
+    """Return the control tokens of a template: those that its source writes, and its special tokens."""
+    return tokens_in(template.source, tuple(template.special_tokens.values()))
 
 
 def count_rows(table: pa.Table, tokens: Sequence[str]) -> int:

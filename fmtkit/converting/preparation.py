@@ -91,7 +91,7 @@ class Job:
         template = self.text.template
         if template is None:
             return ()
-        return control_tokens.tokens_in(template.source, tuple(template.special_tokens.values()))
+        return control_tokens.written_by(template)
 
     @cached_property
     def _fusions(self) -> dict[int, Fusion]:

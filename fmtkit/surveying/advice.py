@@ -89,7 +89,7 @@ ADVICE: dict[str, Advice] = {
         "error",
     ),
     "control_tokens": Advice(
-        "content holds control tokens of the tokenizer",
+        "content holds control tokens of the template or the tokenizer",
         "take them out, or tokenize content apart: the model reads them as the end of a turn",
         "error",
     ),

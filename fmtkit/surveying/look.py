@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fmtkit.converting.control_tokens import written_by
 from fmtkit.counting import lengths
 from fmtkit.counting.lengths import RowLengths, Tally, count_columns, count_lists
 from fmtkit.rendering.chat import ChatTemplate
@@ -82,7 +83,8 @@ class Viewer:
 
     def empty(self) -> Look:
         """Return the look at no row."""
-        tokens = self.checks.ends if self.checks else ()
+        ends = self.checks.ends if self.checks else ()
+        tokens = tuple({*ends, *(written_by(self.template) if self.template else ())})
         cutting = CuttingTally(self.tokenizer, self.ladder) if self.tokenizer else None
         return Look(Findings(control_tokens=tokens), cutting=cutting)
 
