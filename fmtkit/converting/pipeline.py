@@ -4,11 +4,11 @@
 `fmtkit.converting.conversions` hands the pieces to a sink.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, groupby, pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -30,17 +30,22 @@ from fmtkit.converting.fusing import Laid
 from fmtkit.converting.parse import Parsed
 from fmtkit.converting.preparation import Job
 from fmtkit.converting.read_plan import ReadPlan
+from fmtkit.converting.tasks import Task, tasks_of
 from fmtkit.errors import SourceError
 from fmtkit.rendering.content_parts import Cuts
-from fmtkit.sources.blocks import BLOCK_BYTES, Block
+from fmtkit.sources.blocks import BLOCK_BYTES, Block, JsonBlock
+from fmtkit.sources.parts import blocks_of_part
 from fmtkit.sources.records import JoinedRows, Records, Rows
 from fmtkit.tables import DIALOG_COLUMNS
 
-Task = tuple[int, int, Block]
-"""Index of a source, index of a block in it, and the block."""
+Numbered = tuple[int, int, Block]
+"""Index of a source, number of a block in it, and the block."""
 GROUP_BYTES = BLOCK_BYTES // 16
 """Blocks of small files are taken together up to this size: one by one each costs about 8 ms."""
 GROUP_BLOCKS = 256
+_PART_SHIFT = 20
+"""The number of a block has its part's number above so many bits."""
+_NO_BLOCK = JsonBlock(b"", 0)
 
 
 @dataclass
@@ -52,6 +57,8 @@ class Progress:
     """Source -> rows read of it."""
     bytes: dict[int, int] = field(default_factory=dict)
     """Source -> bytes read of it."""
+    lines: dict[int, int] = field(default_factory=dict)
+    """Source -> the line at which the part begins that is read next."""
     _all_bytes: int = 0
 
     def __post_init__(self) -> None:
@@ -59,7 +66,8 @@ class Progress:
 
     def add(self, piece: "Piece") -> None:
         """Count a piece."""
-        self.next_block = (piece.source, piece.block + 1)
+        self.next_block = (piece.source, piece.next_block)
+        self.lines[piece.source] = piece.next_line
         self.rows[piece.source] = self.rows.get(piece.source, 0) + piece.rows_read
         self._all_bytes += piece.bytes_read - self.bytes.get(piece.source, 0)
         self.bytes[piece.source] = piece.bytes_read
@@ -74,13 +82,15 @@ class Progress:
             "next_block": list(self.next_block),
             "rows": list(self.rows.items()),
             "bytes": list(self.bytes.items()),
+            "lines": list(self.lines.items()),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Progress":
         """Read what `as_dict` wrote."""
         first, second = data["next_block"]
-        return cls((first, second), dict(data["rows"]), dict(data["bytes"]))
+        rows, read, lines = (dict(data[name]) for name in ("rows", "bytes", "lines"))
+        return cls((first, second), rows, read, lines)
 
 
 @dataclass(frozen=True)
@@ -118,6 +128,12 @@ class Piece:
     plain_rows: int
     result: Any = ()
     """What the caller's own step made of the table on the worker; of `encode`, a list."""
+    task: int = 0
+    ends_task: bool = False
+    next_block: int = 0
+    """The block of its source from which a reader goes on behind this one."""
+    next_line: int = 1
+    """The line at which the part begins that holds that block."""
 
     def line(self, row: int) -> int | None:
         """Return the physical line of the record of a row of the table, where it is known."""
@@ -131,6 +147,7 @@ def stream(
     step: Callable[[pa.Table, "Piece"], Any] | None = None,
     encode: Callable[[pa.Table, np.ndarray], list[Any]] | None = None,
     progress: Progress | None = None,
+    tasks: Sequence[Task] | None = None,
 ) -> Generator[Piece, None, None]:
     """Yield what each block becomes, in input order, from where `progress` says on.
 
@@ -139,31 +156,39 @@ def stream(
     given source, block and place in the block of each row as well (int64, n x 3), but a table that
     pairs have made much larger than its block comes to it in parts. Records and lines of rejects are
     within their source. With `encode` small blocks go the way together, so that a file of one row
-    costs little: the last of them brings what was encoded of all.
+    costs little: the last of them brings what was encoded of all. Blocks are cut task by task then,
+    and those of the `tasks` given are read, or all of them.
     """
     begun = progress or Progress()
     places = dict(begun.rows)
-    tasks = _tasks(job, begun.next_block, sum(places.values()))
-    groups = ([task] for task in tasks) if encode is None else _groups(job, tasks)
+    read: Iterator[list[_Read]] = ([each] for each in _whole(job, begun.next_block))
+    if encode is not None:
+        read = _groups(job, begun, tasks_of(job) if tasks is None else tasks)
+    handed: deque[list[_Read]] = deque()
+    groups = _handed(_limited(job, read, sum(places.values())), handed)
     engine = engine or engine_of(job.options)
     # Workers get blocks: what only this process can read stays here.
     work = partial(_process, replace(job, sources=()), step=step, encode=encode)
-    pieces = chain.from_iterable(_mapped(job, engine, work, groups))
-    for piece in pieces:
-        first = places.get(piece.source, 0)
-        places[piece.source] = first + piece.rows_read
-        yield replace(
-            piece,
-            records=piece.records + first,
-            rejects=tuple(replace(reject, row=reject.row + first) for reject in piece.rejects),
-        )
+    for pieces in _mapped(job, engine, work, groups):
+        for piece, place in zip(pieces, handed.popleft(), strict=True):
+            first = places.get(piece.source, 0)
+            places[piece.source] = first + piece.rows_read
+            yield replace(
+                piece,
+                records=piece.records + first,
+                rejects=tuple(replace(reject, row=reject.row + first) for reject in piece.rejects),
+                task=place.task,
+                ends_task=place.ends_task,
+                next_block=place.next_block,
+                next_line=place.next_line,
+            )
 
 
 def _mapped(
     job: Job,
     engine: Engine,
-    work: Callable[[list[Task]], list[Piece]],
-    groups: Iterator[list[Task]],
+    work: Callable[[list[Numbered]], list[Piece]],
+    groups: Iterator[list[Numbered]],
 ) -> Iterator[list[Piece]]:
     """Map over the blocks; SourceError names those that end whatever runs them."""
     try:
@@ -179,42 +204,116 @@ def _mapped(
         ) from error
 
 
-def _groups(job: Job, tasks: Iterator[Task]) -> Iterator[list[Task]]:
-    """Put small blocks together that follow each other and are converted alike."""
-    group: list[Task] = []
-    size = 0
+@dataclass(frozen=True)
+class _Read:
+    """A block that was read, and where a reader goes on behind it."""
+
+    source: int
+    number: int
+    block: Block
+    next_block: int
+    next_line: int = 1
+    task: int = 0
+    ends_task: bool = False
+
+
+def _handed(groups: Iterator[list[_Read]], handed: deque[list[_Read]]) -> Iterator[list[Numbered]]:
+    """Hand blocks to an engine, and remember the places of those whose results are still to come."""
+    for group in groups:
+        handed.append([replace(read, block=_NO_BLOCK) for read in group])
+        yield [(read.source, read.number, read.block) for read in group]
+
+
+def _limited(job: Job, groups: Iterator[list[_Read]], done: int) -> Iterator[list[_Read]]:
+    """End with the last row that --limit allows, of which some were read before."""
+    left = job.options.limit
+    if left is None:
+        yield from groups
+        return
+    left -= done
+    while left > 0 and (group := next(groups, None)) is not None:
+        kept = []
+        for read in group:
+            if left > 0:
+                block, left = read.block.head(left)
+                kept.append(replace(read, block=block))
+        if left <= 0:
+            kept[-1] = replace(kept[-1], ends_task=True)
+        yield kept
+
+
+def _whole(job: Job, start: tuple[int, int]) -> Iterator[_Read]:
+    """Read every source from its start, or from a block on."""
+    for index in range(start[0], len(job.sources)):
+        skipped = start[1] if index == start[0] else 0
+        for number, block in enumerate(job.sources[index].blocks(skipped), start=skipped):
+            yield _Read(index, number, block, number + 1)
+
+
+def _groups(job: Job, begun: Progress, tasks: Sequence[Task]) -> Iterator[list[_Read]]:
+    """Read tasks; small blocks that follow each other in one and are converted alike go together."""
+    # Who takes the pieces counts them in the same progress, which lags behind what is read.
+    start, lines = begun.next_block, dict(begun.lines)
     for task in tasks:
-        source, _, block = task
-        own = block.nbytes
+        following: list[_Read] | None = None
+        for group in _grouped(job, _blocks_of_task(job, task, start, lines)):
+            if following is not None:
+                yield following
+            following = group
+        if following is not None:
+            following[-1] = replace(following[-1], ends_task=True)
+            yield following
+
+
+def _blocks_of_task(
+    job: Job, task: Task, start: tuple[int, int], lines: dict[int, int]
+) -> Iterator[_Read]:
+    """Read the parts of a task from a block on; `lines` has the line at which the next part begins."""
+    for index, part in task.parts:
+        first = part.number << _PART_SHIFT
+        if (index, part.number) < (start[0], start[1] >> _PART_SHIFT):
+            continue
+        skipped = max(start[1] - first, 0) if index == start[0] else 0
+        line = lines.get(index, 1)
+        # One block is read ahead: behind the last of a part, a reader goes on with the next part.
+        blocks = blocks_of_part(job.sources[index], part, line)
+        block = next(blocks, None)
+        place, following = 0, line
+        while block is not None:
+            after = next(blocks, None)
+            if isinstance(block, JsonBlock) and part.end is not None:
+                following = block.next_line
+            ends_part = after is None
+            if place >= skipped:
+                yield _Read(
+                    index,
+                    first + place,
+                    block,
+                    (part.number + 1) << _PART_SHIFT if ends_part else first + place + 1,
+                    following if ends_part else line,
+                    task.number,
+                )
+            block, place = after, place + 1
+        lines[index] = following
+
+
+def _grouped(job: Job, blocks: Iterator[_Read]) -> Iterator[list[_Read]]:
+    """Put small blocks together that follow each other and are converted alike."""
+    group: list[_Read] = []
+    size = 0
+    for read in blocks:
+        own = read.block.nbytes
         if group and not (
             own + size <= GROUP_BYTES
             and len(group) < GROUP_BLOCKS
-            and job.plans[group[0][0]].binding.is_like(job.plans[source].binding)
+            and job.plans[group[0].source].binding.is_like(job.plans[read.source].binding)
         ):
             yield group
             group, size = [], 0
-        group.append(task)
+        group.append(read)
         size += own
     if group:
         yield group
-
-
-def _tasks(job: Job, start: tuple[int, int], done: int) -> Iterator[Task]:
-    left = None if job.options.limit is None else job.options.limit - done
-    if left is not None and left <= 0:
-        return
-    for index, source in enumerate(job.sources):
-        if index < start[0]:
-            continue
-        skipped = start[1] if index == start[0] else 0
-        for number, block in enumerate(source.blocks(skipped), start=skipped):
-            if left is None:
-                yield index, number, block
-                continue
-            kept, left = block.head(left)
-            yield index, number, kept
-            if left <= 0:
-                return
 
 
 def process(job: Job, source: int, number: int, block: Block) -> Piece:
@@ -224,7 +323,7 @@ def process(job: Job, source: int, number: int, block: Block) -> Piece:
 
 def _process(
     job: Job,
-    group: list[Task],
+    group: list[Numbered],
     *,
     step: Callable[[pa.Table, Piece], Any] | None = None,
     encode: Callable[[pa.Table, np.ndarray], list[Any]] | None = None,
@@ -254,7 +353,7 @@ def _process(
 
 
 def _in_the_ordinary_way(
-    job: Job, group: list[Task], records: list[Rows], *, in_parts: bool
+    job: Job, group: list[Numbered], records: list[Rows], *, in_parts: bool
 ) -> "tuple[_Converted, Iterator[_Part]]":
     """Take blocks by columns: read, converted, rendered."""
     binding = job.plans[group[0][0]].binding
@@ -271,7 +370,7 @@ def _in_the_ordinary_way(
 
 
 def _laid_out(
-    job: Job, group: list[Task], records: list[Rows]
+    job: Job, group: list[Numbered], records: list[Rows]
 ) -> "tuple[_Converted, list[_Part]] | None":
     """Lay the texts of a block out as it is read, and take what is left of it in the ordinary way."""
     own, source = records[0], group[0][0]
@@ -329,7 +428,7 @@ def _merged(
     return merged, np.sort(np.concatenate([rows, places]))
 
 
-def _places(group: Sequence[Task], records: Sequence[Rows], kept: np.ndarray) -> np.ndarray:
+def _places(group: Sequence[Numbered], records: Sequence[Rows], kept: np.ndarray) -> np.ndarray:
     """Return source, block and place in the block of records of blocks that were taken together."""
     ends = np.cumsum([len(rows) for rows in records])
     block = np.searchsorted(ends, kept, side="right")
@@ -339,7 +438,9 @@ def _places(group: Sequence[Task], records: Sequence[Rows], kept: np.ndarray) ->
     return np.column_stack((tasks[block], place))
 
 
-def _parsed(plans: Sequence[ReadPlan], group: Sequence[Task], records: Sequence[Rows]) -> Parsed:
+def _parsed(
+    plans: Sequence[ReadPlan], group: Sequence[Numbered], records: Sequence[Rows]
+) -> Parsed:
     """Parse blocks, at once where their sources have one plan."""
     parsed, at = [], 0
     for _, run in groupby(group, lambda task: id(plans[task[0]])):
@@ -428,7 +529,7 @@ def _render(
 
 
 def _account(
-    group: Sequence[Task],
+    group: Sequence[Numbered],
     records: Sequence[Rows],
     begun: _Converted,
     parts: Sequence[_Part],
@@ -481,7 +582,7 @@ def _by_block(rows: np.ndarray, ends: np.ndarray) -> np.ndarray:
 
 
 def _piece(
-    task: Task,
+    task: Numbered,
     records: Rows,
     empty: pa.Table,
     found: Sequence[Reject],

@@ -55,6 +55,15 @@ class JsonBlock:
         """Return the size of the rows."""
         return len(self.data)
 
+    @property
+    def next_line(self) -> int:
+        """Return the physical line that follows a block of JSON lines."""
+        if self.rejects:
+            return self.first_line + len(self.rejects)
+        if self.line_feeds is not None:
+            return self.first_line + len(self.line_feeds)
+        return self.first_line + self.data.count(b"\n")
+
     def records(self, read: ReadCells | None = None) -> Records:  # noqa: ARG002
         """Return the records in `data`."""
         return Records(self.data, self.first_line, self.lines, self.line_feeds)

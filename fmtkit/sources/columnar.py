@@ -40,11 +40,11 @@ ARROW_ERRORS = (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError)
 
 
 def parquet_batches(
-    file: pq.ParquetFile, columns: Sequence[str] | None
+    file: pq.ParquetFile, columns: Sequence[str] | None, groups: Iterable[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Read a Parquet file row group by row group, in batches of about a block or less."""
+    """Read a Parquet file, or some row groups of it, in batches of about a block or less."""
     metadata = file.metadata
-    for group in range(metadata.num_row_groups):
+    for group in range(metadata.num_row_groups) if groups is None else groups:
         size = metadata.row_group(group)
         if not size.num_rows:
             continue

@@ -16,9 +16,16 @@ LINE_FEED = ord("\n")
 
 
 def blocks_of_lines(
-    file: Readable, block_bytes: int = BLOCK_BYTES, max_line_bytes: int = MAX_LINE_BYTES
+    file: Readable,
+    block_bytes: int = BLOCK_BYTES,
+    max_line_bytes: int = MAX_LINE_BYTES,
+    *,
+    first_line: int = 1,
+    is_begin: bool = True,
 ) -> Iterator[JsonBlock]:
     """Cut a text into blocks of at most `block_bytes`, more only where one line is longer.
+
+    Its lines are counted from `first_line` on; only where a file begins is a byte order mark none of it.
 
     A line of more than `max_line_bytes` is never held: it is a block of its own, without data.
     `bytes_read` counts bytes of this text.
@@ -31,8 +38,8 @@ def blocks_of_lines(
     # One buffer for all reads: fresh memory for each costs more in page faults than the copy.
     buffer = bytearray(size)
     view = memoryview(buffer)
-    held, read = _without_bom(file, view)
-    read, line = read - held, 1
+    held, read = _without_bom(file, view) if is_begin else (0, 0)
+    read, line = read - held, first_line
     while True:
         if isinstance(file, RawBytes) and (block := file.lines(size, held)):
             read, held = read + len(block), 0

@@ -5,7 +5,7 @@ import io
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, cast
 
 from fmtkit.errors import SourceError
 
@@ -33,18 +33,31 @@ class Readable(Protocol):
 
 
 class RawBytes(AbstractContextManager["RawBytes"]):
-    """One pass over a source; what other libraries take for a file that cannot seek."""
+    """One pass over a source; what other libraries take for a file that cannot seek.
 
-    def __init__(self, location: "Location", head: bytes, file: Readable, *, hashed: bool) -> None:
+    With `window` the pass is over the bytes from the first to the second of the two, where the file
+    stands. `count` is how far it has come in the source.
+    """
+
+    def __init__(
+        self,
+        location: "Location",
+        head: bytes,
+        file: Readable,
+        *,
+        hashed: bool,
+        window: tuple[int, int] | None = None,
+    ) -> None:
         self._location, self._head, self._file = location, head, file
         self._hash = hashlib.sha256() if hashed else None
-        self.count = 0
+        self._window = window
+        self.count = self.begin = 0 if window is None else window[0]
         self.closed = False
 
     @property
     def size(self) -> int | None:
-        """Return the size of the source; None of a stream."""
-        return self._location.size
+        """Return how many bytes the pass is over; None of a stream."""
+        return self._location.size if self._window is None else self._window[1] - self.begin
 
     def read(self, size: int) -> bytes:
         """Return up to `size` bytes; raise SourceError where the system cannot deliver them."""
@@ -53,10 +66,14 @@ class RawBytes(AbstractContextManager["RawBytes"]):
 
     def readinto(self, buffer: memoryview) -> int:
         """Fill the buffer as far as a read goes; raise SourceError as `read` does."""
+        if self._window is not None:
+            buffer = buffer[: self._window[1] - self.count]
         try:
             size = self._take(buffer)
         except OSError as error:
             raise SourceError(f"{self._location.name}: {error.strerror or error}") from error
+        if self._window is not None and len(buffer) and not size:
+            raise self._location.cut_short(self.count)
         self.count += size
         if self._hash is not None:
             self._hash.update(buffer[:size])
@@ -79,7 +96,8 @@ class RawBytes(AbstractContextManager["RawBytes"]):
         Reading exactly so much saves a copy of the whole: 2.2 GB/s against 1.7.
         """
         start, file = self.count - again, self._file
-        if not isinstance(file, io.FileIO) or start + size >= (self._location.size or 0):
+        end_at = self.begin + (self.size or 0)
+        if not isinstance(file, io.FileIO) or start + size >= end_at:
             return None
         try:
             file.seek(start + max(size - TAIL_BYTES, 0))
@@ -166,6 +184,47 @@ class Location:
         head, file = self._kept or (b"", self.open())
         self._kept = None
         return RawBytes(self, head, file, hashed=hashed)
+
+    def lines(self, start: int, end: int) -> RawBytes:
+        """Begin a pass over the lines of a range of bytes, of a file that seeks and does not change.
+
+        They begin behind the first line feed at or behind `start`, and end with the line that holds the
+        byte `end`. No byte but those of lines that the range has is looked at more than once.
+        """
+        size, file = self.size or 0, self.open()
+        try:
+            if self.path is not None and self.path.stat().st_size != size:
+                raise SourceError(f"{self.name}: it changed since it was listed; run again")
+            begin = self._after_line_feed(file, start, end) if start else 0
+            window = (end, end)
+            if begin is not None:
+                stop = None if end >= size else self._after_line_feed(file, end, size)
+                window = (begin, size if stop is None else stop)
+            cast("io.FileIO", file).seek(window[0])
+        except OSError as error:
+            file.close()
+            if isinstance(error, SourceError):
+                raise
+            raise SourceError(f"{self.name}: {error.strerror or error}") from error
+        return RawBytes(self, b"", file, hashed=False, window=window)
+
+    def _after_line_feed(self, file: Readable, start: int, end: int) -> int | None:
+        """Return what follows the first line feed from `start` on; None where there is none before `end`."""
+        cast("io.FileIO", file).seek(start)
+        at = start
+        while at < end:
+            data = file.read(min(TAIL_BYTES, end - at))
+            if not data:
+                raise self.cut_short(at)
+            place = data.find(b"\n")
+            if place >= 0:
+                return at + place + 1
+            at += len(data)
+        return None
+
+    def cut_short(self, at: int) -> SourceError:
+        """Return the error for a file that ends before its end."""
+        return SourceError(f"{self.name}: it is cut short: it ends after {at} of {self.size} bytes")
 
     def sha256(self) -> str:
         """Return the hash of the raw bytes, read for it unless a whole pass has gone before."""

@@ -16,6 +16,7 @@ from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock, RowsBlock
 from fmtkit.sources.columnar import (
     ARROW_ERRORS,
     READ_BUFFER_BYTES,
+    checked,
     cut_tables,
     decoded_schema,
     ipc_batches,
@@ -28,6 +29,7 @@ from fmtkit.sources.delimited import Table
 from fmtkit.sources.json_array import Cutting, blocks_of_elements
 from fmtkit.sources.jsonl import blocks_of_lines
 from fmtkit.sources.kinds import Layout
+from fmtkit.sources.parts import Part, byte_parts, grouped, is_small
 from fmtkit.sources.raw import PEEK_BYTES, Location, RawBytes
 from fmtkit.sources.temporary import room_for
 
@@ -71,6 +73,26 @@ class JsonReader:
                 cutting = Cutting(self.layout == "array", max_line_bytes=self.max_line_bytes)
                 yield from blocks_of_elements(text, raw, cutting)
             raw.drain()
+
+    def parts(self) -> tuple[Part, ...]:
+        """Cut files of lines where they lie as they are."""
+        size = self.location.size
+        if self.layout != "lines" or size is None or not can_seek(self.location, self.head):
+            return (Part(bytes=size),)
+        return byte_parts(size)
+
+    def part_blocks(self, part: Part, first_line: int) -> Iterator[JsonBlock]:
+        """Cut the lines of a range of bytes."""
+        assert part.end is not None
+        with self.location.lines(part.start, part.end) as raw:
+            blocks = blocks_of_lines(
+                raw,
+                max_line_bytes=self.max_line_bytes,
+                first_line=first_line,
+                is_begin=not part.start,
+            )
+            for block in blocks:
+                yield replace(block, bytes_read=raw.begin + block.bytes_read)
 
     def schema(self) -> None:
         """Return None: JSON has no schema."""
@@ -129,6 +151,33 @@ class ParquetReader:
                 rows += table.num_rows
                 yield ArrowBlock(table, (self.location.size or 0) * rows // total)
 
+    def parts(self) -> tuple[Part, ...]:
+        """Take row groups together that follow each other."""
+        size = self.location.size
+        if is_small(size) or not can_seek(self.location, self.head):
+            return (Part(bytes=size),)
+        with native_file(self.location, self.head) as file, arrow_errors(self.location.name):
+            metadata = open_parquet(file).metadata
+            groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+            sizes = [
+                sum(group.column(i).total_compressed_size for i in range(group.num_columns))
+                for group in groups
+            ]
+        return grouped(sizes)
+
+    def part_blocks(self, part: Part, first_line: int) -> Iterator[ArrowBlock]:
+        """Decode some row groups."""
+        del first_line
+        with native_file(self.location, self.head) as file, arrow_errors(self.location.name):
+            parquet = open_parquet(file)
+            metadata = parquet.metadata
+            total = metadata.num_rows
+            rows = sum(metadata.row_group(i).num_rows for i in range(part.start))
+            groups = range(part.start, part.end or 0)
+            for table in cut_tables(parquet_batches(parquet, None, groups)):
+                rows += table.num_rows
+                yield ArrowBlock(table, (self.location.size or 0) * rows // total)
+
     def schema(self) -> pa.Schema:
         """Read the footer."""
         with native_file(self.location, self.head) as file, arrow_errors(self.location.name):
@@ -154,6 +203,40 @@ class IpcReader:
             for table in cut_tables(self._batches(file, trial, columns)):
                 read += table.nbytes
                 yield ArrowBlock(table, min(read, self.location.size or read))
+
+    def parts(self) -> tuple[Part, ...]:
+        """Take record batches together that follow each other, of a file on this machine."""
+        size, path = self.location.size, self.location.path
+        if path is None or size is None or is_small(size) or compression_of(self.head):
+            return (Part(bytes=size),)
+        with self._opened() as (file, _):
+            reader = open_ipc(file)
+            if isinstance(reader, pa.ipc.RecordBatchStreamReader):
+                return (Part(bytes=size),)
+            count = reader.num_record_batches
+        # How large each is, only reading would tell.
+        return grouped([size // count] * count) if count else (Part(bytes=size),)
+
+    def part_blocks(self, part: Part, first_line: int) -> Iterator[ArrowBlock]:
+        """Decode some record batches."""
+        del first_line
+        path = local_path(self.location, self.head)
+        trial = Trial(path, self.location.name, sound=part.start)
+        trial.open()
+        with pa.OSFile(path) as file, arrow_errors(self.location.name):
+            reader = open_ipc(file)
+            size, count = self.location.size or 0, reader.num_record_batches
+            done = part.start
+
+            def batches() -> Iterator[pa.RecordBatch]:
+                nonlocal done
+                for index in range(part.start, part.end or 0):
+                    trial.reach(index)
+                    yield checked(reader.get_batch(index))
+                    done = index + 1
+
+            for table in cut_tables(batches()):
+                yield ArrowBlock(table, size * done // count)
 
     def schema(self) -> pa.Schema:
         """Read the schema message."""
@@ -185,6 +268,11 @@ class IpcReader:
             if batch is None:
                 return
             yield batch
+
+
+def can_seek(location: Location, head: bytes) -> bool:
+    """Tell whether what is read of a location may begin anywhere in it."""
+    return location.seeks and not location.once and compression_of(head) is None
 
 
 def open_parquet(file: pa.NativeFile) -> pq.ParquetFile:

@@ -1,0 +1,85 @@
+"""Parts of a source that can be read alone: ranges of bytes, row groups or record batches.
+
+Where a part ends depends on the source alone, so that any number of workers reads the same parts.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from fmtkit.sources.blocks import Block
+
+PART_BYTES = 96 << 20
+"""About how many bytes of a file one part has: 16 blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a source; the one without an end is all of it.
+
+    Of JSON lines `start` and `end` are bytes: the part begins after the first line feed at or behind
+    its start (at 0, with the file), and ends with the line that contains its end. Of Parquet they are
+    row groups, of Arrow files record batches.
+    """
+
+    number: int = 0
+    start: int = 0
+    end: int | None = None
+    bytes: int | None = None
+    """About how many of the file; None where only reading tells."""
+
+
+@runtime_checkable
+class InParts(Protocol):
+    """A reader that knows the parts of its source."""
+
+    def parts(self) -> tuple[Part, ...]:
+        """Return the parts; one without an end where the source cannot be cut."""
+        ...
+
+    def part_blocks(self, part: Part, first_line: int) -> Iterator[Block]:
+        """Read a part with an end; lines are counted from `first_line` on."""
+        ...
+
+
+def parts_of(source: Any) -> tuple[Part, ...]:
+    """Return the parts of a source, all of it in order."""
+    reader = getattr(source, "reader", None)
+    if isinstance(reader, InParts) and not source.once:
+        return reader.parts()
+    return (Part(bytes=source.size),)
+
+
+def blocks_of_part(source: Any, part: Part, first_line: int = 1) -> Iterator[Block]:
+    """Read a part of a source."""
+    reader = source.reader if part.end is not None else None
+    blocks: Iterator[Block] = reader.part_blocks(part, first_line) if reader else source.blocks()
+    return blocks
+
+
+def is_small(size: int | None) -> bool:
+    """Tell whether a file is read as one part, or one whose size nobody knows."""
+    return size is None or size <= PART_BYTES
+
+
+def byte_parts(size: int) -> tuple[Part, ...]:
+    """Return the parts of a file of lines."""
+    if is_small(size):
+        return (Part(bytes=size),)
+    starts = range(0, size, PART_BYTES)
+    return tuple(
+        Part(number, start, end := min(start + PART_BYTES, size), end - start)
+        for number, start in enumerate(starts)
+    )
+
+
+def grouped(sizes: Sequence[int]) -> tuple[Part, ...]:
+    """Return parts of so many pieces that follow each other, by the bytes of each piece."""
+    parts: list[Part] = []
+    start, held = 0, 0
+    for number, size in enumerate(sizes):
+        if number > start and held + size > PART_BYTES:
+            parts.append(Part(len(parts), start, number, held))
+            start, held = number, 0
+        held += size
+    return (*parts, Part(len(parts), start, len(sizes), held))
