@@ -41,9 +41,15 @@ def planned(trl: dict, **keys) -> planning.Plan:
         ),
         (
             {**SERVED, "async_prefetch": True, "environment_factory": "game.Board"},
+            {"num_processes": 2},
+            "prefetch",
+            "environments play ahead with one training process alone",
+        ),
+        (
+            {"async_prefetch": True, "environment_factory": "game.Board"},
             {},
             "prefetch",
-            "environments begin their episodes in the trainer",
+            "cannot train and sample in one process",
         ),
         (
             {**ROLLED, "async_prefetch": True},

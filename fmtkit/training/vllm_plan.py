@@ -68,10 +68,10 @@ def _prefetch(wishes: Wishes) -> str | None:
         if wishes.config.get("trl.prefetch_depth") not in {None, 1}:
             return "trl.prefetch_depth: nothing is made ahead without async_prefetch: true"
         return None
-    if wishes.is_set("environment_factory"):
+    if wishes.is_set("environment_factory") and wishes.processes != 1:
         return (
-            "trl.async_prefetch: environments begin their episodes in the trainer, when their turn "
-            "comes; leave one of the two out"
+            "trl.async_prefetch: environments play ahead with one training process alone; leave it out, "
+            "or set num_processes: 1"
         )
     if not wishes.serves and not wishes.rolls_out:
         return (

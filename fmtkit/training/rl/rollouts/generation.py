@@ -1,12 +1,14 @@
 """What is made ahead of time, in two halves: what the main thread prepares, and what a thread may do.
 
-A thread may only generate: no tokenizer (fast ones refuse two users at once), no collective of the
-processes, no metrics. Each generation here is `prepare` (main thread, all processes) -> a job for the
-thread, and `finish` (main thread, all processes) -> what TRL takes from a rollout function.
+A thread may only generate: not with the trainer's tokenizer (fast ones refuse two users at once), no
+collective of the processes, no metrics. A generation is `prepare` (main thread, all processes) -> a job
+for the thread, and `generate` (main thread, all processes) -> what TRL's `_generate` returns. Those here
+answer once; `dialogs_ahead` plays on.
 """
 
 import copy
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -16,7 +18,31 @@ Rows = Sequence[dict[str, Any]]
 Job = Callable[[], Any]
 
 
-class FunctionGeneration:
+class Given:
+    """Answers that TRL takes from a rollout function, which hands out what was made."""
+
+    def finish(self, trainer: Any, made: Callable[[], Any]) -> dict[str, Any]:
+        """Return this process's answers; raises what was raised where they were made."""
+        raise NotImplementedError
+
+    def scoring(self, trainer: Any, made: Callable[[], Any]) -> AbstractContextManager[None]:
+        """Do nothing around TRL's scoring."""
+        del trainer, made
+        return nullcontext()
+
+    def generate(
+        self, trainer: Any, prompts: list[Any], made: Callable[[], Any], usual: Callable[..., Any]
+    ) -> Any:
+        """Return what TRL's `_generate` returns for the answers."""
+        output = self.finish(trainer, made)
+        before, trainer.rollout_func = trainer.rollout_func, lambda *_: output
+        try:
+            return usual(prompts)
+        finally:
+            trainer.rollout_func = before
+
+
+class FunctionGeneration(Given):
     """The user's rollout function, ahead of time; each process runs its own."""
 
     def __init__(self, function: Rollout) -> None:
@@ -33,7 +59,7 @@ class FunctionGeneration:
         return output
 
 
-class ServerGeneration:
+class ServerGeneration(Given):
     """Requests to a vLLM server, sent by the main process for all."""
 
     def prepare(self, trainer: Any, prompts: list[Any], rows: Rows) -> Job | None:

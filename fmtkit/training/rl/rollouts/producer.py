@@ -5,8 +5,8 @@ thread with the weights of then. Answers are `depth` generation batches old when
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -23,7 +23,11 @@ class Generation(Protocol):
 
     def prepare(self, trainer: Any, prompts: list[Any], rows: Rows) -> Callable[[], Any] | None: ...
 
-    def finish(self, trainer: Any, made: Callable[[], Any]) -> dict[str, Any]: ...
+    def scoring(self, trainer: Any, made: Callable[[], Any]) -> AbstractContextManager[None]: ...
+
+    def generate(
+        self, trainer: Any, prompts: list[Any], made: Callable[[], Any], usual: Callable[..., Any]
+    ) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -61,23 +65,29 @@ class Producer:
         pending = self.pending.get(self.index)
         return None if pending is None else pending.rows
 
-    @contextmanager
-    def turn(self, prompts: list[Any]) -> Iterator[None]:
-        """Surround TRL's generation: it takes answers made ahead, or nothing is under way beside it."""
+    def scoring(self, rows: Rows) -> AbstractContextManager[None]:
+        """Surround TRL's method that makes and scores the answers to the rows of now."""
+        pending = self.pending.get(self.index) if self.trainer.model.training else None
+        if pending is None or pending.rows is not rows:
+            return nullcontext()
+        return self.generation.scoring(self.trainer, pending.made)
+
+    def generate(self, prompts: list[Any], usual: Callable[..., Any]) -> Any:
+        """Return answers made ahead; else those of TRL's `_generate`, with nothing under way beside it."""
         pending = self.pending.pop(self.index, None) if self.trainer.model.training else None
         if pending is not None and agreed(self.trainer.accelerator, pending.prompts == prompts):
-            started = time.perf_counter()
-            output = self.generation.finish(self.trainer, pending.made)
-            self._log("prefetch/waited_seconds", time.perf_counter() - started)
-            self._log("prefetch/age_in_steps", self.trainer.state.global_step - pending.step)
-            before, self.trainer.rollout_func = self.trainer.rollout_func, lambda *_: output
-            try:
-                yield
-            finally:
-                self.trainer.rollout_func = before
-            return
+            made = partial(self._waited, pending)
+            return self.generation.generate(self.trainer, prompts, made, usual)
         with self.worker.busy:
-            yield
+            return usual(prompts)
+
+    def _waited(self, pending: Pending) -> Any:
+        """Return what was made, and log how long that took and how old it is."""
+        started = time.perf_counter()
+        output = pending.made()
+        self._log("prefetch/waited_seconds", time.perf_counter() - started)
+        self._log("prefetch/age_in_steps", self.trainer.state.global_step - pending.step)
+        return output
 
     def ask_ahead(self, chosen: Callable[[Rows], Rows]) -> None:
         """Ask for the answers to the batches to come; `chosen` returns the rows that they will have."""

@@ -7,12 +7,13 @@ from typing import Any
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from fmtkit.training.rl.rollouts.contract import Rollout, check_place
+from fmtkit.training.rl.rollouts.dialogs_ahead import DialogGeneration
 from fmtkit.training.rl.rollouts.generation import FunctionGeneration, ServerGeneration
 from fmtkit.training.rl.rollouts.guarding import guard, limited_requests
 from fmtkit.training.rl.rollouts.interval import SyncInterval
 from fmtkit.training.rl.rollouts.lora_sync import LoraSync, check_adapter, without_weight_transfer
 from fmtkit.training.rl.rollouts.named_sync import NamedLoraSync
-from fmtkit.training.rl.rollouts.producer import Producer
+from fmtkit.training.rl.rollouts.producer import Generation, Producer
 from fmtkit.training.rl.rollouts.server import address
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
 
@@ -27,6 +28,8 @@ class RolloutTrainer(GRPOTrainer):
     model: Any
     rollout_func: Any
     vllm_generation: Any
+    tools: Any
+    environment_factories: Any
 
     def __init__(self, *, rollouts: RolloutSettings | None = None, **kwargs: Any) -> None:
         """Take TRL's arguments by name, and how answers are made."""
@@ -74,11 +77,22 @@ class RolloutTrainer(GRPOTrainer):
     def start_prefetch(self) -> None:
         """Begin to make answers ahead of time, where the settings ask for it."""
         if self.rollouts.async_prefetch:
-            user = self.rollout_func
-            made = FunctionGeneration(user) if user is not None else ServerGeneration()
-            self.producer = Producer(self, made, self.rollouts.prefetch_depth)
+            self.producer = Producer(self, self._made_ahead(), self.rollouts.prefetch_depth)
             if self.use_vllm:
                 self.producer.hold_sync(self.vllm_generation)
+
+    def _made_ahead(self) -> Generation:
+        """Return how answers are made ahead.
+
+        Of several processes one alone knows the server: they make the first turn of a dialog with tools
+        ahead, and the others when it is their turn.
+        """
+        if self.rollout_func is not None:
+            return FunctionGeneration(self.rollout_func)
+        plays = bool(self.tools) or self.environment_factories is not None
+        if plays and self.accelerator.num_processes == 1:
+            return DialogGeneration(self)
+        return ServerGeneration()
 
     def rows_ahead(self, rows: Rows) -> Rows:
         """Return the rows that take the place of a batch; a subclass may bring others."""
@@ -109,15 +123,15 @@ class RolloutTrainer(GRPOTrainer):
 
     def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
         rows: Any = self.choose_rows(inputs)
-        return super()._generate_and_score_completions(rows)
+        with self.producer.scoring(rows) if self.producer is not None else nullcontext():
+            return super()._generate_and_score_completions(rows)
 
     def _generate(self, prompts: list[Any]) -> Any:
         if self.interval is not None:
             self.interval.before_generation(self)
         if self.producer is None:
             return super()._generate(prompts)
-        with self.producer.turn(prompts):
-            made = super()._generate(prompts)
+        made = self.producer.generate(prompts, super()._generate)
         if self.model.training:
             self.producer.ask_ahead(self.rows_ahead)
         return made

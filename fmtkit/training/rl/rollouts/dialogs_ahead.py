@@ -1,0 +1,132 @@
+"""Prefetch of whole dialogs with tools or environments: TRL's own loop, on a copy of the trainer.
+
+The thread runs what TRL runs: it chooses and resets environments, asks the server, calls tools and asks
+again. Its copy of the trainer has a tokenizer, metrics and environments of its own, and no weights are
+transferred between two turns of a dialog. The main thread takes the dialogs over when their batch
+trains, and the environments with them, since rewards may ask those.
+"""
+
+import copy
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+from trl.trainer.grpo_trainer import GRPOTrainer
+
+from fmtkit.training.life import TrainingError
+from fmtkit.training.rl.rollouts.contract import RolloutError, told
+
+Rows = Sequence[dict[str, Any]]
+Pool = dict[Any, list[Any]]
+
+
+@dataclass(frozen=True)
+class Played:
+    """Dialogs that were played: the copy that did it, its prompts, and what `_generate` returned."""
+
+    trainer: Any
+    prompts: list[Any]
+    answers: tuple[Any, ...]
+    tokens: int
+
+
+class _End(Exception):  # noqa: N818 - carries the dialogs out of TRL's method, and is no error
+    """End TRL's method once the dialogs are played, before they are scored."""
+
+    def __init__(self, prompts: list[Any], answers: tuple[Any, ...]) -> None:
+        super().__init__()
+        self.prompts = prompts
+        self.answers = answers
+
+
+class DialogGeneration:
+    """Dialogs of a trainer with tools or environments, in one process that asks a vLLM server."""
+
+    def __init__(self, trainer: Any) -> None:
+        self.processing_class = copy.deepcopy(trainer.processing_class)
+        self.free: list[Pool] = []
+        """Environments that no batch needs any more, to be used again."""
+
+    def prepare(self, trainer: Any, prompts: list[Any], rows: Rows) -> Callable[[], Any] | None:
+        """Return the job that plays the dialogs of these rows."""
+        del prompts
+        return partial(_played, self._copy(trainer), rows)
+
+    @contextmanager
+    def scoring(self, trainer: Any, made: Callable[[], Any]) -> Iterator[None]:
+        """Surround TRL's scoring of dialogs that were played: it resets no environment again."""
+        factories, before = trainer.environment_factories, trainer.environments
+        # TRL would draw and reset environments for this batch; `generate` puts it back.
+        trainer.environment_factories, trainer.environments = None, None
+        try:
+            yield
+        finally:
+            trainer.environment_factories = factories
+            if factories is None:
+                trainer.environments = before
+            else:
+                # They were asked for their rewards, and nobody looks at them any more.
+                self.free.append(made().trainer._environment_pool)
+
+    def generate(
+        self, trainer: Any, prompts: list[Any], made: Callable[[], Any], usual: Callable[..., Any]
+    ) -> Any:
+        """Return what TRL's `_generate` returned in the thread; raises what was raised there."""
+        del usual
+        played: Played = made()
+        if trainer.state.global_step != trainer._last_loaded_step:
+            # As TRL does before it generates: the next dialogs are of these weights.
+            trainer.vllm_generation.sync_weights()
+            trainer._last_loaded_step = trainer.state.global_step
+        for name in ("environment_factories", "environments", "_batch_environments"):
+            if hasattr(played.trainer, name):
+                setattr(trainer, name, getattr(played.trainer, name))
+        # The list is TRL's, who goes on with it: what environments told at their reset is in it now.
+        prompts[:] = played.prompts
+        metrics = trainer._metrics["train"]
+        for name, values in played.trainer._metrics["train"].items():
+            metrics[name].extend(values)
+        trainer.state.num_input_tokens_seen += played.tokens
+        metrics["num_tokens"] = [trainer.state.num_input_tokens_seen]
+        return played.answers
+
+    def _copy(self, trainer: Any) -> Any:
+        """Return a copy of the trainer that may play in a thread, as the settings are now."""
+        player = copy.copy(trainer)
+        player.processing_class = self.processing_class
+        player._tokenizer = getattr(self.processing_class, "tokenizer", self.processing_class)
+        player.state = copy.copy(trainer.state)
+        # An evaluation on the main thread is none of its business.
+        player.model = SimpleNamespace(training=True, config=trainer.model.config)
+        player.vllm_generation = copy.copy(trainer.vllm_generation)
+        player._last_loaded_step = player.state.global_step
+        player._metrics = {"train": defaultdict(list), "eval": defaultdict(list)}
+        if trainer.environment_factories is not None:
+            fresh: Pool = {name: [] for name in trainer.environment_factories}
+            player._environment_pool = self.free.pop() if self.free else fresh
+        return player
+
+
+def _played(player: Any, rows: Rows) -> Played:
+    """Play the dialogs of some rows; raises RolloutError for what the user's code raises."""
+    before = player.state.num_input_tokens_seen
+
+    def generate(prompts: list[Any]) -> None:
+        raise _End(list(prompts), GRPOTrainer._generate(player, prompts))
+
+    # In the place of the method: TRL's own code sets everything up and calls it.
+    player._generate = generate
+    try:
+        GRPOTrainer._generate_and_score_completions(player, list(rows))
+    except _End as end:
+        tokens = player.state.num_input_tokens_seen - before
+        return Played(player, end.prompts, end.answers, tokens)
+    except TrainingError:
+        raise
+    except Exception as error:
+        raise RolloutError(f"a dialog made ahead raised {told(error)}") from error
+    raise AssertionError("TRL scored a batch without generating")
