@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
-from fmtkit.abandoning import AbandonedError, within_or_abandoned
 from fmtkit.errors import DependencyError, FmtkitError
+from fmtkit.foreign_calls import OverdueError, within_or_abandoned
 
 T = TypeVar("T")
 
@@ -156,7 +156,7 @@ def attempted(call: Callable[[], T], *, first: float | None = None) -> T:
     limit = seconds() if first is None else first
     return repeated(
         partial(within_or_abandoned, limit, call),
-        but=(AbandonedError, ConnectionRefusedError) if first else (),
+        but=(OverdueError, ConnectionRefusedError) if first else (),
         limit=limit,
     )
 
@@ -206,7 +206,7 @@ def in_one_line(error: Exception, limit: float = 0) -> Exception:
     """Return the OSError that says what a client library raised; ImportErrors and ours as they are."""
     if isinstance(error, ImportError | FmtkitError | ChangedError | CutShortError):
         return error
-    if isinstance(error, AbandonedError):
+    if isinstance(error, OverdueError):
         return TimeoutError(f"no answer within {limit:g} seconds")
     if type(error).__name__ == "FileExpired":
         return ChangedError("it changed while it was read; run again")

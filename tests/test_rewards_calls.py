@@ -9,8 +9,8 @@ import pytest
 import reward_modules as modules
 
 from fmtkit.errors import OptionError
+from fmtkit.foreign_calls import OverdueError, within
 from fmtkit.training.rl.rewards import RewardError, RewardOptions, load_rewards
-from fmtkit.training.rl.rewards.time_limit import OverdueError, within
 
 
 @pytest.fixture(scope="module")

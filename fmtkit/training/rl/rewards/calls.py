@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Any
 
 from fmtkit.errors import OptionError, near_match
+from fmtkit.foreign_calls import OverdueError, within
 from fmtkit.training.rl.rewards.batch import CONTEXT, Batch
 from fmtkit.training.rl.rewards.entries import parameters
-from fmtkit.training.rl.rewards.time_limit import OverdueError, within
 from fmtkit.training.rl.rewards.verdicts import RewardError, Value, checked
 
 _OURS = frozenset({"prompts", "completions", "completion_ids"})

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from fmtkit.foreign_calls import Call
 from fmtkit.training.interrupts import INTERRUPTED
 from fmtkit.training.life import RunLog, TrainingError
 from fmtkit.training.rl.rollouts.server import REQUEST_SECONDS, Server, ServerError
@@ -214,35 +215,6 @@ def _is_refusal(error: Exception) -> bool:
     if isinstance(error, ServerError):
         return error.status is not None
     return type(error) is Exception and str(error).startswith("Request failed:")
-
-
-class Call:
-    """A call in a thread of its own, which may be left to itself."""
-
-    def __init__(self, call: Callable[[], Any]) -> None:
-        """Begin it."""
-        self._call = call
-        self._done = threading.Event()
-        self._value: Any = None
-        self._error: BaseException | None = None
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def _run(self) -> None:
-        try:
-            self._value = self._call()
-        except BaseException as error:  # noqa: BLE001 - raised again by who takes the result
-            self._error = error
-        self._done.set()
-
-    def is_done(self, seconds: float) -> bool:
-        """Wait so long at most, and tell whether the call has ended."""
-        return self._done.wait(seconds)
-
-    def result(self) -> Any:
-        """Return what the call returned, or raise what it raised."""
-        if self._error is not None:
-            raise self._error
-        return self._value
 
 
 class Failure:
