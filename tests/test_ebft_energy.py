@@ -292,3 +292,35 @@ def test_a_decomposition_that_never_converges_falls_back_to_unit_vectors(monkeyp
     out = energy(*E1, FEATURE)
     assert out.whitening_failed
     near(out.reward, [1.0, 0.4, 0.52])
+
+
+# --- what a whitened run shows ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weights", [FEATURE, SAMPLE])
+def test_whitened_alignment_is_bounded_where_that_of_unit_vectors_tells_near_from_far(
+    weights,
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    reference = torch.randn(16, 32, generator=generator)
+    noise = torch.randn(16, 4, 32, generator=generator)
+    chosen = torch.ones(16, dtype=torch.bool)
+    near_it, far = (
+        energy(reference[:, None] + scale * noise, reference, weights).metrics(chosen)
+        for scale in (0.1, 3.0)
+    )
+    assert near_it["ebft/alignment_unwhitened"] > 1.9
+    assert far["ebft/alignment_unwhitened"] < 1.0
+    # The squares of four cosines add up to at most 1, so that their mean is at most a half.
+    assert max(near_it["ebft/alignment"], far["ebft/alignment"]) <= 1.0 + 1e-5
+    assert near_it["ebft/diversity"] == pytest.approx(0.0, abs=1e-4)
+    assert near_it["ebft/diversity_unwhitened"] > 1.9
+
+
+def test_the_unwhitened_terms_are_those_of_a_reward_without_whitening() -> None:
+    whitened, plain = energy(*E1, FEATURE), energy(*E1, Weights())
+    assert whitened.unwhitened is not None
+    for found, wanted in zip(whitened.unwhitened, (plain.alignment, plain.diversity), strict=True):
+        torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
+    assert plain.unwhitened is None
+    assert "ebft/alignment_unwhitened" not in plain.metrics(torch.tensor(True))

@@ -40,7 +40,7 @@ def words(numbers: list[int]) -> str:
     return " ".join(f"w{n}" for n in numbers)
 
 
-def structured(path: Path, seed: int, reward: float) -> list[float]:
+def structured(path: Path, seed: int, reward: float, **ebft: object) -> list[dict[str, float]]:
     rows = [{"prompt": words(s[:3]), "ground_truth": words(s[3:7])} for s in sentences(seed)]
     model = tiny_model(20, seed=seed)
     trainer = EBFTTrainer(
@@ -65,15 +65,16 @@ def structured(path: Path, seed: int, reward: float) -> list[float]:
                 "alignment_coef": reward,
                 "diversity_coef": 0.5 * reward,
                 "embed_method": "completion_mean",
+                **ebft,
             }
         ),
         network=copied_network(model),
     )
     trainer.train()
-    return [e["ebft/alignment"] for e in trainer.state.log_history if "loss" in e]
+    return [log for log in trainer.state.log_history if "loss" in log]
 
 
-def strided(path: Path, seed: int, reward: float) -> list[float]:
+def strided(path: Path, seed: int, reward: float, **ebft: object) -> list[dict[str, float]]:
     rows = [{"input_ids": [7 + n for n in s], "prompt_length": 0} for s in sentences(seed)]
     model = tiny_model(20, seed=seed)
     trainer = StridedTrainer(
@@ -97,17 +98,19 @@ def strided(path: Path, seed: int, reward: float) -> list[float]:
                 "temperature": 1.0,
                 "diversity_coef": 0.5,
                 "embed_method": "mean_pooling",
+                **ebft,
             }
         ),
         network=copied_network(model),
     )
     trainer.train()
-    return [e["ebft/alignment"] for e in trainer.state.log_history if "loss" in e]
+    return [log for log in trainer.state.log_history if "loss" in log]
 
 
-def gain(alignment: list[float]) -> float:
+def gain(logs: list[dict[str, float]], metric: str = "ebft/alignment") -> float:
     """Return by how much the last five steps are above the first five."""
-    return (sum(alignment[-5:]) - sum(alignment[:5])) / 5
+    values = [log[metric] for log in logs]
+    return (sum(values[-5:]) - sum(values[:5])) / 5
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -118,3 +121,10 @@ def test_alignment_rises_and_not_without_the_reward(tmp_path: Path, mode, seed: 
     assert learnt > 0.25
     assert abs(control) < 0.12
     assert learnt > control + 0.25
+
+
+@pytest.mark.parametrize("mode", [structured, strided])
+def test_a_whitened_run_shows_what_it_learns_unwhitened(tmp_path: Path, mode) -> None:
+    logs = mode(tmp_path, 0, 1.0, use_whitening=True)
+    assert gain(logs, "ebft/alignment_unwhitened") > 0.25
+    assert all(-2 <= log["ebft/alignment_unwhitened"] <= 2 for log in logs)

@@ -294,6 +294,29 @@ def test_each_row_is_compared_with_its_own_turns(tmp_path: Path) -> None:
     torch.testing.assert_close(tensor(out), torch.zeros(8), atol=1e-5, rtol=0)
 
 
+def test_a_whitened_reward_logs_the_alignment_of_the_unit_vectors_too(tmp_path: Path) -> None:
+    prompts, completions = [QUESTION] * 4, [[10, 11], [12], [13, 14, 15], [10]]
+    logs: list[dict[str, float]] = []
+    for whitening in (True, False):
+        trainer = make_trainer(tmp_path, ebft={"use_whitening": whitening})
+        trainer.model.train()
+        logged: dict[str, float] = {}
+        trainer.reward_funcs[0](
+            prompts=prompts,
+            completions=None,
+            completion_ids=completions,
+            ground_truth=["w3 w4"] * 4,
+            log_metric=lambda name, value, into=logged: into.update({name: value}),
+        )
+        logs.append(logged)
+    whitened, plain = logs
+    for name in ("alignment", "diversity"):
+        found = whitened[f"ebft/{name}_unwhitened"]
+        assert found == pytest.approx(plain[f"ebft/{name}"], abs=1e-6)
+        assert found != pytest.approx(whitened[f"ebft/{name}"], abs=1e-3)
+    assert "ebft/alignment_unwhitened" not in plain
+
+
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [

@@ -21,6 +21,8 @@ _FIRST = (
     "rewards/margins",
     "rewards/accuracies",
     "reward",
+    "ebft/alignment_unwhitened",
+    "ebft/alignment",
     "frac_reward_zero_std",
     "reward_std",
     "entropy",

@@ -41,7 +41,7 @@ from fmtkit.training.trained_model import TrainedModel
 
 _CONNECTED: list[Any] = []
 """Trainers of several processes that have ended what connects them."""
-_TOLD = ("loss", "rewards/margins", "reward", "ebft/alignment")
+_TOLD = ("loss", "rewards/margins", "reward", "ebft/alignment", "ebft/alignment_unwhitened")
 
 
 def main(arguments: list[str]) -> int:

@@ -69,10 +69,9 @@ class EBFTReward:
             log_metric("ebft/truncated_frac", sum(cut) / len(cut))
             log_metric("ebft/whitening_failed", float(rewarded.whitening_failed))
         if log_metric is not None and known.any():
-            log_metric("ebft/alignment", float(2 * rewarded.alignment[known].mean()))
-            log_metric("ebft/diversity", float(2 * rewarded.diversity[known].mean()))
-            log_metric("ebft/cfm_loss", float(rewarded.distance[known].mean()))
             log_metric("ebft/reward", float(rewarded.reward[known].mean()))
+            for name, value in rewarded.metrics(known).items():
+                log_metric(name, value)
         rewards: list[float] = rewarded.reward.flatten().tolist()
         return [
             reward if truth.strip() else None for reward, truth in zip(rewards, truths, strict=True)

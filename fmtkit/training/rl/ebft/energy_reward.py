@@ -10,6 +10,10 @@ distance):
   cfm      = ‖mean_j x_j − g‖²                               a diagnostic
 
 where x and g are unit vectors, or whitened ones. Shapes: (..., n, D) samples, (..., D) references.
+
+Whitened samples are orthogonal unless they repeat, and the squares of their n cosines with a whitened
+reference add up to 1: whatever the model learns, their mean cannot pass 1/√n. What is learnt shows in the
+same terms of the unit vectors, which are therefore measured beside them.
 """
 
 from dataclasses import dataclass
@@ -23,6 +27,7 @@ from fmtkit.errors import OptionError
 from fmtkit.training.rl.ebft.whitening import Space, whiten
 
 Baseline = Literal["group", "loo"]
+UNWHITENED = ("ebft/alignment_unwhitened", "ebft/diversity_unwhitened")
 
 
 @dataclass(frozen=True)
@@ -44,19 +49,39 @@ class Energy:
     alignment: Tensor
     diversity: Tensor
     distance: Tensor
+    unwhitened: tuple[Tensor, Tensor] | None = None
+    """Alignment and diversity of the unit vectors, where the settings ask for whitening."""
     whitening_failed: bool = False
     """The decomposition did not converge twice: unit vectors were compared instead."""
+
+    def metrics(self, chosen: Tensor) -> dict[str, float]:
+        """Return means over the chosen groups, at least one, named as they are logged.
+
+        Alignment and diversity carry the factor 2 that they have in the reward.
+        """
+        found = {
+            "ebft/alignment": float(2 * self.alignment[chosen].mean()),
+            "ebft/diversity": float(2 * self.diversity[chosen].mean()),
+            "ebft/cfm_loss": float(self.distance[chosen].mean()),
+        }
+        if self.unwhitened is not None:
+            for name, term in zip(UNWHITENED, self.unwhitened, strict=True):
+                found[name] = float(2 * term[chosen].mean())
+        return found
 
 
 def energy(samples: Tensor, reference: Tensor, weights: Weights) -> Energy:
     """Reward the samples (..., n, D) of each group against its reference (..., D)."""
-    placed, target, failed = _place(samples.float(), reference.float(), weights.whitening)
-    alignment = align(placed, target)
-    diversity = likeness(placed)
+    samples, reference = samples.float(), reference.float()
+    placed, target, failed = _place(samples, reference, weights.whitening)
+    alignment, diversity = align(placed, target), likeness(placed)
+    unwhitened = None
+    if weights.whitening is not None:
+        unwhitened = align(samples, reference), likeness(normalize(samples, dim=-1))
     coefficient = weights.diversity * baseline_factor(samples.shape[-2], weights.baseline)
     reward = 2 * weights.alignment * alignment - 2 * coefficient * diversity
     distance = (placed.mean(dim=-2) - target).square().sum(dim=-1)
-    return Energy(reward, alignment, diversity, distance, failed)
+    return Energy(reward, alignment, diversity, distance, unwhitened, failed)
 
 
 def align(samples: Tensor, reference: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from fmtkit.training.rl.ebft.attention_support import Attention, attending, chec
 from fmtkit.training.rl.ebft.block_loss import cross_entropy, policy_loss, token_log_probs
 from fmtkit.training.rl.ebft.block_mask import additive, dense_mask, flex_mask
 from fmtkit.training.rl.ebft.ebft_settings import EbftSettings
+from fmtkit.training.rl.ebft.energy_reward import UNWHITENED
 from fmtkit.training.rl.ebft.feature_network import FeatureNetwork, adapter_network
 from fmtkit.training.rl.ebft.language_model import LanguageModel, causal_model
 from fmtkit.training.rl.ebft.settings_plan import check_group
@@ -31,6 +32,7 @@ METRICS = (
     "ebft/mean_reward",
     "ebft/alignment",
     "ebft/diversity",
+    *UNWHITENED,
     "ebft/num_blocks",
     "ebft/advantages_std",
     "ebft/no_anchor_batches",

@@ -102,18 +102,13 @@ def mask_dtype(model: LanguageModel, device: str) -> torch.dtype:
 
 
 def rollout_metrics(rewarded: Energy, gains: Tensor, valid: Tensor) -> dict[str, float]:
-    """Return means over the valid anchors, named as they are logged; without one, only the count.
-
-    Alignment and diversity carry the factor 2 that they have in the reward.
-    """
+    """Return means over the valid anchors, named as they are logged; without one, only the count."""
     blocks = float(valid.sum()) * gains.shape[-1]
     if not blocks:
         return {"ebft/num_blocks": 0.0}
     return {
         "ebft/num_blocks": blocks,
         "ebft/mean_reward": float(rewarded.reward[valid].mean()),
-        "ebft/alignment": float(2 * rewarded.alignment[valid].mean()),
-        "ebft/diversity": float(2 * rewarded.diversity[valid].mean()),
-        "ebft/cfm_loss": float(rewarded.distance[valid].mean()),
+        **rewarded.metrics(valid),
         "ebft/advantages_std": float(gains[valid].std(correction=0)),
     }
