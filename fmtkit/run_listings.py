@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _WIDTH = 100
 """Characters of a text in an example; --json has the whole."""
-_LEFT = ("model", "merged", "metrics.jsonl", "report.html")
+_LEFT = ("model", "merged", "metrics.jsonl", "report.html", "answers.html")
 """What of a run folder its user looks at first."""
 
 

@@ -12,7 +12,8 @@ pytest.importorskip("trl")
 import online_runs as online
 
 from fmtkit.training.rl.grpo import samples, samples_page
-from fmtkit.training.rl.grpo.samples import FILE, SampleTable, rows_of
+from fmtkit.training.rl.grpo.keep_samples import rows_of
+from fmtkit.training.rl.grpo.samples import FILE, SampleTable
 
 
 def row(number: int = 0, **more) -> dict:
@@ -25,7 +26,11 @@ def logs_of(count: int) -> dict:
         "completion": [[{"role": "assistant", "content": f"c{i}"}] for i in range(count)],
         "rewards": {"right": [0.0, math.nan] * (count // 2)},
         "advantages": [0.5] * count,
-        "extra": {"note": ["x"]},
+        "extra": {
+            "note": ["x"],
+            "tokens": [3, 8] * (count // 2),
+            "cut": [False, True] * (count // 2),
+        },
     }
 
 
@@ -41,12 +46,38 @@ def test_a_row_has_every_reward_and_none_where_it_does_not_apply() -> None:
     assert first == {
         "prompt": "p0",
         "completion": '[{"role": "assistant", "content": "c0"}]',
+        "reward": 0.0,
         "reward/right": 0.0,
         "advantage": 0.5,
+        "tokens": 3,
+        "cut": False,
+        "masked": None,
         "extra/note": "x",
     }
     assert second["reward/right"] is None
+    assert second["reward"] is None
+    assert second["masked"] == "no reward"
     assert "extra/note" not in second
+
+
+def test_an_answer_that_is_not_trained_on_says_why() -> None:
+    logs = logs_of(4)
+    logs["rewards"] = {"right": [1.0] * 4}
+    assert [r["masked"] for r in rows_of(logs, 4)] == [None] * 4
+    cut = [r["masked"] for r in rows_of(logs, 4, masks_cut=True)]
+    assert cut == [None, "cut off", None, "cut off"]
+    logs["extra"]["masked"] = ["the environment failed: TimeoutError", None, None, None]
+    first, *others = rows_of(logs, 4)
+    assert first["masked"] == "the environment failed: TimeoutError"
+    assert {r["masked"] for r in others} == {None}
+    assert "extra/masked" not in first
+
+
+def test_the_reward_is_the_weighted_sum_of_those_that_apply() -> None:
+    logs = logs_of(4)
+    logs["rewards"] = {"right": [1.0, math.nan, 0.0, 1.0], "form": [0.5, 0.5, 0.5, math.nan]}
+    found = [r["reward"] for r in rows_of(logs, 4, weights=[1.0, 2.0])]
+    assert found == [2.0, 1.0, 1.0, 1.0]
 
 
 def test_a_table_is_whole_after_every_log(tmp_path) -> None:
@@ -59,18 +90,40 @@ def test_a_table_is_whole_after_every_log(tmp_path) -> None:
     assert found[0]["extra/note"] is None
 
 
-def test_a_long_run_keeps_logs_spread_over_it(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(samples, "MOST", 40)
+def steps_of(file) -> list[int]:
+    return sorted({r["step"] for r in pq.read_table(file).to_pylist()})
+
+
+def test_a_long_run_keeps_its_newest_logs_and_earlier_ones_spread_over_it(
+    tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(samples, "MOST", 80)
     table = SampleTable(tmp_path / FILE)
-    for step in range(1, 101):
+    for step in range(1, 201):
         table.add(step, [row(i) for i in range(4)])
     table.write()
-    steps = sorted({r["step"] for r in pq.read_table(tmp_path / FILE).to_pylist()})
-    assert len(steps) <= 10
-    gaps = {b - a for a, b in pairwise(steps)}
+    steps = steps_of(tmp_path / FILE)
+    assert len(steps) == 20
+    assert steps[-8:] == list(range(193, 201))
+    gaps = [b - a for a, b in pairwise(steps[:-7])]
     assert steps[0] == 1
-    assert len(gaps) == 1
-    assert steps[-1] > 80
+    assert max(gaps[:-1]) <= 2 * min(gaps[:-1])
+    assert table.how == "of the 8 newest logs, and of 12 before them"
+
+
+def test_long_answers_are_fewer(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(samples, "MOST_TEXT", 10_000)
+    table = SampleTable(tmp_path / FILE)
+    for step in range(1, 31):
+        table.add(step, [row(step, completion="c" * 900)])
+    table.write()
+    steps = steps_of(tmp_path / FILE)
+    assert steps[0] == 1
+    assert steps[-8:] == list(range(23, 31))
+    assert 9 <= len(steps) <= 12
+    table.add(31, [row(31, completion="c" * 20_000)])
+    table.write()
+    assert steps_of(tmp_path / FILE) == [31]
 
 
 def test_a_resumed_run_goes_on_with_the_rows_before_its_checkpoint(tmp_path) -> None:
@@ -95,6 +148,9 @@ def test_the_page_shows_the_first_and_the_last_log_escaped(tmp_path) -> None:
     assert "<h3>Step 9</h3>" in page
     assert "<h3>Step 5</h3>" not in page
     assert "3 answers of 3 logs are in completions.parquet" in page
+    assert "<a " not in page
+    samples_page.write(tmp_path, table.rows, table.how)
+    assert '<a href="answers.html">' in samples_page.section(tmp_path)
 
 
 def test_a_run_without_answers_has_no_such_part(tmp_path) -> None:
@@ -122,9 +178,16 @@ def test_a_run_leaves_a_table_metrics_and_a_page(method, model, tmp_path) -> Non
         steps[0]["rewards/length/mean"], abs=1e-6
     )
     assert {json.loads(r["prompt"])[0]["role"] for r in found} == {"user"}
+    for one in found:
+        assert one["reward"] == pytest.approx(one["reward/length"] + one["reward/vowels"])
+    if method == "grpo":
+        assert {r["tokens"] for r in found} <= set(range(1, 9))
+        assert all(r["cut"] == (r["tokens"] == 8) for r in found if r["tokens"] < 8 or r["cut"])
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "<h2>Answers</h2>" in page
     assert "reward/vowels" in page
+    assert '<a href="answers.html">' in page
+    assert (tmp_path / "answers.html").is_file()
 
 
 def test_online_dpo_leaves_its_pairs_with_every_reward(model, tmp_path) -> None:

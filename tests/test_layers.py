@@ -141,7 +141,9 @@ NAMED_OTHERWISE = {
         "training.curves": "a metric",
         "training.process": "a metric",
         "training.progress": "a metric",
-        "training.rl.grpo.samples": "a metric",
+        "training.rl.grpo.keep_samples": "a metric",
+        "training.rl.grpo.samples": "a column",
+        "training.rl.grpo.samples_page": "a column",
         "training.rl.nemo_gym.verify": "a key of a server's answer",
     },
 }

@@ -1,13 +1,5 @@
-"""A survey as a page: one file with everything in it, which loads nothing and runs only our script.
+"""A survey as a page (fmtkit.reports.page)."""
 
-The page's content-security-policy names script and style by their hashes and allows nothing else;
-data stands in blocks that no browser runs, and reaches the page as text, never as markup.
-"""
-
-import base64
-import hashlib
-import json
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +7,19 @@ import numpy as np
 
 from fmtkit.atomic import write_bytes
 from fmtkit.counting.lengths import Tally
+from fmtkit.reports import page
 from fmtkit.reports.page_rows import page_rows
 from fmtkit.surveying.inspection import Inspection
 from fmtkit.writing.outputs import page_path
 
 SUFFIXES = (".html", ".htm")
-_MARK = b'<meta name="generator" content="fmtkit">'
 POINTS = 1500
 """Lengths at which the slider of the page knows exactly what is cut."""
 
 
 def target(path: str, *, overwrite: bool = False) -> Path:
     """Return where the page goes; raises what `fmtkit.writing.outputs.page_path` raises."""
-    return page_path(path, "--html", suffixes=SUFFIXES, mark=_MARK, overwrite=overwrite)
+    return page_path(path, "--html", suffixes=SUFFIXES, mark=page.MARK, overwrite=overwrite)
 
 
 def write(inspection: Inspection, path: Path) -> None:
@@ -38,39 +30,10 @@ def write(inspection: Inspection, path: Path) -> None:
 def render(inspection: Inspection) -> str:
     """Return the page."""
     rows = page_rows(inspection)
-    style, script = _asset("page.css"), _asset("page.js")
     survey = inspection.survey.as_dict()
     survey["shown"] = []
     data = {"survey": survey, "rows": rows.index, "how": rows.how, "curves": _curves(inspection)}
-    blocks = [_block("data", json.dumps(data, ensure_ascii=False, separators=(",", ":")))]
-    blocks += [
-        f'<script type="application/gzip" id="chunk-{number}">{text}</script>'
-        for number, text in enumerate(rows.chunks)
-    ]
-    page = _asset("page.html")
-    for name, text in {
-        "STYLE_HASH": _sha256(style),
-        "SCRIPT_HASH": _sha256(script),
-        "STYLE": style,
-        "SCRIPT": script,
-        "DATA": "\n".join(blocks),
-    }.items():
-        page = page.replace("{{" + name + "}}", text, 1)
-    return page
-
-
-def _asset(name: str) -> str:
-    return files("fmtkit.reports").joinpath(name).read_text(encoding="utf-8")
-
-
-def _sha256(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _block(name: str, text: str) -> str:
-    # Inside a script element only "<" can end or nest anything.
-    safe = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-    return f'<script type="application/json" id="{name}">{safe}</script>'
+    return page.render("survey", data, rows.chunks)
 
 
 def _curves(inspection: Inspection) -> dict[str, Any]:

@@ -5,8 +5,6 @@ go into gzipped chunks that the page unpacks when it shows or searches them; the
 is there from the start.
 """
 
-import base64
-import gzip
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fmtkit.reports.page import CHUNK_ROWS, packed
 from fmtkit.surveying.inspection import Inspection
 from fmtkit.surveying.row_fetch import RowFetch, spread
 from fmtkit.surveying.shown_rows import RowViewer, ShownRow, ShownSide
@@ -23,7 +22,6 @@ MOST_ROWS = 10_000
 MOST_BYTES = 20_000_000
 """Of the packed rows; the whole page stays under 25 MB."""
 
-CHUNK_ROWS = 100
 TRIAL_ROWS = 200
 """Rows by which the size of the others is estimated."""
 
@@ -120,10 +118,10 @@ def _pack(
         index.append(_entry(row, title, codes.get(row.place.row, [])))
         waiting.append(_packed(row))
         if len(waiting) == CHUNK_ROWS:
-            chunks.append(_chunk(waiting))
+            chunks.append(packed(waiting))
             waiting = []
     if waiting:
-        chunks.append(_chunk(waiting))
+        chunks.append(packed(waiting))
     return index, chunks
 
 
@@ -176,10 +174,3 @@ def _steps(side: ShownSide, text: str) -> list[int]:
     at = units[np.maximum.accumulate(ends)]
     steps: list[int] = np.diff(np.concatenate(([0], at))).tolist()
     return steps
-
-
-def _chunk(rows: list[dict[str, Any]]) -> str:
-    text = json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
-    # Without a time within: the same rows give the same page.
-    packed = gzip.compress(text.encode("utf-8", "surrogatepass"), compresslevel=6, mtime=0)
-    return base64.b64encode(packed).decode()

@@ -22,7 +22,14 @@ PLAN = "plan.json"
 SETTINGS = ("config.yaml", PLAN, "accelerate.yaml", job.FILE)
 RESULTS = ("report.json", "model", "merged", "report.html", "curves.png")
 """What a run ends with; the report, which says that it ended, goes first."""
-KEPT = (*RESULTS, "error.log", "checkpoints", "metrics.jsonl", "completions.parquet")
+KEPT = (
+    *RESULTS,
+    "error.log",
+    "checkpoints",
+    "metrics.jsonl",
+    "completions.parquet",
+    "answers.html",
+)
 """All that a run leaves; one that is resumed goes on with what is no result."""
 _OF_A_PLAN = {"source", "method", "config_class", "run", "launch"}
 _MODELS = ("base_model", "tokenizer_config", "ref_model", "teacher_model")

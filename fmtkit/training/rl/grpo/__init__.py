@@ -7,7 +7,7 @@ trainer, or only the attributes that it names:
     zero_advantage      skip micro-batches without a gradient
     replay              fill silent groups: replay_buffer, padded_rows, importance_ratio
     rerolls             bring failed prompts back, through the trainer's rows_ahead
-    samples, samples_page, health      what a user watches
+    samples, samples_page, keep_samples, health      what a user watches
 
 `build` makes a trainer from a job, for grpo, gdpo, rloo and online_dpo; `async_build` makes TRL's
 asynchronous one.

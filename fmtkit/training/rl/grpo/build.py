@@ -9,7 +9,8 @@ from typing import Any
 from fmtkit.training.build import Parts, load_class, trainer_inputs
 from fmtkit.training.job import Job
 from fmtkit.training.rl.grpo import tool_template
-from fmtkit.training.rl.grpo.samples import FILE, SampleTable, keeper
+from fmtkit.training.rl.grpo.keep_samples import keeper
+from fmtkit.training.rl.grpo.samples import FILE, SampleTable
 from fmtkit.training.rl.grpo.settings import read_settings
 from fmtkit.training.rl.nemo_gym.session import Gym, open_gym
 from fmtkit.training.rl.rewards import Rewards, entries, read_options, rewards_of

@@ -1,24 +1,29 @@
 """Answers of a run with their rewards: a Parquet table in the run folder, written while it trains."""
 
-import json
-import math
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+Row = dict[str, Any]
+
 FILE = "completions.parquet"
 ROWS = 16
 """Rows of a log, about: whole groups, and one at least."""
 MOST = 4096
-"""Rows of a run; where there would be more, every second log is dropped, and again."""
-_ANSWERED = frozenset({"reward", "objective/scores"})
-"""Metrics that TRL's trainers log for answers: GRPO and RLOO the one, online DPO the other."""
+MOST_TEXT = 32_000_000
+"""Rows of a run, and characters of their texts; where there would be more, earlier logs are dropped."""
+NEWEST = 8
+"""Logs at the end of a run that are all there; those before them are thinned evenly."""
+REWARD = "reward/"
 _PAUSE = 10.0
+_SHARE = 0.01
+"""Of a run's time that may go into writing its answers."""
 _SMALL = 256
 
 
@@ -28,99 +33,80 @@ class SampleTable:
     def __init__(self, file: Path, *, after: int = 0) -> None:
         """Begin a table, or go on with one after the step that a run resumes from."""
         self.file = file
-        self.logs: dict[int, list[dict[str, Any]]] = {}
-        self.stride = 1
-        self._count = 0
-        self._written = 0.0
+        self.logs: dict[int, list[Row]] = {}
+        self._texts: dict[int, int] = {}
+        self._next = 0.0
         if after and file.is_file():
             for row in pq.read_table(file).to_pylist():
                 if row["step"] <= after:
                     self.logs.setdefault(row["step"], []).append(row)
-            self._count = len(self.logs)
+        self._texts = {step: _characters(rows) for step, rows in self.logs.items()}
 
-    def add(self, step: int, rows: Sequence[dict[str, Any]]) -> None:
+    @property
+    def rows(self) -> list[Row]:
+        """The rows, oldest first."""
+        return [row for log in self.logs.values() for row in log]
+
+    def add(self, step: int, rows: Sequence[Row]) -> None:
         """Take the rows of a log."""
-        if self._count % self.stride == 0:
-            self.logs[step] = [{"step": step, **row} for row in rows]
-        self._count += 1
-        if sum(map(len, self.logs.values())) > MOST:
-            self.stride *= 2
-            self.logs = dict(list(self.logs.items())[::2])
-        if len(self.logs) * ROWS <= _SMALL or time.monotonic() - self._written > _PAUSE:
+        self.logs.pop(step, None)
+        self.logs[step] = [{"step": step, **row} for row in rows]
+        self._texts[step] = _characters(rows)
+        while len(self.logs) > 1 and self._is_full():
+            self._drop(self._least_missed())
+        if len(self.logs) * ROWS <= _SMALL or time.monotonic() > self._next:
             self.write()
+
+    def _is_full(self) -> bool:
+        return sum(map(len, self.logs.values())) > MOST or sum(self._texts.values()) > MOST_TEXT
+
+    def _least_missed(self) -> int:
+        """Return the step that leaves the smallest gap; the first and the newest logs stay."""
+        steps = list(self.logs)
+        gaps = zip(steps, steps[1:-NEWEST], islice(steps, 2, None), strict=False)
+        found = min(((after - before, step) for before, step, after in gaps), default=None)
+        # Without any between them the texts are long: the newest log alone is kept for certain.
+        return steps[0] if found is None else found[1]
+
+    def _drop(self, step: int) -> None:
+        del self.logs[step], self._texts[step]
 
     def write(self) -> None:
         """Write the table; the file is whole at any time."""
-        rows = [row for log in self.logs.values() for row in log]
+        rows = self.rows
         if not rows:
             return
+        begun = time.monotonic()
         names = list(dict.fromkeys(name for row in rows for name in row))
         schema = pa.schema([(name, _kind(name)) for name in names])
         part = self.file.with_name(f".{self.file.name}.part")
         pq.write_table(pa.Table.from_pylist(rows, schema=schema), part, compression="zstd")
         os.replace(part, self.file)  # noqa: PTH105 - one call for both systems
-        self._written = time.monotonic()
+        self._next = following(begun)
+
+    @property
+    def how(self) -> str:
+        """Which answers of the run these are."""
+        newest = min(NEWEST, len(self.logs))
+        if newest == len(self.logs):
+            return f"of each of {newest} logs" if newest > 1 else "of one log"
+        return f"of the {newest} newest logs, and of {len(self.logs) - newest} before them"
+
+
+def following(begun: float) -> float:
+    """Return when what began then, and ends now, may be done again."""
+    now = time.monotonic()
+    return now + max(_PAUSE, (now - begun) / _SHARE)
+
+
+def _characters(rows: Sequence[Row]) -> int:
+    return sum(len(value) for row in rows for value in row.values() if isinstance(value, str))
+
+
+_KINDS = {"step": pa.int64(), "tokens": pa.int64(), "cut": pa.bool_()}
 
 
 def _kind(name: str) -> pa.DataType:
-    if name == "step":
-        return pa.int64()
-    return pa.float64() if name == "advantage" or name.startswith("reward/") else pa.string()
-
-
-def rows_of(logs: Mapping[str, Any], group: int) -> Iterator[dict[str, Any]]:
-    """Yield rows of what TRL's trainers keep of the last generation: the first groups, each whole."""
-    count = min(max(1, ROWS // group) * group, len(logs["prompt"]))
-    for index in range(count):
-        yield {
-            "prompt": _text(logs["prompt"][index]),
-            "completion": _text(logs["completion"][index]),
-            **{
-                f"reward/{name}": _number(values[index]) for name, values in logs["rewards"].items()
-            },
-            **({"advantage": _number(logs["advantages"][index])} if "advantages" in logs else {}),
-            **{
-                f"extra/{name}": _text(values[index])
-                for name, values in logs.get("extra", {}).items()
-                if index < len(values)
-            },
-        }
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)
-
-
-def keeper(table: SampleTable, trainer: Any) -> Any:
-    """Return a callback that adds rows whenever the trainer logs answers that it made since."""
-    from transformers import TrainerCallback
-
-    class KeepSamples(TrainerCallback):
-        """Watches a trainer that keeps `_logs`, as TRL's GRPO and RLOO trainers do, and ours."""
-
-        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-            del args, control
-            if (
-                state.is_world_process_zero
-                and "loss" in (logs or {})
-                and not _ANSWERED.isdisjoint(logs)
-            ):
-                rows = list(rows_of(trainer._logs, trainer.num_generations))
-                table.add(state.global_step, rows)
-
-        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            del args, control
-            if state.is_world_process_zero:
-                table.write()
-
-        def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            # A run of fewer steps than one log takes has answers all the same.
-            if state.is_world_process_zero and not table.logs and len(trainer._logs["prompt"]):
-                table.add(state.global_step, list(rows_of(trainer._logs, trainer.num_generations)))
-            self.on_save(args, state, control)
-
-    return KeepSamples()
+    if name in {"reward", "advantage"} or name.startswith(REWARD):
+        return pa.float64()
+    return _KINDS.get(name, pa.string())

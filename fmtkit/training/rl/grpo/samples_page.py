@@ -1,19 +1,89 @@
-"""The answers of a run as a part of its page: those of the first and of the last log."""
+"""The answers of a run to look at: a page that searches them, and a part of the run's own page."""
 
 import html
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fmtkit.training.rl.grpo.samples import FILE
+from fmtkit import atomic
+from fmtkit.reports import page
+from fmtkit.training.rl.grpo.samples import FILE, REWARD, Row
 
+PAGE = "answers.html"
+TEXT_SHOWN = 40_000
+"""Characters of a message in the page; the table has the whole."""
+_TITLE = 90
 _SHOWN = 16
 _LONGEST = 4000
 
 
+def write(run: Path, rows: Sequence[Row], how: str) -> None:
+    """Write the page of these rows of the table; `how` says which answers of the run they are.
+
+    Raises WriteError where the page cannot be written.
+    """
+    atomic.write_bytes(run / PAGE, render(run.name, rows, how).encode())
+
+
+def render(title: str, rows: Sequence[Row], how: str) -> str:
+    """Return the page, in which nothing of the rows is more than text."""
+    names = list(dict.fromkeys(n for row in rows for n in row if n.startswith(REWARD)))
+    counted = all(row.get("tokens") is not None for row in rows)
+    data = {
+        "title": title,
+        "how": how,
+        "unit": "tokens" if counted else "characters",
+        "names": [name.removeprefix(REWARD) for name in names],
+        "rows": _index(rows, names, counted=counted),
+    }
+    size = page.CHUNK_ROWS
+    chunks = (
+        page.packed([_packed(row) for row in rows[start : start + size]])
+        for start in range(0, len(rows), size)
+    )
+    return page.render("answers", data, chunks)
+
+
+def _index(rows: Sequence[Row], names: Sequence[str], *, counted: bool) -> list[list[Any]]:
+    """Return what the page knows of each row from the start; answers.js has the places' names."""
+    found, group, last = [], -1, None
+    for row in rows:
+        if (row["step"], row["prompt"]) != last:
+            group, last = group + 1, (row["step"], row["prompt"])
+        said = _said_of(row["completion"])
+        found.append(
+            [
+                row["step"],
+                row["tokens"] if counted else sum(len(text) for _, text in said),
+                row.get("advantage"),
+                row.get("reward"),
+                [row.get(name) for name in names],
+                bool(row.get("cut")),
+                row.get("masked"),
+                group,
+                " ".join(" ".join(text for _, text in said)[: 4 * _TITLE].split())[:_TITLE],
+            ]
+        )
+    return found
+
+
+def _packed(row: Row) -> dict[str, Any]:
+    extra = {n.removeprefix("extra/"): v for n, v in row.items() if n.startswith("extra/") and v}
+    return {
+        "prompt": [_cut(*said) for said in _said_of(row["prompt"])],
+        "completion": [_cut(*said) for said in _said_of(row["completion"])],
+        "extra": {name: value[:_LONGEST] for name, value in extra.items()},
+    }
+
+
+def _cut(role: str, text: str) -> tuple[str, str, int]:
+    """Return who says what, and how many characters of it are left out."""
+    return role, text[:TEXT_SHOWN], max(len(text) - TEXT_SHOWN, 0)
+
+
 def section(run: Path) -> str:
-    """Return the part of the page, escaped; an empty text where the run kept no answers."""
+    """Return the part of the run's page, escaped; an empty text where the run kept no answers."""
     file = run / FILE
     if not file.is_file():
         return ""
@@ -23,10 +93,12 @@ def section(run: Path) -> str:
     steps = sorted({row["step"] for row in rows})
     shown = list(dict.fromkeys([steps[0], steps[-1]]))
     tables = "".join(_table([row for row in rows if row["step"] == step]) for step in shown)
-    return f"<h2>Answers</h2><p>{len(rows)} answers of {len(steps)} logs are in {FILE}.</p>{tables}"
+    searched = f' <a href="{PAGE}">Search them</a>.' if (run / PAGE).is_file() else ""
+    counts = f"{len(rows)} answers of {len(steps)} logs are in {FILE}."
+    return f"<h2>Answers</h2><p>{counts}{searched}</p>{tables}"
 
 
-def _table(rows: list[dict[str, Any]]) -> str:
+def _table(rows: list[Row]) -> str:
     names = [name for name in rows[0] if name != "step"]
     head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
     body = "".join(
@@ -41,19 +113,19 @@ def _shown(value: object) -> str:
         return f"{value:.3g}"
     if not isinstance(value, str):
         return "" if value is None else str(value)
-    text = "\n".join(_lines(value))
+    text = "\n".join(f"{role}: {said}" if role else said for role, said in _said_of(value))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … ({len(text)} characters)"
 
 
-def _lines(text: str) -> list[str]:
-    """Return messages as a line for each turn; other text as it is."""
+def _said_of(text: str) -> list[tuple[str, str]]:
+    """Return the messages of a text that is a list of them, as role and content; else ("", text)."""
     try:
         messages = json.loads(text) if text.startswith("[") else None
     except ValueError:
-        return [text]
+        return [("", text)]
     if not isinstance(messages, list) or not all(isinstance(m, Mapping) for m in messages):
-        return [text]
-    return [f"{m.get('role')}: {_said(m)}" for m in messages]
+        return [("", text)]
+    return [(str(message.get("role")), _said(message)) for message in messages]
 
 
 def _said(message: Mapping[str, object]) -> str:

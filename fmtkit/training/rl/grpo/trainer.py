@@ -106,12 +106,24 @@ class FmtkitGRPOTrainer(RolloutTrainer):
     ) -> Tensor:
         """Return the rewards of all processes [N, F], and remember the totals of this one's [B]."""
         rewards: Tensor = super()._calculate_rewards(inputs, prompts, completions, ids)
+        self._log_lengths(ids)
         start = self.accelerator.process_index * len(prompts)
         own = rewards[start : start + len(prompts)]
         totals = (own * self.reward_weights.to(own.device)).nansum(dim=1)
         totals[torch.isnan(own).all(dim=1)] = torch.nan
         self._totals = totals
         return rewards
+
+    def _log_lengths(self, ids: list[list[int]]) -> None:
+        """Log each answer's length in tokens and whether it was cut, unless a reward logs such columns."""
+        ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
+        own: dict[str, list[Any]] = {
+            "tokens": [len(answer) for answer in ids],
+            "cut": [not answer or answer[-1] not in ends for answer in ids],
+        }
+        for name, values in own.items():
+            if name not in self._pending_extra_logs:
+                self._log_completion_extra(name, values)
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         if self._may_skip() and zero_advantage.is_silent(self, inputs["advantages"]):

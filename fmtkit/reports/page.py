@@ -1,0 +1,64 @@
+"""A page: one file with everything in it, which loads nothing and runs only our script.
+
+Its content-security-policy names script and style by their hashes and allows nothing else; data stands
+in blocks that no browser runs, and reaches the page as text, never as markup. `page.html` is the frame,
+`page.css` and `page.js` are what all pages share: the theme, and a list of rows beside the chosen one.
+NAME.html and NAME.js are what one page has of its own.
+"""
+
+import base64
+import gzip
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from typing import Any
+
+MARK = b'<meta name="generator" content="fmtkit">'
+CHUNK_ROWS = 100
+"""Rows of a chunk; page.js knows the number too."""
+
+
+def render(name: str, data: object, chunks: Iterable[str]) -> str:
+    """Return the page of that name; `chunks` are the rows that it unpacks when it shows or searches them."""
+    style, script = asset("page.css"), asset("page.js") + asset(f"{name}.js")
+    blocks = [_block("data", json.dumps(data, ensure_ascii=False, separators=(",", ":")))]
+    blocks += [
+        f'<script type="application/gzip" id="chunk-{number}">{text}</script>'
+        for number, text in enumerate(chunks)
+    ]
+    page = asset("page.html")
+    # The data come last: nothing in them is taken for a place to put something.
+    for place, text in {
+        "STYLE_HASH": _sha256(style),
+        "SCRIPT_HASH": _sha256(script),
+        "STYLE": style,
+        "BODY": asset(f"{name}.html"),
+        "SCRIPT": script,
+        "DATA": "\n".join(blocks),
+    }.items():
+        page = page.replace("{{" + place + "}}", text, 1)
+    return page
+
+
+def packed(rows: Sequence[dict[str, Any]]) -> str:
+    """Return at most CHUNK_ROWS rows as JSON, gzipped, in base64."""
+    text = json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
+    # Without a time within: the same rows give the same page.
+    found = gzip.compress(text.encode("utf-8", "surrogatepass"), compresslevel=6, mtime=0)
+    return base64.b64encode(found).decode()
+
+
+def asset(name: str) -> str:
+    """Return a file of this package."""
+    return files("fmtkit.reports").joinpath(name).read_text(encoding="utf-8")
+
+
+def _sha256(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _block(name: str, text: str) -> str:
+    # Inside a script element only "<" can end or nest anything.
+    safe = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return f'<script type="application/json" id="{name}">{safe}</script>'
