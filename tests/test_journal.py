@@ -1,10 +1,11 @@
 import json
+from dataclasses import replace
 
 import pytest
 
 from fmtkit.errors import ResumeError
 from fmtkit.writing import journal
-from fmtkit.writing.journal import Journal, Shard, check_fingerprint
+from fmtkit.writing.journal import Checkpoint, Journal, Shard, check_fingerprint
 
 
 def test_a_journal_reads_back_as_it_was(tmp_path):
@@ -18,8 +19,29 @@ def test_a_journal_reads_back_as_it_was(tmp_path):
         quarantine_bytes=7,
         state={"ledger": {"rows_read": 3}},
     )
-    whole.save(path)
+    begun = Journal(whole.fingerprint, overwrite=True)
+    begun.save(path)
+    assert journal.load(path) == begun
+    shard = whole.shards[0]
+    journal.append(path, Checkpoint((1, 1), (), 3, {"ledger": {"rows_read": 1}, "kept": 1}))
+    journal.append(path, Checkpoint((1, 2), (shard,), 7, {"ledger": {"rows_read": 3}}))
+    whole = replace(whole, state={"ledger": {"rows_read": 3}, "kept": 1})
     assert journal.load(path) == whole
+
+
+def test_the_line_that_a_run_was_killed_at_is_cut_off(tmp_path):
+    path = tmp_path / "journal.json"
+    Journal({"a": 1}).save(path)
+    journal.append(path, Checkpoint((0, 1), (), 0, {"n": 1}))
+    whole = path.read_bytes()
+    with path.open("ab") as file:
+        file.write(b'{"next_block": [0, 2], "sha')
+    assert journal.load(path).next_block == (0, 1)
+    journal.trim(path)
+    assert path.read_bytes() == whole
+    path.write_bytes(whole[:-9] + b"\n")
+    with pytest.raises(ResumeError, match="start again without --resume"):
+        journal.load(path)
 
 
 def test_a_journal_that_cannot_be_read_is_an_error(tmp_path):

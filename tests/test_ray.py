@@ -124,7 +124,7 @@ def test_a_task_that_ends_its_worker_three_times_ends_the_run_by_name(cluster, s
         str(source), fmtkit.converting.convert_options.RowOptions(type="intel")
     ).job
     with pytest.raises(
-        SourceError, match=r"rows\.jsonl, block 0 \(up to byte \d+\) ended its worker"
+        SourceError, match=r"rows\.jsonl, the block up to byte \d+ ended its worker again and again"
     ):
         list(stream(job, engine=Losing()))
 

@@ -1,61 +1,39 @@
 """A conversion under way: pieces go to a sink, and every row is accounted for."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
-import pyarrow as pa
-
-from fmtkit import buffers
 from fmtkit.atomic import Written
+from fmtkit.codes import Reject
 from fmtkit.converting.convert_options import ConvertOptions
+from fmtkit.converting.engines import TaskLostError, engine_of
 from fmtkit.converting.error_limit import why_ended
 from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.pipeline import Piece, Progress, stream
 from fmtkit.converting.preparation import AnySource, Job
 from fmtkit.converting.run_report import Report, report_of, sources_of
-from fmtkit.converting.splitting import (
-    TRAIN,
-    VALIDATION,
-    Split,
-    frame_of,
-)
+from fmtkit.converting.splitting import Encoding, Split
+from fmtkit.converting.task_work import TIERS, RowCount, TaskWork, can_travel
+from fmtkit.converting.tasks import Task, tasks_of
 from fmtkit.converting.user_functions import TransformedSource
 from fmtkit.errors import LimitError, NothingWrittenError, OptionError
 from fmtkit.writing import destinations, journal, quarantine, sinks
 from fmtkit.writing.destinations import Found
-from fmtkit.writing.encoding import Encoded
-from fmtkit.writing.formats import compression_of, encode
+from fmtkit.writing.folder_sink import FolderSink
+from fmtkit.writing.formats import compression_of
+from fmtkit.writing.object_sinks import ObjectFolderSink
 from fmtkit.writing.outputs import Destination
 from fmtkit.writing.sinks import Closing, Sink
+from fmtkit.writing.task_output import TaskRecord, Trace
 
+T = TypeVar("T")
 Watcher = Callable[[int, int | None, Ledger], None]
-
-
-@dataclass(frozen=True)
-class Encoding:
-    """Splits and encodes rows, on a worker."""
-
-    split: Split | None
-    format: str
-    compression: str
-
-    def __call__(self, table: pa.Table, places: np.ndarray) -> list[tuple[str, Encoded]]:
-        """Return the rows of each split that has any."""
-        parts = [(TRAIN, table)]
-        if self.split is not None and table.num_rows:
-            mask = buffers.booleans(self.split.is_validation(frame_of(table), places))
-            parts = [
-                (TRAIN, table.filter(pa.compute.invert(mask))),
-                (VALIDATION, table.filter(mask)),
-            ]
-        return [(s, encode(t, self.format, self.compression)) for s, t in parts if t.num_rows]
 
 
 class ConversionRun:
@@ -75,7 +53,10 @@ class ConversionRun:
         self.compression = compression_of(self.format, options.compression)
         self.ledger = Ledger()
         self.progress = Progress()
-        self.tiers = {"fast_rows": 0, "traced_rows": 0, "plain_rows": 0}
+        self.tiers = dict.fromkeys(TIERS, 0)
+        self._told = 0
+        """The first source of which a checkpoint does not know all."""
+        self._destination = out
         self._size = _size_of(jobs)
         if not self.is_folder and options.engine == "ray":
             raise OptionError(f"{self.out} is one file; --engine ray writes a folder, OUT/")
@@ -143,7 +124,15 @@ class ConversionRun:
     def _write_job(self) -> None:
         """Stream a job's pieces into the sink."""
         encode = Encoding(self.job.split, self.format, self.compression)
-        with closing(stream(self.job, encode=encode, progress=self.progress)) as pieces:
+        if self._by_tasks():
+            self._write_tasks(encode)
+            return
+        self._write_pieces(encode)
+
+    def _write_pieces(self, encode: Encoding, tasks: Sequence[Task] | None = None) -> None:
+        """Write what becomes of the blocks of all tasks, or of some."""
+        read = stream(self.job, encode=encode, progress=self.progress, tasks=tasks)
+        with closing(read) as pieces:
             for piece in pieces:
                 self._account(piece)
                 if self.options.on_error != "skip":
@@ -154,11 +143,102 @@ class ConversionRun:
                     self.sink.write(encoded, split)
                 if self.is_folder:
                     # Only here: a single file has no checkpoints, and its source's hash comes last.
-                    next_block = self.progress.next_block
-                    self.sink.end_block(sinks.Progress(next_block, self._state, self._metadata))
+                    self.sink.end_block(self._point(piece.task, ends_task=piece.ends_task))
                 if self.watch is not None:
                     done = self.finished_bytes + self.progress.bytes_of_sources()
                     self.watch(done, self._size, self.ledger)
+
+    def _point(self, task: int, *, ends_task: bool) -> sinks.Progress:
+        return sinks.Progress(
+            self.progress.next_block, self._state, self._metadata, task, ends_task
+        )
+
+    def _by_tasks(self) -> bool:
+        """Tell whether workers read and write by themselves."""
+        return self.options.engine == "ray" and all(
+            can_travel(source, self._destination) for source in self.job.sources
+        )
+
+    def _write_tasks(self, encode: Encoding) -> None:
+        """Have workers write every task that is not done, and take over what they wrote, in order."""
+        assert isinstance(self.sink, FolderSink | ObjectFolderSink)
+        place = self.sink.workers_place()
+        left = [task for task in self._tasks() if task.next_block > self.progress.next_block]
+        if left and left[0].is_begun(self.progress.next_block):
+            # On threads, with a shard that was full before its task came to its end.
+            self._write_pieces(encode, [left.pop(0)])
+        known = {task.number: self.sink.finished(task.number) for task in left}
+        work = TaskWork(self.job, encode, place, self._metadata())
+        engine = engine_of(self.options)
+        mapped = engine.map(work, iter([task for task in left if known[task.number] is None]))
+        with closing(_named(mapped, self.job.sources)) as records:
+            for task in left:
+                record = known.pop(task.number) or next(records)
+                self._adopt(task, record, place.bad(record), records)
+
+    def _tasks(self) -> list[Task]:
+        """Return the tasks; with --limit those up to its last row, for which rows are counted first."""
+        tasks, left = tasks_of(self.job), self.options.limit
+        if left is None:
+            return tasks
+        count = RowCount(replace(self.job, options=replace(self.job.options, limit=left)))
+        kept = []
+        with closing(
+            _named(engine_of(self.options).map(count, iter(tasks)), self.job.sources)
+        ) as counts:
+            for task, rows in zip(tasks, counts, strict=False):
+                kept.append(replace(task, rows=left) if rows >= left else task)
+                left -= rows
+                if left <= 0:
+                    break
+        return kept
+
+    def _adopt(
+        self, task: Task, record: TaskRecord, bad: bytes, records: Generator[Any, None, None]
+    ) -> None:
+        """Account for a task that a worker wrote, as if its blocks had come one by one."""
+        lines = self._shifted(record, bad)
+        for step in record.trace:
+            ledger = Ledger.from_dict(self.ledger.as_dict())
+            ledger.merge(Ledger.from_dict(step.ledger))
+            reason = self._why_ended(step, ledger)
+            if reason is not None:
+                records.close()
+                self.ledger = ledger
+                self.sink.quarantine(self._shifted(record, bad, step.bad_bytes))
+                self._reject()
+                raise LimitError(f"{reason}; nothing was written{self._where()}")
+        self.ledger.merge(Ledger.from_dict(record.ledger))
+        for tier in self.tiers:
+            self.tiers[tier] += record.tiers.get(tier, 0)
+        self.progress.jump(task, record)
+        assert isinstance(self.sink, FolderSink | ObjectFolderSink)
+        self.sink.adopt(record, lines, self._point(task.number, ends_task=True))
+        if self.watch is not None:
+            done = self.finished_bytes + self.progress.bytes_of_sources()
+            self.watch(done, self._size, self.ledger)
+
+    def _why_ended(self, step: Trace, ledger: Ledger) -> str | None:
+        rejects: list[Reject] = []
+        if step.first is not None:
+            row, line, code, message = step.first
+            rows, lines = self._before(step.source)
+            place = None if line is None else line + lines
+            rejects = [Reject(row + rows, place, code, None, message, b"")]
+        return why_ended(self.options, ledger, self.job.sources[step.source].name, rejects)
+
+    def _before(self, source: int) -> tuple[int, int]:
+        """Return the rows and lines of a source that come before the next task."""
+        return self.progress.rows.get(source, 0), self.progress.lines.get(source, 1) - 1
+
+    def _shifted(self, record: TaskRecord, bad: bytes, size: int | None = None) -> bytes:
+        """Number a task's part of the quarantine as its sources are; the first so many bytes of it."""
+        parts, at = [], 0
+        for source, length in record.bad:
+            end = at + length if size is None else min(at + length, size)
+            parts.append(quarantine.shifted(bad[at:end], *self._before(source)))
+            at += length
+        return b"".join(parts)
 
     def _account(self, piece: Piece) -> None:
         self.ledger.add(piece, skipped=self.options.on_error == "skip")
@@ -223,13 +303,11 @@ class ConversionRun:
     def _metadata(self) -> dict[str, str]:
         """Return the key-value metadata of the files."""
         template = self.job.text.template
-        hashes = " ".join(str(source["sha256"] or "-") for source in self._sources())
         return {
             "fmtkit.type": self._type(),
             "fmtkit.table": self.job.table.name(),
             "fmtkit.to": self.options.to or "",
             "fmtkit.template": template.sha256 if template else "",
-            "fmtkit.sources": hashes,
             "fmtkit.version": version("fmtkit"),
         }
 
@@ -250,9 +328,10 @@ class ConversionRun:
         }
 
     def _state(self) -> dict[str, Any]:
+        since, self._told = self._told, self.progress.next_block[0]
         return {
             "ledger": self.ledger.as_dict(),
-            "progress": self.progress.as_dict(),
+            "progress": self.progress.since(since),
             "tiers": dict(self.tiers),
         }
 
@@ -262,6 +341,14 @@ class ConversionRun:
             outputs.append(str(self.sink.quarantine_path))
         # The one that was written is the one that is returned, clock and all.
         return Report(self.sink.report, tuple(outputs))
+
+
+def _named(mapped: Iterator[T], sources: Sequence[AnySource]) -> Generator[T, None, None]:
+    """Map over tasks; SourceError names the one that ends whatever runs it."""
+    try:
+        yield from mapped
+    except TaskLostError as error:
+        raise error.named(error.task.named(sources)) from error
 
 
 def fingerprint_of(job: Job, options: ConvertOptions) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from fmtkit import registry
 from fmtkit.converting.conversion_run import ConversionRun, Watcher
 from fmtkit.converting.convert_options import HASHED, ConvertOptions, RowOptions
+from fmtkit.converting.engines import session
 from fmtkit.converting.error_limit import why_ended
 from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.pipeline import Piece, Progress, stream
@@ -26,6 +27,7 @@ from fmtkit.converting.splitting import (
     place_hashes,
     prompt_hashes,
 )
+from fmtkit.converting.task_work import check_places
 from fmtkit.errors import LimitError, NothingWrittenError, OptionError
 from fmtkit.sources.opening import Source, open_sources
 from fmtkit.storage import ObjectPath
@@ -62,8 +64,10 @@ def convert_to(
     target = destination(out)
     opened = open_named(sources, options.hash, options.delimiter)
     refuse_output(target, (source.name for source in opened), options)
-    job = with_split(prepare(opened, options), options)
-    return write_jobs([job], target, options, watch)
+    check_places(opened, target, options)
+    with session():
+        job = with_split(prepare(opened, options), options)
+        return write_jobs([job], target, options, watch)
 
 
 class RowStream:

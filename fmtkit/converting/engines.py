@@ -4,14 +4,19 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from fmtkit.errors import SourceError
 
 if TYPE_CHECKING:
     from fmtkit.converting.convert_options import RowOptions
 
 T = TypeVar("T")
+_SESSION: ContextVar[ExitStack | None] = ContextVar("session", default=None)
 
 
 class TaskLostError(Exception):
@@ -20,6 +25,10 @@ class TaskLostError(Exception):
     def __init__(self, task: Any, reason: str) -> None:
         super().__init__(reason)
         self.task, self.reason = task, reason
+
+    def named(self, place: str) -> SourceError:
+        """Return the error that says what of the sources it was."""
+        return SourceError(f"{place} ended its worker again and again: {self.reason}")
 
 
 class Engine(Protocol):
@@ -45,6 +54,36 @@ def engine_of(options: "RowOptions") -> Engine:
 
         return Ray(options.ray_address, options.workers)
     return Threads(options.workers)
+
+
+@contextmanager
+def session() -> Iterator[None]:
+    """Keep a cluster that an engine starts until the end: a run maps more than once."""
+    if _SESSION.get() is not None:
+        yield
+        return
+    with ExitStack() as stack:
+        token = _SESSION.set(stack)
+        try:
+            yield
+        finally:
+            _SESSION.reset(token)
+
+
+def at_end(call: Callable[[], None]) -> bool:
+    """Have something called at the end of the session; return False where there is none."""
+    stack = _SESSION.get()
+    if stack is not None:
+        stack.callback(call)
+    return stack is not None
+
+
+class Inline:
+    """An engine of the thread that asks: within a task, whose worker has one core."""
+
+    def map(self, work: Callable[[Any], T], tasks: Iterator[Any]) -> Iterator[T]:
+        """Do one task after the other."""
+        return map(work, tasks)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """The ledger: every row that was read is in exactly one of its terms."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from fmtkit.codes import Reject
 from fmtkit.errors import FmtkitError
@@ -140,6 +141,13 @@ class Ledger:
         self.losses.update(piece.losses)
         self.no_place.update(r.column or "" for r in piece.rejects if r.code == "no_place")
 
+    def merge(self, other: "Ledger") -> None:
+        """Enter all that another ledger counts."""
+        for name in ("rows_read", *TERMS, *_BESIDE):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name in ("reasons", "warnings", "unread", "losses", "no_place"):
+            getattr(self, name).update(getattr(other, name))
+
     def check(self) -> None:
         """Raise if a row is in no term or in two: a defect of fmtkit, never of the data."""
         total = sum(getattr(self, term) for term in TERMS)
@@ -163,13 +171,13 @@ class Ledger:
         return out
 
     @classmethod
-    def from_dict(cls, data: dict[str, object]) -> "Ledger":
+    def from_dict(cls, data: Mapping[str, Any]) -> "Ledger":
         """Read what `as_dict` wrote."""
         counts = {name: data[name] for name in ("rows_read", *TERMS, *_BESIDE)}
-        ledger = cls(**counts)  # type: ignore[arg-type]
-        ledger.reasons.update(data["reasons"])  # type: ignore[call-overload]
-        ledger.warnings.update(data["warnings"])  # type: ignore[call-overload]
-        ledger.unread.update(data["unread_columns"])  # type: ignore[call-overload]
-        ledger.losses.update(data["losses"])  # type: ignore[call-overload]
-        ledger.no_place.update(data["no_place"])  # type: ignore[call-overload]
+        ledger = cls(**counts)
+        ledger.reasons.update(data["reasons"])
+        ledger.warnings.update(data["warnings"])
+        ledger.unread.update(data["unread_columns"])
+        ledger.losses.update(data["losses"])
+        ledger.no_place.update(data["no_place"])
         return ledger

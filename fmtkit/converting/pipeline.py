@@ -30,21 +30,19 @@ from fmtkit.converting.fusing import Laid
 from fmtkit.converting.parse import Parsed
 from fmtkit.converting.preparation import Job
 from fmtkit.converting.read_plan import ReadPlan
-from fmtkit.converting.tasks import Task, tasks_of
-from fmtkit.errors import SourceError
+from fmtkit.converting.tasks import PART_SHIFT, Task, tasks_of
 from fmtkit.rendering.content_parts import Cuts
 from fmtkit.sources.blocks import BLOCK_BYTES, Block, JsonBlock
 from fmtkit.sources.parts import blocks_of_part
 from fmtkit.sources.records import JoinedRows, Records, Rows
 from fmtkit.tables import DIALOG_COLUMNS
+from fmtkit.writing.task_output import TaskRecord
 
 Numbered = tuple[int, int, Block]
 """Index of a source, number of a block in it, and the block."""
 GROUP_BYTES = BLOCK_BYTES // 16
 """Blocks of small files are taken together up to this size: one by one each costs about 8 ms."""
 GROUP_BLOCKS = 256
-_PART_SHIFT = 20
-"""The number of a block has its part's number above so many bits."""
 _NO_BLOCK = JsonBlock(b"", 0)
 
 
@@ -72,6 +70,29 @@ class Progress:
         self._all_bytes += piece.bytes_read - self.bytes.get(piece.source, 0)
         self.bytes[piece.source] = piece.bytes_read
 
+    def jump(self, task: Task, record: TaskRecord) -> None:
+        """Count a task that was done elsewhere."""
+        self.next_block = task.next_block
+        for source, rows in record.rows.items():
+            self.rows[source] = self.rows.get(source, 0) + rows
+        for source, lines in record.lines.items():
+            self.lines[source] = self.lines.get(source, 1) + lines
+        for source, end in record.ends.items():
+            self._all_bytes += end - self.bytes.get(source, 0)
+            self.bytes[source] = end
+
+    def since(self, source: int) -> dict[str, Any]:
+        """Return the progress of a source and those behind it, as `as_dict` does."""
+
+        def of(counts: dict[int, int]) -> dict[int, int]:
+            return {
+                index: counts[index]
+                for index in range(source, self.next_block[0] + 1)
+                if index in counts
+            }
+
+        return Progress(self.next_block, of(self.rows), of(self.bytes), of(self.lines)).as_dict()
+
     def bytes_of_sources(self) -> int:
         """Return the bytes read of all sources."""
         return self._all_bytes
@@ -80,17 +101,22 @@ class Progress:
         """Return the progress as it stands in a journal."""
         return {
             "next_block": list(self.next_block),
-            "rows": list(self.rows.items()),
-            "bytes": list(self.bytes.items()),
-            "lines": list(self.lines.items()),
+            "rows": _keyed(self.rows),
+            "bytes": _keyed(self.bytes),
+            "lines": _keyed(self.lines),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Progress":
         """Read what `as_dict` wrote."""
         first, second = data["next_block"]
-        rows, read, lines = (dict(data[name]) for name in ("rows", "bytes", "lines"))
+        names = ("rows", "bytes", "lines")
+        rows, read, lines = ({int(k): n for k, n in data[name].items()} for name in names)
         return cls((first, second), rows, read, lines)
+
+
+def _keyed(counts: Mapping[int, int]) -> dict[str, int]:
+    return {str(source): count for source, count in counts.items()}
 
 
 @dataclass(frozen=True)
@@ -194,13 +220,10 @@ def _mapped(
     try:
         yield from engine.map(work, groups)
     except TaskLostError as error:
-        named = [
-            f"{job.sources[source].name}, block {number} (up to byte {block.bytes_read})"
-            for source, number, block in error.task
-        ]
-        raise SourceError(
-            f"{named[0]}{f' and {len(named) - 1} more' if named[1:] else ''} ended its worker "
-            f"again and again: {error.reason}"
+        source, _, block = error.task[0]
+        more = f" and {len(error.task) - 1} blocks more" if error.task[1:] else ""
+        raise error.named(
+            f"{job.sources[source].name}, the block up to byte {block.bytes_read}{more}"
         ) from error
 
 
@@ -270,8 +293,8 @@ def _blocks_of_task(
 ) -> Iterator[_Read]:
     """Read the parts of a task from a block on; `lines` has the line at which the next part begins."""
     for index, part in task.parts:
-        first = part.number << _PART_SHIFT
-        if (index, part.number) < (start[0], start[1] >> _PART_SHIFT):
+        first = part.number << PART_SHIFT
+        if (index, part.number) < (start[0], start[1] >> PART_SHIFT):
             continue
         skipped = max(start[1] - first, 0) if index == start[0] else 0
         line = lines.get(index, 1)
@@ -289,7 +312,7 @@ def _blocks_of_task(
                     index,
                     first + place,
                     block,
-                    (part.number + 1) << _PART_SHIFT if ends_part else first + place + 1,
+                    (part.number + 1) << PART_SHIFT if ends_part else first + place + 1,
                     following if ends_part else line,
                     task.number,
                 )

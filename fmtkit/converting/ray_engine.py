@@ -1,7 +1,7 @@
 """An engine of Ray's workers: processes of this machine, or of a cluster.
 
-Blocks go to the workers, what became of them comes back in order; a job is shipped once and unpickled
-once by each worker. The process that asked reads the sources and writes the output.
+Tasks go to the workers, what became of them comes back in order; a job is shipped once and unpickled
+once by each worker.
 """
 
 import os
@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeVar
 
-from fmtkit.converting.engines import TaskLostError
+from fmtkit.converting.engines import TaskLostError, at_end
 from fmtkit.errors import DependencyError, FmtkitError, OptionError
 from fmtkit.reachability import trouble_with
 
@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 CRASHES = 3
 """How often a task may end its worker."""
+ENDING = 10.0
+"""Seconds that workers have to end when a run does."""
 LOSSES = 20
 """How often a task may be lost with its node, or its result with the node that held it."""
 
@@ -69,6 +71,9 @@ class Ray:
             finally:
                 for flight in flying:
                     ray.cancel(flight.result, force=True)
+                # What a worker was writing is not there behind the end of the run.
+                if flying:
+                    ray.wait([f.result for f in flying], num_returns=len(flying), timeout=ENDING)
 
     @contextmanager
     def _cluster(self, ray: Any) -> Iterator[None]:
@@ -89,6 +94,9 @@ class Ray:
             reason = " ".join(str(error).split())
             where = f"--ray-address {self.address}" if self.address else "--engine ray"
             raise OptionError(f"{where}: no cluster of Ray can be used: {reason}") from error
+        if at_end(ray.shutdown):
+            yield
+            return
         try:
             yield
         finally:

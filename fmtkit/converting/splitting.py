@@ -14,7 +14,10 @@ import polars as pl
 import pyarrow as pa
 from polars import Expr
 
+from fmtkit import buffers
 from fmtkit.errors import OptionError
+from fmtkit.writing.encoding import Encoded
+from fmtkit.writing.formats import encode
 
 TRAIN, VALIDATION = "train", "validation"
 _SPACE = 2.0**64
@@ -112,3 +115,23 @@ def frame_of(table: pa.Table) -> pl.DataFrame:
     frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
     return frame
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Splits and encodes rows, on a worker."""
+
+    split: Split | None
+    format: str
+    compression: str
+
+    def __call__(self, table: pa.Table, places: np.ndarray) -> list[tuple[str, Encoded]]:
+        """Return the rows of each split that has any."""
+        parts = [(TRAIN, table)]
+        if self.split is not None and table.num_rows:
+            mask = buffers.booleans(self.split.is_validation(frame_of(table), places))
+            parts = [
+                (TRAIN, table.filter(pa.compute.invert(mask))),
+                (VALIDATION, table.filter(mask)),
+            ]
+        return [(s, encode(t, self.format, self.compression)) for s, t in parts if t.num_rows]

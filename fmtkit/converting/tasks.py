@@ -11,6 +11,8 @@ from fmtkit.converting.preparation import AnySource, Job
 from fmtkit.sources import parts
 from fmtkit.sources.parts import Part, parts_of
 
+PART_SHIFT = 20
+"""The number of a block has its part's number above so many bits."""
 MOST_PARTS = 4096
 """Of a task: a file has its price, whatever its size."""
 
@@ -21,6 +23,19 @@ class Task:
 
     number: int
     parts: tuple[tuple[int, Part], ...]
+    rows: int | None = None
+    """How many of its rows are read, where --limit ends in it."""
+
+    @property
+    def next_block(self) -> tuple[int, int]:
+        """Return the source, and the number of the block in it, that come behind the task."""
+        index, part = self.parts[-1]
+        return index, (part.number + 1) << PART_SHIFT
+
+    def is_begun(self, next_block: tuple[int, int]) -> bool:
+        """Tell whether a block behind the first of the task is the one that comes next."""
+        index, part = self.parts[0]
+        return (index, part.number << PART_SHIFT) < next_block < self.next_block
 
     def named(self, sources: Sequence[AnySource]) -> str:
         """Return what the task reads, for errors."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -44,6 +45,10 @@ class Source:
     hashed: bool = True
     """Whether its hash is wanted; the hash of a large one costs as much as its conversion."""
     _begun: tuple[Block | None, Iterator[Block]] | None = field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle what the rows are read by, not how far they were read."""
+        return {**vars(self), "_begun": None}
 
     @property
     def schema(self) -> pa.Schema | None:

@@ -9,8 +9,8 @@ end in the same bytes.
 import hashlib
 import shutil
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ from fmtkit.atomic import Written, sync_folder, write_bytes, write_json, writing
 from fmtkit.errors import OutputExistsError
 from fmtkit.writing import journal
 from fmtkit.writing.encoding import Encoded
-from fmtkit.writing.journal import Journal, Shard
+from fmtkit.writing.journal import Checkpoint, Journal, Shard
 from fmtkit.writing.outputs import entries_of, read_json
 from fmtkit.writing.quarantine import QuarantineFile
 from fmtkit.writing.sinks import TRAIN, Closing, Progress, RowFile
+from fmtkit.writing.task_output import LocalPlace, TaskRecord
 from fmtkit.writing.working_folder import (
     MANIFEST,
     QUARANTINE,
@@ -111,6 +112,8 @@ class FolderSink:
         self._work = WorkingFolder(path)
         self._journal = resume.journal if resume else Journal(fingerprint, overwrite=overwrite)
         self._overwrite, self._retry = overwrite or self._journal.overwrite, retry
+        self._shards = [*self._journal.shards]
+        self._counts = Counter(shard.split for shard in self._shards)
         self._open: dict[str, RowFile] = {}
         self.report: Mapping[str, Any] = {}
         self._kept = path
@@ -147,8 +150,7 @@ class FolderSink:
         if not encoded.rows:
             return
         if split not in self._open:
-            shards = Counter(shard.split for shard in self._journal.shards)
-            name = working_name(split, shards[split], self._format)
+            name = working_name(split, self._counts[split], self._format)
             self._open[split] = RowFile(self._work.data / name, self._format, hashed=True)
         self._open[split].write(encoded)
 
@@ -157,37 +159,62 @@ class FolderSink:
         self._quarantine.write(lines)
 
     def end_block(self, progress: Progress) -> None:
-        """Make a checkpoint if a shard is full."""
-        if any(shard.file.size >= self._shard_bytes for shard in self._open.values()):
-            self._checkpoint(progress)
+        """Make a checkpoint behind a task, and if a shard is full."""
+        if progress.ends_task or any(
+            shard.file.size >= self._shard_bytes for shard in self._open.values()
+        ):
+            self._checkpoint(self._close_shards(progress.metadata()), progress)
 
-    def _checkpoint(self, progress: Progress) -> None:
-        shards = (*self._journal.shards, *self._close_shards(progress.metadata()))
-        self._journal = replace(
-            self._journal,
-            next_block=progress.next_block,
-            shards=shards,
-            quarantine_bytes=self._quarantine.sync(),
-            state=progress.state(),
-        )
+    def _checkpoint(self, shards: Sequence[Shard], progress: Progress) -> None:
+        bad = self._quarantine.sync()
         sync_folder(self._work.out)
-        self._journal.save(self._work.journal)
+        point = Checkpoint(progress.next_block, tuple(shards), bad, progress.state())
+        journal.append(self._work.journal, point)
 
     def _close_shards(self, metadata: Mapping[str, str]) -> list[Shard]:
-        counts = Counter(shard.split for shard in self._journal.shards)
         closed = []
         for split, rows in sorted(self._open.items()):
             written = rows.close(metadata)
             rows.file.publish()
             assert written.sha256 is not None
-            closed.append(Shard(split, counts[split], written.rows, written.bytes, written.sha256))
+            closed.append(self._added(split, written.rows, written.bytes, written.sha256))
         self._open.clear()
         sync_folder(self._work.data)
         return closed
 
+    def _added(self, split: str, rows: int, bytes: int, sha256: str) -> Shard:
+        """Enter a finished shard behind those of its split."""
+        shard = Shard(split, self._counts[split], rows, bytes, sha256)
+        self._shards.append(shard)
+        self._counts[split] += 1
+        return shard
+
+    def workers_place(self) -> LocalPlace:
+        """Return where workers put the shards of tasks."""
+        with writing(self.path):
+            self._work.tasks.mkdir(exist_ok=True)
+        return self._work.place
+
+    def finished(self, task: int) -> TaskRecord | None:
+        """Return the record that an earlier run's worker left of a task, if all of its shards are there."""
+        return self._work.place.record(task)
+
+    def adopt(self, record: TaskRecord, bad: bytes, progress: Progress) -> None:
+        """Take over what a worker wrote of the next task; `bad` is counted from where its sources begin."""
+        self._quarantine.write(bad)
+        closed = []
+        for shard in record.shards:
+            place = working_name(shard.split, self._counts[shard.split], self._format)
+            with writing(self.path):
+                (self._work.data / shard.name).rename(self._work.data / place)
+            closed.append(self._added(shard.split, shard.rows, shard.bytes, shard.sha256))
+        sync_folder(self._work.data)
+        self._checkpoint(closed, progress)
+
     def finish(self, closing: Closing) -> list[Written]:
         """Give shards their final names, write manifest and report, put the folder in place."""
-        shards = (*self._journal.shards, *self._close_shards(closing.metadata))
+        self._close_shards(closing.metadata)
+        shards = self._shards
         with writing(self.path):
             written = self._work.give_names(shards, self._format)
         files = [

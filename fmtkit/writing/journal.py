@@ -1,15 +1,16 @@
 """What an unfinished folder remembers, so that a killed run can go on where it was."""
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fmtkit.atomic import sync_folder, write_json
+from fmtkit.atomic import sync_folder, write_bytes, writing
 from fmtkit.errors import ResumeError
 
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +25,24 @@ class Shard:
 
 
 @dataclass(frozen=True)
+class Checkpoint:
+    """What came since the checkpoint before, at which every shard was closed."""
+
+    next_block: tuple[int, int]
+    shards: tuple[Shard, ...]
+    quarantine_bytes: int
+    """Of the whole quarantine."""
+    state: Mapping[str, Any]
+    """What of the state has changed."""
+
+
+@dataclass(frozen=True)
 class Journal:
-    """The state at the last checkpoint, at which every shard was closed."""
+    """The state at the last checkpoint, at which every shard was closed.
+
+    On the disk it is a line with the fingerprint and one for each checkpoint, so that what a checkpoint
+    costs does not grow with their number.
+    """
 
     fingerprint: Mapping[str, Any]
     overwrite: bool = False
@@ -37,9 +54,37 @@ class Journal:
     """What the pipeline wants back: its ledger. Empty before the first checkpoint."""
 
     def save(self, path: Path) -> None:
-        """Replace the journal on the disk."""
-        write_json(path, {"version": _VERSION, **asdict(self)})
+        """Begin the journal on the disk, over what is there."""
+        begun = {"version": _VERSION, "fingerprint": self.fingerprint, "overwrite": self.overwrite}
+        write_bytes(path, _line(begun))
         sync_folder(path.parent)
+
+
+def append(path: Path, checkpoint: Checkpoint) -> None:
+    """Add a checkpoint to the journal on the disk.
+
+    Raises:
+        WriteError: where the system refuses, or the journal is gone.
+    """
+    with writing(path), path.open("r+b") as file:
+        file.seek(0, os.SEEK_END)
+        file.write(_line(asdict(checkpoint)))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def update(state: dict[str, Any], change: Mapping[str, Any]) -> None:
+    """Enter into a state what has changed of it, key by key."""
+    for key, value in change.items():
+        held = state.get(key)
+        if isinstance(held, dict) and isinstance(value, Mapping):
+            update(held, value)
+        else:
+            state[key] = dict(value) if isinstance(value, Mapping) else value
+
+
+def _line(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
 
 
 def load(path: Path) -> Journal | None:
@@ -49,16 +94,39 @@ def load(path: Path) -> Journal | None:
         ResumeError: if it cannot be read.
     """
     try:
-        data = json.loads(path.read_bytes())
+        with path.open("rb") as file:
+            begun = json.loads(file.readline())
+            if begun.pop("version", None) != _VERSION:
+                raise ResumeError(f"{path} is of another fmtkit; start again without --resume")
+            # A line without its end is what a run was killed at.
+            rest = [json.loads(line) for line in file if line.endswith(b"\n")]
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise ResumeError(f"{path}: {error}; start again without --resume") from error
-    if data.pop("version", None) != _VERSION:
-        raise ResumeError(f"{path} is of another fmtkit; start again without --resume")
-    data["next_block"] = tuple(data["next_block"])
-    data["shards"] = tuple(Shard(**shard) for shard in data["shards"])
-    return Journal(**data)
+    shards: list[Shard] = []
+    state: dict[str, Any] = {}
+    for checkpoint in rest:
+        shards += (Shard(**shard) for shard in checkpoint["shards"])
+        update(state, checkpoint["state"])
+    if not rest:
+        return Journal(**begun)
+    last = rest[-1]
+    first, second = last["next_block"]
+    return Journal(
+        **begun,
+        next_block=(first, second),
+        shards=tuple(shards),
+        quarantine_bytes=last["quarantine_bytes"],
+        state=state,
+    )
+
+
+def trim(path: Path) -> None:
+    """Cut off the line that a run was killed at, so that the next one stands alone."""
+    data = path.read_bytes()
+    if not data.endswith(b"\n"):
+        os.truncate(path, data.rfind(b"\n") + 1)
 
 
 def check_fingerprint(path: object, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -1,12 +1,14 @@
 """Outputs on an object store: a folder of shards that can be resumed, or one file.
 
 Nothing there is renamed or appended to. What is written is made whole in a temporary file first and
-goes up as one upload, under its final name. A folder's shards are named for the checkpoint that closed
-them, `{split}-{checkpoint}-{number}`; its manifest comes last and makes it whole. Until then it has
+goes up as one upload, under its final name. A folder's shards are named for their tasks,
+`{split}-{task}-{number}`; its manifest comes last and makes it whole. Until then it has
 
 _fmtkit/run-000000.json          who writes here: made only where there is none, the highest number counts
 _fmtkit/000000-000000.json       what a resumed run needs after a checkpoint: first run, checkpoint
 _fmtkit/000000-000000.quarantine.jsonl   the rows that were bad since the checkpoint before
+_fmtkit/000000-task-000000.json  what a worker did (`fmtkit.writing.task_output`)
+_fmtkit/000000-task-000000.quarantine.jsonl
 """
 
 import hashlib
@@ -27,23 +29,13 @@ from fmtkit.writing.encoding import Encoded
 from fmtkit.writing.object_store import Store
 from fmtkit.writing.outputs import entries_of
 from fmtkit.writing.sinks import TRAIN, Closing, Progress, RowFile
+from fmtkit.writing.task_output import ObjectPlace, TaskRecord, TaskShard, shard_name
 from fmtkit.writing.working_folder import MANIFEST, QUARANTINE, REPORT
 
 RUNS = "_fmtkit"
 SHARD_BYTES = 256 * 2**20
 """The size from which on a shard is closed after the block."""
 _RUN = re.compile(rf"{RUNS}/run-(\d{{6,}})\.json")
-
-
-@dataclass(frozen=True)
-class Part:
-    """A finished shard of a folder."""
-
-    name: str
-    split: str
-    rows: int
-    bytes: int
-    sha256: str
 
 
 @dataclass(frozen=True)
@@ -54,7 +46,9 @@ class Resumption:
     first: int = 0
     """Number of the run that began it: its records bear it."""
     checkpoints: int = 0
-    parts: tuple[Part, ...] = ()
+    parts: tuple[TaskShard, ...] = ()
+    tasks: frozenset[int] = frozenset()
+    """Tasks of which there is a worker's record."""
     next_block: tuple[int, int] = (0, 0)
     state: Mapping[str, Any] = field(default_factory=dict)
     is_complete: bool = False
@@ -80,14 +74,16 @@ def find_resumption(path: ObjectPath, fingerprint: Mapping[str, Any]) -> Resumpt
     if not run:
         return None
     journal.check_fingerprint(path, run["fingerprint"], fingerprint)
-    found = Resumption(run["fingerprint"], run["first"])
     count = 0
     while _record(run["first"], count) in names:
         count += 1
-    if not count:
-        return found
-    last = _json(store.read(_record(run["first"], count - 1)))
-    parts = tuple(Part(**part) for part in last["parts"])
+    parts: list[TaskShard] = []
+    state: dict[str, Any] = {}
+    last: dict[str, Any] = {"next_block": (0, 0)}
+    for number in range(count):
+        last = _json(store.read(_record(run["first"], number)))
+        parts += (TaskShard(**part) for part in last["parts"])
+        journal.update(state, last["state"])
     there = store.sizes("data")
     for part in parts:
         if there.get(f"data/{part.name}") != part.bytes:
@@ -96,8 +92,10 @@ def find_resumption(path: ObjectPath, fingerprint: Mapping[str, Any]) -> Resumpt
                 f"run's record says {part.bytes}; start again without --resume, with --overwrite"
             )
     source, block = last["next_block"]
+    done = re.compile(rf"{RUNS}/{run['first']:06}-task-(\d{{6,}})\.json")
+    tasks = frozenset(int(found[1]) for name in names if (found := done.fullmatch(name)))
     return Resumption(
-        run["fingerprint"], run["first"], count, parts, (source, block), last["state"]
+        run["fingerprint"], run["first"], count, tuple(parts), tasks, (source, block), state
     )
 
 
@@ -138,9 +136,15 @@ class ObjectFolderSink:
         self._fingerprint = resume.fingerprint if resume else fingerprint
         self._checkpoints = resume.checkpoints if resume else 0
         self._parts = list(resume.parts) if resume else []
+        self._recorded = len(self._parts)
+        self._finished = resume.tasks if resume else frozenset()
         self._claim()
         self._folder = tempfile.TemporaryDirectory(prefix="fmtkit-")
         self._open: dict[str, RowFile] = {}
+        self._task = 0
+        self._closed = dict(map(_task_and_next, self._parts))
+        """Task -> the number of its next shard, of the one that was read last and those before."""
+        self._there = names if resume else {}
         self._bad = Spool(Path(self._folder.name) / QUARANTINE)
         self._new_bad = Spool(Path(self._folder.name) / "new")
         for number in range(self._checkpoints):
@@ -157,7 +161,7 @@ class ObjectFolderSink:
 
     def _check(self) -> None:
         """Raise WriteError if another run has taken the folder over."""
-        if _number(_newest(self._store.sizes(RUNS))) != self._number:
+        if self._store.size(f"{RUNS}/run-{self._number + 1:06}.json") is not None:
             raise WriteError(f"{self.path} is being written by another run; this one stops")
 
     @property
@@ -185,32 +189,60 @@ class ObjectFolderSink:
         self._new_bad.write(lines)
 
     def end_block(self, progress: Progress) -> None:
-        """Upload the shards, and the record of it, where one of them is large enough."""
-        if all(rows.file.size < self._shard_bytes for rows in self._open.values()):
+        """Upload the shards, and the record of it, behind a task and where one of them is large enough."""
+        self._task = progress.task
+        is_full = any(rows.file.size >= self._shard_bytes for rows in self._open.values())
+        if not (progress.ends_task or is_full):
             return
         self._check()
         self._upload(progress.metadata())
-        number = self._checkpoints - 1
+        number = self._checkpoints
         self._store.write(_bad(self._first, number), self._new_bad.take())
         record = {
             "next_block": progress.next_block,
-            "parts": [asdict(part) for part in self._parts],
+            "parts": [asdict(part) for part in self._parts[self._recorded :]],
             "state": progress.state(),
         }
         self._store.write(_record(self._first, number), _bytes(record))
+        self._recorded, self._checkpoints = len(self._parts), number + 1
+
+    def workers_place(self) -> ObjectPlace:
+        """Return where workers put the shards of tasks; what is to be overwritten is gone by then."""
+        self._remove_old()
+        return ObjectPlace(self.path, RUNS, self._first)
+
+    def finished(self, task: int) -> TaskRecord | None:
+        """Return the record that an earlier run's worker left of a task, if all of its shards are there."""
+        if task not in self._finished:
+            return None
+        record = ObjectPlace(self.path, RUNS, self._first).record(task)
+        if record is None or any(
+            self._there.get(f"data/{s.name}") != s.bytes for s in record.shards
+        ):
+            return None
+        return record
+
+    def adopt(self, record: TaskRecord, bad: bytes, progress: Progress) -> None:
+        """Take over what a worker wrote of the next task: its record is there already."""
+        del progress
+        self._check()
+        self._bad.write(bad)
+        self._parts += record.shards
 
     def _upload(self, metadata: Mapping[str, str]) -> None:
         """Upload the shards that are open, of all splits behind the same block."""
         self._remove_old()
+        count = self._closed.get(self._task, 0)
         for split, rows in sorted(self._open.items()):
             written = rows.close(metadata)
             assert written.sha256 is not None
-            name = f"{split}-{self._checkpoints:06}-000.{self._format}"
+            name = shard_name(split, self._task, count, self._format)
             self._store.put(rows.file.partial, f"data/{name}")
             rows.discard()
-            self._parts.append(Part(name, split, written.rows, written.bytes, written.sha256))
+            self._parts.append(TaskShard(name, split, written.rows, written.bytes, written.sha256))
+        if self._open:
+            self._closed = {self._task: count + 1}
         self._open.clear()
-        self._checkpoints += 1
 
     def _remove_old(self) -> None:
         # Without a manifest nobody takes for whole what is now being replaced.
@@ -562,6 +594,12 @@ def _newest(names: Mapping[str, int]) -> str:
 def _number(name: str) -> int:
     found = _RUN.fullmatch(name)
     return int(found[1]) if found else -1
+
+
+def _task_and_next(shard: TaskShard) -> tuple[int, int]:
+    """Return the task of a shard, and the number of the one that comes next."""
+    task, number = shard.name.rpartition(".")[0].rsplit("-", 2)[1:]
+    return int(task), int(number) + 1
 
 
 def _record(first: int, checkpoint: int) -> str:

@@ -1,6 +1,7 @@
 """Quarantined rows as JSON lines: where each stood, why it was not converted, and its bytes."""
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,6 +19,22 @@ _ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x20
 def encode(file: str, rejects: Iterable[Reject]) -> bytes:
     """Return one line for each reject; its `row` and `line` must be those within the source."""
     return b"".join(_line(file, reject) for reject in rejects)
+
+
+# What stands in a name is escaped: the first quotation mark that is not ends it.
+_NUMBERS = re.compile(rb'(\{"file": "(?:[^"\\]|\\.)*", "row": )(\d+)(, "line": )(\d+|null)(?=, )')
+
+
+def shifted(lines: bytes, rows: int, first_lines: int) -> bytes:
+    """Return lines that `encode` made as they are of rows and physical lines that come so much later."""
+    if not rows and not first_lines:
+        return lines
+
+    def moved(found: re.Match[bytes]) -> bytes:
+        line = found[4] if found[4] == b"null" else b"%d" % (int(found[4]) + first_lines)
+        return b"%b%d%b%b" % (found[1], int(found[2]) + rows, found[3], line)
+
+    return b"".join(_NUMBERS.sub(moved, line, count=1) for line in lines.splitlines(keepends=True))
 
 
 def _line(file: str, reject: Reject) -> bytes:

@@ -42,9 +42,15 @@ class Progress:
     next_block: tuple[int, int]
     """Index of the source and of the block in it that come next."""
     state: Callable[[], Mapping[str, Any]]
-    """Says what the pipeline needs to go on from there, as JSON; it comes back on resume."""
+    """Says what the pipeline needs to go on from there, as JSON; it comes back on resume.
+
+    Only what changed since it was asked last, key by key of nested objects."""
     metadata: Callable[[], Mapping[str, str]]
     """Says the key-value metadata of files that end here."""
+    task: int = 0
+    """The task that the block is of."""
+    ends_task: bool = False
+    """Whether it is the last one of its task: shards end with tasks."""
 
 
 class Sink(Protocol):

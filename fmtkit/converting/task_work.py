@@ -1,0 +1,134 @@
+"""What a worker does with a task: it reads its sources itself, converts, and writes its own shards."""
+
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fmtkit.converting.engines import Inline
+from fmtkit.converting.ledger import Ledger
+from fmtkit.converting.pipeline import Piece, Progress, stream
+from fmtkit.converting.preparation import AnySource, Job
+from fmtkit.converting.splitting import Encoding
+from fmtkit.converting.tasks import Task
+from fmtkit.errors import OptionError
+from fmtkit.sources.opening import Source
+from fmtkit.sources.parts import blocks_of_part
+from fmtkit.sources.readers import CsvReader, IpcReader, JsonReader, ParquetReader
+from fmtkit.storage import ObjectPath
+from fmtkit.writing import quarantine
+from fmtkit.writing.outputs import Destination
+from fmtkit.writing.task_output import SHARD_BYTES, Place, TaskRecord, TaskWriter, Trace
+
+TIERS = ("fast_rows", "traced_rows", "plain_rows")
+_HERE = "memory://"
+"""What only this process sees."""
+
+
+@dataclass(frozen=True)
+class TaskWork:
+    """Writes a task; it can be pickled."""
+
+    job: Job
+    encode: Encoding
+    place: Place
+    metadata: Mapping[str, str]
+    shard_bytes: int = SHARD_BYTES
+
+    def __call__(self, task: Task) -> TaskRecord:
+        """Read, convert and write a task; what it leaves when it fails is nothing that counts."""
+        job = self.job
+        if task.rows is not None:
+            job = replace(job, options=replace(job.options, limit=task.rows))
+        writer = TaskWriter(
+            self.place, task.number, self.encode.format, self.metadata, self.shard_bytes
+        )
+        try:
+            return self._write(job, task, writer)
+        except BaseException:
+            writer.discard()
+            raise
+
+    def _write(self, job: Job, task: Task, writer: TaskWriter) -> TaskRecord:
+        options = job.options
+        ledger, progress, tiers = Ledger(), Progress(), Counter[str]()
+        trace: list[Trace] = []
+        is_traced = options.max_errors is not None or options.on_error == "fail"
+        with closing(stream(job, engine=Inline(), encode=self.encode, tasks=[task])) as pieces:
+            for piece in pieces:
+                ledger.add(piece, skipped=options.on_error == "skip")
+                progress.add(piece)
+                tiers.update({tier: getattr(piece, tier) for tier in TIERS})
+                if options.on_error != "skip":
+                    name = job.sources[piece.source].name
+                    writer.quarantine(piece.source, quarantine.encode(name, piece.rejects))
+                for split, encoded in piece.result:
+                    writer.write(encoded, split)
+                writer.end_block()
+                if is_traced:
+                    trace.append(_trace(piece, ledger, writer.bad_bytes))
+                if options.on_error == "fail" and piece.rejects:
+                    break
+        return writer.finish(
+            ledger=ledger.as_dict(),
+            tiers=dict(tiers),
+            rows=progress.rows,
+            lines={source: line - 1 for source, line in progress.lines.items()},
+            ends=progress.bytes,
+            trace=tuple(trace),
+        )
+
+
+@dataclass(frozen=True)
+class RowCount:
+    """Counts the rows of a task up to a limit; it can be pickled."""
+
+    job: Job
+
+    def __call__(self, task: Task) -> int:
+        """Read a task, and convert nothing."""
+        count, limit = 0, self.job.options.limit
+        for index, part in task.parts:
+            for block in blocks_of_part(self.job.sources[index], part):
+                if limit is not None and count >= limit:
+                    return count
+                count += len(block.records()) + len(block.rejects) + block.filtered + block.joined
+        return count
+
+
+def _trace(piece: Piece, ledger: Ledger, bad_bytes: int) -> Trace:
+    first = next(iter(piece.rejects), None)
+    told = None if first is None else (first.row, first.line, first.code, first.message)
+    return Trace(piece.source, ledger.as_dict(), bad_bytes, told)
+
+
+def can_travel(source: AnySource, out: Destination) -> bool:
+    """Tell whether other processes can read a source and write the output."""
+    readers = (JsonReader, CsvReader, ParquetReader, IpcReader)
+    return (
+        isinstance(source, Source)
+        and not source.once
+        and isinstance(source.reader, readers)
+        and not source.name.startswith(_HERE)
+        and not (isinstance(out.path, ObjectPath) and out.path.url.startswith(_HERE))
+    )
+
+
+def check_places(sources: list[Any], out: Destination | None, options: Any) -> None:
+    """Raise OptionError for a local path that the machines at --ray-address need not see."""
+    if options.ray_address is None or options.shared_filesystem:
+        return
+    local = [s.name for s in sources if isinstance(s, Source) and _is_local(s)]
+    if out is not None and not isinstance(out.path, ObjectPath):
+        local.append(str(out.path))
+    if local:
+        raise OptionError(
+            f"--ray-address: {local[0]} is a path of this machine; give URLs, or say with "
+            "--shared-filesystem that the cluster's machines see the same files under it"
+        )
+
+
+def _is_local(source: Source) -> bool:
+    location = getattr(source.reader, "location", None)
+    return location is not None and location.path is not None and not source.once

@@ -1,0 +1,292 @@
+"""What one task writes: shards of its own under final names, its part of the quarantine, and its record.
+
+A task may run more than once, and twice at a time where its node was taken for lost: all that it writes
+appears whole, under names that are its own, with the same bytes. The record comes last and makes the
+task done.
+"""
+
+import json
+import shutil
+import tempfile
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from fmtkit.atomic import sync_folder, write_bytes, writing
+from fmtkit.errors import ResumeError
+from fmtkit.storage import ObjectPath
+from fmtkit.writing.encoding import Encoded
+from fmtkit.writing.object_store import Store
+from fmtkit.writing.sinks import RowFile
+
+SHARD_BYTES = 256 * 2**20
+"""The size from which on a shard of a task is closed after the block."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskShard:
+    """A finished shard of a folder."""
+
+    name: str
+    split: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The bad rows of a block, for who must say at which of them a run ends."""
+
+    source: int
+    ledger: Mapping[str, Any]
+    """Of the task up to this block."""
+    bad_bytes: int
+    """Of the task's part of the quarantine up to this block."""
+    first: tuple[int, int | None, str, str] | None = None
+    """Row, line, code and message of the first bad row of the block, counted within the task."""
+
+
+@dataclass(frozen=True)
+class TaskRecord:
+    """What became of a task; rows and lines are counted from where the task begins in each source."""
+
+    task: int
+    shards: tuple[TaskShard, ...] = ()
+    ledger: Mapping[str, Any] = field(default_factory=dict)
+    tiers: Mapping[str, int] = field(default_factory=dict)
+    rows: Mapping[int, int] = field(default_factory=dict)
+    """Source -> rows read of it."""
+    lines: Mapping[int, int] = field(default_factory=dict)
+    """Source -> lines read of it."""
+    ends: Mapping[int, int] = field(default_factory=dict)
+    """Source -> the byte up to which it is read."""
+    bad: tuple[tuple[int, int], ...] = ()
+    """The part of the quarantine: source, and bytes of its lines."""
+    trace: tuple[Trace, ...] = ()
+
+    def to_json(self) -> bytes:
+        """Return the record as it is written."""
+        return json.dumps(asdict(self), ensure_ascii=False).encode(errors="backslashreplace")
+
+    @classmethod
+    def from_json(cls, data: bytes) -> "TaskRecord":
+        """Read what `to_json` wrote; ValueError, KeyError or TypeError where it is something else."""
+        value = json.loads(data)
+        for name in ("rows", "lines", "ends"):
+            value[name] = {int(source): count for source, count in value[name].items()}
+        value["shards"] = tuple(TaskShard(**shard) for shard in value["shards"])
+        value["bad"] = tuple((source, size) for source, size in value["bad"])
+        value["trace"] = tuple(
+            Trace(**{**t, "first": tuple(t["first"]) if t["first"] else None})
+            for t in value["trace"]
+        )
+        return cls(**value)
+
+
+class Place(Protocol):
+    """Where the workers of a run put what they make; it can be pickled."""
+
+    def keep(self, file: Path, name: str) -> None:
+        """Give a finished file its name in the folder of shards."""
+        ...
+
+    def finish(self, record: TaskRecord, bad: Path) -> None:
+        """Keep the part of the quarantine, and then the record."""
+        ...
+
+    def folder(self) -> tempfile.TemporaryDirectory[str]:
+        """Make a folder for files on their way."""
+        ...
+
+
+@dataclass(frozen=True)
+class LocalPlace:
+    """A working folder, which all workers see under the same path."""
+
+    data: Path
+    tasks: Path
+
+    def folder(self) -> tempfile.TemporaryDirectory[str]:
+        """Make a folder on the same disk, where a rename is enough."""
+        with writing(self.tasks):
+            return tempfile.TemporaryDirectory(dir=self.tasks, prefix="making-")
+
+    def keep(self, file: Path, name: str) -> None:
+        """Rename the file."""
+        with writing(self.data / name):
+            file.replace(self.data / name)
+        sync_folder(self.data)
+
+    def finish(self, record: TaskRecord, bad: Path) -> None:
+        """Keep both beside the output."""
+        if record.bad:
+            with writing(self.tasks):
+                bad.replace(self.tasks / bad_name(record.task))
+        write_bytes(self.tasks / record_name(record.task), record.to_json())
+
+    def record(self, task: int) -> TaskRecord | None:
+        """Return the record of a task that is done; None where it is not, or its shards are gone."""
+        path = self.tasks / record_name(task)
+        record = read_record(path.read_bytes() if path.exists() else None)
+        if record is None:
+            return None
+        sizes = {s.name: _size(self.data / s.name) for s in record.shards}
+        bad = sum(size for _, size in record.bad)
+        is_whole = not bad or _size(self.tasks / bad_name(task)) == bad
+        return record if is_whole and all(sizes[s.name] == s.bytes for s in record.shards) else None
+
+    def bad(self, record: TaskRecord) -> bytes:
+        """Return a task's part of the quarantine."""
+        return (self.tasks / bad_name(record.task)).read_bytes() if record.bad else b""
+
+
+@dataclass(frozen=True)
+class ObjectPlace:
+    """A folder on an object store; `first` is the number of the run that began it."""
+
+    path: ObjectPath
+    runs: str
+    first: int
+
+    def folder(self) -> tempfile.TemporaryDirectory[str]:
+        """Make a folder on this machine."""
+        return tempfile.TemporaryDirectory(prefix="fmtkit-")
+
+    def _name(self, name: str) -> str:
+        return f"{self.runs}/{self.first:06}-{name}"
+
+    def keep(self, file: Path, name: str) -> None:
+        """Upload the file."""
+        Store(self.path).put(file, f"data/{name}")
+        file.unlink()
+
+    def finish(self, record: TaskRecord, bad: Path) -> None:
+        """Upload both, the record last."""
+        store = Store(self.path)
+        if record.bad:
+            store.put(bad, self._name(bad_name(record.task)))
+        store.write(self._name(record_name(record.task)), record.to_json())
+
+    def record(self, task: int) -> TaskRecord | None:
+        """Return the record of a task; None where there is none that can be read."""
+        return read_record(Store(self.path).read(self._name(record_name(task))))
+
+    def bad(self, record: TaskRecord) -> bytes:
+        """Return a task's part of the quarantine."""
+        if not record.bad:
+            return b""
+        name = self._name(bad_name(record.task))
+        found = Store(self.path).read(name)
+        if found is None:
+            raise ResumeError(f"{self.path}/{name} is gone; start again with --overwrite")
+        return found
+
+
+def record_name(task: int) -> str:
+    """Return the name of a task's record."""
+    return f"task-{task:06}.json"
+
+
+def bad_name(task: int) -> str:
+    """Return the name of a task's part of the quarantine."""
+    return f"task-{task:06}.quarantine.jsonl"
+
+
+def shard_name(split: str, task: int, number: int, format: str) -> str:
+    """Return the name of a shard, the `number`-th that a task made of a split."""
+    return f"{split}-{task:06}-{number:03}.{format}"
+
+
+def read_record(data: bytes | None) -> TaskRecord | None:
+    """Return the record in a file; None where there is none, or but a part of one."""
+    try:
+        return TaskRecord.from_json(data) if data else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else -1
+
+
+class TaskWriter:
+    """Writes the shards of one task.
+
+    Raises:
+        WriteError: from every method, where the place refuses.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        task: int,
+        format: str,
+        metadata: Mapping[str, str],
+        shard_bytes: int = SHARD_BYTES,
+    ) -> None:
+        self._place, self._task, self._format = place, task, format
+        self._metadata, self._shard_bytes = metadata, shard_bytes
+        self._folder = place.folder()
+        self._open: dict[str, RowFile] = {}
+        self._shards: list[TaskShard] = []
+        self._closed = 0
+        self._bad: list[list[int]] = []
+        self._bad_path = Path(self._folder.name) / "quarantine"
+        self._bad_file = self._bad_path.open("wb")
+        self.bad_bytes = 0
+
+    def write(self, encoded: Encoded, split: str) -> None:
+        """Append rows to a split."""
+        if split not in self._open:
+            path = Path(self._folder.name) / f"{split}-{uuid.uuid4().hex}.{self._format}"
+            self._open[split] = RowFile(path, self._format, hashed=True)
+        self._open[split].write(encoded)
+
+    def quarantine(self, source: int, lines: bytes) -> None:
+        """Append bad rows of a source."""
+        if not lines:
+            return
+        with writing(self._bad_path):
+            self._bad_file.write(lines)
+        if not self._bad or self._bad[-1][0] != source:
+            self._bad.append([source, 0])
+        self._bad[-1][1] += len(lines)
+        self.bad_bytes += len(lines)
+
+    def end_block(self) -> None:
+        """Close the shards behind a block, where one of them is large enough."""
+        if any(rows.file.size >= self._shard_bytes for rows in self._open.values()):
+            self._close()
+
+    def _close(self) -> None:
+        for split, rows in sorted(self._open.items()):
+            name = shard_name(split, self._task, self._closed, self._format)
+            written = rows.close(self._metadata)
+            rows.file.leave()
+            assert written.sha256 is not None
+            self._place.keep(rows.file.partial, name)
+            self._shards.append(TaskShard(name, split, written.rows, written.bytes, written.sha256))
+        self._open.clear()
+        self._closed += 1
+
+    def finish(self, **counts: Any) -> TaskRecord:
+        """Close what is open and write the record."""
+        if self._open:
+            self._close()
+        with writing(self._bad_path):
+            self._bad_file.close()
+        bad = tuple((source, size) for source, size in self._bad)
+        record = TaskRecord(self._task, tuple(self._shards), bad=bad, **counts)
+        self._place.finish(record, self._bad_path)
+        self._folder.cleanup()
+        return record
+
+    def discard(self) -> None:
+        """Leave nothing that is not finished."""
+        for rows in self._open.values():
+            rows.discard()
+        self._bad_file.close()
+        shutil.rmtree(self._folder.name, ignore_errors=True)
