@@ -106,6 +106,19 @@ def test_every_code_says_what_to_do():
         assert f"| `{code}` |" in page, code
 
 
+def test_the_page_of_formats_begins_with_a_screen_that_leads_to_every_type():
+    page = (ROOT / "docs/formats.md").read_text(encoding="utf-8")
+    top = page.partition("\n## ")[0]
+    lines = [len(re.sub(r"\]\(#[^)]*\)|[`\[]", "", line)) // 120 + 1 for line in top.splitlines()]
+    assert sum(lines) <= 40
+    linked = {anchor.partition(".")[0] for anchor in re.findall(r"\[`([^`]+)`\]\(#", top)}
+    assert linked >= {
+        c.name.partition(".")[0]
+        for c in registry.converters()
+        if c.function.__module__.startswith("fmtkit.converters")
+    }
+
+
 def test_every_type_is_in_the_page_of_formats():
     page = (ROOT / "docs/formats.md").read_text(encoding="utf-8")
     for converter in registry.converters():

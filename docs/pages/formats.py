@@ -14,7 +14,15 @@ from fmtkit.registry import Converter
 from fmtkit.rendering import template_sources
 from fmtkit.tables import TABLES, Table
 from pages.markdown import NOTICE, code, sentence, table
-from pages.prose import FORMATS_HEAD, KINDS, OPTIONS, TEMPLATES, USER_FUNCTIONS, WHERE_WE_DIFFER
+from pages.prose import (
+    FORMATS_HEAD,
+    FORMATS_TOP,
+    KINDS,
+    OPTIONS,
+    TEMPLATES,
+    USER_FUNCTIONS,
+    WHERE_WE_DIFFER,
+)
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 LONGEST_SAMPLE = 700
@@ -38,9 +46,36 @@ DIALOG = (
 
 def text() -> str:
     """Return the page."""
-    parts = [NOTICE, FORMATS_HEAD, _readings(), "## Tables\n", _tables() + KINDS, "## Types\n"]
+    parts = [NOTICE, FORMATS_TOP, _glance(), FORMATS_HEAD, _readings()]
+    parts += ["## Tables\n", _tables() + KINDS, "## Types\n"]
     parts += [_overview(), *map(_type, _names()), OPTIONS, _options(), _policies(), USER_FUNCTIONS]
     return "\n".join([*parts, TEMPLATES, _templates(), _aliases() + WHERE_WE_DIFFER])
+
+
+def _glance() -> str:
+    """Return the types by the table that they make, but for what takes every table as it is."""
+    types = {
+        made: {c.name for c in registry.converters() if c.makes.name() == made} for made in TABLES
+    }
+    rows = []
+    for made in TABLES:
+        names = sorted(types[made] - set.intersection(*types.values()))
+        rows.append([f"[{made}](#tables)", _methods(made), _families(names)])
+    return table(["makes", "to train", "types"], rows)
+
+
+def _families(names: list[str]) -> str:
+    """Write names as links to their sections, the several of one family as one."""
+    families: dict[str, list[str]] = {}
+    for name in names:
+        families.setdefault(name.partition(".")[0], []).append(name)
+    return ", ".join(_family(family, found) for family, found in families.items())
+
+
+def _family(family: str, names: list[str]) -> str:
+    first, *others = names
+    shown = f"{family}.*" if others else first
+    return f"[{code(shown)}](#{_anchor(first)})"
 
 
 def _readings() -> str:
@@ -49,15 +84,19 @@ def _readings() -> str:
 
 
 def _tables() -> str:
-    return table(["table", "columns", "what a row is", "used by"], map(_table, TABLES.values()))
+    return table(["table", "columns", "what a row is"], map(_table, TABLES.values()))
 
 
 def _table(made: type[Table]) -> list[str]:
     marks = {name: "?" if name in made.optional else "" for name in made.column_names()}
     columns = ", ".join(f"`{name}`{mark}" for name, mark in marks.items())
-    methods = ", ".join(one.method for one in runner.shipped() if made.name() in one.tables)
     said = (made.__doc__ or "").strip().splitlines()[0]
-    return [made.name(), columns, said, methods or "`--option pairs=…` makes Preference of it"]
+    return [made.name(), columns, said]
+
+
+def _methods(made: str) -> str:
+    methods = ", ".join(one.method for one in runner.shipped() if made in one.tables)
+    return methods or "`--option pairs=…` makes Preference of it"
 
 
 def _names() -> list[str]:

@@ -1,13 +1,22 @@
 # ruff: noqa: E501 -- the lines are Markdown
 """The written parts of docs/formats.md."""
 
-FORMATS_HEAD = """\
+FORMATS_TOP = """\
 # Formats
+
+`fmtkit inspect FILE` names the types that fit a file; `fmtkit types NAME` prints one. All of them, by the table that
+they make of a row:
+"""
+
+FORMATS_HEAD = """\
+`.*` stands for the types of a family; the link leads to the first of them. [`passthrough`](#passthrough) takes rows of any of
+these tables as they are.
+
+## Names
 
 A **type** names what a file is: `TYPE = [TEMPLATE.]SOURCE`. The source says which columns a row has and what they mean;
 the template, if there is one, says how the result is written as text. Every source goes with every template. Without a
-template the result stays messages. `fmtkit inspect FILE` names the types that fit a file, `fmtkit types NAME` prints how
-a name is read.
+template the result stays messages.
 
 A name is looked up in this order, and what fmtkit ships comes before files: the exact name or alias; the name without
 `.transform` or `.load`; after a method prefix (`bradley_terry.`); `TEMPLATE.SOURCE`; `PATH.jinja.SOURCE`; last
