@@ -3,11 +3,10 @@
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm
 
 PAGE = Path(__file__).parents[1] / "docs" / "add-a-format.md"
 QUARANTINED = [(2, "value_error", "winner"), (3, "empty_field", "pro")]
@@ -37,14 +36,8 @@ def convert(folder: Path, *flags: str, path: str = "") -> list[dict[str, object]
         "pairs.jsonl",
         *flags,
     ]
-    root = str(PAGE.parents[1])
-    subprocess.run(
-        [sys.executable, "-m", "fmtkit", *command],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (path, root)))},
-        check=True,
-        capture_output=True,
-    )
+    done = warm.fmtkit(*command, cwd=folder, env=os.environ | {"PYTHONPATH": path})
+    assert done.returncode == 0, done.stderr
     rows = (folder / "pairs.jsonl").read_text(encoding="utf-8").splitlines()
     bad = (folder / "pairs.quarantine.jsonl").read_text(encoding="utf-8").splitlines()
     rejects = [(r["line"], r["code"], r["column"]) for r in map(json.loads, bad)]
@@ -73,14 +66,7 @@ def test_an_installed_package_adds_a_format(folder: Path) -> None:
 def test_an_installed_package_that_is_broken_is_one_line_that_names_it(folder: Path) -> None:
     site = install(folder)
     (site / "acme_formats" / "debate.py").write_text("1 / 0\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "fmtkit", "types"],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join((str(site), str(PAGE.parents[1])))},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    done = warm.fmtkit("types", cwd=folder, env=os.environ | {"PYTHONPATH": str(site)})
     assert done.returncode == 2
     wanted = "converter debate: the package acme-formats 1.0 cannot be used: ZeroDivisionError: "
     assert wanted in done.stderr

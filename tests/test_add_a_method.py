@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm
 
 pytest.importorskip("trl")
 
@@ -85,7 +86,10 @@ def python(folder: Path, *arguments: str, code: int = 0) -> subprocess.Completed
 
 
 def fmtkit(folder: Path, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    return python(folder, "-m", "fmtkit", *arguments, code=code)
+    environment = os.environ | {"PYTHONPATH": str(folder / "site")}
+    done = warm.fmtkit(*arguments, cwd=folder, env=environment)
+    assert done.returncode == code, done.stderr
+    return done
 
 
 def test_the_plan_names_its_trainer_and_judges_its_arguments(folder: Path) -> None:
@@ -220,7 +224,11 @@ def test_a_broken_package_is_one_line_that_names_it(folder: Path, text: str, wor
     assert "method gmpo: the package acme-methods 1.0" in done.stderr
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
-    # Other methods do not suffer.
+
+
+@pytest.mark.parametrize("text", ["raise SystemExit(3)\n", "RUNNER = {'method': 'gmpo'}\n"])
+def test_other_methods_do_not_suffer_from_a_broken_package(folder: Path, text: str) -> None:
+    (folder / "site" / "acme_methods" / "gmpo.py").write_text(text)
     fmtkit(folder, "train", "gmpo.yaml", "--dry-run", "--set", "rl=grpo", "--set", "trainer_args=")
 
 

@@ -4,10 +4,10 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "add-an-output.md"
@@ -45,15 +45,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def fmtkit(folder: Path, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join((str(folder / "site"), str(ROOT)))
-    done = subprocess.run(
-        [sys.executable, "-m", "fmtkit", *arguments],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = os.environ | {"PYTHONPATH": str(folder / "site")}
+    done = warm.fmtkit(*arguments, cwd=folder, env=environment)
     assert done.returncode == code, done.stderr
     return done
 

@@ -335,18 +335,33 @@ echo "${PIPESTATUS[0]}"
 """The reader of the pipe has gone before the first line is written, as `head` has after it."""
 
 
-@pytest.mark.parametrize(("pipe", "unbuffered"), [("", ""), ("2>&1", ""), ("", "1")])
+PIPED = {
+    "fmtkit types": 0,
+    "fmtkit --help": 0,
+    "fmtkit inspect source.jsonl": 0,
+    "fmtkit inspect source.jsonl --json": 0,
+    "fmtkit validate source.jsonl -t intel": 1,
+    "fmtkit convert source.jsonl -t chatml.intel -o out.parquet": 0,
+    "fmtkit convert source.jsonl -t chatml.intel -o out.parquet --json": 0,
+    "fmtkit convert source.jsonl -t nothing -o out.parquet": 2,
+}
+ENDS = {("", ""): "fmtkit types", ("2>&1", ""): "fmtkit convert", ("", "1"): "fmtkit validate"}
+"""How each ends, and the commands with which the fast tests try it: one that prints lines as they
+come, one that writes to both streams, and one with an exit code of its own."""
+
+
 @pytest.mark.parametrize(
-    ("command", "code"),
+    ("command", "code", "pipe", "unbuffered"),
     [
-        ("fmtkit types", 0),
-        ("fmtkit --help", 0),
-        ("fmtkit inspect source.jsonl", 0),
-        ("fmtkit inspect source.jsonl --json", 0),
-        ("fmtkit validate source.jsonl -t intel", 1),
-        ("fmtkit convert source.jsonl -t chatml.intel -o out.parquet", 0),
-        ("fmtkit convert source.jsonl -t chatml.intel -o out.parquet --json", 0),
-        ("fmtkit convert source.jsonl -t nothing -o out.parquet", 2),
+        pytest.param(
+            command,
+            code,
+            pipe,
+            unbuffered,
+            marks=[] if pipe == unbuffered or command.startswith(tried) else pytest.mark.slow,
+        )
+        for (pipe, unbuffered), tried in ENDS.items()
+        for command, code in PIPED.items()
     ],
 )
 def test_a_closed_pipe_ends_no_command_and_changes_no_exit_code(

@@ -1,9 +1,9 @@
 """A config with mistakes is told all of them at once: what, in which line, and what to do."""
 
 import subprocess
-import sys
 
 import pytest
+import warm
 
 from fmtkit.errors import FmtkitError, OptionError
 from fmtkit.training.config import load, parse
@@ -130,12 +130,7 @@ def test_a_file_of_axolotl_with_a_key_of_another_tool_is_a_file_of_axolotl():
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fmtkit", "train", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return warm.fmtkit("train", *arguments)
 
 
 def test_train_takes_its_config_as_convert_does_and_shows_the_line_of_a_mistake(tmp_path):

@@ -2,13 +2,12 @@
 
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import runs
 import sick_rows
+import warm
 from rich.console import Console
 from test_survey import GOLDENS, tokenizer, write
 
@@ -33,14 +32,8 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_survey_goes_to_stdout_and_nothing_to_stderr(pairs):
-    done = subprocess.run(
-        [sys.executable, "-m", "fmtkit", "inspect", pairs.name, "--all"],
-        capture_output=True,
-        text=True,
-        cwd=pairs.parent,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1"},
-        check=False,
-    )
+    environment = {"PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1"}
+    done = warm.fmtkit("inspect", pairs.name, "--all", cwd=pairs.parent, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert "best guess: argilla_chat -> Preference" in done.stdout
     assert "pairs.jsonl:60" in done.stdout

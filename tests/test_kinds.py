@@ -4,8 +4,6 @@ import json
 import pickle
 import random
 import re
-import subprocess
-import sys
 from dataclasses import replace
 
 import jsonschema
@@ -13,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import warm
 from fixture_cases import read_lines
 from mutated_rows import TOKENS
 from spec_reader import UnsureError, read_line
@@ -236,13 +235,7 @@ def test_a_plugin_declares_a_kind_that_holds_itself(tmp_path, suffix):
 
 
 def run(folder, *arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "fmtkit", *arguments, "--plugin", "trees.py"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return warm.fmtkit(*arguments, "--plugin", "trees.py", cwd=folder)
 
 
 def test_the_schema_of_a_kind_that_holds_itself_refers_to_itself(tmp_path):

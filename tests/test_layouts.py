@@ -3,11 +3,10 @@
 import json
 import random
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import runs
 from fixture_cases import Case, cases, read_lines
 
 import fmtkit
@@ -125,7 +124,7 @@ def read_alike(name: str, other: str, rows: list[bytes]) -> bool:
         ),
     ],
 )
-def test_a_near_miss_becomes_a_map_that_was_tried(tmp_path, row, type, columns):
+def test_a_near_miss_becomes_a_map_that_was_tried(tmp_path, capsys, row, type, columns):
     path = written([row] * 3, tmp_path)
     found = {guess.type: guess for guess in guessed(path)}
     assert guessed(path)[0].certainty == "unsure"
@@ -133,10 +132,8 @@ def test_a_near_miss_becomes_a_map_that_was_tried(tmp_path, row, type, columns):
     assert guessed(path)[0].type == type
     command = shlex.split(found[type].command or "")
     out = str(tmp_path / "out.jsonl")
-    done = subprocess.run(
-        [sys.executable, "-m", *command[:-1], out], check=False, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    done = runs.fmtkit(capsys, *command[1:-1], out)
+    assert done.code == 0, done.err
     assert len(Path(out).read_text().splitlines()) == 3
 
 
@@ -170,7 +167,7 @@ def test_a_near_miss_becomes_a_map_that_was_tried(tmp_path, row, type, columns):
     ],
 )
 def test_messages_that_are_spelled_otherwise_are_read_by_options_that_were_tried(
-    tmp_path, column, messages, type, options
+    tmp_path, capsys, column, messages, type, options
 ):
     row = {column: [{role: name, content: "words"} for role, name, content in messages]}
     path = written([row] * 3, tmp_path)
@@ -178,7 +175,7 @@ def test_messages_that_are_spelled_otherwise_are_read_by_options_that_were_tried
     assert (best.type, set(best.options)) == (type, options)
     command = shlex.split(best.command or "")
     out = str(tmp_path / "out.jsonl")
-    subprocess.run([sys.executable, "-m", *command[:-1], out], check=True, capture_output=True)
+    assert runs.fmtkit(capsys, *command[1:-1], out).code == 0
     made = [json.loads(line) for line in Path(out).read_text().splitlines()]
     said = [[(m["role"], m["content"]) for m in row["messages"]] for row in made]
     assert said == [[("user", "words"), ("assistant", "words")]] * 3
@@ -314,14 +311,16 @@ def test_text_that_was_rendered_already_is_a_finding_that_names_the_template(
         ({"text": "The label USER: stands before what users say."}, "", ""),
     ],
 )
-def test_a_transcript_inside_of_a_text_is_a_finding_with_a_command(tmp_path, row, column, marks):
+def test_a_transcript_inside_of_a_text_is_a_finding_with_a_command(
+    tmp_path, capsys, row, column, marks
+):
     survey = fmtkit.inspect(written([row] * 3, tmp_path))
     found = [f for f in survey.findings if f.code == "transcript"]
     assert [f.details.get(column) for f in found] == ([marks] if marks else [])
     if marks and column != "conversations":
         command = shlex.split(found[0].details["command"])
         out = str(tmp_path / "out.jsonl")
-        subprocess.run([sys.executable, "-m", *command[:-1], out], check=True, capture_output=True)
+        assert runs.fmtkit(capsys, *command[1:-1], out).code == 0
         made = [json.loads(line)["messages"] for line in Path(out).read_text().splitlines()]
         assert [m["content"] for m in made[0]][:2] == ["Hi", "Ho"]
 

@@ -34,8 +34,9 @@ def trained(model, folder, tokenizer, rollouts=None, **arguments):
     ("depth", "arguments"),
     [
         (1, {}),
-        (2, {}),
-        (1, {"gradient_accumulation_steps": 2}),
+        # Each of the two stands in one of the others too.
+        pytest.param(2, {}, marks=pytest.mark.slow),
+        pytest.param(1, {"gradient_accumulation_steps": 2}, marks=pytest.mark.slow),
         (1, {"steps_per_generation": 2, "num_iterations": 2, "max_steps": 6}),
         (2, {"gradient_accumulation_steps": 3, "steps_per_generation": 2, "max_steps": 4}),
     ],

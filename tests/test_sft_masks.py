@@ -165,17 +165,17 @@ SAID = "the blue river warm apple"
 
 
 @pytest.mark.parametrize(
-    ("details", "expected"),
+    ("key", "details", "expected"),
     [
-        (stretches((4, 13, True)), ["blue river", END]),
-        (stretches((4, 7, True), (20, 24, True)), ["blue", "apple" + END]),
-        (stretches((0, 24, True), (4, 7, False)), [SAID + END]),
-        (stretches((0, 2, False), (3, 24, True)), ["blue river warm apple" + END]),
-        (stretches((0, 24, False)), [END]),
-        (stretches((99, 120, True)), [END]),
+        ("train_detail", stretches((4, 13, True)), ["blue river", END]),
+        ("train_detail", stretches((4, 7, True), (20, 24, True)), ["blue", "apple" + END]),
+        ("train_detail", stretches((0, 24, True), (4, 7, False)), [SAID + END]),
+        ("which", stretches((0, 24, True), (4, 7, False)), [SAID + END]),
+        ("which", stretches((0, 2, False), (3, 24, True)), ["blue river warm apple" + END]),
+        ("train_detail", stretches((0, 24, False)), [END]),
+        ("which", stretches((99, 120, True)), [END]),
     ],
 )
-@pytest.mark.parametrize("key", ["train_detail", "which"])
 def test_stretches_of_a_reply_are_learnt_by_their_characters(
     key, details, expected, model, tmp_path
 ):

@@ -1,13 +1,12 @@
 """Columns that carry turns and are not read: named and counted, whatever the source; copies are not."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
 import pytest
+import runs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -166,16 +165,16 @@ def test_a_label_beside_a_completion_is_named_though_passing_through_keeps_it(tm
     assert fmtkit.convert(system, "passthrough").unread_columns == {"system": 1}
 
 
-def test_validate_and_the_terminal_name_the_columns(tmp_path):
+def test_validate_and_the_terminal_name_the_columns(tmp_path, capsys):
     source = write(tmp_path / "rows.jsonl", [PAIR | {"history": TURNS["history"]}])
     found = fmtkit.validate(source, "intel").as_dict()
     assert found["unread_columns"] == {"history": 1}
     out = ["-o", str(tmp_path / "out.parquet")]
     for command, more in (("validate", []), ("convert", out)):
-        call = [sys.executable, "-m", "fmtkit", command, source, "--type", "intel", *more]
-        said = subprocess.run(call, check=True, capture_output=True, text=True).stderr
-        assert "turns not read" in said
-        assert "1  history" in said
+        done = runs.fmtkit(capsys, command, source, "--type", "intel", *more)
+        assert done.code == 0
+        assert "turns not read" in done.err
+        assert "1  history" in done.err
 
 
 def test_the_history_of_alpaca_is_read(tmp_path):
@@ -256,16 +255,14 @@ def test_a_table_of_the_library_warns_of_them(tmp_path):
         list(fmtkit.read(source, "intel"))
 
 
-def test_inspect_finds_them_and_fails_on_them(tmp_path):
+def test_inspect_finds_them_and_fails_on_them(tmp_path, capsys):
     rows = [PAIR, PAIR | {"system_prompt": "Be brief.", "history": TURNS["history"]}]
     source = write(tmp_path / "rows.jsonl", rows)
     (found,) = [f for f in fmtkit.inspect(source, "intel").findings if f.code == "unread_turns"]
     assert (found.count, found.details) == (1, {"history": 1, "system_prompt": 1})
-    call = [sys.executable, "-m", "fmtkit", "inspect", source, "-t", "intel"]
-    call += ["--fail-on", "unread_turns"]
-    done = subprocess.run(call, check=False, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "unread_turns" in done.stdout + done.stderr
+    done = runs.fmtkit(capsys, "inspect", source, "-t", "intel", "--fail-on", "unread_turns")
+    assert done.code == 1
+    assert "unread_turns" in done.out + done.err
 
 
 @pytest.mark.parametrize(
