@@ -1,19 +1,27 @@
 """--engine ray: the same bytes as on threads, whatever becomes of workers and nodes."""
 
+import gzip
 import json
 import os
 import signal
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from fixture_cases import cases, job_of, renders
 from runs import INTEL
 
 import fmtkit
+from fmtkit.converting import conversion_run
+from fmtkit.converting.conversions import convert_to
+from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.engines import TaskLostError, Threads
 from fmtkit.converting.pipeline import stream
 from fmtkit.converting.ray_engine import Ray
-from fmtkit.errors import OptionError, SourceError, WriteError
+from fmtkit.converting.tasks import Task
+from fmtkit.errors import LimitError, OptionError, SourceError, WriteError
+from fmtkit.sources import parts
 
 if "CI" not in os.environ:  # there it is an error that it is missing
     pytest.importorskip("ray")
@@ -24,11 +32,11 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Give a head and two nodes of one CPU each, to which this process is connected."""
+    """Give a head and three nodes of one CPU each, to which this process is connected."""
     from ray.cluster_utils import Cluster
 
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    for _ in range(2):
+    for _ in range(3):
         made.add_node(num_cpus=1)
     ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
     yield made
@@ -39,11 +47,34 @@ def cluster():
 @pytest.fixture
 def source(tmp_path):
     path = tmp_path / "rows.jsonl"
-    rows = [INTEL | {"question": f"q{i}", "chosen": "c" * 2000} for i in range(20_000)]
-    lines = [json.dumps(row) for row in rows]
-    lines[100:100] = ["{bad", '{"question": 1}']
-    path.write_text("".join(line + "\n" for line in lines))
+    write_rows(path, 20_000, 2000)
     return path
+
+
+def write_rows(path: Path, count: int, size: int) -> None:
+    """Write rows of about so many bytes, two in a thousand of them bad, and a blank line behind each."""
+    row = json.dumps(INTEL | {"question": "q{}", "chosen": "c" * size}) + "\n"
+    with path.open("w") as file:
+        for number in range(count):
+            file.write(row.replace("q{}", f"{path.name} {number}"))
+            if number % 1000 == 100:
+                file.write('{bad\n\n{"question": 1}\n')
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Give a folder of files of many kinds, and cut them into tasks of 2 MiB."""
+    monkeypatch.setattr(parts, "PART_BYTES", 2 << 20)
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for number, count in enumerate((3000, 10, 5000, 1)):
+        write_rows(folder / f"{number}.jsonl", count, 2000)
+    text = (folder / "0.jsonl").read_bytes()
+    (folder / "5.jsonl.gz").write_bytes(gzip.compress(text[: text.index(b"\n", 3 << 20) + 1]))
+    rows = [INTEL | {"question": f"p{i}", "chosen": os.urandom(700).hex()} for i in range(4000)]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "6.parquet", row_group_size=500)
+    (folder / "7.csv").write_text("question,chosen,rejected\n" + 'q,"a\nb",c\n,x,y\n' * 50)
+    return folder
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -73,8 +104,112 @@ def test_files_are_the_same_byte_for_byte(cluster, source, tmp_path):
     assert [threads.as_dict()[key] for key in same] == [ours.as_dict()[key] for key in same]
 
 
-def test_a_lost_node_and_a_killed_worker_change_nothing(cluster, source, tmp_path):
-    fmtkit.convert(source, "chatml.intel", tmp_path / "threads")
+def same_report(one: Path, other: Path) -> None:
+    """Assert that two reports say the same but for the time and the name of the output."""
+    left, right = (json.loads((path / "report.json").read_text()) for path in (one, other))
+    for report in (left, right):
+        del report["seconds"], report["output"]
+    assert left == right
+
+
+def test_tasks_of_every_kind_of_source_make_the_same_files(cluster, files, tmp_path):
+    flags = {"val_size": 0.1, "keep": "all"}
+    fmtkit.convert(files, "chatml.intel", tmp_path / "threads", **flags)
+    fmtkit.convert(files, "chatml.intel", tmp_path / "ray", engine="ray", **flags)
+    made = contents(tmp_path / "threads")
+    assert len([name for name in made if "train" in name]) > 10
+    assert made == contents(tmp_path / "ray")
+    same_report(tmp_path / "threads", tmp_path / "ray")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["files", "ray", "threads"]
+    bad = [json.loads(line) for line in made["quarantine.jsonl"].splitlines()]
+    text = (files / "2.jsonl").read_text().splitlines()
+    of_file = [b for b in bad if b["file"].endswith("2.jsonl")]
+    assert len(of_file) == 10
+    assert all(text[b["line"] - 1] == b["raw"] for b in of_file)
+
+
+@pytest.mark.parametrize("splits", [{"val_size": 300}, {"val_size": 0.1, "split_by": "rows"}])
+def test_what_must_be_known_of_all_rows_is_found_by_tasks_too(cluster, files, tmp_path, splits):
+    for engine in ("threads", "ray"):
+        fmtkit.convert(files, "chatml.intel", tmp_path / engine, engine=engine, **splits)
+    assert contents(tmp_path / "threads") == contents(tmp_path / "ray")
+
+
+@pytest.mark.parametrize("limit", [1, 3001, 3500, 100_000])
+def test_a_limit_is_of_the_first_rows(cluster, files, tmp_path, limit):
+    for engine in ("threads", "ray"):
+        report = fmtkit.convert(files, "intel", tmp_path / engine, engine=engine, limit=limit)
+        assert report.rows_read == min(limit, report.rows_read)
+    assert contents(tmp_path / "threads") == contents(tmp_path / "ray")
+    same_report(tmp_path / "threads", tmp_path / "ray")
+
+
+@pytest.mark.parametrize(
+    "flags", [{"max_errors": "6"}, {"max_errors": "0.1%"}, {"on_error": "fail"}]
+)
+def test_a_run_ends_at_the_same_bad_row(cluster, files, tmp_path, flags):
+    said = []
+    for engine in ("threads", "ray"):
+        out = tmp_path / engine / "out"
+        with pytest.raises(LimitError) as ended:
+            fmtkit.convert(files, "intel", out, engine=engine, **flags)
+        said.append(str(ended.value).replace(str(out), "OUT"))
+    assert said[0] == said[1]
+    assert contents(tmp_path / "threads") == contents(tmp_path / "ray")
+    same_report(tmp_path / "threads" / "out", tmp_path / "ray" / "out")
+
+
+@pytest.mark.parametrize("then", ["threads", "ray"])
+def test_a_run_that_was_interrupted_goes_on_with_what_workers_had_finished(
+    cluster, files, tmp_path, then
+):
+    fmtkit.convert(files, "chatml.intel", tmp_path / "calm")
+    out, seen = tmp_path / "out", []
+
+    def interrupted(done, size, ledger):
+        seen.append(ledger.rows_read)
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+
+    options = ConvertOptions(type="chatml.intel", engine="ray")
+    with pytest.raises(KeyboardInterrupt):
+        convert_to(str(files), out, options, watch=interrupted)
+    assert not out.exists()
+    assert len([*(tmp_path / ".out.partial" / "tasks").glob("task-*[0-9].json")]) >= 4
+    rest = []
+    options = ConvertOptions(type="chatml.intel", engine=then, resume=True)
+    convert_to(
+        str(files), out, options, watch=lambda done, size, ledger: rest.append(ledger.rows_read)
+    )
+    assert min(rest) > seen[-1]
+    assert contents(tmp_path / "calm") == contents(out)
+    assert not (tmp_path / ".out.partial").exists()
+
+
+def test_a_run_on_threads_goes_on_with_workers(cluster, files, tmp_path, monkeypatch):
+    fmtkit.convert(files, "chatml.intel", tmp_path / "calm")
+    seen = []
+
+    def interrupted(done, size, ledger):
+        seen.append(done)
+        if len(seen) == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        convert_to(
+            str(files), tmp_path / "out", ConvertOptions(type="chatml.intel"), watch=interrupted
+        )
+    fmtkit.convert(files, "chatml.intel", tmp_path / "out", engine="ray", resume=True)
+    assert contents(tmp_path / "calm") == contents(tmp_path / "out")
+
+
+def test_a_lost_node_and_a_killed_worker_change_nothing(cluster, files, tmp_path):
+    run_with_losses(cluster, files, tmp_path)
+
+
+def run_with_losses(cluster, files: Path, tmp_path: Path) -> None:
+    """Convert on both engines, and lose a node and a worker of Ray's on the way."""
+    fmtkit.convert(files, "chatml.intel", tmp_path / "threads")
     lost = cluster.add_node(num_cpus=1)
     killed = []
 
@@ -83,13 +218,61 @@ def test_a_lost_node_and_a_killed_worker_change_nothing(cluster, source, tmp_pat
             killed.append(kill_a_worker())
             cluster.remove_node(lost)
 
-    from fmtkit.converting.conversions import convert_to
-    from fmtkit.converting.convert_options import ConvertOptions
-
     options = ConvertOptions(type="chatml.intel", engine="ray")
-    convert_to(str(source), tmp_path / "ray", options, watch=watch)
+    convert_to(str(files), tmp_path / "ray", options, watch=watch)
     assert killed
     assert contents(tmp_path / "threads") == contents(tmp_path / "ray")
+
+
+def write_files(folder: Path, megabytes: int) -> Path:
+    """Write rows of 4 KB in twelve files."""
+    folder.mkdir()
+    for number in range(12):
+        write_rows(folder / f"{number:02}.jsonl", megabytes * 256 // 12, 4000)
+    return folder
+
+
+def test_sixty_megabytes_are_the_same_with_a_node_and_a_worker_lost(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "PART_BYTES", 4 << 20)
+    run_with_losses(cluster, write_files(tmp_path / "files", 60), tmp_path)
+
+
+@pytest.mark.stress
+def test_three_gigabytes_are_the_same_with_a_node_and_a_worker_lost(cluster, tmp_path):
+    run_with_losses(cluster, write_files(tmp_path / "files", 3000), tmp_path)
+
+
+def test_a_task_that_ends_its_worker_is_named_by_its_file_and_range(cluster, files, monkeypatch):
+    def ends(task: Task) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(conversion_run, "TaskWork", lambda *arguments: ends)
+    with pytest.raises(
+        SourceError, match=r"0\.jsonl, bytes 0 to 2097152 ended its worker again and again"
+    ):
+        fmtkit.convert(files, "intel", files.parent / "out", engine="ray")
+
+
+def test_a_cluster_is_started_once_for_a_run(files, tmp_path, monkeypatch):
+    begun = []
+    address = {"there": False}
+    monkeypatch.setattr(ray, "is_initialized", lambda: address["there"])
+    monkeypatch.setattr(ray, "shutdown", lambda: begun.append("end"))
+
+    def init(**options):
+        begun.append("begin")
+        address["there"] = True
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(Ray, "map", lambda self, work, tasks: self._mapped(work, tasks))
+
+    def mapped(self, work, tasks):
+        with self._cluster(ray):
+            yield from map(work, tasks)
+
+    monkeypatch.setattr(Ray, "_mapped", mapped, raising=False)
+    fmtkit.convert(files, "intel", tmp_path / "out", engine="ray", val_size=20, limit=4000)
+    assert begun == ["begin", "end"]
 
 
 def kill_a_worker() -> int:
@@ -144,6 +327,11 @@ def test_what_cannot_be_is_said_before_anything_is_read(source, tmp_path):
         fmtkit.convert(source, "intel", ray_address="auto")
     with pytest.raises(OptionError, match="--shared-filesystem"):
         fmtkit.convert(source, "intel", engine="ray", ray_address="auto", plugins=["p.py"])
+    at = {"engine": "ray", "ray_address": "127.0.0.1:1"}
+    with pytest.raises(OptionError, match=r"rows\.jsonl is a path of this machine; give URLs, or"):
+        fmtkit.convert(source, "intel", tmp_path / "out", **at)
+    with pytest.raises(OptionError, match=r"/out is a path of this machine"):
+        fmtkit.convert([INTEL], "intel", tmp_path / "out", **at)
 
 
 def test_an_address_where_no_cluster_is_is_named_within_seconds(monkeypatch):
@@ -155,4 +343,4 @@ def test_an_address_where_no_cluster_is_is_named_within_seconds(monkeypatch):
 def test_a_bad_row_is_found_by_validation(cluster, source):
     threads, found = (fmtkit.validate(source, "intel", engine=e) for e in ("threads", "ray"))
     assert found.items == threads.items
-    assert found.items[0].line == 101
+    assert found.items[0].line == 102

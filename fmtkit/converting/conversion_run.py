@@ -30,7 +30,7 @@ from fmtkit.writing.formats import compression_of
 from fmtkit.writing.object_sinks import ObjectFolderSink
 from fmtkit.writing.outputs import Destination
 from fmtkit.writing.sinks import Closing, Sink
-from fmtkit.writing.task_output import TaskRecord, Trace
+from fmtkit.writing.task_output import Counts, TaskRecord, Trace
 
 T = TypeVar("T")
 Watcher = Callable[[int, int | None, Ledger], None]
@@ -200,23 +200,26 @@ class ConversionRun:
         lines = self._shifted(record, bad)
         for step in record.trace:
             ledger = Ledger.from_dict(self.ledger.as_dict())
-            ledger.merge(Ledger.from_dict(step.ledger))
+            ledger.merge(Ledger.from_dict(step.counts.ledger))
             reason = self._why_ended(step, ledger)
             if reason is not None:
                 records.close()
-                self.ledger = ledger
                 self.sink.quarantine(self._shifted(record, bad, step.bad_bytes))
+                self._count(task, step.counts)
                 self._reject()
                 raise LimitError(f"{reason}; nothing was written{self._where()}")
-        self.ledger.merge(Ledger.from_dict(record.ledger))
-        for tier in self.tiers:
-            self.tiers[tier] += record.tiers.get(tier, 0)
-        self.progress.jump(task, record)
+        self._count(task, record.counts)
         assert isinstance(self.sink, FolderSink | ObjectFolderSink)
         self.sink.adopt(record, lines, self._point(task.number, ends_task=True))
         if self.watch is not None:
             done = self.finished_bytes + self.progress.bytes_of_sources()
             self.watch(done, self._size, self.ledger)
+
+    def _count(self, task: Task, counts: Counts) -> None:
+        self.ledger.merge(Ledger.from_dict(counts.ledger))
+        for tier in self.tiers:
+            self.tiers[tier] += counts.tiers.get(tier, 0)
+        self.progress.jump(task, counts)
 
     def _why_ended(self, step: Trace, ledger: Ledger) -> str | None:
         rejects: list[Reject] = []

@@ -36,7 +36,7 @@ from fmtkit.sources.blocks import BLOCK_BYTES, Block, JsonBlock
 from fmtkit.sources.parts import blocks_of_part
 from fmtkit.sources.records import JoinedRows, Records, Rows
 from fmtkit.tables import DIALOG_COLUMNS
-from fmtkit.writing.task_output import TaskRecord
+from fmtkit.writing.task_output import Counts
 
 Numbered = tuple[int, int, Block]
 """Index of a source, number of a block in it, and the block."""
@@ -70,14 +70,14 @@ class Progress:
         self._all_bytes += piece.bytes_read - self.bytes.get(piece.source, 0)
         self.bytes[piece.source] = piece.bytes_read
 
-    def jump(self, task: Task, record: TaskRecord) -> None:
+    def jump(self, task: Task, counts: Counts) -> None:
         """Count a task that was done elsewhere."""
         self.next_block = task.next_block
-        for source, rows in record.rows.items():
+        for source, rows in counts.rows.items():
             self.rows[source] = self.rows.get(source, 0) + rows
-        for source, lines in record.lines.items():
+        for source, lines in counts.lines.items():
             self.lines[source] = self.lines.get(source, 1) + lines
-        for source, end in record.ends.items():
+        for source, end in counts.ends.items():
             self._all_bytes += end - self.bytes.get(source, 0)
             self.bytes[source] = end
 

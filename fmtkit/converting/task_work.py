@@ -19,7 +19,7 @@ from fmtkit.sources.readers import CsvReader, IpcReader, JsonReader, ParquetRead
 from fmtkit.storage import ObjectPath
 from fmtkit.writing import quarantine
 from fmtkit.writing.outputs import Destination
-from fmtkit.writing.task_output import SHARD_BYTES, Place, TaskRecord, TaskWriter, Trace
+from fmtkit.writing.task_output import SHARD_BYTES, Counts, Place, TaskRecord, TaskWriter, Trace
 
 TIERS = ("fast_rows", "traced_rows", "plain_rows")
 _HERE = "memory://"
@@ -67,17 +67,11 @@ class TaskWork:
                     writer.write(encoded, split)
                 writer.end_block()
                 if is_traced:
-                    trace.append(_trace(piece, ledger, writer.bad_bytes))
+                    counts = _counts(ledger, progress, tiers)
+                    trace.append(_trace(piece, counts, writer.bad_bytes))
                 if options.on_error == "fail" and piece.rejects:
                     break
-        return writer.finish(
-            ledger=ledger.as_dict(),
-            tiers=dict(tiers),
-            rows=progress.rows,
-            lines={source: line - 1 for source, line in progress.lines.items()},
-            ends=progress.bytes,
-            trace=tuple(trace),
-        )
+        return writer.finish(_counts(ledger, progress, tiers), trace)
 
 
 @dataclass(frozen=True)
@@ -97,10 +91,15 @@ class RowCount:
         return count
 
 
-def _trace(piece: Piece, ledger: Ledger, bad_bytes: int) -> Trace:
+def _counts(ledger: Ledger, progress: Progress, tiers: Mapping[str, int]) -> Counts:
+    lines = {source: line - 1 for source, line in progress.lines.items()}
+    return Counts(ledger.as_dict(), dict(tiers), dict(progress.rows), lines, dict(progress.bytes))
+
+
+def _trace(piece: Piece, counts: Counts, bad_bytes: int) -> Trace:
     first = next(iter(piece.rejects), None)
     told = None if first is None else (first.row, first.line, first.code, first.message)
-    return Trace(piece.source, ledger.as_dict(), bad_bytes, told)
+    return Trace(piece.source, counts, bad_bytes, told)
 
 
 def can_travel(source: AnySource, out: Destination) -> bool:

@@ -9,7 +9,7 @@ import json
 import shutil
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -37,11 +37,34 @@ class TaskShard:
 
 
 @dataclass(frozen=True)
+class Counts:
+    """What a task read; rows and lines are counted from where it begins in each source."""
+
+    ledger: Mapping[str, Any] = field(default_factory=dict)
+    tiers: Mapping[str, int] = field(default_factory=dict)
+    rows: Mapping[int, int] = field(default_factory=dict)
+    """Source -> rows read of it."""
+    lines: Mapping[int, int] = field(default_factory=dict)
+    """Source -> lines read of it."""
+    ends: Mapping[int, int] = field(default_factory=dict)
+    """Source -> the byte up to which it is read."""
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> "Counts":
+        """Read what JSON made of it: keys are texts there."""
+        by_source = {
+            name: {int(source): count for source, count in value[name].items()}
+            for name in ("rows", "lines", "ends")
+        }
+        return cls(value["ledger"], value["tiers"], **by_source)
+
+
+@dataclass(frozen=True)
 class Trace:
     """The bad rows of a block, for who must say at which of them a run ends."""
 
     source: int
-    ledger: Mapping[str, Any]
+    counts: Counts
     """Of the task up to this block."""
     bad_bytes: int
     """Of the task's part of the quarantine up to this block."""
@@ -51,18 +74,11 @@ class Trace:
 
 @dataclass(frozen=True)
 class TaskRecord:
-    """What became of a task; rows and lines are counted from where the task begins in each source."""
+    """What became of a task."""
 
     task: int
     shards: tuple[TaskShard, ...] = ()
-    ledger: Mapping[str, Any] = field(default_factory=dict)
-    tiers: Mapping[str, int] = field(default_factory=dict)
-    rows: Mapping[int, int] = field(default_factory=dict)
-    """Source -> rows read of it."""
-    lines: Mapping[int, int] = field(default_factory=dict)
-    """Source -> lines read of it."""
-    ends: Mapping[int, int] = field(default_factory=dict)
-    """Source -> the byte up to which it is read."""
+    counts: Counts = field(default_factory=Counts)
     bad: tuple[tuple[int, int], ...] = ()
     """The part of the quarantine: source, and bytes of its lines."""
     trace: tuple[Trace, ...] = ()
@@ -75,13 +91,17 @@ class TaskRecord:
     def from_json(cls, data: bytes) -> "TaskRecord":
         """Read what `to_json` wrote; ValueError, KeyError or TypeError where it is something else."""
         value = json.loads(data)
-        for name in ("rows", "lines", "ends"):
-            value[name] = {int(source): count for source, count in value[name].items()}
+        value["counts"] = Counts.from_dict(value["counts"])
         value["shards"] = tuple(TaskShard(**shard) for shard in value["shards"])
         value["bad"] = tuple((source, size) for source, size in value["bad"])
         value["trace"] = tuple(
-            Trace(**{**t, "first": tuple(t["first"]) if t["first"] else None})
-            for t in value["trace"]
+            Trace(
+                step["source"],
+                Counts.from_dict(step["counts"]),
+                step["bad_bytes"],
+                tuple(step["first"]) if step["first"] else None,
+            )
+            for step in value["trace"]
         )
         return cls(**value)
 
@@ -272,14 +292,14 @@ class TaskWriter:
         self._open.clear()
         self._closed += 1
 
-    def finish(self, **counts: Any) -> TaskRecord:
+    def finish(self, counts: Counts, trace: Sequence[Trace] = ()) -> TaskRecord:
         """Close what is open and write the record."""
         if self._open:
             self._close()
         with writing(self._bad_path):
             self._bad_file.close()
         bad = tuple((source, size) for source, size in self._bad)
-        record = TaskRecord(self._task, tuple(self._shards), bad=bad, **counts)
+        record = TaskRecord(self._task, tuple(self._shards), counts, bad, tuple(trace))
         self._place.finish(record, self._bad_path)
         self._folder.cleanup()
         return record
