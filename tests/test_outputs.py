@@ -1,5 +1,6 @@
 """Whatever is written: never over a source, never over what is not ours, never unasked."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ from fmtkit.errors import (
     OutputExistsError,
     ResumeError,
 )
+from fmtkit.writing import outputs
 from fmtkit.writing.outputs import destination
 
 GOOD = {"system": "", "question": "q", "chosen": "a", "rejected": "b"}
@@ -155,6 +157,33 @@ def test_a_file_that_was_changed_since_is_never_replaced(tmp_path, name):
         with pytest.raises(OutputExistsError, match=f"{name} exists already and was changed"):
             run(path, tmp_path / "u.parquet", overwrite=True)
         assert contents(tmp_path) == before
+
+
+def test_an_output_that_lies_still_is_read_once_before_it_is_replaced(tmp_path, monkeypatch):
+    path, out = source(tmp_path / "s.jsonl", GOOD), tmp_path / "u.parquet"
+    run(path, out)
+    read = []
+    monkeypatch.setattr(outputs, "SETTLED", 0)
+    monkeypatch.setattr(
+        hashlib, "file_digest", lambda *a, own=hashlib.file_digest: read.append(a) or own(*a)
+    )
+    run(path, out, overwrite=True)
+    assert [file.name for file, _ in read] == [str(out)]
+
+
+def test_an_output_that_changes_while_it_is_to_be_replaced_stays(tmp_path, monkeypatch):
+    path, out = source(tmp_path / "s.jsonl", GOOD), tmp_path / "u.parquet"
+    run(path, out)
+    mine = out.read_bytes()[:-1] + b"?"
+    monkeypatch.setattr(outputs, "SETTLED", 0)
+    with pytest.raises(OutputExistsError, match="was changed since"):
+        convert_to(
+            [str(path)],
+            out,
+            ConvertOptions(type="chatml.intel", overwrite=True),
+            watch=lambda *_: out.write_bytes(mine),
+        )
+    assert out.read_bytes() == mine
 
 
 @pytest.mark.parametrize("name", ["u.report.json", "u.quarantine.jsonl"])
