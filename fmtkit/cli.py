@@ -9,33 +9,34 @@ import os
 import stat
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 
-from fmtkit.commands import conversion, inspection, reference, rewards, training
 from fmtkit.commands.flags import QuickCommand, QuickGroup, print_version, say
 from fmtkit.errors import FmtkitError, UnusedKernelWarning
 
 # typer brings a click of its own; this is the base of every complaint about flags.
 UsageError: Any = typer.BadParameter.__mro__[1]
 
-COMMANDS: Mapping[str, Callable[..., None]] = {
-    "convert": conversion.convert,
-    "validate": conversion.validate,
-    "replay": conversion.replay,
-    "inspect": inspection.inspect,
-    "train": training.train,
-    "compare": training.compare,
-    "merge": training.merge,
-    "try": training.try_run,
-    "vllm-serve": training.vllm_serve,
-    "types": reference.types,
-    "schema": reference.schema,
-    "templates": reference.templates,
-    "env": reference.env,
+COMMANDS = {
+    "convert": "conversion.convert",
+    "validate": "conversion.validate",
+    "replay": "conversion.replay",
+    "inspect": "inspection.inspect",
+    "train": "training.train",
+    "compare": "training.compare",
+    "merge": "training.merge",
+    "try": "training.try_run",
+    "vllm-serve": "training.vllm_serve",
+    "types": "reference.types",
+    "schema": "reference.schema",
+    "templates": "reference.templates",
+    "env": "reference.env",
 }
+"""Command -> its module in `fmtkit.commands` and its function there: a run imports the one that it is of."""
 REWARDS = "rewards"
 DATA, TRAINING, REFERENCE = "Data", "Training", "Reference"
 PANELS = {
@@ -106,10 +107,17 @@ def application(only: str | None = None) -> typer.Typer:
     for name, command in COMMANDS.items():
         if only in (None, name):
             panel, examples = PANELS.get(name, DATA), EXAMPLES.get(name)
-            made.command(name, cls=QuickCommand, rich_help_panel=panel, epilog=examples)(command)
+            add = made.command(name, cls=QuickCommand, rich_help_panel=panel, epilog=examples)
+            add(_imported(command))
     if only in (None, REWARDS):
         made.add_typer(_rewards(), name=REWARDS, rich_help_panel=PANELS[REWARDS])
     return made
+
+
+def _imported(command: str) -> Callable[..., None]:
+    module, _, function = command.partition(".")
+    found: Callable[..., None] = getattr(import_module(f"fmtkit.commands.{module}"), function)
+    return found
 
 
 def _whole(
@@ -129,14 +137,13 @@ def _rewards() -> typer.Typer:
         invoke_without_command=True,
         context_settings=_HELP_NAMES,
     )
-    made.callback()(rewards.list_rewards)
+    made.callback()(_imported("rewards.list_rewards"))
     made.command("test", cls=QuickCommand, epilog="fmtkit rewards test grpo.yaml --n 4")(
-        rewards.try_rewards
+        _imported("rewards.try_rewards")
     )
     return made
 
 
-app = application()
 _show_other = warnings.showwarning
 
 
@@ -197,7 +204,7 @@ def main() -> None:
     os.environ.setdefault("POLARS_MAX_THREADS", str(os.cpu_count() or 1))
     try:
         asked = next(iter(sys.argv[1:]), None)
-        command = application(asked) if asked in {*COMMANDS, REWARDS} else app
+        command = application(asked if asked in {*COMMANDS, REWARDS} else None)
         sys.exit(command(prog_name="fmtkit", standalone_mode=False) or 0)
     except UsageError as error:
         error.show()

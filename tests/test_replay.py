@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import fmtkit
-from fmtkit.cli import app
+from fmtkit.cli import application
 
 RIGHT = [{"question": f"q{n}", "chosen": "good é", "rejected": "bad"} for n in range(60)]
 FIX = (
@@ -39,7 +39,7 @@ def write(path: Path, lines: list[bytes]) -> Path:
 
 
 def run(*arguments: Any) -> Any:
-    return CliRunner().invoke(app, [str(a) for a in arguments])
+    return CliRunner().invoke(application(), [str(a) for a in arguments])
 
 
 def rows_of(out: Path) -> dict[str, bytes]:

@@ -280,8 +280,8 @@ def test_a_plan_says_which_function_a_run_would_miss(run, capsys):
 
 def test_help_loads_nothing_heavy():
     code = (
-        "import sys\nfrom fmtkit.cli import app\n"
-        "try: app(['rewards', 'test', '--help'])\nexcept SystemExit: pass\n"
+        "import sys\nfrom fmtkit.cli import application\n"
+        "try: application()(['rewards', 'test', '--help'])\nexcept SystemExit: pass\n"
         "print(*{m.partition('.')[0] for m in sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import fmtkit
 from fmtkit import target_registry
-from fmtkit.cli import app
+from fmtkit.cli import application
 from fmtkit.commands import flags
 from fmtkit.converting.conversions import RowStream
 from fmtkit.converting.convert_options import RowOptions
@@ -218,11 +218,13 @@ def test_what_fmtkit_wrote_needs_no_type(tmp_path: Path) -> None:
     for source in ("folder", "file.jsonl"):
         out = tmp_path / f"{source.partition('.')[0]}-openai"
         command = ["convert", str(tmp_path / source), "--to", "openai", "-o", str(out)]
-        assert CliRunner().invoke(app, command).exit_code == 0
+        assert CliRunner().invoke(application(), command).exit_code == 0
         assert fmtkit.table(str(out), "openai").num_rows == 2
         back = tmp_path / f"{source.partition('.')[0]}-back"
         assert (
-            CliRunner().invoke(app, ["convert", str(out), "--to", "trl", "-o", str(back)]).exit_code
+            CliRunner()
+            .invoke(application(), ["convert", str(out), "--to", "trl", "-o", str(back)])
+            .exit_code
             == 0
         )
         (shard,) = (back / "data").iterdir()
@@ -231,7 +233,7 @@ def test_what_fmtkit_wrote_needs_no_type(tmp_path: Path) -> None:
 
 
 def test_help_and_shells_know_the_targets() -> None:
-    told = CliRunner().invoke(app, ["convert", "--help"], env={"COLUMNS": "300"}).output
+    told = CliRunner().invoke(application(), ["convert", "--help"], env={"COLUMNS": "300"}).output
     assert all(name in told for name in ("openai-preference", "messages-parquet", "--allow-loss"))
     assert flags.target_names("open") == ["openai", "openai-preference"]
     assert flags.loss_names("tools,tool_call") == ["tools,tool_calls", "tools,tool_call_id"]

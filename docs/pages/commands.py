@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 from typer import Context
 from typer.models import ArgumentInfo, CommandInfo
 
-from fmtkit.cli import app
+from fmtkit.cli import application
 from pages.markdown import NOTICE, code, table
 
 HEAD = f"""\
@@ -48,6 +48,7 @@ class Command:
 
 def commands() -> list[Command]:
     """Return the commands in their order, those of groups last."""
+    app = application()
     found = [_command(registered) for registered in app.registered_commands]
     for group in app.registered_groups:
         assert group.typer_instance is not None
