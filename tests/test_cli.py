@@ -417,3 +417,22 @@ def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path):
     assert process.returncode == 130
     assert b"Traceback" not in printed
     assert not (tmp_path / "x").exists()
+
+
+def test_a_pipe_gets_the_words_of_the_terminal_without_its_colours(capsys, monkeypatch, tmp_path):
+    rows = [{"question": "q", "chosen": "a", "rejected": r, "more": 1} for r in ("b", "a", 7)]
+    source = tmp_path / "s.jsonl"
+    source.write_text("\n\n".join(map(json.dumps, rows)))
+    told = []
+    for colours in ("", "1"):
+        monkeypatch.setenv("FORCE_COLOR", colours)
+        monkeypatch.setenv("COLUMNS", "300")
+        arguments = [str(source), "--type", "intel", "-o", str(tmp_path / "o.parquet")]
+        done = fmtkit(capsys, "convert", *arguments, "--overwrite", "--no-progress")
+        checked = fmtkit(capsys, "validate", str(source), "--type", "intel")
+        assert (done.code, checked.code) == (0, 1)
+        assert ("\x1b[" in done.err, "\x1b[" in checked.err) == (bool(colours), bool(colours))
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", done.err + checked.err)
+        told.append([line.rstrip() for line in re.sub(r"in [\d.]+ s", "", plain).splitlines()])
+    assert told[0] == told[1]
+    assert "quarantined" in " ".join(told[0])

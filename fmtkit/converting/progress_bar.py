@@ -1,5 +1,7 @@
 """The progress bar of a conversion: bytes, rows per second and bad rows, on a terminal only."""
 
+import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,10 +21,16 @@ class Watch(Protocol):
     def __call__(self, done: int, size: int | None, ledger: "Ledger") -> None: ...
 
 
+def may_be_terminal() -> bool:
+    """Tell whether stderr may be what rich takes for a terminal, without importing it."""
+    told = os.environ.get("FORCE_COLOR") or os.environ.get("TTY_COMPATIBLE")
+    return bool(told) or sys.stderr.isatty()
+
+
 @contextmanager
 def progress(*, shown: bool) -> Iterator[Watch | None]:
     """Show a bar on stderr while a run lasts; nothing where stderr is no terminal."""
-    if not shown:
+    if not (shown and may_be_terminal()):
         yield None
         return
     from rich.console import Console
