@@ -33,7 +33,7 @@ CLANG ?= $(firstword $(foreach name,clang clang-19 clang-18 clang-17 clang-16 cl
 FUZZ := build/fuzz
 FUZZ_SECONDS ?= 60
 
-.PHONY: axe demo demo-data demo-train check test-lowest coverage docs-site test test-slow test-all test-old-trl test-stress test-sanitized sanitized fuzz wheel \
+.PHONY: gpu axe demo demo-data demo-train check test-lowest coverage docs-site test test-slow test-all test-old-trl test-stress test-sanitized sanitized fuzz wheel \
   lint lint-c types format bench docs clean help
 
 help:
@@ -53,6 +53,7 @@ help:
 	@echo "make docs      generate what is generated in docs/ and schemas/"
 	@echo "make docs-site the documentation with search and an API reference, in build/site; links are checked"
 	@echo "make bench     the side-by-side benchmarks"
+	@echo "make gpu       every kind of training on a GPU, beside TRL's scripts; says elsewhere what it would run"
 
 $(VENV)/base: $(BUILD_FILES)
 	$(PYTHON) -m venv $(VENV)
@@ -198,6 +199,10 @@ docs-site: $(VENV)/site
 
 bench: $(VENV)/bench
 	$(BIN)/python benchmarks/convert.py
+
+# GPU_PYTHON is for machines without a network, whose own interpreter has torch: nothing is installed then.
+gpu: $(if $(GPU_PYTHON),,$(VENV)/train)
+	$(or $(GPU_PYTHON),$(BIN)/python) benchmarks/gpu.py $(GPU_FLAGS)
 
 clean:
 	rm -rf $(VENV) $(OLD_VENV) $(LOWEST_VENV) demo build .mypy_cache .ruff_cache .pytest_cache .hypothesis

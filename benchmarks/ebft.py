@@ -1,9 +1,9 @@
 """What EBFT costs: steps of both modes, against the length of documents and the samples.
 
-    python benchmarks/ebft.py [steps|lengths|samples|whitening|flex]
+    python benchmarks/ebft.py [steps|lengths|samples|whitening]
 
-Models are made from a config (Llama, 2 layers); nothing is downloaded. `flex` needs CUDA: it
-compares FlexAttention with the dense mask at S = 1024 and 4096.
+Models are made from a config (Llama, 2 layers); nothing is downloaded. What
+needs a GPU is in gpu.py.
 """
 
 import subprocess
@@ -162,20 +162,6 @@ def whiten(n: int, size: int) -> None:
     print(f"{n:<5} {size:<8} {took:.4f}  {allocated:.1f}  {n * size * 4 / 2**20:.1f}")
 
 
-def flex() -> None:
-    if not torch.cuda.is_available():
-        print("flex: no CUDA device; FlexAttention has no backward pass on the CPU")
-        return
-    print("S      attention        s/step  peak MiB")
-    for length in (1024, 4096):
-        for attention in ("sdpa", "flex_attention"):
-            step = strided_step(length, 4, attention, "cuda")
-            torch.cuda.reset_peak_memory_stats()
-            took = seconds(step, 3)
-            peak = torch.cuda.max_memory_allocated() / 2**20
-            print(f"{length:<6} {attention:<16} {took:.3f}   {peak:.0f}")
-
-
 if __name__ == "__main__":
     torch.set_num_threads(1)
     if sys.argv[1:2] == ["whiten"]:
@@ -186,7 +172,6 @@ if __name__ == "__main__":
             "lengths": lengths,
             "samples": samples,
             "whitening": whitening,
-            "flex": flex,
         }
         for name in sys.argv[1:] or parts:
             parts[name]()

@@ -1,0 +1,357 @@
+"""What runs on a GPU, how fast, and in how much memory, beside the scripts that a user would write with TRL.
+
+    python benchmarks/gpu.py [--list] [--only NAME ...] [--json FILE] [--write] [--seconds 570]
+    python benchmarks/gpu.py --device cpu --tiny       # the same code, two steps of a tiny model
+
+Nothing is downloaded: model, tokenizer and rows are made on the spot (gpu_cases.py). Each case runs in a process
+of its own with a limit of time, one after another, so that one that fails is a row of the table. Torch and TRL are
+imported once, before the processes are forked off. Without a CUDA device the cases are listed and nothing runs.
+`--write` puts the table into benchmarks/README.md, with the device's name; it holds what ran and nothing else.
+"""
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import os
+import platform
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+# Before torch: asking the driver instead of CUDA leaves the processes that are forked off free to use it.
+os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+for name, value in {
+    "HF_HUB_OFFLINE": "1",
+    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TRL_EXPERIMENTAL_SILENCE": "1",
+    "WANDB_DISABLED": "true",
+}.items():
+    os.environ.setdefault(name, value)
+
+from gpu_cases import (  # noqa: E402 - after the environment
+    TINY,
+    WHOLE,
+    Case,
+    NotRunError,
+    Setting,
+    Size,
+    cases,
+    prepare,
+)
+
+README = Path(__file__).parent / "README.md"
+BEGIN, END = "<!-- gpu -->", "<!-- /gpu -->"
+TARGET = 1.05
+SHOWN = ("fmtkit", "torch", "transformers", "trl", "peft", "accelerate", "deepspeed", "vllm")
+_LAST = 1500
+"""Characters of a failure that the results keep."""
+
+
+def main() -> int:
+    """Run the cases, print the table; return 1 where one failed."""
+    options = _arguments()
+    size = TINY if options.tiny else WHOLE
+    chosen = [case for case in cases(size) if _is_chosen(case, options.only)]
+    if not chosen:
+        print(f"no case has {' or '.join(options.only)} in its name", file=sys.stderr)
+        return 2
+    if options.list or (options.device == "cuda" and not _has_cuda()):
+        print_cases(chosen)
+        if not options.list:
+            print("no CUDA device is visible: nothing was run; these would be where there is one")
+        return 0
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="fmtkit-gpu-") as folder:
+        results = run_all(chosen, Path(folder), options.device, size, options.seconds)
+    told = {
+        **_environment(options.device, options.tiny),
+        "seconds": round(time.monotonic() - begun),
+    }
+    told["cases"] = results
+    if options.json is not None:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    text = as_markdown(told)
+    print(text)
+    if options.write:
+        write(text)
+    return int(any(found["status"] == "failed" for found in results))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--list", action="store_true", help="name the cases and end")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="parts of names")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--tiny", action="store_true", help="a tiny model, two steps")
+    parser.add_argument(
+        "--seconds", type=int, default=570, help="after which no case is begun or goes on"
+    )
+    parser.add_argument("--json", type=Path, help="write the results here")
+    parser.add_argument(
+        "--write", action="store_true", help="put the table into benchmarks/README.md"
+    )
+    options = parser.parse_args()
+    if options.device == "cpu" and not options.tiny:
+        parser.error("--device cpu proves the code and measures nothing: it needs --tiny")
+    if options.write and (options.device == "cpu" or options.tiny or options.only):
+        parser.error(
+            "--write is for a whole run on a GPU: leave out --tiny, --only and --device cpu"
+        )
+    return options
+
+
+def _is_chosen(case: Case, only: Sequence[str]) -> bool:
+    return not only or any(part in case.name for part in only)
+
+
+def _has_cuda() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def print_cases(chosen: Sequence[Case]) -> None:
+    """Print what would run."""
+    width = max(len(case.name) for case in chosen)
+    for case in chosen:
+        print(f"{case.name:{width}}  {case.about} (at most {case.limit} s)")
+
+
+def run_all(
+    chosen: Sequence[Case], folder: Path, device: str, size: Size, seconds: float
+) -> list[dict[str, Any]]:
+    """Run each case in a process of its own; none begins or goes on after so many seconds."""
+    end = time.monotonic() + seconds
+    shared = folder / "shared"
+    shared.mkdir()
+    # In a process of its own too: nothing that torch begins at its first use is forked.
+    patience = 10 if device == "cpu" else 1
+    made = Case("model and rows", "", prepare)
+    _import()
+    found = run_one(made, Setting(shared, device, size), made.limit * patience)
+    if found["status"] != "ok":
+        return [found]
+    results = []
+    for case in chosen:
+        limit = min(case.limit * patience, end - time.monotonic())
+        if limit <= 0:
+            results.append({"name": case.name, "status": "not run", "why": "the time was up"})
+            continue
+        results.append(run_one(case, Setting(shared, device, size), limit))
+        print(_line(results[-1]), file=sys.stderr, flush=True)
+    return results
+
+
+def _import() -> None:
+    """Import what the cases share, which takes longer than most of them."""
+    import datasets
+    import peft
+    import transformers
+    import trl
+
+    import fmtkit
+
+    # Lazy packages load their modules when these are asked for.
+    _ = (transformers.Trainer, trl.SFTTrainer, trl.DPOTrainer, trl.GRPOTrainer, trl.RewardTrainer)
+    _ = (peft.LoraConfig, datasets.Dataset, fmtkit.train)
+
+
+def run_one(case: Case, setting: Setting, limit: float) -> dict[str, Any]:
+    """Run a case in a process of its own and return its row."""
+    log = setting.folder / "log.txt"
+    result = setting.folder / "result.json"
+    result.unlink(missing_ok=True)
+    process = multiprocessing.get_context("fork").Process(
+        target=_in_process, args=(case, setting, result, log)
+    )
+    begun = time.monotonic()
+    process.start()
+    process.join(limit)
+    took = {"name": case.name, "seconds": round(time.monotonic() - begun, 1)}
+    if process.is_alive():
+        _end(process)
+        return {
+            **took,
+            "status": "failed",
+            "why": f"not done after {limit:.0f} s",
+            "log": _tail(log),
+        }
+    # Whatever it started and left running (a server) ends with it.
+    _kill(process.pid)
+    if not result.is_file():
+        why = f"its process ended with {process.exitcode}"
+        return {**took, "status": "failed", "why": why, "log": _tail(log)}
+    found: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
+    return {**took, **found} | ({"log": _tail(log)} if found["status"] == "failed" else {})
+
+
+def _in_process(case: Case, setting: Setting, result: Path, log: Path) -> None:
+    """Run a case; what it prints goes to the log."""
+    os.setsid()
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    sys.stdout = sys.stderr = os.fdopen(1, "w", buffering=1, closefd=False)
+    try:
+        found = {"status": "ok", **case.run(setting)}
+    except NotRunError as error:
+        found = {"status": "not run", "why": str(error)}
+    except BaseException as error:  # a row of the table, whatever it was
+        traceback.print_exc()
+        first = (str(error).splitlines() or [""])[0]
+        found = {"status": "failed", "why": f"{type(error).__name__}: {first}"[:200]}
+    part = result.with_suffix(".part")
+    part.write_text(json.dumps(found), encoding="utf-8")
+    part.replace(result)
+
+
+def _end(process: Any) -> None:
+    _kill(process.pid)
+    process.kill()  # Before its first line it leads no session yet.
+    process.join(10)
+
+
+def _kill(pid: int | None) -> None:
+    """End a process and all that it started: it leads a session of its own."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid or 0, signal.SIGKILL)
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace")[-_LAST:] if log.is_file() else ""
+
+
+def _environment(device: str, tiny: bool) -> dict[str, Any]:
+    named = platform.processor() or platform.machine()
+    if device == "cuda":
+        import torch
+
+        named = torch.cuda.get_device_name(0)
+    return {
+        "device": named,
+        "tiny": tiny,
+        "python": platform.python_version(),
+        "versions": _versions(),
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in SHOWN:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+# --- the table ----------------------------------------------------------------------------------
+
+
+def _line(found: dict[str, Any]) -> str:
+    return f"{found['name']}: {found['status']}{': ' + found['why'] if 'why' in found else ''}, {found.get('seconds', 0)} s"
+
+
+def as_markdown(told: dict[str, Any]) -> str:
+    """Return the results as a part of a page."""
+    size = (
+        "a tiny model, two steps: no figure here means anything"
+        if told["tiny"]
+        else (
+            f"a Qwen3 of {WHOLE.layers} layers and hidden size {WHOLE.hidden}, bf16, batches of {WHOLE.batch}, up to "
+            f"{WHOLE.length} tokens"
+        )
+    )
+    versions = ", ".join(f"{name} {number}" for name, number in told["versions"].items())
+    lines = [
+        f"{told['device']}; {size}. {versions}; Python {told['python']}. {told['seconds']} s in all.",
+        "",
+        "| case | ms a step | by TRL | ratio | peak MiB | by TRL | ratio | losses differ by at most |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        _row(found) for found in told["cases"] if found["status"] == "ok" and "lengths" not in found
+    ]
+    lines += _flex_table(told["cases"])
+    others = [found for found in told["cases"] if found["status"] != "ok"]
+    if others:
+        lines += ["", "What has no figures:", ""]
+        lines += [f"- {found['name']}: {found['status']}: {found['why']}" for found in others]
+    missed = [
+        found["name"]
+        for found in told["cases"]
+        for name in ("step_ratio", "memory_ratio")
+        if found.get(name, 0) > TARGET
+    ]
+    verdict = (
+        f"above {TARGET}: {', '.join(dict.fromkeys(missed))}"
+        if missed
+        else f"no ratio is above {TARGET}"
+    )
+    if not told["tiny"] and any("step_ratio" in found for found in told["cases"]):
+        lines += ["", f"The target is {TARGET} times TRL's step and memory at most; {verdict}."]
+    return "\n".join(lines)
+
+
+def _row(found: dict[str, Any]) -> str:
+    cells = [
+        _figure(found.get("step_ms"), 1),
+        _figure(found.get("trl_step_ms"), 1),
+        _figure(found.get("step_ratio"), 2),
+        _figure(found.get("memory_mib"), 0),
+        _figure(found.get("trl_memory_mib"), 0),
+        _figure(found.get("memory_ratio"), 2),
+        _small(found.get("largest_difference_of_losses")),
+    ]
+    return f"| {found['name']} | {' | '.join(cells)} |"
+
+
+def _figure(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:,.{digits}f}"
+
+
+def _small(value: float | None) -> str:
+    return "" if value is None else f"{value:.1g}" if value else "0"
+
+
+def _flex_table(results: Sequence[dict[str, Any]]) -> list[str]:
+    lines = [line for found in results for line in found.get("lengths", ())]
+    if not lines:
+        return []
+    out = [
+        "",
+        "Strided EBFT, forward and backward of one document by FlexAttention and by the dense mask:",
+        "",
+        "| S | tokens of a row | flex, ms | dense, ms | flex, MiB | dense, MiB | log-probabilities differ by at most |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for line in lines:
+        cells = [f"{line['length']:,}", f"{line['tokens_of_a_row']:,}"]
+        cells += [_figure(line[name], 1) for name in ("flex_ms", "dense_ms")]
+        cells += [_figure(line[name], 0) for name in ("flex_memory_mib", "dense_memory_mib")]
+        verdict = "" if line["equal"] else ", **too much**"
+        out.append(f"| {' | '.join(cells)} | {_small(line['largest_difference'])}{verdict} |")
+    return out
+
+
+def write(text: str, readme: Path = README) -> None:
+    """Put the table in the place of the one in the README."""
+    page = readme.read_text(encoding="utf-8")
+    before, found, rest = page.partition(BEGIN)
+    _, closed, after = rest.partition(END)
+    if not (found and closed):
+        raise SystemExit(f"{readme}: the marks {BEGIN} and {END} are not there")
+    readme.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
