@@ -59,9 +59,6 @@ WideShareGPT: TypeAlias = Annotated[Column, DialogKind(wide=True, function_calls
 ABSENT = Column(pl.lit(None, dtype=pl.String))
 """Default of a column that a source may leave out."""
 
-SYSTEM = ("system", "developer")
-"""Roles whose text may be empty."""
-
 
 def records(fields: Mapping[str, Kind], optional: tuple[str, ...] = ()) -> ListKind:
     """Return the kind of a list of objects with these fields."""

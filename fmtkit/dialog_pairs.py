@@ -16,9 +16,7 @@ from polars import Expr
 from fmtkit import buffers
 from fmtkit.buffers import Bools, Int64s
 from fmtkit.tables import MARKS
-
-ASKING = ("user", "tool")
-"""Roles after whose turn the assistant speaks."""
+from fmtkit.turn_sources import ASKING
 
 
 def shared_turns(one: Expr, other: Expr) -> Expr:

@@ -1,15 +1,32 @@
 """The vocabulary of converters, second half: expressions that make dialogs, prompts and replies."""
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
 
 import polars as pl
 from polars import Expr
 
-from fmtkit.columns import ABSENT, SYSTEM, blank, filled
-from fmtkit.dialog_pairs import ASKING, joined, same_dialog
-from fmtkit.problems import Column, Equal, Problem
+from fmtkit.columns import ABSENT, blank, filled
+from fmtkit.dialog_pairs import joined, same_dialog
+from fmtkit.problems import Column, Problem
 from fmtkit.tables import MARKS, Completion, Conversation, Preference, Ranking, Unpaired
+from fmtkit.turn_sources import (
+    ASKING,
+    SYSTEM,
+    AllButLast,
+    Ends,
+    Equal,
+    Last,
+    Led,
+    LedOtherwise,
+    Same,
+    Several,
+    Speaks,
+    Texts,
+    Unasked,
+    WithoutSystem,
+    known,
+)
 from fmtkit.turns import turn
 from fmtkit.typed_kinds import NARROW, WIDE
 
@@ -28,7 +45,7 @@ def dialog(*, wide: bool = False, **turns: Column) -> Column:
     messages = [message(role, said.value, wide=wide) for role, said in turns.items()]
     told = {role: said.bound for role, said in turns.items() if said is not ABSENT}
     texts = tuple((role, bound) for role, bound in told.items() if bound is not None)
-    known = None if wide or len(texts) < len(told) else texts
+    known = None if len(texts) < len(told) else Texts(texts)
     if all(map(_is_required, turns.values())):
         return Column(pl.concat_list(messages), turns=known).having(*turns.values())
     # concat_arr and a filter, not concat_list and drop_nulls: 20 times as fast (polars 2.1).
@@ -147,12 +164,14 @@ def without_system(messages: Column) -> Column:
     """Leave out the first message where it is the system's."""
     first = role_of(messages.value.list.first())
     skipped = pl.when(first == "system").then(1).otherwise(0)
-    return messages.but(messages.value.list.slice(skipped))
+    left = messages.but(messages.value.list.slice(skipped))
+    return left.of(known(WithoutSystem, messages.turns))
 
 
 def reply_of(messages: Column, name: str) -> Column:
     """Take the last message as the reply; it must be the assistant's."""
-    return ends_with_reply(messages, name).but(messages.value.list.tail(1))
+    only = ends_with_reply(messages, name).but(messages.value.list.tail(1))
+    return only.of(known(Last, messages.turns))
 
 
 def ends_with_reply(messages: Column, name: str) -> Column:
@@ -162,6 +181,7 @@ def ends_with_reply(messages: Column, name: str) -> Column:
         name,
         _ends_otherwise(messages.value, "assistant"),
         f"{name} does not end with the assistant",
+        known(partial(Ends, roles=("assistant",), so=False), messages.turns),
     )
     return messages.but(messages.value, wrong)
 
@@ -173,13 +193,15 @@ def asks(prompt: Column, name: str) -> Column:
         name,
         _ends_otherwise(prompt.value, *ASKING),
         f"the turns of {name} before the reply do not end with the user's",
+        known(partial(Ends, roles=ASKING, so=False), prompt.turns),
     )
     return prompt.but(prompt.value, wrong)
 
 
 def context_of(messages: Column, name: str) -> Column:
     """Take all turns but the last as the prompt."""
-    return asks(messages.but(all_but_last(messages.value)).once(f"__context_{name}"), name)
+    context = messages.but(all_but_last(messages.value)).of(known(AllButLast, messages.turns))
+    return asks(context.once(f"__context_{name}"), name)
 
 
 def with_system(system: Column, messages: Column) -> Column:
@@ -193,10 +215,12 @@ def with_system(system: Column, messages: Column) -> Column:
         "system",
         filled(system.value) & begins & (first.field("content") != system.value),
         "the system column and the system turn of the messages differ",
+        known(LedOtherwise, system.bound, messages.turns),
     )
     wanted = filled(system.value) & ~begins
     led = pl.map_batches([messages.value, system.value, wanted], _led, is_elementwise=True)
-    put = messages.but(led).having(system).once("__led")
+    put = messages.but(led).of(known(Led, system.bound, messages.turns))
+    put = put.having(system).once("__led")
     return put.but(put.value, twice)
 
 
@@ -219,11 +243,17 @@ def with_question(question: Column, messages: Column, name: str) -> Column:
     asked = pl.concat_list([message("user", question.value)])
     put = pl.concat_list([all_but_last(messages.value), asked, messages.value.list.tail(1)])
     missing = f"{name} has no turn of the user, and prompt"
-    return messages.but(
+    # As data: where a turn of the user is there, nothing is put and nothing is missing.
+    rule = known(partial(Speaks, roles=("user",), so=False), messages.turns)
+    null = alone & question.value.is_null()
+    made = messages.but(
         pl.when(alone & filled(question.value)).then(put).otherwise(messages.value),
-        Problem("null_field", "prompt", alone & question.value.is_null(), f"{missing} is null"),
-        Problem("empty_field", "prompt", alone & (question.value == ""), f"{missing} is empty"),
-    ).once(f"__asked_{name}")
+        Problem("null_field", "prompt", null, f"{missing} is null", rule),
+        Problem(
+            "empty_field", "prompt", alone & (question.value == ""), f"{missing} is empty", rule
+        ),
+    )
+    return made.of(messages.turns).once(f"__asked_{name}")
 
 
 def answers(question: Column, messages: Column, name: str) -> Column:
@@ -237,25 +267,23 @@ def answers(question: Column, messages: Column, name: str) -> Column:
         & (asked.list.len() > 0)
         & ~asked.list.contains(question.value.str.strip_chars())
     )
-    wrong = Problem("context_mismatch", name, other, f"prompt is no turn of {name}")
+    rule = known(Unasked, question.bound, messages.turns)
+    wrong = Problem("context_mismatch", name, other, f"prompt is no turn of {name}", rule)
     return messages.but(messages.value, wrong)
 
 
 def split_pair(chosen: Column, rejected: Column, system: Column = ABSENT) -> Preference:
     """Cut two whole narrow dialogs before their last turns; what comes before must be the same."""
     context = context_of(chosen, "chosen")
+    before = known(AllButLast, rejected.turns)
     differ = Problem(
         "context_mismatch",
         "rejected",
         ~same_dialog(context.value, all_but_last(rejected.value)),
         "chosen and rejected do not answer the same turns",
+        known(partial(Same, so=False), context.turns, before),
     )
-    same = Problem(
-        "no_preference",
-        None,
-        same_message(last(chosen.value), last(rejected.value)),
-        "chosen equals rejected",
-    )
+    same = _same_replies(chosen, rejected)
     worse = reply_of(rejected, "rejected")
     return Preference(
         prompt=with_system(system, context),
@@ -264,14 +292,20 @@ def split_pair(chosen: Column, rejected: Column, system: Column = ABSENT) -> Pre
     )
 
 
-def answered(context: Column, name: str, chosen: Column, rejected: Column) -> Preference:
-    """Make a preference of a narrow context and one reply message a side."""
-    same = Problem(
+def _same_replies(chosen: Column, rejected: Column) -> Problem:
+    ends = known(Last, chosen.turns), known(Last, rejected.turns)
+    return Problem(
         "no_preference",
         None,
         same_message(last(chosen.value), last(rejected.value)),
         "chosen equals rejected",
+        known(Same, *ends),
     )
+
+
+def answered(context: Column, name: str, chosen: Column, rejected: Column) -> Preference:
+    """Make a preference of a narrow context and one reply message a side."""
+    same = _same_replies(chosen, rejected)
     worse = reply_of(rejected, "rejected")
     return Preference(asks(context, name), reply_of(chosen, "chosen"), worse.but(worse.value, same))
 
@@ -283,6 +317,7 @@ def continued(context: Column, reply: Column, label: Column) -> Unpaired:
         "completion",
         reply.value.list.len() > 1,
         "completion is an answer of several messages",
+        known(partial(Several, calls=False), reply.turns),
     )
     only = reply_of(reply, "completion")
     return Unpaired(asks(context, "chosen"), only.but(only.value, several), label)
@@ -295,9 +330,11 @@ def conversation(messages: Column, tools: Column | None = None) -> Conversation:
         None,
         ~speaks(messages.value, "assistant"),
         "no turn of the assistant to learn from",
+        known(partial(Speaks, roles=("assistant",), so=False), messages.turns),
     )
     unanswered = role_of(last(messages.value)) == "user"
-    learnt = messages.but(messages.value, none).warn("trailing_user_turn", unanswered)
+    rule = known(partial(Ends, roles=("user",)), messages.turns)
+    learnt = messages.but(messages.value, none).warn("trailing_user_turn", unanswered, rule)
     return Conversation(learnt, tools)
 
 

@@ -10,9 +10,10 @@ from typing import Any
 import polars as pl
 from polars import Expr
 
-from fmtkit.dialog_pairs import ASKING, joined
+from fmtkit.dialog_pairs import joined
 from fmtkit.dialogs import role_of
 from fmtkit.problems import Column, Problem
+from fmtkit.turn_sources import ASKING
 
 SHAREGPT_NAMES = {"system": "system", "user": "human", "assistant": "gpt", "tool": "observation"}
 CALLS_BEGIN = '{"type":"function","function":'

@@ -6,36 +6,11 @@ unknown role) cannot be found in the canonical table later.
 """
 
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import polars as pl
 from polars import Expr
 
-
-@dataclass(frozen=True)
-class Null:
-    """A bound column is null."""
-
-    column: str
-
-
-@dataclass(frozen=True)
-class Blank:
-    """The text of a bound column is there, and has nothing but white space."""
-
-    column: str
-
-
-@dataclass(frozen=True)
-class Equal:
-    """The texts of two bound columns are equal."""
-
-    one: str
-    other: str
-
-
-Rule: TypeAlias = Null | Blank | Equal
-"""When rows are bad, as data: what reads lines can tell it of each without a frame."""
+from fmtkit.turn_sources import Rule, Source
 
 
 @dataclass(frozen=True)
@@ -47,22 +22,22 @@ class Problem:
     when: Expr
     message: str
     rule: Rule | None = None
-    """The same as `when`, where it can be said so."""
+    """The same as `when`, or more rows, where it can be said so."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """An expression, the problems its rows may have, and warnings (code -> which rows)."""
+    """An expression, the problems its rows may have, and warnings (code, which rows, as data too)."""
 
     value: Expr
     problems: tuple[Problem, ...] = ()
-    warnings: tuple[tuple[str, Expr], ...] = ()
+    warnings: tuple[tuple[str, Expr, Rule | None], ...] = ()
     steps: tuple[tuple[str, Expr], ...] = ()
     """What is computed first, under a name that the value and the problems may use."""
     bound: str | None = None
     """The bound column that the value is, as it stands."""
-    turns: tuple[tuple[str, str], ...] | None = None
-    """The messages that the value is, as role and bound text; a row's null or empty ones are left out."""
+    turns: Source | None = None
+    """The messages that the value is, where it can be said so."""
 
     def but(self, value: Expr, *problems: Problem) -> "Column":
         """Return the column with another value and these problems besides its own."""
@@ -82,11 +57,15 @@ class Column:
     def once(self, name: str) -> "Column":
         """Compute the value once for all expressions that are made of it: polars would not."""
         once = self.but(pl.col(name))
-        return replace(once, steps=(*self.steps, (name, self.value)))
+        return replace(once, turns=self.turns, steps=(*self.steps, (name, self.value)))
 
-    def warn(self, code: str, when: Expr) -> "Column":
+    def of(self, turns: Source | None) -> "Column":
+        """Return the column with what its value is made of, as data."""
+        return replace(self, turns=turns)
+
+    def warn(self, code: str, when: Expr, rule: Rule | None = None) -> "Column":
         """Return the column with a warning for the rows where `when` is true."""
-        return replace(self, warnings=(*self.warnings, (code, when)))
+        return replace(self, warnings=(*self.warnings, (code, when, rule)))
 
     def leave(self, path: str, when: Expr) -> "Column":
         """Say that the rows where `when` is true carry something under this path that is not read."""

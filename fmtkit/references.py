@@ -12,11 +12,11 @@ from polars import Expr
 
 from fmtkit import thinking
 from fmtkit.columns import ABSENT
-from fmtkit.dialog_pairs import ASKING
 from fmtkit.dialogs import asks, last, role_of
 from fmtkit.expansion import several
 from fmtkit.problems import Column, Problem
 from fmtkit.tables import Reference
+from fmtkit.turn_sources import ASKING
 from fmtkit.typed_kinds import NARROW, WIDE
 
 

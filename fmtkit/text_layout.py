@@ -1,17 +1,23 @@
-"""How texts are put together while their lines are read: what each line makes of its values, as data.
+"""How rows are made while their lines are read: what each line makes of its values, as data.
 
-A layout says which texts of a line are turns of which dialogs, which rules they must keep, and what a
-template makes of conversations of known shapes: constants, and turns as they stand or trimmed. It is
-sound, not complete: a line whose rules do not hold, whose contents hold a control token, or whose shape
-or path nobody has met yet is not laid out, and goes the way of every other line.
+A layout says which turns of a line make which dialogs (`fmtkit.turn_sources`), which rules they must
+keep, and what is written of them: the messages, or what a template makes of conversations of known
+shapes, constants and texts as they stand or trimmed. It is sound, not complete: a line of which a rule
+holds, whose contents hold a control token, or whose shape or path nobody has met yet is not laid out,
+and goes the way of every other line.
 """
 
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
 
+from fmtkit.turn_sources import Rule, Source, names_of
+
 LEFT, RIGHT = 1, 2
 """Sides on which a text is trimmed; their sum is both."""
+
+MOST_TURNS, MOST_VIEWS = 128, 256
+"""Of a shape; lines of more turns are not laid out."""
 
 Trim: TypeAlias = tuple[int, str | None]
 """Sides, and which characters of ASCII (None: white space of Unicode)."""
@@ -29,10 +35,11 @@ class Ask(IntEnum):
 
 @dataclass(frozen=True)
 class View:
-    """A turn of a line, counted over all its dialogs, trimmed one way after another."""
+    """A text of a turn of a line, counted over all its dialogs, trimmed one way after another."""
 
     turn: int
     trims: tuple[Trim, ...] = ()
+    key: str = "content"
 
 
 @dataclass(frozen=True)
@@ -63,28 +70,30 @@ class Shape:
     roles: tuple[tuple[str, ...], ...]
     views: tuple[View, ...]
     paths: tuple[Path, ...]
+    keys: tuple[tuple[tuple[str, ...], ...], ...] = ()
+    """What each turn has beside its content, by dialog; empty where none has anything."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The texts of a line: `texts` of them, made of dialogs whose turns are bound texts."""
+    """What a line becomes: texts of its dialogs, or the dialogs themselves."""
 
-    texts: int
-    dialogs: tuple[tuple[tuple[str, str], ...], ...]
-    """Role and bound text of each turn; empty ones are left out."""
-    solid: tuple[str, ...]
-    """Bound texts that may not be blank."""
-    differing: tuple[tuple[str, str], ...]
-    """Bound texts that may not be equal."""
-    unlike: tuple[tuple[int, int], ...]
+    dialogs: tuple[Source, ...]
+    rules: tuple[Rule, ...] = ()
+    """A line of which one holds is left."""
+    tokens: tuple[str, ...] = ()
+    """What no text of a dialog may hold."""
+    keys: tuple[tuple[str, str], ...] = ()
+    """What a message may have beside role and content, and its form: text, flag or calls."""
+    silent: tuple[str, ...] = ()
+    """Columns that are read, and must be null or hold no text."""
+    messages: bool = False
+    """The dialogs are written as messages; else as texts."""
+    unlike: tuple[tuple[int, int], ...] = ()
     """Texts that may not be equal."""
-    tokens: tuple[str, ...]
-    """What no bound text may hold."""
     shapes: tuple[Shape, ...] = ()
 
     @property
     def bound(self) -> tuple[str, ...]:
-        """Return the bound texts that the turns are made of, and those that must keep rules."""
-        turns = (name for dialog in self.dialogs for _, name in dialog)
-        ruled = (name for pair in self.differing for name in pair)
-        return tuple(dict.fromkeys((*turns, *self.solid, *ruled)))
+        """Return the bound texts and dialogs that are used, each once."""
+        return names_of((*self.dialogs, *self.rules))

@@ -4,11 +4,11 @@ A reply may then be several messages: a call of a tool, its result, and the answ
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import polars as pl
 from polars import Expr
 
-from fmtkit.columns import SYSTEM
 from fmtkit.dialog_pairs import begins_with, joined, same_dialog, shared_turns
 from fmtkit.dialogs import (
     all_but_last,
@@ -21,6 +21,20 @@ from fmtkit.dialogs import (
 )
 from fmtkit.problems import Column, Problem
 from fmtkit.tables import Preference
+from fmtkit.turn_sources import (
+    SYSTEM,
+    AllButLast,
+    Apart,
+    Before,
+    Behind,
+    Foreign,
+    Same,
+    Several,
+    Shared,
+    Speaks,
+    WithoutAnswer,
+    known,
+)
 
 
 @dataclass(frozen=True)
@@ -29,10 +43,12 @@ class Whole:
 
     name: str
     messages: Column
-    before: Expr
+    before: Column
     """The turns before the reply, which must end with one that asks."""
     several: Expr
     """Whether the source gave a reply alone, of messages that are no single answer."""
+    problems: tuple[Problem, ...] = ()
+    """What is wrong with a reply that the source gave alone."""
 
 
 def without_answer(messages: Column, chosen: Column) -> Column:
@@ -40,12 +56,14 @@ def without_answer(messages: Column, chosen: Column) -> Column:
     ending = last(messages.value)
     leaks = (role_of(ending) == "assistant") & same_message(ending, last(chosen.value), wide=True)
     shorter = pl.when(leaks).then(all_but_last(messages.value)).otherwise(messages.value)
-    return messages.but(shorter).once("__context")
+    context = messages.but(shorter).of(known(WithoutAnswer, messages.turns, chosen.turns))
+    return context.once("__context")
 
 
 def whole(messages: Column, name: str) -> Whole:
     """Take messages as a whole dialog."""
-    return Whole(name, messages, all_but_last(messages.value), pl.lit(value=False))
+    before = Column(all_but_last(messages.value), turns=known(AllButLast, messages.turns))
+    return Whole(name, messages, before, pl.lit(value=False))
 
 
 def whole_with(context: Column, reply: Column, name: str) -> Whole:
@@ -58,11 +76,21 @@ def whole_with(context: Column, reply: Column, name: str) -> Whole:
         name,
         ~begins_with(reply.value, context.value, ~alone),
         f"{name} does not begin with the turns of the prompt",
+        known(Foreign, context.turns, reply.turns),
     )
     several = given.but(alone & ~_is_one_answer(reply.value)).once(f"__several_{name}")
     before = pl.when(alone).then(context.value).otherwise(all_but_last(reply.value))
-    full = several.but(joined(context.value, reply.value, alone), other).once(f"__whole_{name}")
-    return Whole(name, full, before, several.value)
+    put = several.but(joined(context.value, reply.value, alone), other)
+    full = put.of(known(Behind, context.turns, reply.turns)).once(f"__whole_{name}")
+    asked = Column(before, turns=known(Before, context.turns, reply.turns))
+    wrong = Problem(
+        "multi_message_answer",
+        name,
+        several.value,
+        f"{name} is an answer of several messages",
+        known(partial(Several, calls=True), reply.turns),
+    )
+    return Whole(name, full, asked, several.value, (wrong,))
 
 
 def _is_one_answer(messages: Expr) -> Expr:
@@ -77,36 +105,36 @@ def cut_pair(chosen: Whole, rejected: Whole, tools: Column | None = None) -> Pre
     one, other = chosen.messages.value, rejected.messages.value
     size = Column(shared_turns(one, other)).having(chosen.messages, rejected.messages)
     size = size.once("__shared")
-    better = size.but(one.list.slice(size.value)).once("__better")
-    worse = size.but(other.list.slice(size.value)).once("__worse")
-    apart = speaks(better.value, "user", *SYSTEM) | speaks(worse.value, "user", *SYSTEM)
-    problems = (
+    sides = chosen.messages.turns, rejected.messages.turns
+    better = size.but(one.list.slice(size.value)).of(known(Apart, *sides)).once("__better")
+    worse = size.but(other.list.slice(size.value)).of(known(Apart, *sides[::-1])).once("__worse")
+    # An answer of several messages is another problem, and as data that is another rule.
+    apart = [
         Problem(
             "context_mismatch",
             "rejected",
-            apart & ~chosen.several & ~rejected.several,
+            speaks(side.value, "user", *SYSTEM) & ~chosen.several & ~rejected.several,
             "chosen and rejected do not answer the same turns",
-        ),
-        Problem(
-            "no_preference",
-            None,
-            same_dialog(better.value, worse.value),
-            "chosen equals rejected",
-        ),
+            known(partial(Speaks, roles=("user", *SYSTEM)), side.turns),
+        )
+        for side in (better, worse)
+    ]
+    same = Problem(
+        "no_preference",
+        None,
+        same_dialog(better.value, worse.value),
+        "chosen equals rejected",
+        known(Same, better.turns, worse.turns),
     )
     return Preference(
-        prompt=size.but(one.list.head(size.value)),
-        chosen=_side(chosen).but(better.value).having(better),
-        rejected=_side(rejected).but(worse.value, *problems).having(worse),
+        prompt=size.but(one.list.head(size.value)).of(known(Shared, *sides)),
+        chosen=_side(chosen).but(better.value).of(better.turns).having(better),
+        rejected=_side(rejected).but(worse.value, *apart, same).of(worse.turns).having(worse),
         tools=tools,
     )
 
 
 def _side(side: Whole) -> Column:
     name = side.name
-    before = asks(Column(side.before), name).problems
-    several = Problem(
-        "multi_message_answer", name, side.several, f"{name} is an answer of several messages"
-    )
     found = ends_with_reply(side.messages, name)
-    return found.but(found.value, *before, several)
+    return found.but(found.value, *asks(side.before, name).problems, *side.problems)

@@ -34,8 +34,9 @@ from fmtkit.kinds import (
     TextKind,
     TreeKind,
 )
-from fmtkit.problems import Blank, Column, Null, Problem
+from fmtkit.problems import Column, Problem
 from fmtkit.strict_kinds import form_of, holds
+from fmtkit.turn_sources import Blank, Flawed, Messages, Null
 
 _KEY_TYPES: dict[str, type[pl.DataType]] = {
     "text": pl.String,
@@ -365,7 +366,9 @@ def parameter(name: str, kind: Kind, *, required: bool, bound: str) -> Column:
         seen = Column(value.list.eval(worst).list.min()).once(f"__flaw_{name}")
         flaws += [flaw.inside("[]", seen.value == i) for i, flaw in enumerate(turns)]
         flaws += _silence(value) if required else []
-        return seen.but(value, *(flaw.problem(name, bound) for flaw in flaws))
+        # Of a column that may be null nothing is said as data.
+        told = seen.but(value, *(flaw.problem(name, bound) for flaw in flaws))
+        return told.of(Messages(bound) if required else None)
     # A null where none may be is one in an optional column too; what is empty there is nothing.
     flaws += (flaw for flaw in flaws_of(kind, value) if required or flaw.code == "null_field")
     return Column(value, tuple(f.problem(name, bound) for f in flaws), bound=bound)
@@ -379,7 +382,7 @@ class Flaw:
     path: str
     when: Expr
     words: str
-    rule: type[Null | Blank] | None = None
+    rule: type[Null | Blank | Flawed] | None = None
 
     def problem(self, name: str, bound: str) -> Problem:
         """Make it the problem of a column."""
@@ -389,7 +392,8 @@ class Flaw:
 
     def inside(self, path: str, when: Expr) -> "Flaw":
         """Return the same flaw of what holds the value."""
-        return Flaw(self.code, path + self.path, when, self.words)
+        rule = Flawed if self.rule is Flawed else None
+        return Flaw(self.code, path + self.path, when, self.words, rule)
 
 
 @singledispatch
@@ -431,7 +435,7 @@ def _(kind: DialogKind, value: Expr) -> Iterator[Flaw]:
 
 def _silence(value: Expr) -> list[Flaw]:
     """Return the flaw of a dialog without messages."""
-    return [Flaw("empty_field", "", value.list.len() == 0, "has no messages")]
+    return [Flaw("empty_field", "", value.list.len() == 0, "has no messages", Flawed)]
 
 
 def _turn_flaws(kind: DialogKind) -> list[Flaw]:
@@ -444,7 +448,9 @@ def _turn_flaws(kind: DialogKind) -> list[Flaw]:
     may_be_empty = spoken | role.is_in(sorted(MAY_BE_EMPTY)).fill_null(value=False)
     unknown = role.is_null() & pl.element().is_not_null()
     return [
-        Flaw("null_field", ".content", content.is_null() & ~spoken, "is null"),
-        Flaw("unknown_role", ".role", unknown, "is no role that is known"),
-        Flaw("empty_field", ".content", blank(content) & ~may_be_empty, "is empty or blank"),
+        Flaw("null_field", ".content", content.is_null() & ~spoken, "is null", Flawed),
+        Flaw("unknown_role", ".role", unknown, "is no role that is known", Flawed),
+        Flaw(
+            "empty_field", ".content", blank(content) & ~may_be_empty, "is empty or blank", Flawed
+        ),
     ]

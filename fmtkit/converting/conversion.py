@@ -15,6 +15,7 @@ from fmtkit.errors import OptionError
 from fmtkit.expansion import expand, expansion_problems
 from fmtkit.problems import Column, Problem
 from fmtkit.tables import TEXT_NAMES, Table
+from fmtkit.turn_sources import Rule
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def _convert(frame: pl.DataFrame, binding: Binding) -> Converted:
             ).alias("__problem")
         )
     expressions += [
-        when.fill_null(value=False).alias(f"__warn_{i}") for i, (_, when) in enumerate(warnings)
+        when.fill_null(value=False).alias(f"__warn_{i}") for i, (_, when, _) in enumerate(warnings)
     ]
     out = frame.select("__row", *expressions)
     bad: list[tuple[int, Problem]] = []
@@ -93,7 +94,7 @@ def _convert(frame: pl.DataFrame, binding: Binding) -> Converted:
         out = out.drop("__problem")
     counts: Counter[str] = Counter()
     within: Counter[str] = Counter()
-    for i, (code, _) in enumerate(warnings):
+    for i, (code, _, _) in enumerate(warnings):
         name, _, column = code.partition(" ")
         count = int(out.get_column(f"__warn_{i}").sum())
         counts[name] += count
@@ -137,7 +138,7 @@ def _steps(columns: list[tuple[str, Column]]) -> dict[str, Expr]:
     return {name: step for _, column in columns for name, step in column.steps}
 
 
-def _warnings(columns: list[tuple[str, Column]]) -> list[tuple[str, Expr]]:
+def _warnings(columns: list[tuple[str, Column]]) -> list[tuple[str, Expr, Rule | None]]:
     found = [warning for _, column in columns for warning in column.warnings]
     return list({id(warning): warning for warning in found}.values())
 

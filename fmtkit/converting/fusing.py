@@ -1,42 +1,56 @@
-"""Rows whose texts are put together as their lines are read, without a column in between.
+"""Rows that are made as their lines are read, without a frame in between.
 
-Where a type makes its dialogs of texts as they stand, and the template was traced on such conversations
-before, the kernel lays the texts of a line out at once (`fmtkit.text_layout`). What it does not lay out
-(a rule that does not hold, a control token, a conversation of a new shape) is left for the ordinary way,
-which makes the same of every row.
+Where it is known as data what the dialogs of a type are made of (`fmtkit.turn_sources`), the kernel lays
+a line out at once (`fmtkit.text_layout`): as messages, or as text where the template was traced on such
+conversations before. What it does not lay out (a rule that does not hold, a control token, a conversation
+of a new shape) is left for the ordinary way, which makes the same of every row.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from fmtkit.buffers import Int64s, texts
+from fmtkit.buffers import Int64s
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.conversion import columns_of
 from fmtkit.converting.text_stage import SIDES, TextStage, rendered_of
 from fmtkit.expansion import Several
-from fmtkit.kinds import TextKind
-from fmtkit.problems import Blank, Column, Equal, Null, Problem
+from fmtkit.kinds import MESSAGE_KEYS, DialogKind, Kind, TextKind
+from fmtkit.problems import Problem
 from fmtkit.reading import clean_lines
 from fmtkit.rendering.batch_answers import Unknowns, trimmed_slot
 from fmtkit.rendering.content_parts import TEXTS
-from fmtkit.rendering.dialog_columns import DialogColumn
+from fmtkit.rendering.dialog_columns import dialog_column
 from fmtkit.rendering.plain_rows import PlainRows
 from fmtkit.rendering.render_plan import Outcome, Plan
 from fmtkit.rendering.survival import find, spoken
-from fmtkit.rendering.text_columns import Trim, text_column
+from fmtkit.rendering.text_columns import Trim
 from fmtkit.rendering.tiers import sample_of
 from fmtkit.rendering.tracing import Fault, Leaf, Signature
 from fmtkit.rendering.unknowns import ANY_SYMBOL, Question, symbolic
-from fmtkit.sources.records import Records
-from fmtkit.tables import DIALOG_COLUMNS, TEXT_NAMES
-from fmtkit.text_layout import LEFT, RIGHT, Ask, Condition, Layout, Path, Shape, View
+from fmtkit.sources.records import Records, Row
+from fmtkit.strict_kinds import value_of
+from fmtkit.tables import DIALOG_COLUMNS, MESSAGE, TEXT_NAMES, WIDE_MESSAGE
+from fmtkit.text_layout import (
+    LEFT,
+    MOST_TURNS,
+    MOST_VIEWS,
+    RIGHT,
+    Ask,
+    Condition,
+    Layout,
+    Path,
+    Shape,
+    View,
+)
 from fmtkit.text_layout import Trim as Trimmed
+from fmtkit.turn_sources import Null, turns
 
 MOST_SHAPES = 1_000
 """Shapes of conversations that a layout holds."""
@@ -54,6 +68,8 @@ class Laid:
     """The record of each row in its block."""
     left: Int64s
     """The records that are left for the ordinary way."""
+    traced: int
+    """How many rows were rendered."""
     warnings: Counter[str]
 
 
@@ -76,7 +92,10 @@ class Fusion:
         self.binding, self.schema = binding, schema
         self.stage = stage
         self.columns = dict(columns_of(binding.made, text=False))
-        self.plan, self.names = rendered_of(self.columns)
+        if stage.is_text:
+            self.plan, self.names = rendered_of(self.columns)
+        else:
+            self.plan, self.names = Plan(), tuple(n for n in self.columns if n in DIALOG_COLUMNS)
         self.tokens = tuple(tokens)
         self._paths: _Paths | None = None
         self._misses = 0
@@ -85,21 +104,45 @@ class Fusion:
     def fits(self) -> bool:
         """Tell whether a layout can say all that becomes of a row."""
         binding, stage = self.binding, self.stage
-        if stage.template is None or not stage.is_text or stage.text_source or stage.limit:
+        if stage.form not in ("text", "messages") or stage.text_source or stage.limit:
             return False
-        if binding.carried or not _are_plain_columns(self.columns, self.names):
+        if binding.carried or not self.names or not self._has_plain_columns:
             return False
-        dialogs = [self.columns[name].turns for name in self.names]
         problems = [problem for column in self.columns.values() for problem in column.problems]
+        warned = [rule for column in self.columns.values() for _, _, rule in column.warnings]
         held = self._rules.bound
         return (
-            all(dialogs)
-            and all(self._is_told(problem) for problem in problems)
-            and all(isinstance(c.kind, TextKind) for c in binding.columns if c.name in held)
+            all(self._is_told(problem) for problem in problems)
+            and None not in warned
+            and all(isinstance(kind, TextKind | DialogKind) for kind in self._held.values())
+            and len({kind.wide for kind in self._dialogs} | {stage.wide}) == 1
             and {*held}.isdisjoint(column.bound for column in self.columns.values())
             and not {k.label for k in binding.kept} & {*DIALOG_COLUMNS, *TEXT_NAMES.values()}
-            and stage.template.compiled.forms == TEXTS
-            and stage.template.compiled.engine.traceable
+            and (not stage.is_text or self._is_traceable)
+        )
+
+    @property
+    def _is_traceable(self) -> bool:
+        compiled = None if self.stage.template is None else self.stage.template.compiled
+        return compiled is not None and compiled.forms == TEXTS and compiled.engine.traceable
+
+    @property
+    def _held(self) -> dict[str, Kind]:
+        """Return the kinds of the bound columns that rows are made of."""
+        held = self._rules.bound
+        return {column.name: column.kind for column in self.binding.columns if column.name in held}
+
+    @property
+    def _dialogs(self) -> list[DialogKind]:
+        return [kind for kind in self._held.values() if isinstance(kind, DialogKind)]
+
+    @property
+    def _has_plain_columns(self) -> bool:
+        """Tell whether each column is a dialog of known turns, or a bound column as it stands."""
+        return not any(
+            isinstance(column, Several)
+            or (column.turns if name in self.names else column.bound) is None
+            for name, column in self.columns.items()
         )
 
     def _is_told(self, problem: Problem) -> bool:
@@ -112,22 +155,31 @@ class Fusion:
     @cached_property
     def _rules(self) -> Layout:
         """Return the layout without a shape."""
-        problems = [problem for column in self.columns.values() for problem in column.problems]
-        rules = dict.fromkeys(problem.rule for problem in problems)
+        columns, is_text = self.columns.values(), self.stage.is_text
+        rules = [problem.rule for column in columns for problem in column.problems]
+        rules += [rule for column in columns for _, _, rule in column.warnings]
         sides = tuple(self.names.index(name) for name in SIDES if name in self.names)
-        return Layout(
-            texts=len(self.names),
-            dialogs=tuple(self.columns[name].turns or () for name in self.names),
-            solid=tuple(rule.column for rule in rules if isinstance(rule, Blank)),
-            differing=tuple((rule.one, rule.other) for rule in rules if isinstance(rule, Equal)),
-            unlike=((sides[0], sides[1]),) if len(sides) == len(SIDES) else (),
+        tools = self.columns.get("tools")
+        layout = Layout(
+            dialogs=tuple(t for name in self.names if (t := self.columns[name].turns) is not None),
+            rules=tuple(
+                dict.fromkeys(r for r in rules if r is not None and not isinstance(r, Null))
+            ),
             tokens=self.tokens,
+            # Templates are traced without tools.
+            silent=(tools.bound,) if is_text and tools is not None and tools.bound else (),
+            messages=not is_text,
+            unlike=((sides[0], sides[1]),) if is_text and len(sides) == len(SIDES) else (),
         )
+        kinds = {column.name: column.kind for column in self.binding.columns}
+        reads = any(isinstance(kinds.get(name), DialogKind) for name in layout.bound)
+        keys = tuple((key.name, key.form) for key in MESSAGE_KEYS)
+        return replace(layout, keys=keys if self.stage.wide and (reads or not is_text) else ())
 
     def lay_out(self, records: Records) -> Laid | None:
         """Lay out what can be of a block; None where the whole block should go the ordinary way."""
         paths = self._known_paths() if self.fits else None
-        if paths is None or not paths.layout.shapes or self._misses > 2:
+        if paths is None or self._misses > 2:
             return None
         laid = clean_lines.lay_out(records.data, self.binding.spec, paths.layout)
         if laid is None:
@@ -138,19 +190,21 @@ class Fusion:
         if len(rows) < _WORTH * len(verdicts):
             self._misses += 1
             return None
-        if self._difference(laid.texts, rows, records):
+        if self.stage.is_text and self._difference(laid.made, rows, records):
             return None
         shortened = int(laid.taken[np.array(paths.shortened, np.bool_)].sum())
         return Laid(
             self._table(laid),
             rows,
             np.flatnonzero(verdicts != clean_lines.CLEAN),
+            len(rows) if self.stage.is_text else 0,
             +Counter({"generation_prompt_not_a_prefix": shortened}),
         )
 
     def _table(self, laid: clean_lines.LaidLines) -> pa.Table:
         """Return the rows as they are written."""
-        made = {TEXT_NAMES.get(n, n): text for n, text in zip(self.names, laid.texts, strict=True)}
+        names = TEXT_NAMES if self.stage.is_text else {}
+        made = {names.get(n, n): column for n, column in zip(self.names, laid.made, strict=True)}
         rest = {n: c.bound for n, c in self.columns.items() if n not in self.names and c.bound}
         rest |= {kept.label: kept.name for kept in self.binding.kept}
         if rest:
@@ -161,10 +215,21 @@ class Fusion:
             made |= dict(zip(schema.names, arrow.columns, strict=True))
         return pa.table([made[name] for name in self.schema.names], schema=self.schema)
 
+    def _values(self, row: Row) -> dict[str, Any]:
+        """Return what the strict parser makes of the columns of a row that dialogs are made of."""
+        values = {}
+        for column in self.binding.columns:
+            if column.name in self._rules.bound:
+                value = column.lookup(row)
+                values[column.name] = None if value is None else value_of(column.kind, value)
+        return values
+
     # Paths.
 
     def _known_paths(self) -> _Paths | None:
-        """Return the layout of all paths that are known; None where the template is not traced."""
+        """Return the layout of all paths that are known; None where there is none."""
+        if not self.stage.is_text:
+            return _Paths(self._rules, (), 0)
         assert self.stage.template is not None
         compiled = self.stage.template.compiled
         if compiled.difference:
@@ -174,21 +239,28 @@ class Fusion:
         if self._paths is None or self._paths.known != known:
             leaves = {shapes: tree.known() for shapes, tree in trees.items()}
             self._paths, self._misses = self._paths_of(leaves, known), 0
-        return self._paths
+        return self._paths if self._paths.layout.shapes else None
 
     def _paths_of(self, leaves: Mapping[Signature, Sequence[Leaf]], known: int) -> _Paths:
         """Make a layout of the paths that can be told."""
         shapes, shortened = [], []
-        roles = {role for dialog in self._rules.dialogs for role, _ in dialog}
+        roles = {*clean_lines.roles_of(self._rules, self.binding.spec)}
+        keys = {"content", *(name for name, _ in self._rules.keys)}
         for signature, found in list(leaves.items())[:MOST_SHAPES]:
-            said = {(shape.role, shape.keys, shape.in_part) for d in signature for shape in d}
-            if any(r not in roles or keys != ("content",) or part for r, keys, part in said):
+            said = [shape for dialog in signature for shape in dialog]
+            if len(said) > MOST_TURNS or any(
+                shape.role not in roles
+                or shape.in_part
+                or "content" not in shape.keys
+                or not keys.issuperset(shape.keys)
+                for shape in said
+            ):
                 continue
             made = _ShapeMaking(signature)
             told = [
                 (path, outcome) for leaf in found for path, outcome in made.paths(leaf, self.plan)
             ]
-            if not told:
+            if not told or len(made.views) > MOST_VIEWS:
                 continue
             shapes.append(made.shape([path for path, _ in told]))
             shortened += [outcome.shortened for _, outcome in told]
@@ -203,16 +275,14 @@ class Fusion:
         if not len(sample):
             return False
         compiled, training = self.stage.template.compiled, self.stage.template.compiled_training
-        values = [records.value(int(rows[place]), written=True)[0] for place in sample.tolist()]
-        columns = {column.name: column for column in self.binding.columns}
+        values = [
+            self._values(records.value(int(rows[place]), written=True)[0])
+            for place in sample.tolist()
+        ]
+        dtype = pa.list_(WIDE_MESSAGE if self._rules.keys else MESSAGE)
         dialogs = [
-            _dialog_column(
-                [
-                    [(r, text) for r, name in dialog if (text := columns[name].lookup(row))]
-                    for row in values
-                ]
-            )
-            for dialog in self._rules.dialogs
+            dialog_column(pa.array([turns(source, row) for row in values], dtype))
+            for source in self._rules.dialogs
         ]
         engine = training.engine if training else None
         plain = PlainRows(compiled.engine, self.plan, dialogs, None, engine)
@@ -222,33 +292,6 @@ class Fusion:
                 compiled.difference = f"row {place} came out differently by columns and by itself"
                 return True
         return False
-
-
-def _are_plain_columns(columns: Mapping[str, Column], names: Sequence[str]) -> bool:
-    """Tell whether each column is a dialog of texts, or a bound column as it stands."""
-    return not any(
-        isinstance(column, Several)
-        or column.steps
-        or column.warnings
-        or (column.turns is None if name in names else column.bound is None or name == "tools")
-        for name, column in columns.items()
-    )
-
-
-def _dialog_column(rows: Sequence[Sequence[tuple[str, str]]]) -> DialogColumn:
-    """Make dialogs of roles and texts."""
-    said = [message for row in rows for message in row]
-    names = list(dict.fromkeys(role for role, _ in said))
-    ends = np.cumsum([len(row) for row in rows], dtype=np.int64)
-    return DialogColumn(
-        starts=np.append(np.zeros(1, np.int64), ends[:-1]),
-        ends=ends,
-        valid=np.ones(len(rows), np.bool_),
-        roles=np.array([names.index(role) for role, _ in said], np.int64),
-        role_names=names,
-        columns={"content": text_column(texts([text for _, text in said]))},
-        in_part=np.zeros(len(said), np.bool_),
-    )
 
 
 class _ShapeMaking:
@@ -263,7 +306,8 @@ class _ShapeMaking:
     def shape(self, paths: Sequence[Path]) -> Shape:
         """Return the shape with these paths."""
         roles = tuple(tuple(shape.role or "" for shape in dialog) for dialog in self.signature)
-        return Shape(roles, tuple(self.views), tuple(paths))
+        keys = tuple(tuple(s.keys[1:] for s in dialog) for dialog in self.signature)
+        return Shape(roles, tuple(self.views), tuple(paths), keys)
 
     def paths(self, leaf: Leaf, plan: Plan) -> list[tuple[Path, Outcome]]:
         """Return the path of a leaf, if it can be told and loses no content."""
@@ -291,7 +335,7 @@ class _ShapeMaking:
         if not all(_is_ascii(trim) for trim in trims):
             return None
         sides: tuple[Trimmed, ...] = tuple((_SIDES[method], of) for method, of in trims)
-        view = View(self.firsts[slot.dialog] + slot.message, sides)
+        view = View(self.firsts[slot.dialog] + slot.message, sides, slot.key)
         return self.views.setdefault(view, len(self.views))
 
     def _condition(self, asked: Question, is_so: bool, unknowns: Unknowns) -> Condition | None:

@@ -414,7 +414,7 @@ def _laid_out(
             rejects=[replace(r, row=int(laid.left[r.row])) for r in part.rejects],
             overlong={int(laid.left[row]) for row in part.overlong},
             warnings=part.warnings + laid.warnings,
-            traced_rows=part.traced_rows + len(laid.rows),
+            traced_rows=part.traced_rows + laid.traced,
         )
     ]
 

@@ -5,8 +5,8 @@ kernel decides that for the ordinary line alone: a content in parts, an escape i
 more than 19 digits make a line unsure, though it may be sound.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from functools import cache, lru_cache, singledispatch
 from math import ceil, floor
 from typing import Any
@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fmtkit.buffers import MAX_INT32
+from fmtkit.kinds import MAY_BE_EMPTY
 from fmtkit.read_spec import (
     BoolNode,
     DialogNode,
@@ -32,7 +33,36 @@ from fmtkit.read_spec import (
     TextsNode,
 )
 from fmtkit.reading.native import kernel
+from fmtkit.tables import MARKS
 from fmtkit.text_layout import Layout, Shape
+from fmtkit.turn_sources import (
+    ASKING,
+    SYSTEM,
+    AllButLast,
+    Apart,
+    Before,
+    Behind,
+    Blank,
+    Ends,
+    Equal,
+    Flawed,
+    Foreign,
+    Last,
+    Led,
+    LedOtherwise,
+    Messages,
+    Rule,
+    Same,
+    Several,
+    Shared,
+    Source,
+    Speaks,
+    Texts,
+    Unasked,
+    WithoutAnswer,
+    WithoutSystem,
+    sources_of,
+)
 
 CLEAN, BLANK, UNSURE = 0, 1, 2
 _INT64 = -(2**63), 2**63 - 1
@@ -52,10 +82,10 @@ class CleanLines:
 
 @dataclass(frozen=True)
 class LaidLines(CleanLines):
-    """Lines whose texts were laid out as they were read; `frame` has the other columns that are read."""
+    """Lines that were laid out as they were read; `frame` has the other columns that are read."""
 
-    texts: tuple[pa.Array, ...]
-    """A string column for each text of the layout, without nulls."""
+    made: tuple[pa.Array, ...]
+    """A column for each dialog of the layout, of texts or lists of messages, without nulls."""
     taken: NDArray[np.int64]
     """How many lines took each path, in the order of the layout."""
 
@@ -76,9 +106,9 @@ def read(block: bytes, spec: ReadSpec) -> CleanLines | None:
 
 
 def lay_out(block: bytes, spec: ReadSpec, layout: Layout) -> LaidLines | None:
-    """Read lines and put their texts together; None where there is no kernel, or none for this spec.
+    """Read lines and lay them out; None where there is no kernel, or none for this spec.
 
-    A line is CLEAN only if its texts were laid out and its watched columns hold no text; UNSURE says
+    A line is CLEAN only if it was laid out and its silent and watched columns hold nothing; UNSURE says
     nothing of the others.
 
     Raises:
@@ -90,11 +120,11 @@ def lay_out(block: bytes, spec: ReadSpec, layout: Layout) -> LaidLines | None:
         return None
     made = native.read(block, compiled, _compiled_layout(spec, layout))
     *columns, verdicts, schema, array, taken = made
-    texts = pa.RecordBatch._import_from_c_capsule(schema, array)
+    dialogs = pa.RecordBatch._import_from_c_capsule(schema, array)
     return LaidLines(
         _frame(columns, spec, {*layout.bound, *(column.name for column in spec.watched)}),
         np.frombuffer(verdicts, np.uint8),
-        tuple(texts.columns),
+        tuple(dialogs.columns),
         np.frombuffer(taken, np.int64),
     )
 
@@ -169,6 +199,7 @@ def told(spec: ReadSpec) -> Told:
 MOST_ROLES = 125
 """Roles of a layout, each of which is a character of ASCII."""
 _DIALOG_END = chr(127)
+_THERE_BASE = 32
 
 
 @lru_cache(maxsize=256)
@@ -181,38 +212,157 @@ def _compiled_layout(spec: ReadSpec, layout: Layout) -> Any:
 
 def told_layout(spec: ReadSpec, layout: Layout) -> Told:
     """Return a layout as the tuples that the kernel takes."""
-    places = {column.name: place for place, column in enumerate(_ordered(spec))}
-    slots = {name: slot for slot, name in enumerate(layout.bound)}
-    names = dict.fromkeys(role for dialog in layout.dialogs for role, _ in dialog)
-    if len(names) > MOST_ROLES:
-        raise ValueError(f"a layout of more than {MOST_ROLES} roles")
-    roles = {name: number for number, name in enumerate(names, start=1)}
+    columns = _ordered(spec)
+    places = {column.name: place for place, column in enumerate(columns)}
+    telling = _Telling(spec, layout)
+    slots = ((places[name], int(telling.is_dialog[name])) for name in layout.bound)
+    silent = (*layout.silent, *(column.name for column in spec.watched))
+    dialogs = tuple(telling.step(source) for source in layout.dialogs)
+    rules = tuple(map(telling.rule, layout.rules))
     return (
         len(places),
-        tuple(places[name] for name in slots),
-        tuple(places[column.name] for column in spec.watched),
-        tuple(tuple((slots[name], roles[role]) for role, name in d) for d in layout.dialogs),
-        tuple(slots[name] for name in layout.solid),
-        tuple((slots[one], slots[other]) for one, other in layout.differing),
-        layout.texts,
+        tuple(slots),
+        tuple(places[name] for name in silent),
+        tuple(telling.roles),
+        tuple((name, int(form == "flag")) for name, form in layout.keys),
+        telling.bits(),
+        tuple(telling.steps.values()),
+        rules,
+        dialogs,
+        int(layout.messages),
         layout.unlike,
         tuple(sorted(layout.tokens, key=str.encode)),
         MAX_INT32,
-        tuple(_told_shape(shape, roles) for shape in layout.shapes),
+        tuple(map(telling.shape, layout.shapes)),
     )
 
 
-def _told_shape(shape: Shape, roles: Mapping[str, int]) -> Told:
-    dialogs = ("".join(chr(roles[role]) for role in dialog) for dialog in shape.roles)
-    paths = tuple(
-        (
-            tuple((c.view, int(c.ask), c.text, int(c.answer)) for c in path.conditions),
-            path.texts,
+class _Telling:
+    """What a layout is told with: slots of its columns, letters of its roles, steps of its sources."""
+
+    def __init__(self, spec: ReadSpec, layout: Layout) -> None:
+        self.keys = [name for name, _ in layout.keys]
+        self.layout = layout
+        self.slots = {name: slot for slot, name in enumerate(layout.bound)}
+        nodes = {column.name: column.node for column in spec.columns}
+        self.is_dialog = {name: isinstance(nodes[name], DialogNode) for name in layout.bound}
+        self.roles = dict.fromkeys(roles_of(layout, spec))
+        if len(self.roles) > MOST_ROLES:
+            raise ValueError(f"a layout of more than {MOST_ROLES} roles")
+        self.numbers = {role: chr(number) for number, role in enumerate(self.roles, start=1)}
+        self.steps: dict[Source, Told] = {}
+
+    def letters(self, roles: Iterable[str]) -> str:
+        """Return a letter for each role."""
+        return "".join(self.numbers[role] for role in roles)
+
+    def bits(self) -> Told:
+        """Return which keys are marks, calls, reasoning, seen by templates, and not for texts."""
+        keys = self.layout.keys
+        calls = self._mask(name for name, form in keys if form == "calls")
+        return (
+            self._mask(name for name in self.keys if name in MARKS),
+            calls,
+            self._mask(["reasoning_content"]),
+            self._mask(name for name, form in keys if form == "text" and name not in MARKS),
+            0 if self.layout.messages else calls,
         )
-        for path in shape.paths
-    )
-    views = tuple((view.turn, view.trims) for view in shape.views)
-    return "".join(dialog + _DIALOG_END for dialog in dialogs), views, paths
+
+    def _mask(self, names: Iterable[str]) -> int:
+        return sum(2 << self.keys.index(name) for name in names if name in self.keys)
+
+    def step(self, source: Source) -> int:
+        """Return the number of the step that makes a dialog, behind those that it is made of."""
+        if source not in self.steps:
+            one, other = self._of(source)
+            roles: Sequence[str] = _STEP_ROLES.get(type(source), ())
+            names: tuple[str, ...] = ()
+            if isinstance(source, Texts):
+                roles, names = [role for role, _ in source.said], tuple(n for _, n in source.said)
+            elif isinstance(source, Messages | Led):
+                names = (source.column if isinstance(source, Messages) else source.system,)
+            slots = tuple(self.slots[name] for name in names)
+            kind = _STEPS.index(type(source))
+            self.steps[source] = (kind, one, other, 0, self.letters(roles), slots)
+        return list(self.steps).index(source)
+
+    def _of(self, told: Source | Rule) -> tuple[int, int]:
+        """Return the steps of the dialogs that a source or a rule is of, 0 where there is none."""
+        one, other, *_ = [*map(self.step, sources_of(told)), 0, 0]
+        return one, other
+
+    def rule(self, rule: Rule) -> Told:
+        """Return a rule as the kernel keeps it."""
+        roles = getattr(rule, "roles", _RULE_ROLES.get(type(rule), ()))
+        so = getattr(rule, "so", getattr(rule, "calls", False))
+        held = [getattr(rule, entry.name) for entry in fields(rule)]
+        slots = tuple(self.slots[name] for name in held if isinstance(name, str))
+        kind = _RULES.index(type(rule))
+        return kind, *self._of(rule), int(so), self.letters(roles), slots
+
+    def shape(self, shape: Shape) -> Told:
+        """Return a shape with its key."""
+        paths = tuple(
+            (
+                tuple((c.view, int(c.ask), c.text, int(c.answer)) for c in path.conditions),
+                path.texts,
+            )
+            for path in shape.paths
+        )
+        names = ["content", *self.keys]
+        views = tuple((view.turn, view.trims, names.index(view.key)) for view in shape.views)
+        return self._key(shape), views, paths
+
+    def _key(self, shape: Shape) -> str:
+        keys = shape.keys or tuple(((),) * len(dialog) for dialog in shape.roles)
+        return "".join(
+            "".join(
+                self.numbers[role] + chr(_THERE_BASE + (self._mask(held) >> 1))
+                for role, held in zip(dialog, there, strict=True)
+            )
+            + _DIALOG_END
+            for dialog, there in zip(shape.roles, keys, strict=True)
+        )
+
+
+_STEPS: tuple[type, ...] = (
+    Texts, Messages, Led, WithoutSystem, AllButLast, Last, WithoutAnswer, Behind, Before, Shared, Apart,
+)  # fmt: skip
+"""In the order of their numbers in kernel/turns.h; so are the rules."""
+_RULES: tuple[type, ...] = (
+    Blank, Equal, Flawed, Ends, Speaks, Same, Foreign, Several, LedOtherwise, Unasked,
+)  # fmt: skip
+_STEP_ROLES: dict[type, tuple[str, ...]] = {
+    Led: SYSTEM,
+    WithoutSystem: ("system",),
+    **dict.fromkeys((WithoutAnswer, Behind, Before), ("assistant",)),
+    **dict.fromkeys((Shared, Apart), ASKING),
+}
+_RULE_ROLES: dict[type, tuple[str, ...]] = {
+    Flawed: ("assistant", *sorted(MAY_BE_EMPTY)),
+    Foreign: ("assistant",),
+    Several: ("assistant", "tool"),
+    LedOtherwise: SYSTEM,
+    Unasked: ("user",),
+}
+
+
+def roles_of(layout: Layout, spec: ReadSpec) -> Iterator[str]:
+    """Yield the roles that turns of a layout may have, and those that its rules are about."""
+    nodes = {column.name: column.node for column in spec.columns}
+    yield from ("system", "developer", "user", "assistant", "tool")
+    for name in layout.bound:
+        node = nodes[name]
+        if isinstance(node, DialogNode):
+            yield node.speaker
+            yield from (role for _, role in node.roles)
+    told: list[Source | Rule] = [*layout.dialogs, *layout.rules]
+    while told:
+        one = told.pop()
+        if isinstance(one, Texts):
+            yield from (role for role, _ in one.said)
+        yield from getattr(one, "roles", ())
+        told += sources_of(one)
 
 
 def _ordered(spec: ReadSpec) -> Sequence[Any]:

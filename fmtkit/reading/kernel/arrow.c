@@ -6,6 +6,7 @@ int put_null(Column *columns, const Field *field) {
     switch (field->type) {
     case 'U':
     case 'u': return put_end(column, (int64_t)column->data.used, 0);
+    case 'm':
     case 'L': return put_end(column, columns[field->children[0]->column].count, 0);
     case 'b':
         return put_bit(&column->data, column->count, 0) && put_valid(column, 0);
@@ -51,8 +52,8 @@ static int has_views(const Field *field, const Column *columns) {
 }
 
 int export_schema(const Field *field, const Column *columns, struct ArrowSchema *schema) {
-    static const char *const formats[] = {"U", "u", "b", "l", "g", "+L", "+s"};
-    static const char types[] = "UublgLs";
+    static const char *const formats[] = {"U", "u", "b", "l", "g", "+L", "+l", "+s"};
+    static const char types[] = "UublgLms";
     memset(schema, 0, sizeof *schema);
     schema->release = release_schema;
     schema->format =
@@ -177,9 +178,9 @@ int export_array(const Field *field, Column *columns, struct ArrowArray *array) 
         take(held, 2, &column->data);
         held->buffers[3] = &held->size;
         array->n_buffers = 4;
-    } else if (field->type == 'u') {
+    } else if (field->type == 'u' || field->type == 'm') {
         if (!take_narrow_offsets(held, column)) return 0;
-        take(held, 2, &column->data);
+        if (field->type == 'u') take(held, 2, &column->data);
     } else if (field->type == 'U' || field->type == 'L') {
         if (!take_offsets(held, &column->offsets)) return 0;
         if (field->type == 'U') take(held, 2, &column->data);

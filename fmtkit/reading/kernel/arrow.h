@@ -58,7 +58,8 @@ static inline int reserve(Bytes *held, size_t more) {
 /* A type of Arrow: its format, the name of the field, and what is inside of it. Columns are numbered
    in the order of a walk that comes to a field before its children. */
 typedef struct Field {
-    char type; /* U text, u text of at most 2 GiB a column, b boolean, l int64, g float64, L list, s struct */
+    char type; /* U text, u text of at most 2 GiB a column, b boolean, l int64, g float64, L list,
+                  m list of at most 2^31 items a column, s struct */
     char *name;
     int column;
     int count;

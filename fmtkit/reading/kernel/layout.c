@@ -31,6 +31,8 @@ static int tell_slots(Layout *layout, PyObject *slots, PyObject *silent, int col
     layout->column_count = columns;
     layout->slots = zeros((size_t)columns, sizeof(int));
     if (layout->slot_count < 0 || silent_count < 0 || !layout->slots) return 0;
+    layout->is_dialog = zeros((size_t)layout->slot_count, sizeof(int));
+    if (!layout->is_dialog) return 0;
     for (int i = 0; i < columns; i++) layout->slots[i] = SLOT_NONE;
     for (int i = 0; i < silent_count; i++) {
         int column = number_of(item(silent, i), 0, columns);
@@ -38,30 +40,95 @@ static int tell_slots(Layout *layout, PyObject *slots, PyObject *silent, int col
         layout->slots[column] = SLOT_SILENT;
     }
     for (int i = 0; i < layout->slot_count; i++) {
-        int column = number_of(item(slots, i), 0, columns);
-        if (column < 0) return 0;
+        PyObject *told = item(slots, i);
+        int column = number_of(item(told, 0), 0, columns);
+        layout->is_dialog[i] = number_of(item(told, 1), 0, 2);
+        if (column < 0 || layout->is_dialog[i] < 0) return 0;
         layout->slots[column] = i;
     }
     return 1;
 }
 
-static int tell_dialogs(Layout *layout, PyObject *dialogs) {
-    int count = length(dialogs);
-    if (count < 0 || !(layout->dialogs = zeros((size_t)count, sizeof(Dialog)))) return 0;
-    layout->dialog_count = count;
+static int tell_roles(Layout *layout, PyObject *roles) {
+    int count = length(roles);
+    if (count < 0 || !begin_names(&layout->roles, count)) return 0;
+    if (count >= DIALOG_END - 1) {
+        PyErr_SetString(PyExc_ValueError, "a layout of too many roles");
+        return 0;
+    }
     for (int i = 0; i < count; i++) {
-        Dialog *dialog = &layout->dialogs[i];
-        PyObject *turns = item(dialogs, i);
-        int size = length(turns);
-        if (size < 0 || !(dialog->turns = zeros((size_t)size, sizeof(Turn)))) return 0;
-        for (; dialog->count < size; dialog->count++) {
-            Turn *turn = &dialog->turns[dialog->count];
-            PyObject *told = item(turns, dialog->count);
-            int role = number_of(item(told, 1), 1, DIALOG_END);
-            turn->slot = number_of(item(told, 0), 0, layout->slot_count);
-            turn->role = (char)role;
-            if (role < 0 || turn->slot < 0) return 0;
-        }
+        PyObject *role = item(roles, i);
+        int at = role ? add_name(&layout->roles, role) : -1;
+        if (at >= 0 && at < i) PyErr_SetString(PyExc_ValueError, "a layout of roles that stand twice");
+        if (at != i) return 0;
+    }
+    return 1;
+}
+
+static int tell_bits(Layout *layout, PyObject *told) {
+    unsigned *const bits[] = {&layout->bits.marks, &layout->bits.calls, &layout->bits.reasoning,
+                              &layout->bits.seen, &layout->bits.left};
+    for (int i = 0; i < 5; i++) {
+        int made = number_of(item(told, i), 0, 1 << (1 + MOST_TURN_KEYS));
+        if (made < 0) return 0;
+        *bits[i] = (unsigned)made;
+    }
+    return 1;
+}
+
+/* How many letters and slots each kind needs at least, and whether its slots are those of dialogs. */
+typedef struct {
+    int roles, slots, is_dialog;
+} Need;
+
+static const Need MAKE_NEEDS[MAKES] = {[MAKE_MESSAGES] = {0, 1, 1}, [MAKE_LED] = {1, 1, 0}};
+static const Need RULE_NEEDS[RULES] = {
+    [RULE_BLANK] = {0, 1, 0},   [RULE_EQUAL] = {0, 2, 0},         [RULE_FLAWED] = {1, 1, 1},
+    [RULE_SEVERAL] = {2, 0, 0}, [RULE_LED_OTHERWISE] = {0, 1, 0}, [RULE_UNASKED] = {0, 1, 0}};
+
+/* A step that is made of those before it. */
+static int tell_step(const Layout *layout, Step *step, PyObject *told, const Need *needs, int kinds,
+                     int before) {
+    PyObject *roles = item(told, 4), *slots = item(told, 5);
+    int count = length(slots);
+    step->kind = number_of(item(told, 0), 0, kinds);
+    step->one = number_of(item(told, 1), 0, before ? before : 1);
+    step->other = number_of(item(told, 2), 0, before ? before : 1);
+    step->so = number_of(item(told, 3), 0, 2);
+    if (step->kind < 0 || step->one < 0 || step->other < 0 || step->so < 0 || count < 0 || !roles)
+        return 0;
+    Need need = needs[step->kind];
+    if (!text_of(roles, &step->roles) || !(step->slots = zeros((size_t)count, sizeof(int)))) return 0;
+    for (; step->slot_count < count; step->slot_count++) {
+        int slot = number_of(item(slots, step->slot_count), 0, layout->slot_count);
+        if (slot < 0 || layout->is_dialog[slot] != need.is_dialog) return 0;
+        step->slots[step->slot_count] = slot;
+    }
+    for (size_t i = 0; i < step->roles.size; i++)
+        if (!step->roles.bytes[i] || step->roles.bytes[i] > layout->roles.count) return 0;
+    if (needs == MAKE_NEEDS && step->kind == MAKE_TEXTS && (size_t)count != step->roles.size) return 0;
+    int takes_steps = needs == MAKE_NEEDS ? step->kind > MAKE_MESSAGES : step->kind > RULE_FLAWED;
+    return step->roles.size >= (size_t)need.roles && count >= need.slots && (before || !takes_steps);
+}
+
+static int tell_steps(Layout *layout, PyObject *steps, PyObject *rules) {
+    int step_count = length(steps), rule_count = length(rules);
+    if (step_count < 0 || rule_count < 0) return 0;
+    if (step_count > MOST_TALKS) {
+        PyErr_SetString(PyExc_ValueError, "a layout of too many dialogs");
+        return 0;
+    }
+    layout->steps = zeros((size_t)step_count, sizeof(Step));
+    layout->rules = zeros((size_t)rule_count, sizeof(Step));
+    if (!layout->steps || !layout->rules) return 0;
+    for (int i = 0; i < step_count; i++) {
+        layout->step_count++;
+        if (!tell_step(layout, &layout->steps[i], item(steps, i), MAKE_NEEDS, MAKES, i)) return 0;
+    }
+    for (int i = 0; i < rule_count; i++) {
+        layout->rule_count++;
+        if (!tell_step(layout, &layout->rules[i], item(rules, i), RULE_NEEDS, RULES, step_count))
+            return 0;
     }
     return 1;
 }
@@ -125,7 +192,8 @@ static int tell_view(View *view, PyObject *told) {
     PyObject *trims = item(told, 1);
     int count = length(trims);
     view->turn = number_of(item(told, 0), 0, MOST_TURNS);
-    if (count < 0 || view->turn < 0) return 0;
+    view->key = number_of(item(told, 2), 0, 1 + MOST_TURN_KEYS);
+    if (count < 0 || view->turn < 0 || view->key < 0) return 0;
     if (!(view->trims = zeros((size_t)count, sizeof(Trim)))) return 0;
     for (; view->trim_count < count; view->trim_count++)
         if (!tell_trim(&view->trims[view->trim_count], item(trims, view->trim_count))) return 0;
@@ -151,7 +219,7 @@ static int tell_piece(Piece *piece, PyObject *told, int views) {
 
 static int tell_path(Layout *layout, Path *path, PyObject *told, int views) {
     PyObject *conditions = item(told, 0), *texts = item(told, 1);
-    int count = length(conditions), outputs = layout->root->count;
+    int count = length(conditions), outputs = layout->dialog_count;
     if (count < 0 || length(texts) != outputs) {
         if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a path that makes other texts");
         return 0;
@@ -199,10 +267,14 @@ static int tell_shape(Layout *layout, Shape *shape, PyObject *told) {
     return 1;
 }
 
-/* How many turns the key of a shape has. */
-static int turns_of(Text key) {
+/* What is there of the turns of a shape; their count, or -1 where its key is none. */
+static int turns_of(Text key, unsigned *there) {
     int turns = 0;
-    for (size_t i = 0; i < key.size; i++) turns += key.bytes[i] != DIALOG_END;
+    for (size_t i = 0; i < key.size; i++) {
+        if (key.bytes[i] == DIALOG_END) continue;
+        if (++i == key.size || turns == MOST_TURNS || key.bytes[i] < THERE_BASE) return -1;
+        there[turns++] = (unsigned)(key.bytes[i] - THERE_BASE) << 1 | HAS_CONTENT;
+    }
     return turns;
 }
 
@@ -216,64 +288,119 @@ static int tell_shapes(Layout *layout, PyObject *shapes) {
         if (at < 0) return 0;
         Shape *shape = &layout->shapes[at];
         if (at != i || !tell_shape(layout, shape, told)) return 0;
-        int turns = turns_of(layout->keys.keys[at]);
-        for (int j = 0; j < shape->view_count; j++)
-            if (shape->views[j].turn >= turns) return 0;
+        unsigned there[MOST_TURNS];
+        int turns = turns_of(layout->keys.keys[at], there);
+        if (turns < 0) return 0;
+        for (int j = 0; j < shape->view_count; j++) {
+            const View *view = &shape->views[j];
+            if (view->turn >= turns || !(there[view->turn] >> view->key & 1)) return 0;
+        }
     }
     return 1;
 }
 
-static Field *text_field(int number) {
+/* Make a field, the next column of all. */
+static Field *field_of(Layout *layout, Field *parent, char type, Text name, int children) {
     Field *field = zeros(1, sizeof *field);
     if (!field) return NULL;
-    field->type = 'u';
-    field->column = number + 1;
-    field->name = zeros(16, 1);
-    if (!field->name) {
+    field->type = type;
+    field->column = layout->arrow_columns++;
+    field->name = zeros(name.size + 1, 1);
+    field->children = zeros((size_t)children, sizeof *field->children);
+    if (!field->name || !field->children) {
         free_field(field);
         return NULL;
     }
-    snprintf(field->name, 16, "%d", number);
+    if (name.size) memcpy(field->name, name.bytes, name.size);
+    if (parent) parent->children[parent->count++] = field;
     return field;
 }
 
-static int tell_outputs(Layout *layout, int count) {
-    Field *root = layout->root = zeros(1, sizeof *root);
+static Text named(const char *name) {
+    Text made = {(const uint8_t *)name, strlen(name)};
+    return made;
+}
+
+/* Messages as the canonical tables hold them. */
+static int tell_messages(Layout *layout, Field *dialog, PyObject *keys) {
+    Field *message = field_of(layout, dialog, 's', named("item"), 2 + MOST_TURN_KEYS);
+    if (!message || !field_of(layout, message, 'u', named("role"), 0) ||
+        !field_of(layout, message, 'u', named("content"), 0))
+        return 0;
+    for (int i = 0; i < layout->key_count; i++) {
+        PyObject *key = item(item(keys, i), 0);
+        Text name;
+        if (!key || !text_of(key, &name)) return 0;
+        Field *made = field_of(layout, message, layout->key_types[i], name, 0);
+        free((void *)name.bytes);
+        if (!made) return 0;
+    }
+    return 1;
+}
+
+static int tell_outputs(Layout *layout, PyObject *keys) {
+    layout->key_count = length(keys);
+    if (layout->key_count < 0) return 0;
+    if (layout->key_count > MOST_TURN_KEYS || layout->dialog_count > MOST_DIALOGS) {
+        PyErr_SetString(PyExc_ValueError, "a layout of too many keys, or dialogs");
+        return 0;
+    }
+    for (int i = 0; i < layout->key_count; i++) {
+        int is_flag = number_of(item(item(keys, i), 1), 0, 2);
+        if (is_flag < 0) return 0;
+        layout->key_types[i] = is_flag ? 'b' : 'u';
+    }
+    Field *root = layout->root = field_of(layout, NULL, 's', named(""), MOST_DIALOGS);
     if (!root) return 0;
-    root->type = 's';
-    root->name = zeros(1, 1);
-    root->children = zeros((size_t)count, sizeof *root->children);
-    if (!root->name || !root->children) return 0;
-    for (; root->count < count; root->count++)
-        if (!(root->children[root->count] = text_field(root->count))) return 0;
+    for (int i = 0; i < layout->dialog_count; i++) {
+        char name[2] = {(char)('0' + i), 0};
+        Field *made = field_of(layout, root, layout->messages ? 'm' : 'u', named(name), 1);
+        if (!made || (layout->messages && !tell_messages(layout, made, keys))) return 0;
+    }
     return 1;
 }
 
 Layout *layout_of(PyObject *told) {
-    PyObject *slots, *silent, *dialogs, *solid, *differing, *unlike, *tokens, *shapes;
-    int columns, outputs;
+    PyObject *slots, *silent, *roles, *keys, *bits, *steps, *rules, *dialogs, *unlike, *tokens, *shapes;
+    int columns, messages;
     long long most;
-    if (!PyArg_ParseTuple(told, "iOOOOOiOOLO", &columns, &slots, &silent, &dialogs, &solid, &differing,
-                          &outputs, &unlike, &tokens, &most, &shapes))
+    if (!PyArg_ParseTuple(told, "iOOOOOOOOiOOLO", &columns, &slots, &silent, &roles, &keys, &bits,
+                          &steps, &rules, &dialogs, &messages, &unlike, &tokens, &most, &shapes))
         return NULL;
-    if (columns < 0 || outputs < 0 || outputs > MOST_TURNS || columns > 1 << 20 || most < 0 ||
-        most > INT32_MAX) {
+    if (columns < 0 || columns > 1 << 20 || most < 0 || most > INT32_MAX) {
         PyErr_SetString(PyExc_ValueError, "a layout of numbers that cannot be");
         return NULL;
     }
     Layout *layout = zeros(1, sizeof *layout);
     if (!layout) return NULL;
     layout->most = (size_t)most;
-    if (tell_outputs(layout, outputs) && tell_slots(layout, slots, silent, columns) &&
-        tell_dialogs(layout, dialogs) &&
-        tell_numbers(&layout->solid, &layout->solid_count, solid, layout->slot_count) &&
-        tell_pairs(&layout->differing, &layout->differing_count, differing, layout->slot_count) &&
-        tell_pairs(&layout->unlike, &layout->unlike_count, unlike, outputs) &&
+    layout->messages = messages != 0;
+    if (tell_slots(layout, slots, silent, columns) && tell_roles(layout, roles) &&
+        tell_bits(layout, bits) && tell_steps(layout, steps, rules) &&
+        tell_numbers(&layout->dialogs, &layout->dialog_count, dialogs, layout->step_count) &&
+        tell_outputs(layout, keys) &&
+        tell_pairs(&layout->unlike, &layout->unlike_count, unlike,
+                   layout->messages ? 0 : layout->dialog_count) &&
         tell_tokens(layout, tokens) && tell_shapes(layout, shapes) && !PyErr_Occurred())
         return layout;
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a layout that contradicts itself");
     free_layout(layout);
     return NULL;
+}
+
+int layout_fits(const Layout *layout, const Spec *spec) {
+    if (layout->column_count != spec->count) return 0;
+    for (int i = 0; i < spec->count; i++) {
+        const Node *node = spec->columns[i].node;
+        int slot = layout->slots[i];
+        if (slot < 0) continue;
+        if (node->kind != (layout->is_dialog[slot] ? NODE_DIALOG : NODE_TEXT)) return 0;
+        if (!layout->is_dialog[slot]) continue;
+        if (node->key_count != layout->key_count) return 0;
+        for (int j = 0; j < node->key_count; j++)
+            if ((node->keys[j].form == KEY_FLAG) != (layout->key_types[j] == 'b')) return 0;
+    }
+    return 1;
 }
 
 static void free_path(Path *path, int outputs) {
@@ -294,20 +421,29 @@ static void free_shape(Shape *shape, int outputs) {
     free(shape->paths);
 }
 
+static void free_steps(Step *steps, int count) {
+    for (int i = 0; i < count; i++) {
+        free((void *)steps[i].roles.bytes);
+        free(steps[i].slots);
+    }
+    free(steps);
+}
+
 void free_layout(Layout *layout) {
     if (!layout) return;
-    for (int i = 0; i < layout->dialog_count; i++) free(layout->dialogs[i].turns);
+    free_steps(layout->steps, layout->step_count);
+    free_steps(layout->rules, layout->rule_count);
     for (int i = 0; i < layout->token_count; i++) free((void *)layout->tokens[i].bytes);
     for (int i = 0; layout->shapes && i < layout->keys.count; i++)
-        free_shape(&layout->shapes[i], layout->root->count);
+        free_shape(&layout->shapes[i], layout->dialog_count);
     free(layout->slots);
+    free(layout->is_dialog);
     free(layout->dialogs);
-    free(layout->solid);
-    free(layout->differing);
     free(layout->unlike);
     free(layout->tokens);
     free(layout->shapes);
     free_names(&layout->keys);
+    free_names(&layout->roles);
     free_field(layout->root);
     free(layout);
 }
@@ -316,13 +452,13 @@ void free_layout(Layout *layout) {
 
 int begin_laid(const Layout *layout, Laid *laid) {
     memset(laid, 0, sizeof *laid);
-    laid->columns = calloc((size_t)layout->root->count + 1, sizeof(Column));
+    laid->columns = calloc((size_t)layout->arrow_columns, sizeof(Column));
     laid->taken = calloc((size_t)layout->path_count + 1, sizeof(int64_t));
     return laid->columns && laid->taken;
 }
 
 void free_laid(const Layout *layout, Laid *laid) {
-    for (int i = 0; laid->columns && i <= layout->root->count; i++) free_column(&laid->columns[i]);
+    for (int i = 0; laid->columns && i < layout->arrow_columns; i++) free_column(&laid->columns[i]);
     free(laid->columns);
     free(laid->taken);
     memset(laid, 0, sizeof *laid);
@@ -432,7 +568,7 @@ static Text last_text(const Column *column, Mark before) {
 }
 
 static int put_texts(const Layout *layout, Laid *laid, const Path *path, const Text *views) {
-    Mark marks[MOST_TURNS];
+    Mark marks[MOST_DIALOGS];
     int room = make_room(layout, laid, path, views);
     laid->out_of_memory |= room < 0;
     if (room <= 0) return 0;
@@ -456,47 +592,126 @@ static int put_texts(const Layout *layout, Laid *laid, const Path *path, const T
     return 1;
 }
 
-/* Gather the turns that are not empty; the key of their shape, or 0 where they are too many. */
-static size_t gather_turns(const Layout *layout, const Text *texts, Text *turns, uint8_t *key) {
+/* The key of the shape of some dialogs, and their turns; 0 where they are too many. */
+static size_t key_of(const Layout *layout, const Line *line, const Talk *talks, const Turn **turns,
+                     uint8_t *key) {
     int count = 0;
     size_t size = 0;
     for (int i = 0; i < layout->dialog_count; i++) {
-        const Dialog *dialog = &layout->dialogs[i];
-        for (int j = 0; j < dialog->count; j++) {
-            if (!texts[dialog->turns[j].slot].size) continue;
+        const Talk *talk = &talks[layout->dialogs[i]];
+        for (int j = 0; j < talk->count; j++) {
             if (count == MOST_TURNS) return 0;
-            turns[count++] = texts[dialog->turns[j].slot];
-            key[size++] = (uint8_t)dialog->turns[j].role;
+            const Turn *turn = &line->turns[talk->turns[j]];
+            if (!(turn->there & HAS_CONTENT)) return 0;
+            turns[count++] = turn;
+            key[size++] = turn->role;
+            key[size++] = (uint8_t)(THERE_BASE + ((turn->there & layout->bits.seen) >> 1));
         }
         key[size++] = DIALOG_END;
     }
     return size;
 }
 
-static int keeps_rules(const Layout *layout, const Text *texts) {
-    for (int i = 0; i < layout->solid_count; i++)
-        if (!stripped(texts[layout->solid[i]], 1, 1).size) return 0;
-    for (int i = 0; i < layout->differing_count; i++)
-        if (is_same(texts[layout->differing[i].one], texts[layout->differing[i].other])) return 0;
-    return 1;
-}
-
-int lay_out(const Layout *layout, const Text *texts, Laid *laid) {
-    Text turns[MOST_TURNS], views[MOST_VIEWS];
-    uint8_t bytes[2 * MOST_TURNS];
-    if (!keeps_rules(layout, texts)) return 0;
-    size_t size = gather_turns(layout, texts, turns, bytes);
+/* Put the texts of a template together. */
+static int put_rendered(const Layout *layout, const Line *line, const Talk *talks, Laid *laid) {
+    const Turn *turns[MOST_TURNS];
+    Text views[MOST_VIEWS];
+    uint8_t bytes[2 * MOST_TURNS + MOST_DIALOGS];
+    size_t size = key_of(layout, line, talks, turns, bytes);
     Text key = {bytes, size};
     int found = size ? find_name(&layout->keys, key) : -1;
     if (found < 0) return 0;
-    for (int i = 0; i < layout->slot_count; i++)
-        if (holds_token(layout, texts[i])) return 0;
     const Shape *shape = &layout->shapes[found];
     for (int i = 0; i < shape->view_count; i++) {
         const View *view = &shape->views[i];
-        views[i] = turns[view->turn];
+        views[i] = turns[view->turn]->said[view->key];
         for (int j = 0; j < view->trim_count; j++) views[i] = trimmed(views[i], &view->trims[j]);
     }
     const Path *path = path_of(shape, views);
     return path && put_texts(layout, laid, path, views);
+}
+
+/* Messages */
+
+static int put_turn_text(Column *column, const Turn *turn, int at) {
+    if (!(turn->there >> at & 1)) return put_end(column, (int64_t)column->data.used, 0);
+    return put_text(column, turn->said[at].bytes, turn->said[at].size);
+}
+
+static int put_turn(const Layout *layout, Column *columns, const Field *message, const Turn *turn) {
+    Field *const *fields = message->children;
+    Text role = layout->roles.keys[turn->role - 1];
+    if (!put_text(&columns[fields[0]->column], role.bytes, role.size)) return 0;
+    for (int i = 0; i <= layout->key_count; i++) {
+        Column *column = &columns[fields[1 + i]->column];
+        int is_there = turn->there >> i & 1;
+        if (fields[1 + i]->type == 'u') {
+            if (!put_turn_text(column, turn, i)) return 0;
+        } else if (!put_bit(&column->data, column->count, is_there && turn->said[i].size) ||
+                   !put_valid(column, is_there)) {
+            return 0;
+        }
+    }
+    return put_valid(&columns[message->column], 1);
+}
+
+/* Whether a column of a dialog would be too long with these turns. */
+static int is_full(const Layout *layout, const Line *line, const Talk *talk, const Column *columns,
+                   const Field *message) {
+    size_t more = 0;
+    for (int i = 0; i < talk->count; i++) {
+        const Turn *turn = &line->turns[talk->turns[i]];
+        more += layout->roles.keys[turn->role - 1].size;
+        for (int j = 0; j <= layout->key_count; j++)
+            if (turn->there >> j & 1) more += turn->said[j].size;
+    }
+    for (int i = 0; i < message->count; i++)
+        if (columns[message->children[i]->column].data.used + more > layout->most) return 1;
+    return (size_t)columns[message->column].count + (size_t)talk->count > layout->most;
+}
+
+static int put_messages(const Layout *layout, const Line *line, const Talk *talks, Laid *laid) {
+    Column *columns = laid->columns;
+    for (int i = 0; i < layout->dialog_count; i++)
+        if (is_full(layout, line, &talks[layout->dialogs[i]], columns,
+                    layout->root->children[i]->children[0]))
+            return 0;
+    for (int i = 0; i < layout->dialog_count; i++) {
+        const Talk *talk = &talks[layout->dialogs[i]];
+        const Field *dialog = layout->root->children[i], *message = dialog->children[0];
+        int done = 1;
+        for (int j = 0; done && j < talk->count; j++)
+            done = put_turn(layout, columns, message, &line->turns[talk->turns[j]]);
+        if (!done || !put_end(&columns[dialog->column], columns[message->column].count, 1)) {
+            laid->out_of_memory = 1;
+            return 0;
+        }
+    }
+    columns[0].count++;
+    return 1;
+}
+
+/* Whether a content that is written holds a control token. */
+static int has_tokens(const Layout *layout, const Line *line, const Talk *talks) {
+    for (int i = 0; layout->token_count && i < layout->dialog_count; i++) {
+        const Talk *talk = &talks[layout->dialogs[i]];
+        for (int j = 0; j < talk->count; j++) {
+            const Turn *turn = &line->turns[talk->turns[j]];
+            if (turn->there & HAS_CONTENT && holds_token(layout, turn->said[0])) return 1;
+        }
+    }
+    return 0;
+}
+
+int lay_out(const Layout *layout, Line *line, Laid *laid) {
+    Talk talks[MOST_TALKS];
+    for (int i = 0; i < line->turn_count; i++)
+        if (line->turns[i].there & layout->bits.left) return 0;
+    for (int i = 0; i < layout->step_count; i++)
+        if (!make_talk(&layout->steps[i], &layout->bits, line, talks, &talks[i])) return 0;
+    for (int i = 0; i < layout->rule_count; i++)
+        if (is_left(&layout->rules[i], &layout->bits, line, talks)) return 0;
+    if (has_tokens(layout, line, talks)) return 0;
+    return layout->messages ? put_messages(layout, line, talks, laid)
+                            : put_rendered(layout, line, talks, laid);
 }

@@ -8,11 +8,12 @@
 #ifndef FMTKIT_LAYOUT_H
 #define FMTKIT_LAYOUT_H
 
-#include "names.h"
+#include "spec.h"
+#include "turns.h"
 
-/* Of a line; one that has more of either is unsure. */
-#define MOST_TURNS 64
+/* Of a line; one that has more is unsure. */
 #define MOST_VIEWS 256
+#define MOST_DIALOGS 8
 
 #define SIDE_LEFT 1
 #define SIDE_RIGHT 2
@@ -23,9 +24,9 @@ typedef struct {
     uint64_t set[2]; /* a bit for each character of ASCII */
 } Trim;
 
-/* The text of a turn, trimmed one way after another. */
+/* A text of a turn, trimmed one way after another. */
 typedef struct {
-    int turn;
+    int turn, key;
     int trim_count;
     Trim *trims;
 } View;
@@ -62,46 +63,45 @@ typedef struct {
 } Shape;
 
 typedef struct {
-    int slot;
-    char role; /* what stands for it in the key of a shape */
-} Turn;
-
-typedef struct {
-    int count;
-    Turn *turns; /* an empty one is left out */
-} Dialog;
-
-typedef struct {
     int one, other;
 } Pair;
 
-/* Of columns that are read as ever, and of those of texts that may hold none. */
+/* Of columns that are read as ever, and of those that must be null, or hold no text. */
 #define SLOT_NONE (-1)
 #define SLOT_SILENT (-2)
 
 typedef struct {
     int slot_count;
+    int *is_dialog;   /* of each slot: its column holds messages; else a text */
     int column_count; /* of the spec */
-    int *slots;       /* column of the spec -> slot, or one of those below */
+    int *slots;       /* column of the spec -> slot, or one of those above */
+    Names roles;      /* the letter of a role is its place, from 1 on */
+    int key_count;    /* of messages, beside role and content */
+    char key_types[MOST_TURN_KEYS]; /* as of a Field: u or b */
+    Bits bits;
+    int step_count;
+    Step *steps;
+    int rule_count;
+    Step *rules;
     int dialog_count;
-    Dialog *dialogs;
-    int solid_count;
-    int *solid; /* slots that may not be blank */
-    int differing_count;
-    Pair *differing; /* slots that may not be equal */
+    int *dialogs; /* the steps whose dialogs are written */
+    int messages; /* as messages; else as texts */
     int unlike_count;
     Pair *unlike; /* texts that may not be equal */
     int token_count;
     Text *tokens; /* none of them empty, sorted by their first bytes */
     size_t most;  /* bytes of a column of texts */
-    Names keys;   /* of the shapes: the roles of each dialog, and what ends it */
+    Names keys;   /* of the shapes: of each turn the letter and what is there, and what ends a dialog */
     Shape *shapes;
     int path_count;
-    Field *root; /* a struct with a text for each column */
+    int arrow_columns;
+    Field *root; /* a struct with a field for each dialog */
 } Layout;
 
 /* Ends a dialog in the key of a shape. */
 #define DIALOG_END 0x7f
+/* With what is there besides the content it makes the second character of a turn. */
+#define THERE_BASE 0x20
 
 typedef struct {
     Column *columns; /* as `root` numbers them */
@@ -111,9 +111,11 @@ typedef struct {
 
 Layout *layout_of(PyObject *told);
 void free_layout(Layout *layout);
+/* Tell whether a layout was made for such a spec. */
+int layout_fits(const Layout *layout, const Spec *spec);
 
-/* Lay out the texts of a line, one for each slot (empty where it is null); 0 where it is unsure. */
-int lay_out(const Layout *layout, const Text *texts, Laid *laid);
+/* Lay out a line; 0 where it is unsure. */
+int lay_out(const Layout *layout, Line *line, Laid *laid);
 int begin_laid(const Layout *layout, Laid *laid);
 void free_laid(const Layout *layout, Laid *laid);
 

@@ -127,7 +127,7 @@ static PyObject *read_lines_of(PyObject *module, PyObject *arguments) {
     Spec *spec = PyCapsule_GetPointer(capsule, SPEC);
     Layout *layout = layout_capsule ? PyCapsule_GetPointer(layout_capsule, LAYOUT) : NULL;
     if (PyErr_Occurred()) return NULL;
-    if (layout && layout->column_count != spec->count) {
+    if (layout && !layout_fits(layout, spec)) {
         PyErr_SetString(PyExc_ValueError, "a layout of another spec");
         return NULL;
     }

@@ -5,12 +5,27 @@
 /* Every function that reads returns 1, or 0 where the line is unsure (see json.h). What a line has put
    into columns before that is taken back. */
 
-/* A text of the line that a layout takes; one that is decoded has moved by the time that it is used. */
+/* A text of the line; one that is decoded may have moved by the time that it is used. Of a flag it is ""
+   or "1". */
 typedef struct {
-    int64_t line;
+    int is_there;
     Text text;
     size_t from; /* in the decoded texts, where `text.bytes` is NULL */
 } Held;
+
+/* A message of the line: its role, a place in the node's names or, behind them, its speaker; its content,
+   and what it has beside that. */
+typedef struct {
+    int role;
+    Held said[1 + MOST_MESSAGE_KEYS];
+} Message;
+
+/* What a layout takes of a line; where it stands still from another one, `line` says so. */
+typedef struct {
+    int64_t line;
+    Held text;
+    Span span; /* of the messages */
+} Slot;
 
 typedef struct {
     const Spec *spec;
@@ -27,9 +42,12 @@ typedef struct {
     Bytes scratch;
     const Layout *layout; /* or NULL */
     Laid *laid;
-    Held *held;    /* of each slot of the layout */
-    Text *texts;   /* the same once the line is read */
-    Bytes decoded; /* texts of the line that have escapes */
+    Slot *slots;
+    uint8_t **letters; /* of each slot: of each role of its node and of its speaker; 0 where it has none */
+    Message *messages; /* MOST_TURNS of the line */
+    int message_count;
+    Line laid_line;
+    Bytes decoded; /* texts of the line that have escapes, and JSON that is written anew */
 } Reader;
 
 static int memory(Reader *reader, int done) { return done ? 1 : out_of_memory(&reader->cursor); }
@@ -280,15 +298,34 @@ static int fill_record(Reader *reader, const Node *node) {
 
 #define MOST_NAMES 512
 
+/* Where the value of each name of a message begins, or NULL. */
 typedef struct {
-    const uint8_t *values[MOST_NAMES]; /* where the value of each name begins, or NULL */
-    int role;
-    int has_content;
-    size_t content; /* where the text begins in the bytes of its column */
-} Message;
+    const uint8_t *values[MOST_NAMES];
+} Members;
 
 static const Field *message_field(const Node *node) { return node->field->children[0]; }
-static const Field *content_field(const Node *node) { return message_field(node)->children[1]; }
+
+/* Hold the string that comes next. */
+static int hold(Reader *reader, Held *held) {
+    if (next_byte(reader) != '"') return 0;
+    held->from = reader->decoded.used;
+    held->is_there = decode_in_place(&reader->cursor, &reader->decoded, &held->text);
+    return held->is_there;
+}
+
+/* Hold what was written behind the decoded texts, from `held->from` on. */
+static void hold_written(Reader *reader, Held *held) {
+    held->text.bytes = NULL;
+    held->text.size = reader->decoded.used - held->from;
+    held->is_there = 1;
+}
+
+static Text held_text(const Reader *reader, const Held *held) {
+    Text text = held->text;
+    if (!text.size) text.bytes = (const uint8_t *)"";
+    else if (!text.bytes) text.bytes = reader->decoded.bytes + held->from;
+    return text;
+}
 
 /* A key that changes what a turn says, where a turn cannot hold it. */
 static int is_refused(Reader *reader) {
@@ -308,45 +345,48 @@ static int read_role(Reader *reader, const Node *node, Message *message) {
     return message->role >= 0;
 }
 
-static int read_member(Reader *reader, const Node *node, Message *message, int name) {
+static int read_member(Reader *reader, const Node *node, Members *members, Message *message, int name) {
     if (name < 0) return skip_value(&reader->cursor, 1);
-    message->values[name] = reader->cursor.at;
+    members->values[name] = reader->cursor.at;
     if (name == node->role) return read_role(reader, node, message);
     if (name >= node->first_refused) return !is_refused(reader);
     if (name != node->content) return skip_value(&reader->cursor, 1);
-    if (is_null(reader)) return 1;
     /* A content of parts is for the strict parser. */
-    message->has_content = next_byte(reader) == '"';
-    Bytes *out = &column_of(reader, content_field(node))->data;
-    message->content = out->used;
-    return message->has_content && decode(&reader->cursor, out);
+    return is_null(reader) || hold(reader, &message->said[0]);
 }
 
-static int put_key_text(Reader *reader, const MessageKey *key, const Message *message) {
+static int hold_key_text(Reader *reader, const MessageKey *key, const Members *members, Held *held) {
     const uint8_t *found = NULL;
     for (int i = 0; i < key->count; i++) {
-        const uint8_t *value = message->values[key->names[i]];
+        const uint8_t *value = members->values[key->names[i]];
         if (!value || *value != '"') continue;
         if (!found || value[1] != '"') found = value;
         if (value[1] != '"') break;
     }
-    if (!found) return memory(reader, put_null(reader->columns, key->field));
+    if (!found) return 1;
     reader->cursor.at = found;
-    return fill_text(reader, key->field);
+    return hold(reader, held);
 }
 
-static int put_key_flag(Reader *reader, const MessageKey *key, const Message *message) {
+static int hold_flag(Held *held, int value) {
+    held->is_there = 1;
+    held->text.bytes = (const uint8_t *)"1";
+    held->text.size = value ? 1 : 0;
+    return 1;
+}
+
+static int hold_key_flag(Reader *reader, const MessageKey *key, const Members *members, Held *held) {
     Number number;
     for (int i = 0; i < key->count; i++) {
-        const uint8_t *value = message->values[key->names[i]];
+        const uint8_t *value = members->values[key->names[i]];
         if (!value || *value == 'n' || *value == '"' || *value == '[' || *value == '{') continue;
-        if (*value == 't' || *value == 'f') return put_flag(reader, key->field, *value == 't');
+        if (*value == 't' || *value == 'f') return hold_flag(held, *value == 't');
         reader->cursor.at = value;
         /* One that is so small that no double tells it from 0 has a power, or many digits. */
         if (!read_number(&reader->cursor, &number) || number.written_power) return 0;
-        return number.token.size < 256 && put_flag(reader, key->field, number.count > 0);
+        return number.token.size < 256 && hold_flag(held, number.count > 0);
     }
-    return memory(reader, put_null(reader->columns, key->field));
+    return 1;
 }
 
 /* Write the calls that a message holds as they are; `*count` is 0 where there are none. */
@@ -369,33 +409,35 @@ static int write_called(Reader *reader, const uint8_t *value, Bytes *out, int *c
     return 1;
 }
 
-static int put_key_calls(Reader *reader, const MessageKey *key, const Message *message, int *count) {
-    Bytes *out = &column_of(reader, key->field)->data;
-    size_t from = out->used;
-    const uint8_t *call = message->values[key->names[1]];
-    if (!write_called(reader, message->values[key->names[0]], out, count)) return 0;
-    if (!*count && call && *call == '{') {
+static int hold_key_calls(Reader *reader, const MessageKey *key, const Members *members, Held *held) {
+    Bytes *out = &reader->decoded;
+    const uint8_t *call = members->values[key->names[1]];
+    int count;
+    held->from = out->used;
+    if (!write_called(reader, members->values[key->names[0]], out, &count)) return 0;
+    if (!count && call && *call == '{') {
         reader->cursor.at = call;
         if (!put_json(reader, out, "[")) return 0;
         if (!write_function(reader, &reader->cursor, out, 0) || !put_json(reader, out, "]")) return 0;
-        *count = 1;
+        count = 1;
     }
-    return end_or_null(reader, key->field, from, !*count);
+    if (count) hold_written(reader, held);
+    return 1;
 }
 
 /* A turn of the call role: its content is the JSON of one call or of several. */
-static int put_call(Reader *reader, const Node *node, const Message *message) {
-    Bytes *content = &column_of(reader, content_field(node))->data;
-    size_t size = content->used - message->content;
-    if (!message->has_content || !size) return 0;
-    Cursor text = inside(&reader->cursor, content->bytes + message->content, size);
+static int hold_call(Reader *reader, const Node *node, const Members *members, Message *message) {
+    Text content = held_text(reader, &message->said[0]);
+    if (!message->said[0].is_there || !content.size) return 0;
+    Cursor text = inside(&reader->cursor, content.bytes, content.size);
     skip_blanks(&text);
     if (text.at >= text.end || (*text.at != '{' && *text.at != '[')) return 0;
     if (node->calls < 0) return ended(reader, &text, skip_value(&text, 1));
     const MessageKey *key = &node->keys[node->calls];
-    if (message->values[key->names[0]] || message->values[key->names[1]]) return 0;
-    Bytes *out = &column_of(reader, key->field)->data;
-    size_t from = out->used;
+    if (members->values[key->names[0]] || members->values[key->names[1]]) return 0;
+    /* Not behind the decoded texts, which the content may be one of: they move as they grow. */
+    Bytes *out = &reader->scratch;
+    out->used = 0;
     int count = 1, done;
     if (*text.at == '[')
         done = write_functions(reader, &text, out, 0, &count);
@@ -403,84 +445,124 @@ static int put_call(Reader *reader, const Node *node, const Message *message) {
         done = put_json(reader, out, "[") && write_function(reader, &text, out, 0) &&
                put_json(reader, out, "]");
     if (!ended(reader, &text, done)) return 0;
-    content->used = message->content;
-    return end_or_null(reader, key->field, from, !count);
+    message->said[0].text.size = 0;
+    if (!count) return 1;
+    Held *held = &message->said[1 + node->calls];
+    held->from = reader->decoded.used;
+    if (!reserve(&reader->decoded, out->used)) return out_of_memory(&reader->cursor);
+    memcpy(reader->decoded.bytes + held->from, out->bytes, out->used);
+    reader->decoded.used += out->used;
+    hold_written(reader, held);
+    return 1;
 }
 
-static int put_keys(Reader *reader, const Node *node, const Message *message, int is_call,
-                    int *calls) {
+static int hold_keys(Reader *reader, const Node *node, const Members *members, Message *message) {
     const uint8_t *after = reader->cursor.at;
+    int is_call = message->role == node->call_role;
     for (int i = 0; i < node->key_count; i++) {
         const MessageKey *key = &node->keys[i];
-        if (key->form == KEY_TEXT && !put_key_text(reader, key, message)) return 0;
-        if (key->form == KEY_FLAG && !put_key_flag(reader, key, message)) return 0;
-        if (key->form == KEY_CALLS && !is_call && !put_key_calls(reader, key, message, calls))
-            return 0;
+        Held *held = &message->said[1 + i];
+        if (key->form == KEY_TEXT && !hold_key_text(reader, key, members, held)) return 0;
+        if (key->form == KEY_FLAG && !hold_key_flag(reader, key, members, held)) return 0;
+        if (key->form == KEY_CALLS && !is_call && !hold_key_calls(reader, key, members, held)) return 0;
     }
     reader->cursor.at = after;
     return 1;
 }
 
-static int put_role(Reader *reader, const Node *node, Text role) {
-    Column *column = column_of(reader, message_field(node)->children[0]);
-    return memory(reader, put_text(column, role.bytes, role.size));
+static void begin_message(const Node *node, Message *message) {
+    message->role = -1;
+    for (int i = 0; i <= node->key_count; i++) {
+        message->said[i].is_there = 0;
+        message->said[i].text.size = 0;
+    }
 }
 
-static int fill_message(Reader *reader, const Node *node) {
+/* Hold a message: 1, 0 where the line is unsure, and -1 where it is none, but silence. */
+static int hold_message(Reader *reader, const Node *node, Message *message) {
     Cursor *cursor = &reader->cursor;
-    Message message;
+    Members members;
     Text key;
-    int count = 0, found, calls = 0;
+    int count = 0, found;
     if (node->names.count > MOST_NAMES || next_byte(reader) != '{' || !enter(cursor)) return 0;
-    memset(message.values, 0, (size_t)node->names.count * sizeof *message.values);
-    message.role = -1;
-    message.has_content = 0;
-    message.content = column_of(reader, content_field(node))->data.used;
+    memset(members.values, 0, (size_t)node->names.count * sizeof *members.values);
+    begin_message(node, message);
     while ((found = next_member(cursor, &count, &key)) > 0) {
         if (!is_new_key(cursor, count, key)) return 0;
-        if (!read_member(reader, node, &message, find_name(&node->names, key))) return 0;
+        if (!read_member(reader, node, &members, message, find_name(&node->names, key))) return 0;
     }
-    if (!found || message.role < 0) return 0;
-    if (!message.has_content && node->silent[message.role]) {
+    if (!found || message->role < 0) return 0;
+    int has_content = message->said[0].is_there;
+    if (!has_content && node->silent[message->role]) {
         for (int i = 2; i < node->first_refused; i++)
-            if (message.values[i]) return 0;
-        return 1;
+            if (members.values[i]) return 0;
+        return -1;
     }
-    int is_call = message.role == node->call_role;
-    if (is_call && !put_call(reader, node, &message)) return 0;
-    if (!put_keys(reader, node, &message, is_call, &calls)) return 0;
-    if (!message.has_content && !calls) return 0;
-    if (!put_role(reader, node, node->mapped[message.role])) return 0;
-    Column *content = column_of(reader, content_field(node));
-    if (!memory(reader, put_end(content, (int64_t)content->data.used, message.has_content)))
-        return 0;
+    int is_call = message->role == node->call_role;
+    if (is_call && !hold_call(reader, node, &members, message)) return 0;
+    if (!hold_keys(reader, node, &members, message)) return 0;
+    return has_content || (node->calls >= 0 && message->said[1 + node->calls].is_there);
+}
+
+/* Hold a text that is a message by the node's speaker. */
+static int hold_speech(Reader *reader, const Node *node, Message *message) {
+    begin_message(node, message);
+    message->role = node->roles.count;
+    return hold(reader, &message->said[0]);
+}
+
+/* Put a message into its columns. */
+static int put_message(Reader *reader, const Node *node, const Message *message) {
+    Field *const *fields = message_field(node)->children;
+    int is_speech = message->role == node->roles.count, done;
+    Text role = is_speech ? node->speaker : node->mapped[message->role];
+    if (!memory(reader, put_text(column_of(reader, fields[0]), role.bytes, role.size))) return 0;
+    for (int i = 0; i <= node->key_count; i++) {
+        const Held *held = &message->said[i];
+        const Field *field = fields[1 + i];
+        Text text = held_text(reader, held);
+        if (!held->is_there) done = put_null(reader->columns, field);
+        else if (field->type == 'b') done = put_flag(reader, field, text.size > 0);
+        else done = put_text(column_of(reader, field), text.bytes, text.size);
+        if (!memory(reader, done)) return 0;
+    }
     return memory(reader, put_valid(column_of(reader, message_field(node)), 1));
 }
 
-static int fill_speech(Reader *reader, const Node *node) {
-    if (!put_role(reader, node, node->speaker)) return 0;
-    if (!fill_text(reader, content_field(node))) return 0;
-    for (int i = 0; i < node->key_count; i++)
-        if (!memory(reader, put_null(reader->columns, node->keys[i].field))) return 0;
-    return memory(reader, put_valid(column_of(reader, message_field(node)), 1));
+/* Take a message that was held, if it was: where a layout wants it, or into its columns. */
+static int take_message(Reader *reader, const Node *node, int held, const Message *message, Slot *slot) {
+    if (held <= 0) return held;
+    if (!slot) return put_message(reader, node, message);
+    slot->span.count++;
+    reader->message_count++;
+    return 1;
 }
 
-static int fill_messages(Reader *reader, const Node *node) {
+static int read_messages(Reader *reader, const Node *node, Slot *slot) {
+    Message own, *message = &own;
     int count = 0, found;
     if (!enter(&reader->cursor)) return 0;
-    while ((found = next_item(&reader->cursor, &count)) > 0)
-        if (!fill_message(reader, node)) return 0;
+    while ((found = next_item(&reader->cursor, &count)) > 0) {
+        if (slot && reader->message_count == MOST_TURNS) return 0;
+        if (slot) message = &reader->messages[reader->message_count];
+        if (!take_message(reader, node, hold_message(reader, node, message), message, slot)) return 0;
+    }
     return found;
 }
 
+static int read_dialog(Reader *reader, const Node *node, Slot *slot) {
+    Message own, *message = &own;
+    uint8_t first = next_byte(reader);
+    if (first == '[') return node->takes_messages && read_messages(reader, node, slot);
+    if (first == '"' ? !node->takes_text : first != '{' || !node->takes_message) return 0;
+    if (slot && reader->message_count == MOST_TURNS) return 0;
+    if (slot) message = &reader->messages[reader->message_count];
+    int held = first == '"' ? hold_speech(reader, node, message) : hold_message(reader, node, message);
+    return take_message(reader, node, held, message, slot);
+}
+
 static int fill_dialog(Reader *reader, const Node *node) {
-    int done = 0;
-    switch (next_byte(reader)) {
-    case '"': done = node->takes_text && fill_speech(reader, node); break;
-    case '{': done = node->takes_message && fill_message(reader, node); break;
-    case '[': done = node->takes_messages && fill_messages(reader, node); break;
-    default: break;
-    }
+    int done = read_dialog(reader, node, NULL);
     int64_t end = column_of(reader, message_field(node))->count;
     return done && memory(reader, put_end(column_of(reader, node->field), end, 1));
 }
@@ -565,12 +647,25 @@ static int touch(Reader *reader, int column) {
     return 1;
 }
 
-static int hold_text(Reader *reader, int slot) {
-    Held *held = &reader->held[slot];
-    if (next_byte(reader) != '"') return 0;
-    held->line = reader->line;
-    held->from = reader->decoded.used;
-    return decode_in_place(&reader->cursor, &reader->decoded, &held->text);
+/* Read what a layout takes. */
+static int read_slot(Reader *reader, const Node *node, Slot *slot) {
+    slot->line = reader->line;
+    slot->span.first = reader->message_count;
+    slot->span.count = 0;
+    if (node->kind == NODE_DIALOG) return read_dialog(reader, node, slot);
+    return hold(reader, &slot->text);
+}
+
+/* Read a column that must hold nothing: a list of no texts, or null. */
+static int read_silent(Reader *reader, const SpecColumn *own) {
+    const Column *column = &reader->columns[own->first];
+    /* The texts of a list lie in the column behind it. */
+    if (own->node->kind == NODE_TEXTS) {
+        int64_t before = column[1].count;
+        return fill(reader, own->node) && column[1].count == before;
+    }
+    int64_t before = column->nulls;
+    return fill(reader, own->node) && column->nulls > before;
 }
 
 static int read_column(Reader *reader, int column) {
@@ -579,14 +674,11 @@ static int read_column(Reader *reader, int column) {
     int slot = reader->layout ? reader->layout->slots[column] : SLOT_NONE;
     if (slot >= 0) {
         reader->there[column] = reader->line;
-        return hold_text(reader, slot);
+        return read_slot(reader, own->node, &reader->slots[slot]);
     }
     if (!touch(reader, column)) return 0;
     reader->there[column] = reader->line;
-    if (slot == SLOT_NONE) return fill(reader, own->node);
-    /* The texts of a list lie in the column behind it. */
-    int64_t before = reader->columns[own->first + 1].count;
-    return fill(reader, own->node) && reader->columns[own->first + 1].count == before;
+    return slot == SLOT_SILENT ? read_silent(reader, own) : fill(reader, own->node);
 }
 
 /* A value of a key that may hold nothing: null, false, "", {}, [] or a list of nulls. */
@@ -654,16 +746,33 @@ static int is_complete(const Reader *reader) {
     return 1;
 }
 
-static int lay_line_out(Reader *reader) {
-    for (int i = 0; i < reader->layout->slot_count; i++) {
-        const Held *held = &reader->held[i];
-        Text *text = &reader->texts[i];
-        text->bytes = held->text.bytes;
-        text->size = held->line == reader->line ? held->text.size : 0;
-        if (!text->size) text->bytes = (const uint8_t *)"";
-        else if (!text->bytes) text->bytes = reader->decoded.bytes + held->from;
+/* Make a turn of a message; 0 where the layout has no such role. */
+static int make_turn(Reader *reader, const Message *message, const uint8_t *letters, Turn *turn) {
+    turn->role = letters[message->role];
+    turn->there = 0;
+    for (int i = 0; i <= reader->layout->key_count; i++) {
+        turn->said[i] = held_text(reader, &message->said[i]);
+        turn->there |= (unsigned)message->said[i].is_there << i;
     }
-    int done = lay_out(reader->layout, reader->texts, reader->laid);
+    return turn->role > 0;
+}
+
+static int lay_line_out(Reader *reader) {
+    Line *line = &reader->laid_line;
+    line->turn_count = reader->message_count;
+    for (int i = 0; i < reader->layout->slot_count; i++) {
+        static const Held nothing;
+        const Slot *slot = &reader->slots[i];
+        int is_there = slot->line == reader->line;
+        line->texts[i] = held_text(reader, is_there ? &slot->text : &nothing);
+        line->spans[i] = slot->span;
+        if (!is_there) line->spans[i].count = 0;
+        for (int j = 0; j < line->spans[i].count; j++) {
+            int at = slot->span.first + j;
+            if (!make_turn(reader, &reader->messages[at], reader->letters[i], &line->turns[at])) return 0;
+        }
+    }
+    int done = lay_out(reader->layout, line, reader->laid);
     reader->cursor.out_of_memory |= reader->laid->out_of_memory;
     return done;
 }
@@ -674,6 +783,7 @@ static int read_line(Reader *reader, Text line) {
     begin_line(cursor, line);
     reader->touched_count = 0;
     reader->decoded.used = 0;
+    reader->message_count = 0;
     skip_blanks(cursor);
     const uint8_t *begin = cursor->at;
     for (int i = spec->count - spec->whole_rows; i < spec->count; i++) {
@@ -713,13 +823,37 @@ static int read_lines(Reader *reader, const uint8_t *at, const uint8_t *end, Byt
     return 1;
 }
 
+/* Find the letters of the roles of a slot's node. */
+static uint8_t *letters_of(const Layout *layout, const Node *node) {
+    uint8_t *letters = calloc((size_t)node->roles.count + 1, 1);
+    for (int i = 0; letters && i < node->roles.count; i++)
+        letters[i] = (uint8_t)(find_name(&layout->roles, node->mapped[i]) + 1);
+    if (letters)
+        letters[node->roles.count] = (uint8_t)(find_name(&layout->roles, node->speaker) + 1);
+    return letters;
+}
+
 static int begin_layout(Reader *reader, const Layout *layout, Laid *laid) {
     if (!layout) return 1;
+    size_t slots = (size_t)layout->slot_count + 1;
+    Line *line = &reader->laid_line;
     reader->layout = layout;
     reader->laid = laid;
-    reader->held = calloc((size_t)layout->slot_count + 1, sizeof(Held));
-    reader->texts = calloc((size_t)layout->slot_count + 1, sizeof(Text));
-    return reader->held && reader->texts && begin_laid(layout, laid);
+    reader->slots = calloc(slots, sizeof(Slot));
+    reader->letters = calloc(slots, sizeof(uint8_t *));
+    reader->messages = malloc(MOST_TURNS * sizeof(Message));
+    line->texts = calloc(slots, sizeof(Text));
+    line->spans = calloc(slots, sizeof(Span));
+    line->turns = malloc(MOST_TURNS * sizeof(Turn));
+    if (!reader->slots || !reader->letters || !reader->messages || !line->texts || !line->spans ||
+        !line->turns)
+        return 0;
+    for (int i = 0; i < layout->column_count; i++) {
+        int slot = layout->slots[i];
+        if (slot < 0 || !layout->is_dialog[slot] || reader->letters[slot]) continue;
+        if (!(reader->letters[slot] = letters_of(layout, reader->spec->columns[i].node))) return 0;
+    }
+    return begin_laid(layout, laid);
 }
 
 static int begin(Reader *reader, const Spec *spec, Result *result) {
@@ -747,9 +881,14 @@ static void end(Reader *reader) {
     free(reader->touched);
     free(reader->cursor.keys);
     free(reader->scratch.bytes);
-    free(reader->held);
-    free(reader->texts);
     free(reader->decoded.bytes);
+    for (int i = 0; reader->letters && i < reader->layout->slot_count; i++) free(reader->letters[i]);
+    free(reader->slots);
+    free(reader->letters);
+    free(reader->messages);
+    free(reader->laid_line.texts);
+    free(reader->laid_line.spans);
+    free(reader->laid_line.turns);
 }
 
 int read_block(const Spec *spec, const Layout *layout, const uint8_t *bytes, size_t size,

@@ -1,0 +1,74 @@
+/* The turns of a line, the dialogs that are made of them, and the rules that these must keep: what
+ * fmtkit/turn_sources.py declares, on one line.
+ */
+
+#ifndef FMTKIT_TURNS_H
+#define FMTKIT_TURNS_H
+
+#include "names.h"
+
+/* Of a line, and of a layout; a line that has more turns is unsure. */
+#define MOST_TURNS 128
+#define MOST_TALKS 32
+/* What a turn may have beside its content. */
+#define MOST_TURN_KEYS 6
+
+#define HAS_CONTENT 1u
+
+/* A message: its role by letter, its content, and what it has beside that; a flag is the text "" or "1". */
+typedef struct {
+    uint8_t role;
+    unsigned there; /* HAS_CONTENT, and a bit for each key, from 2 on */
+    Text said[1 + MOST_TURN_KEYS];
+} Turn;
+
+typedef struct {
+    int first, count;
+} Span;
+
+typedef struct {
+    Text *texts; /* of each slot of a text; empty where it is null */
+    Span *spans; /* of each slot of a dialog: its turns */
+    Turn *turns; /* MOST_TURNS */
+    int turn_count;
+} Line;
+
+/* A dialog: the numbers of its turns. */
+typedef struct {
+    int count;
+    uint8_t turns[MOST_TURNS];
+} Talk;
+
+/* In the order of the classes in fmtkit/turn_sources.py. */
+typedef enum { MAKE_TEXTS, MAKE_MESSAGES, MAKE_LED, MAKE_WITHOUT_SYSTEM, MAKE_ALL_BUT_LAST, MAKE_LAST,
+               MAKE_WITHOUT_ANSWER, MAKE_BEHIND, MAKE_BEFORE, MAKE_SHARED, MAKE_APART,
+               MAKES } Make;
+
+typedef enum { RULE_BLANK, RULE_EQUAL, RULE_FLAWED, RULE_ENDS, RULE_SPEAKS, RULE_SAME, RULE_FOREIGN,
+               RULE_SEVERAL, RULE_LED_OTHERWISE, RULE_UNASKED, RULES } RuleKind;
+
+/* How a dialog is made, or when a line is left: of dialogs made before it, or of slots. */
+typedef struct {
+    int kind;
+    int one, other; /* numbers of steps */
+    int so;
+    Text roles; /* letters */
+    int slot_count;
+    int *slots; /* of MAKE_TEXTS: one for each letter */
+} Step;
+
+/* Which bits of `there` mean what. */
+typedef struct {
+    unsigned marks;     /* no part of what a turn says */
+    unsigned calls;
+    unsigned reasoning;
+    unsigned seen;      /* by templates */
+    unsigned left;      /* a line in which a turn has them is left */
+} Bits;
+
+/* Make a dialog of a line; 0 where that has too many turns. */
+int make_talk(const Step *step, const Bits *bits, Line *line, Talk *talks, Talk *made);
+/* Tell whether a line is to be left, because of a rule. */
+int is_left(const Step *rule, const Bits *bits, const Line *line, const Talk *talks);
+
+#endif
