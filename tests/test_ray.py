@@ -3,13 +3,19 @@
 import gzip
 import json
 import os
+import re
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixture_cases import cases, job_of, renders
+from object_store import BUCKET
 from runs import INTEL
 
 import fmtkit
@@ -20,7 +26,7 @@ from fmtkit.converting.engines import TaskLostError, Threads
 from fmtkit.converting.pipeline import stream
 from fmtkit.converting.ray_engine import Ray
 from fmtkit.converting.tasks import Task
-from fmtkit.errors import LimitError, OptionError, SourceError, WriteError
+from fmtkit.errors import LimitError, OptionError, OutputExistsError, SourceError, WriteError
 from fmtkit.sources import parts
 
 if "CI" not in os.environ:  # there it is an error that it is missing
@@ -251,6 +257,63 @@ def test_a_task_that_ends_its_worker_is_named_by_its_file_and_range(cluster, fil
         SourceError, match=r"0\.jsonl, bytes 0 to 2097152 ended its worker again and again"
     ):
         fmtkit.convert(files, "intel", files.parent / "out", engine="ray")
+
+
+DRIVER = """
+import sys
+from fmtkit.sources import parts
+parts.PART_BYTES = 1 << 20
+from fmtkit.cli import main
+sys.argv = ["fmtkit", *sys.argv[1:]]
+main()
+"""
+
+
+def test_a_driver_on_an_object_store_that_is_killed_midway_resumes_to_the_same_bytes(
+    server, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(parts, "PART_BYTES", 1 << 20)
+    system, bucket = fsspec.filesystem("s3"), f"s3://{BUCKET}"
+    for number in range(3):
+        write_rows(tmp_path / f"{number}.jsonl", 2000, 4000)
+        system.put_file(str(tmp_path / f"{number}.jsonl"), f"{BUCKET}/rows/{number}.jsonl")
+    fmtkit.convert(f"{bucket}/rows", "chatml.intel", f"{bucket}/calm")
+
+    def driver(*flags: str) -> subprocess.Popen:
+        arguments = ["convert", f"{bucket}/rows", "--type", "chatml.intel", "-o", f"{bucket}/out"]
+        command = [sys.executable, "-c", DRIVER, *arguments, "--engine", "ray", "--workers", "2"]
+        return subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def records() -> list[str]:
+        system.invalidate_cache()
+        found = system.find(f"{BUCKET}/out/_fmtkit")
+        return [name for name in found if re.search(r"-task-\d+\.json", name)]
+
+    killed = driver()
+    until = time.monotonic() + 240
+    while len(records()) < 3 and killed.poll() is None and time.monotonic() < until:
+        time.sleep(0.05)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    done = records()
+    assert 3 <= len(done) < 24, killed.stderr.read()
+    assert not system.exists(f"{BUCKET}/out/manifest.json")
+    with pytest.raises(OutputExistsError, match="not finished, or is still under way"):
+        fmtkit.convert(f"{bucket}/rows", "chatml.intel", f"{bucket}/out")
+    server.seen.clear()
+    resumed = driver("--resume")
+    assert resumed.wait(400) == 0, resumed.stderr.read()
+    written = {path.partition("?")[0] for method, path in server.seen if method == "PUT"}
+    assert not {f"/{name}" for name in done} & written  # what was finished was not done again
+    system.invalidate_cache()
+    calm, out = (
+        {n.partition(f"/{o}/")[2]: system.cat(n) for n in system.find(f"{BUCKET}/{o}")}
+        for o in ("calm", "out")
+    )
+    assert calm.keys() == out.keys()
+    assert {n: d for n, d in calm.items() if n != "report.json"} == {
+        n: d for n, d in out.items() if n != "report.json"
+    }
 
 
 def test_a_cluster_is_started_once_for_a_run(files, tmp_path, monkeypatch):

@@ -1,14 +1,16 @@
 """Which prompts are for validation: by their text and the seed, and by nothing else."""
 
+import re
 from collections import Counter
 
+import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.converting.splitting import by_fraction, by_rows, prompt_hashes
+from fmtkit.converting.splitting import LowestHashes, by_fraction, by_rows, prompt_hashes
 from fmtkit.errors import OptionError
 from fmtkit.typed_kinds import NARROW, WIDE
 
@@ -116,3 +118,29 @@ def test_a_size_is_a_fraction_or_a_number_of_rows(text, size):
 def test_another_size_is_an_error(text):
     with pytest.raises(OptionError, match="--val-size"):
         ConvertOptions(val_size=text)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    parts=st.lists(st.lists(st.integers(0, 12), max_size=8), max_size=6), rows=st.integers(1, 30)
+)
+def test_the_lowest_hashes_split_as_all_hashes_do(parts, rows):
+    held = LowestHashes(rows)
+    for part in parts:
+        held.add(np.array(part, np.uint64))
+    everything = Counter(number for part in parts for number in part)
+    assert held.counts.total() <= everything.total()
+    try:
+        expected = by_rows(everything, rows, 0)
+    except OptionError as error:
+        with pytest.raises(OptionError, match=re.escape(str(error))):
+            by_rows(held.counts, rows, 0)
+        return
+    assert by_rows(held.counts, rows, 0) == expected
+
+
+def test_of_many_hashes_few_are_kept():
+    held = LowestHashes(100)
+    for start in range(0, 100_000, 1000):
+        held.add(np.arange(start, start + 1000, dtype=np.uint64)[::-1])
+    assert held.counts == Counter(range(101))

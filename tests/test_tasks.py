@@ -148,7 +148,7 @@ def test_the_last_piece_of_each_task_says_so(tmp_path, cut):
         (tmp_path / f"{name}.jsonl").write_bytes(lines([INTEL]))
     job = prepare(open_sources(str(tmp_path)), RowOptions(type="intel"))
     cut(9_000)
-    tasks = tasks_of(job)
+    tasks = tasks_of(job.sources)
     assert [len(task.parts) for task in tasks[:-1]] == [1] * (len(tasks) - 1)
     assert len(tasks[-1].parts) == 4  # the end of the first file and all small ones
     ends = [p.task for p in stream(job, encode=table_rows) if p.ends_task]
@@ -169,7 +169,7 @@ def test_columnar_files_are_cut_between_row_groups_and_batches(tmp_path, cut, na
     job = prepare(open_sources(str(path)), RowOptions(type="intel"))
     whole = everything(job)
     cut(path.stat().st_size // 4)
-    assert 4 <= len(tasks_of(job)) <= 6
+    assert 4 <= len(tasks_of(job.sources)) <= 6
     assert everything(job) == whole
     assert whole["read"] == {0: 1000}
 
@@ -191,7 +191,7 @@ def test_what_cannot_be_cut_is_one_task(tmp_path, cut, name):
     source = io.BytesIO(text) if name == "-" else str(path)
     cut(500)
     job = prepare(open_sources(source), RowOptions(type="intel"))
-    [task] = tasks_of(job)
+    [task] = tasks_of(job.sources)
     assert [part.end for _, part in task.parts] == [None]
     found = everything(job)
     assert len(found["rows"]) >= 100

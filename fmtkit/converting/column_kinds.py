@@ -1,6 +1,6 @@
 """Which kinds of JSON value the columns of sources hold, all of their rows seen."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
 from operator import itemgetter
 from typing import Any
@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fmtkit.converting import reading
-from fmtkit.converting.engines import Threads
+from fmtkit.converting.engines import Engine
+from fmtkit.converting.tasks import look_at_all
 from fmtkit.reading import clean_lines
 from fmtkit.sources.blocks import ArrowBlock, Block, Readable
 from fmtkit.sources.marks import NonFinite, NotText, Overflow, WrittenFloat, is_unicode
@@ -23,15 +24,9 @@ Seen = dict[str, set[str]]
 EXACT_INTEGERS = 2**53
 
 
-def kinds_of_columns(sources: Iterable[Readable]) -> Seen:
+def kinds_of_columns(sources: Sequence[Readable], engine: Engine | None = None) -> Seen:
     """Return every column of the sources with the kinds of JSON value that it holds."""
-    return _together(Threads().map(_of_block, _blocks(sources)))
-
-
-def _blocks(sources: Iterable[Readable]) -> Iterator[Block]:
-    for source in sources:
-        source.keep()
-        yield from source.blocks()
+    return look_at_all(sources, engine, _of_block, _together)
 
 
 def _of_block(block: Block) -> Seen:

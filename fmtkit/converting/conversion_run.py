@@ -1,26 +1,26 @@
 """A conversion under way: pieces go to a sink, and every row is accounted for."""
 
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path, PurePath
-from typing import Any, TypeVar
+from typing import Any
 
 from fmtkit.atomic import Written
 from fmtkit.codes import Reject
 from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.converting.engines import TaskLostError, engine_of
+from fmtkit.converting.engines import engine_of
 from fmtkit.converting.error_limit import why_ended
 from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.pipeline import Piece, Progress, stream
 from fmtkit.converting.preparation import AnySource, Job
 from fmtkit.converting.run_report import Report, report_of, sources_of
 from fmtkit.converting.splitting import Encoding, Split
-from fmtkit.converting.task_work import TIERS, RowCount, TaskWork, can_travel
-from fmtkit.converting.tasks import Task, tasks_of
+from fmtkit.converting.task_work import TIERS, RowCount, TaskWork, named
+from fmtkit.converting.tasks import HERE, Task, can_travel, tasks_of
 from fmtkit.converting.user_functions import TransformedSource
 from fmtkit.errors import LimitError, NothingWrittenError, OptionError
 from fmtkit.writing import destinations, journal, quarantine, sinks
@@ -32,7 +32,6 @@ from fmtkit.writing.outputs import Destination
 from fmtkit.writing.sinks import Closing, Sink
 from fmtkit.writing.task_output import Counts, TaskRecord, Trace
 
-T = TypeVar("T")
 Watcher = Callable[[int, int | None, Ledger], None]
 
 
@@ -56,7 +55,6 @@ class ConversionRun:
         self.tiers = dict.fromkeys(TIERS, 0)
         self._told = 0
         """The first source of which a checkpoint does not know all."""
-        self._destination = out
         self._size = _size_of(jobs)
         if not self.is_folder and options.engine == "ray":
             raise OptionError(f"{self.out} is one file; --engine ray writes a folder, OUT/")
@@ -155,9 +153,8 @@ class ConversionRun:
 
     def _by_tasks(self) -> bool:
         """Tell whether workers read and write by themselves."""
-        return self.options.engine == "ray" and all(
-            can_travel(source, self._destination) for source in self.job.sources
-        )
+        is_seen = isinstance(self.out, Path) or not self.out.url.startswith(HERE)
+        return self.options.engine == "ray" and is_seen and all(map(can_travel, self.job.sources))
 
     def _write_tasks(self, encode: Encoding) -> None:
         """Have workers write every task that is not done, and take over what they wrote, in order."""
@@ -171,20 +168,20 @@ class ConversionRun:
         work = TaskWork(self.job, encode, place, self._metadata())
         engine = engine_of(self.options)
         mapped = engine.map(work, iter([task for task in left if known[task.number] is None]))
-        with closing(_named(mapped, self.job.sources)) as records:
+        with closing(named(mapped, self.job.sources)) as records:
             for task in left:
                 record = known.pop(task.number) or next(records)
                 self._adopt(task, record, place.bad(record), records)
 
     def _tasks(self) -> list[Task]:
         """Return the tasks; with --limit those up to its last row, for which rows are counted first."""
-        tasks, left = tasks_of(self.job), self.options.limit
+        tasks, left = tasks_of(self.job.sources), self.options.limit
         if left is None:
             return tasks
         count = RowCount(replace(self.job, options=replace(self.job.options, limit=left)))
         kept = []
         with closing(
-            _named(engine_of(self.options).map(count, iter(tasks)), self.job.sources)
+            named(engine_of(self.options).map(count, iter(tasks)), self.job.sources)
         ) as counts:
             for task, rows in zip(tasks, counts, strict=False):
                 kept.append(replace(task, rows=left) if rows >= left else task)
@@ -344,14 +341,6 @@ class ConversionRun:
             outputs.append(str(self.sink.quarantine_path))
         # The one that was written is the one that is returned, clock and all.
         return Report(self.sink.report, tuple(outputs))
-
-
-def _named(mapped: Iterator[T], sources: Sequence[AnySource]) -> Generator[T, None, None]:
-    """Map over tasks; SourceError names the one that ends whatever runs it."""
-    try:
-        yield from mapped
-    except TaskLostError as error:
-        raise error.named(error.task.named(sources)) from error
 
 
 def fingerprint_of(job: Job, options: ConvertOptions) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from fmtkit.converting.pipeline import Piece, Progress, stream
 from fmtkit.converting.preparation import Job, prepare
 from fmtkit.converting.run_report import Report, report_of
 from fmtkit.converting.splitting import (
+    LowestHashes,
     Split,
     by_fraction,
     by_rows,
@@ -27,7 +28,7 @@ from fmtkit.converting.splitting import (
     place_hashes,
     prompt_hashes,
 )
-from fmtkit.converting.task_work import check_places
+from fmtkit.converting.task_work import check_places, results_of_rows
 from fmtkit.errors import LimitError, NothingWrittenError, OptionError
 from fmtkit.sources.opening import Source, open_sources
 from fmtkit.storage import ObjectPath
@@ -127,14 +128,10 @@ def with_split(job: Job, options: ConvertOptions) -> Job:
         return replace(job, split=row_splits([job], size, options.seed)[0])
     if isinstance(size, float):
         return replace(job, split=by_fraction(size, options.seed))
-    from collections import Counter
-
-    counts: Counter[int] = Counter()
-    for source in job.sources:
-        source.keep()
-    for piece in stream(job):
-        counts.update(prompt_hashes(frame_of(piece.table), options.seed).tolist())
-    return replace(job, split=by_rows(counts, size, options.seed))
+    held = LowestHashes(size)
+    for hashes in results_of_rows(job, partial(_hash_prompts, seed=options.seed)):
+        held.add(hashes)
+    return replace(job, split=by_rows(held.counts, size, options.seed))
 
 
 def row_splits(jobs: Sequence[Job], size: float, seed: int) -> list[Split]:
@@ -146,14 +143,22 @@ def row_splits(jobs: Sequence[Job], size: float, seed: int) -> list[Split]:
 
     counts: Counter[int] = Counter()
     for number, job in enumerate(jobs):
-        for source in job.sources:
-            source.keep()
         count = partial(_count_places, seed=seed, salt=number)
-        for piece in stream(job, encode=count):
-            counts.update(piece.result)
+        for hashes in results_of_rows(job, count):
+            counts.update(hashes.tolist())
     wanted = size if isinstance(size, int) else math.ceil(size * counts.total())
     threshold = by_rows(counts, wanted, seed).threshold
     return [Split(threshold, seed, "rows", number) for number in range(len(jobs))]
+
+
+def _hash_prompts(
+    table: pa.Table,
+    places: np.ndarray,  # noqa: ARG001
+    *,
+    seed: int,
+) -> list[int]:
+    hashes: list[int] = prompt_hashes(frame_of(table), seed).tolist()
+    return hashes
 
 
 def _count_places(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from fmtkit.converting.column_kinds import kinds_of_columns
+from fmtkit.converting.engines import Engine
 from fmtkit.converting.type_options import TypeOptions
 from fmtkit.errors import OptionError, near_match
 from fmtkit.kinds import BoolKind, IntegerKind, Kind, NumberKind, OpenKind, TextKind
@@ -45,6 +46,7 @@ def find_kept(
     resolved: Sequence[TypeOptions],
     keep: tuple[str, ...],
     table: type[Table],
+    engine: Engine | None = None,
 ) -> Kept:
     """Find the columns to keep and their kinds; reads the sources once if there are any.
 
@@ -53,7 +55,7 @@ def find_kept(
     wanted = keep or (("all",) if any(c.keeps for c in converters) else ())
     if not wanted:
         return Kept()
-    seen = kinds_of_columns(sources)
+    seen = kinds_of_columns(sources, engine)
     made = {name for c in converters for name in (*c.table_columns(), "text")}
     # Of the table that pairs or single rows are made for, the required columns: no other is made new.
     made |= set(table.column_names()) - table.optional

@@ -189,7 +189,7 @@ def stream(
     places = dict(begun.rows)
     read: Iterator[list[_Read]] = ([each] for each in _whole(job, begun.next_block))
     if encode is not None:
-        read = _groups(job, begun, tasks_of(job) if tasks is None else tasks)
+        read = _groups(job, begun, tasks_of(job.sources) if tasks is None else tasks)
     handed: deque[list[_Read]] = deque()
     groups = _handed(_limited(job, read, sum(places.values())), handed)
     engine = engine or engine_of(job.options)

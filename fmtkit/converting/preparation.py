@@ -28,6 +28,7 @@ from fmtkit.converting import (
 from fmtkit.converting.binding import Binding, bind
 from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.convert_options import RowOptions
+from fmtkit.converting.engines import Engine, engine_of
 from fmtkit.converting.fusing import Fusion
 from fmtkit.converting.joined_rows import JoinedSource
 from fmtkit.converting.keeping import Kept, find_kept
@@ -162,9 +163,11 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
     samples = [sample_of(source) for source in sources]
     converters = _converters(name, sources, samples, settings)
     said = {**name.options, **settings.options}
+    engine = engine_of(settings) if settings.engine != "threads" else None
     resolved = [type_options.resolve(c, settings.columns, said) for c in converters]
     resolved = [
-        _decide_softness(s, c, o) for s, c, o in zip(sources, converters, resolved, strict=True)
+        _decide_softness(s, c, o, engine)
+        for s, c, o in zip(sources, converters, resolved, strict=True)
     ]
     if any(options.values.get("soft") for options in resolved):
         resolved = [
@@ -176,7 +179,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
     unpairs = table is Preference and method is not None and _wants_single_rows(method)
     if unpairs:
         table = Unpaired
-    kept = find_kept(sources, converters, resolved, settings.keep, table)
+    kept = find_kept(sources, converters, resolved, settings.keep, table, engine)
     plans: list[ReadPlan] = []
     for converter, options, sample in zip(converters, resolved, samples, strict=True):
         binding = bind(
@@ -305,12 +308,16 @@ def _watched(
     return {} if "all" in settings.keep else found
 
 
-def _decide_softness(source: AnySource, converter: Converter, options: TypeOptions) -> TypeOptions:
+def _decide_softness(
+    source: AnySource, converter: Converter, options: TypeOptions, engine: Engine | None
+) -> TypeOptions:
     """Look through a source's step labels, unless an option says what they are."""
     if "soft" not in converter.options or options.values["soft"] is not None:
         return options
     path = options.mapping.get("labels", converter.path("labels"))
-    return replace(options, values={**options.values, "soft": has_soft_labels(source, path)})
+    return replace(
+        options, values={**options.values, "soft": has_soft_labels(source, path, engine)}
+    )
 
 
 def sample_of(source: AnySource) -> list[Row]:

@@ -1,23 +1,29 @@
 """Step labels: hard (right or wrong) or soft (how likely)? One soft label makes the whole column soft."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from fmtkit.converting.engines import Engine
+from fmtkit.converting.tasks import look_at_all
 from fmtkit.kinds import FlagKind, ListKind
 from fmtkit.read_spec import ReadSpec, spec_of
 from fmtkit.reading import clean_lines
-from fmtkit.sources.blocks import Readable
+from fmtkit.sources.blocks import Block, Readable
 from fmtkit.sources.records import Records, Rows
 
 
-def has_soft_labels(source: Readable, column: str) -> bool:
+def has_soft_labels(source: Readable, column: str, engine: Engine | None = None) -> bool:
     """Tell whether any label of a source is neither true, false, 0 nor 1."""
-    source.keep()
     path = tuple(column.split("."))
     hard = spec_of([(column, path, ListKind(FlagKind()), False)], [], [], [])
-    return any(_is_soft(block.records(), path, hard) for block in source.blocks())
+    return look_at_all([source], engine, partial(_is_soft_block, path=path, hard=hard), any)
+
+
+def _is_soft_block(block: Block, path: tuple[str, ...], hard: ReadSpec) -> bool:
+    return _is_soft(block.records(), path, hard)
 
 
 def _is_soft(records: Rows, path: tuple[str, ...], hard: ReadSpec) -> bool:

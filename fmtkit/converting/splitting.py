@@ -49,6 +49,31 @@ def by_fraction(fraction: float, seed: int) -> Split:
     return Split(int(fraction * _SPACE), seed)
 
 
+class LowestHashes:
+    """The lowest hashes that were seen, those of so many rows and the one that comes next.
+
+    No other can be where so many rows are split off: so much is kept, however many rows there are.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._values, self._counts = np.empty(0, np.uint64), np.empty(0, np.int64)
+
+    def add(self, hashes: np.ndarray) -> None:
+        """See the hash of each of some rows (uint64)."""
+        together = np.concatenate([self._values, hashes])
+        counts = np.concatenate([self._counts, np.ones(len(hashes), np.int64)])
+        values, place = np.unique(together, return_inverse=True)
+        total = np.bincount(place, weights=counts, minlength=len(values)).astype(np.int64)
+        kept = int(np.searchsorted(np.cumsum(total), self._rows)) + 2
+        self._values, self._counts = values[:kept], total[:kept]
+
+    @property
+    def counts(self) -> Counter[int]:
+        """Return hash -> rows."""
+        return Counter(dict(zip(self._values.tolist(), self._counts.tolist(), strict=True)))
+
+
 def by_rows(hashes: Counter[int], rows: int, seed: int) -> Split:
     """Split off whole prompt groups, lowest hash first, until there are that many rows.
 

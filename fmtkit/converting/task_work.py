@@ -1,29 +1,30 @@
 """What a worker does with a task: it reads its sources itself, converts, and writes its own shards."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
-from fmtkit.converting.engines import Inline
+import numpy as np
+import pyarrow as pa
+
+from fmtkit.converting.engines import Inline, TaskLostError, engine_of
 from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.pipeline import Piece, Progress, stream
 from fmtkit.converting.preparation import AnySource, Job
 from fmtkit.converting.splitting import Encoding
-from fmtkit.converting.tasks import Task
+from fmtkit.converting.tasks import Task, can_travel, tasks_of
 from fmtkit.errors import OptionError
 from fmtkit.sources.opening import Source
 from fmtkit.sources.parts import blocks_of_part
-from fmtkit.sources.readers import CsvReader, IpcReader, JsonReader, ParquetReader
 from fmtkit.storage import ObjectPath
 from fmtkit.writing import quarantine
 from fmtkit.writing.outputs import Destination
 from fmtkit.writing.task_output import SHARD_BYTES, Counts, Place, TaskRecord, TaskWriter, Trace
 
 TIERS = ("fast_rows", "traced_rows", "plain_rows")
-_HERE = "memory://"
-"""What only this process sees."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -102,16 +103,47 @@ def _trace(piece: Piece, counts: Counts, bad_bytes: int) -> Trace:
     return Trace(piece.source, counts, bad_bytes, told)
 
 
-def can_travel(source: AnySource, out: Destination) -> bool:
-    """Tell whether other processes can read a source and write the output."""
-    readers = (JsonReader, CsvReader, ParquetReader, IpcReader)
-    return (
-        isinstance(source, Source)
-        and not source.once
-        and isinstance(source.reader, readers)
-        and not source.name.startswith(_HERE)
-        and not (isinstance(out.path, ObjectPath) and out.path.url.startswith(_HERE))
-    )
+@dataclass(frozen=True)
+class RowResults:
+    """Gathers what `encode` makes of the rows of a task, as numbers (uint64); it can be pickled."""
+
+    job: Job
+    encode: Callable[[pa.Table, np.ndarray], list[int]]
+
+    def __call__(self, task: Task) -> np.ndarray:
+        """Read and convert a task, and write nothing."""
+        pieces = stream(self.job, engine=Inline(), encode=self.encode, tasks=[task])
+        return _numbers(number for piece in pieces for number in piece.result)
+
+
+def results_of_rows(
+    job: Job, encode: Callable[[pa.Table, np.ndarray], list[int]]
+) -> Iterator[np.ndarray]:
+    """Yield what `encode` makes of the rows of a job (uint64), in order; nothing is written.
+
+    Workers read where they can reach the sources, and no limit ends within a task.
+    """
+    by_tasks = job.options.engine == "ray" and job.options.limit is None
+    if by_tasks and all(map(can_travel, job.sources)):
+        mapped = engine_of(job.options).map(RowResults(job, encode), iter(tasks_of(job.sources)))
+        yield from named(mapped, job.sources)
+        return
+    for source in job.sources:
+        source.keep()
+    for piece in stream(job, encode=encode):
+        yield _numbers(piece.result)
+
+
+def _numbers(found: Iterable[int]) -> np.ndarray:
+    return np.fromiter(found, dtype=np.uint64)
+
+
+def named(mapped: Iterator[T], sources: Sequence[AnySource]) -> Generator[T, None, None]:
+    """Map over tasks; SourceError names the one that ends whatever runs it."""
+    try:
+        yield from mapped
+    except TaskLostError as error:
+        raise error.named(error.task.named(sources)) from error
 
 
 def check_places(sources: list[Any], out: Destination | None, options: Any) -> None:

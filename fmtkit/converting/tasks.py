@@ -4,13 +4,21 @@ A task is some parts of sources that follow each other: a range of a large file,
 Its rows end in files of its own, so that any number of workers makes the same files.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
-from fmtkit.converting.preparation import AnySource, Job
+from fmtkit.converting.engines import Engine, Threads
 from fmtkit.sources import parts
-from fmtkit.sources.parts import Part, parts_of
+from fmtkit.sources.blocks import Block
+from fmtkit.sources.opening import Source
+from fmtkit.sources.parts import Part, blocks_of_part, parts_of
+from fmtkit.sources.readers import CsvReader, IpcReader, JsonReader, ParquetReader
 
+T = TypeVar("T")
+
+HERE = "memory://"
+"""What only this process sees."""
 PART_SHIFT = 20
 """The number of a block has its part's number above so many bits."""
 MOST_PARTS = 4096
@@ -37,7 +45,7 @@ class Task:
         index, part = self.parts[0]
         return (index, part.number << PART_SHIFT) < next_block < self.next_block
 
-    def named(self, sources: Sequence[AnySource]) -> str:
+    def named(self, sources: Sequence[Any]) -> str:
         """Return what the task reads, for errors."""
         index, part = self.parts[0]
         more = f" and {len(self.parts) - 1} more" if self.parts[1:] else ""
@@ -47,12 +55,12 @@ class Task:
         return f"{sources[index].name}, {what} {part.start} to {part.end}{more}"
 
 
-def tasks_of(job: Job) -> list[Task]:
-    """Cut the sources of a job; a file that cannot be cut is in one task as a whole."""
+def tasks_of(sources: Sequence[Any]) -> list[Task]:
+    """Cut sources; a file that cannot be cut is in one task as a whole."""
     tasks: list[Task] = []
     held: list[tuple[int, Part]] = []
     size = 0
-    for index, source in enumerate(job.sources):
+    for index, source in enumerate(sources):
         for part in parts_of(source):
             own = parts.PART_BYTES if part.bytes is None else part.bytes
             if held and (size + own > parts.PART_BYTES or len(held) == MOST_PARTS):
@@ -61,3 +69,62 @@ def tasks_of(job: Job) -> list[Task]:
             held.append((index, part))
             size += own
     return [*tasks, Task(len(tasks), tuple(held))] if held else tasks
+
+
+def can_travel(source: Any) -> bool:
+    """Tell whether other processes can read a source."""
+    readers = (JsonReader, CsvReader, ParquetReader, IpcReader)
+    return (
+        isinstance(source, Source)
+        and not source.once
+        and isinstance(source.reader, readers)
+        and not source.name.startswith(HERE)
+    )
+
+
+@dataclass(frozen=True)
+class OfBlocks(Generic[T]):
+    """Looks at every block of a task; it can be pickled."""
+
+    sources: tuple[Any, ...]
+    of_block: Callable[[Block], T]
+    merged: Callable[[Iterable[T]], T]
+
+    def __call__(self, task: Task) -> T:
+        """Return what is found in the task."""
+        return self.merged(map(self.of_block, self._blocks(task)))
+
+    def _blocks(self, task: Task) -> Iterator[Block]:
+        for index, part in task.parts:
+            yield from blocks_of_part(self.sources[index], part)
+
+
+def look_at_all(
+    sources: Sequence[Any],
+    engine: Engine | None,
+    of_block: Callable[[Block], T],
+    merged: Callable[[Iterable[T]], T],
+) -> T:
+    """Look at every block of sources before anything is converted, and merge what is found, in order.
+
+    On threads, or by tasks on the engine given where it can reach the sources.
+    """
+    if engine is not None and all(map(can_travel, sources)):
+        work = OfBlocks(tuple(sources), of_block, merged)
+        return _closed(engine.map(work, iter(tasks_of(sources))), merged)
+    return _closed(Threads().map(of_block, _all_blocks(sources)), merged)
+
+
+def _closed(found: Iterator[T], merged: Callable[[Iterable[T]], T]) -> T:
+    """Merge results; who has seen enough leaves the rest."""
+    try:
+        return merged(found)
+    finally:
+        if isinstance(found, Generator):
+            found.close()
+
+
+def _all_blocks(sources: Sequence[Any]) -> Iterator[Block]:
+    for source in sources:
+        source.keep()
+        yield from source.blocks()
