@@ -52,6 +52,7 @@ OUR_FEATURES = TRL_FEATURES | {
     "vllm_lora_sync",
     "replay_buffer_size",
     "reroll_start_fraction",
+    "dynamic_sampling",
 }
 """Keys of `trl` that fmtkit's own GRPO trainer, and a class derived from it, acts on."""
 

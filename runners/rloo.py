@@ -5,13 +5,15 @@ from fmtkit.runner import HealthLimits, Runner
 RUNNER = Runner(
     method="rloo",
     tables=("Prompt",),
-    trainer="trl:RLOOTrainer",
+    trainer="fmtkit.training.rl.grpo.rloo:FmtkitRLOOTrainer",
     config="trl:RLOOConfig",
     about="raise the rewards of the model's own answers against each other",
     needs=frozenset({"rewards"}),
     sections=frozenset({"rl", "vllm", "nemo_gym"}),
     own=frozenset({"max_length"}),
+    features=frozenset({"dynamic_sampling"}),
     makes_reference=True,
     group=2,
+    build="fmtkit.training.rl.grpo.build:build_rloo",
     health=HealthLimits(),
 )

@@ -146,6 +146,7 @@ def test_the_features_of_grpo_hold_for_ebft(tmp_path: Path, model: str, ce: floa
         "reward_funcs": ["rewards.shortness", "rewards.nothing"],
         "reward_weights": [1.0, 0.5, 0.1],
         "replay_buffer_size": 4,
+        "dynamic_sampling": True,
         "reroll_start_fraction": 0.0,
         "streaming_partial_batch": True,
         "num_iterations": 2,

@@ -243,3 +243,28 @@ def test_a_trl_that_the_trainer_was_not_made_for_is_named(monkeypatch) -> None:
     monkeypatch.setattr(trainer_package, "installed", lambda _: "1.17.0")
     with pytest.raises(DependencyError, match=r"made for trl>=1.16,<1.17, and trl 1.17.0 is"):
         planned("rl: grpo\n")
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ("[length]", "no reward named 'length'; there are accuracy, fmtkit.rewards.accuracy"),
+        ("[acuracy]", "did you mean 'accuracy'?"),
+    ],
+)
+def test_a_metric_of_dynamic_sampling_is_a_reward_of_the_run(keys, said):
+    text = "rl: grpo\nmicro_batch_size: 8\ntrl: {reward_funcs: [fmtkit.rewards.accuracy], "
+    assert said in str(refusal(f"{text}dynamic_sampling_metric: {keys}, dynamic_sampling: true}}"))
+
+
+@pytest.mark.parametrize("name", ["accuracy", "fmtkit.rewards.accuracy"])
+def test_a_metric_is_named_as_in_the_metrics_or_as_in_the_configuration(name):
+    text = "rl: rloo\nmicro_batch_size: 2\ntrl: {reward_funcs: [fmtkit.rewards.accuracy], "
+    plan = planned(f"{text}dynamic_sampling_metric: [{name}], dynamic_sampling: true}}")
+    assert plan.resolution.of("rl")["dynamic_sampling_metric"].value == [name]
+
+
+def test_dynamic_sampling_is_not_for_trainers_that_have_no_groups():
+    said = str(refusal("rl: online_dpo\nmicro_batch_size: 2\ntrl: {dynamic_sampling: true}"))
+    assert "trl.dynamic_sampling" in said
+    assert "it is for ebft, gdpo, grpo and rloo" in said

@@ -30,6 +30,15 @@ def on_one_process(completions, prompts, **kwargs):
     if "apple" in prompts[0][0]["content"]:
         return [0.0] * len(completions)
     return [float(len(c[0]["content"]) % 7) for c in completions]
+
+
+def constant(completions, **kwargs):
+    return [1.0] * len(completions)
+
+
+def by_prompt(completions, prompts, **kwargs):
+    """Give no signal for prompts with a certain word."""
+    return [0.0 if "apple" in p[0]["content"] else float(i) for i, p in enumerate(prompts)]
 '''
 
 
@@ -96,3 +105,28 @@ def test_replay_and_rerolling_keep_the_processes_in_step(model, tmp_path, capfd)
     _, steps = trained(capfd, tmp_path / "run", model, trl=trl, max_steps=8)
     assert len(steps) == 8
     assert any(log.get("replay/size") for log in steps)
+
+
+@pytest.mark.parametrize("group", [2, 4], ids=["whole groups", "groups over both"])
+def test_dynamic_sampling_makes_the_same_rounds_on_all_processes(model, tmp_path, capfd, group):
+    trl = {
+        "reward_funcs": ["rewards.by_prompt"],
+        "dynamic_sampling": True,
+        "num_generations": group,
+    }
+    keys = {"trl": trl, "gradient_accumulation_steps": 4 // group, "max_steps": 6}
+    _, steps = trained(capfd, tmp_path / "run", model, **keys)
+    assert len(steps) == 6
+    assert {log["dynamic_sampling/unfilled_groups"] for log in steps} == {0}
+    assert sum(log["dynamic_sampling/dropped_groups"] for log in steps) > 0
+    assert {log["frac_reward_zero_std"] for log in steps} == {0}
+
+
+def test_without_any_signal_all_processes_end_with_one_advice(model, tmp_path, capfd):
+    trl = {"reward_funcs": ["rewards.constant"], "dynamic_sampling": True}
+    trl["dynamic_sampling_max_gen_batches"] = 2
+    (tmp_path / "run").mkdir()
+    done = runs.fmtkit(capfd, "train", config_of(tmp_path / "run", model, trl=trl))
+    assert done.code == 1
+    assert "all answers to each prompt had one reward, in all 8 groups of 2 rounds" in done.err
+    assert "Traceback" not in done.err

@@ -62,7 +62,7 @@ def make_trainer(path: Path, reward, features=None, *, model=None, data=None, ki
         args=GRPOConfig(**(arguments | values)),
         train_dataset=Dataset.from_list(rows() if data is None else data),
         processing_class=word_tokenizer(),
-        reward_funcs=[reward],
+        reward_funcs=reward if isinstance(reward, list) else [reward],
         **more,
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from fmtkit.errors import OptionError
 from fmtkit.rewards.answers import text_of
@@ -16,6 +16,7 @@ class length_target:  # noqa: N801
 
     target: int
     unit: str = "tokens"
+    is_shaping: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Refuse options that make no sense."""
@@ -39,6 +40,7 @@ class length_cap:  # noqa: N801
     cap: int
     buffer: int = 0
     unit: str = "tokens"
+    is_shaping: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Refuse options that make no sense."""

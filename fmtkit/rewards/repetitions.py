@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from fmtkit.rewards.answers import text_of
 
@@ -16,6 +16,7 @@ class repetition:  # noqa: N801
 
     n: int = 3
     penalty: float = 1.0
+    is_shaping: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Refuse options that make no sense."""

@@ -110,6 +110,26 @@ _TRL: tuple[Key, ...] = (
         "failed prompts in a batch",
         acts_with="trl.reroll_start_fraction",
     ),
+    Key(
+        "dynamic_sampling",
+        "bool",
+        "rl",
+        "replace prompts whose answers all got one reward by fresh ones, as DAPO does",
+    ),
+    Key(
+        "dynamic_sampling_max_gen_batches",
+        "count",
+        "rl",
+        "rounds of generation that may fill one batch, the first among them (10)",
+        acts_with="trl.dynamic_sampling",
+    ),
+    Key(
+        "dynamic_sampling_metric",
+        "texts",
+        "rl",
+        "names of the rewards that must differ; all but those that shape unless set",
+        acts_with="trl.dynamic_sampling",
+    ),
     Key("skip_zero_advantage_batches", "bool", "rl", "skip batches without a signal"),
 )
 

@@ -34,6 +34,16 @@ def build_online(job: Job, parts: Parts) -> Any:
     return watched(job, _guarded(job, make))
 
 
+def build_rloo(job: Job, parts: Parts) -> Any:
+    """Make fmtkit's RLOO trainer, with the run's rewards."""
+    trainer_class = load_class(parts.runner.trainer)
+    section = job.sections.get("rl", {})
+    inputs = trainer_inputs(job, parts, trainer_class) | _objects(job, parts)
+    functions = _rewards(job, parts, open_gym(job, parts.tokenizer)).functions
+    make = partial(trainer_class, **inputs, reward_funcs=functions, features=read_settings(section))
+    return watched(job, _guarded(job, make))
+
+
 def build_online_dpo(job: Job, parts: Parts) -> Any:
     """Make an online DPO trainer with the run's rewards."""
     trainer_class = load_class(parts.runner.trainer)

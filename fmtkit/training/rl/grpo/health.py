@@ -82,7 +82,18 @@ def _no_spread(health: OnlineHealth, _: int) -> Found:
             "no spread",
             f"in {silent} of {len(shares)} steps all answers to each prompt had one reward, from "
             "which nothing is learnt: choose prompts that the model solves sometimes, raise "
-            "temperature or trl.num_generations, or set trl.replay_buffer_size",
+            "temperature or trl.num_generations, or set trl.dynamic_sampling: true",
+        )
+
+
+def _unfilled(health: OnlineHealth, _: int) -> Found:
+    last = health.last("dynamic_sampling/unfilled_groups")
+    if last and min(last) > 0:
+        yield (
+            "unfilled",
+            f"trl.dynamic_sampling left {last[-1]:g} groups of a batch without a signal, {_PATIENCE} logs in "
+            "a row: choose prompts that the model solves sometimes, or raise "
+            "trl.dynamic_sampling_max_gen_batches",
         )
 
 
@@ -167,6 +178,7 @@ def _off_policy(health: OnlineHealth, _: int) -> Found:
 RULES: tuple[Callable[[OnlineHealth, int], Found], ...] = (
     _low_reward,
     _no_spread,
+    _unfilled,
     _entropy,
     _gradient,
     _cut,

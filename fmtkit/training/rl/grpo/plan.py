@@ -6,6 +6,7 @@ Imports nothing heavy: a dry run reads it.
 from collections.abc import Iterator
 from dataclasses import replace
 
+from fmtkit.errors import near_match
 from fmtkit.runner import OUR_FEATURES, Runner, methods
 from fmtkit.training.check import Check, Subject
 from fmtkit.training.config import Config
@@ -23,6 +24,7 @@ IDLE: dict[str, object] = {
     "vllm_lora_sync": False,
     "replay_buffer_size": 0,
     "reroll_start_fraction": 1.0,
+    "dynamic_sampling": False,
 }
 """Features of fmtkit's own GRPO trainer -> the value that asks for nothing."""
 
@@ -78,6 +80,24 @@ def _settings(subject: Subject) -> None:
     options.read_options(given)
 
 
+def _metric(subject: Subject) -> str | None:
+    """Say which reward of dynamic sampling's is none of the run; environments name theirs later."""
+    given, config = _given(subject.resolution), subject.config
+    names = read_settings(given).dynamic_sampling_metric
+    elsewhere = given.get("environment_factory") or config.is_true("nemo_gym_enabled")
+    if not names or elsewhere or "rewards" not in subject.runner.needs:
+        return None
+    places = places_of(config.source)
+    found = entries.read(naming.others(config.get("trl.reward_funcs")), places)
+    known = {name for entry in found for name in (entry.label, entry.name)}
+    wrong = next((name for name in names if name not in known), None)
+    if wrong is None:
+        return None
+    near = near_match(wrong, known)
+    advice = f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(known))}"
+    return f"trl.dynamic_sampling_metric: no reward named {wrong!r}; {advice}"
+
+
 def _groups(subject: Subject) -> None:
     chosen, out = subject.runner, subject.resolution
     if not chosen.group or async_plan.is_async(chosen) or _is_open(subject.config, out):
@@ -121,6 +141,7 @@ CHECKS = (
         "values of fmtkit's own keys of `trl` that cannot be",
         _settings,
     ),
+    Check("sampling_metric", "config", "a metric of dynamic sampling that is no reward", _metric),
     Check(
         "groups", "config", "batches that do not divide into groups of answers to a prompt", _groups
     ),

@@ -18,6 +18,9 @@ class GrpoSettings:
     replay_recompute_logps: bool = True
     reroll_start_fraction: float = 1.0
     reroll_max_groups: int = 1
+    dynamic_sampling: bool = False
+    dynamic_sampling_max_gen_batches: int = 10
+    dynamic_sampling_metric: tuple[str, ...] = ()
 
     @property
     def replays(self) -> bool:
@@ -43,4 +46,11 @@ def read_settings(section: Mapping[str, object] | None) -> GrpoSettings:
     fraction = values.get("reroll_start_fraction")
     if isinstance(fraction, (int, float)) and not 0 <= fraction <= 1:
         raise OptionError(f"trl.reroll_start_fraction: {fraction}: takes a share from 0 to 1")
+    metric = values.get("dynamic_sampling_metric")
+    if metric is not None:
+        listed = metric if isinstance(metric, (list, tuple)) else [metric]
+        values["dynamic_sampling_metric"] = tuple(map(str, listed))
+    rounds = values.get("dynamic_sampling_max_gen_batches", 1)
+    if not isinstance(rounds, int) or rounds < 1:
+        raise OptionError(f"trl.dynamic_sampling_max_gen_batches: {rounds}: takes a number from 1")
     return GrpoSettings(**values)  # type: ignore[arg-type]

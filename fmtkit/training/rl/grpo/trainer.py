@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fmtkit.training.life import RunLog
 from fmtkit.training.rl.grpo import zero_advantage
+from fmtkit.training.rl.grpo.dynamic_sampling import DynamicSampling, NoSignalError
 from fmtkit.training.rl.grpo.group_rule import check_whole_groups
 from fmtkit.training.rl.grpo.replay import Replay
 from fmtkit.training.rl.grpo.rerolls import Rerolls
@@ -44,6 +45,8 @@ class FmtkitGRPOTrainer(RolloutTrainer):
         self.rewards = rewards
         self.rerolls: Rerolls | None = None
         self.replay: Replay | None = None
+        self.sampling: DynamicSampling | None = None
+        self.failed: list[str | None] = []
         self._totals = torch.zeros(0)
         self._columns: frozenset[str] = frozenset()
         if rewards is not None:
@@ -62,6 +65,9 @@ class FmtkitGRPOTrainer(RolloutTrainer):
         if features.replays:
             recompute = features.replay_recompute_logps
             self.replay = Replay(self, features.replay_buffer_size, recompute=recompute)
+        if features.dynamic_sampling:
+            begin = super(RolloutTrainer, self)._generate_and_score_completions
+            self.sampling = DynamicSampling(self, features, begin)
 
     @property
     def group_size(self) -> int:
@@ -93,9 +99,6 @@ class FmtkitGRPOTrainer(RolloutTrainer):
         if not training:
             return output
         if self.rerolls is not None:
-            # A rollout function's columns stand in the rows by now; they are not the prompt's.
-            rows = [{name: row[name] for name in self._columns} for row in self.rows]
-            self.rerolls.note(rows, self._totals.tolist(), self.num_generations)
             self._metrics["train"]["reroll/queue"].append(float(len(self.rerolls.waiting)))
         if self.replay is not None:
             output = self.replay.filled(output, self._totals)
@@ -105,14 +108,36 @@ class FmtkitGRPOTrainer(RolloutTrainer):
         self, inputs: list[Row], prompts: list[Any], completions: list[Any], ids: list[list[int]]
     ) -> Tensor:
         """Return the rewards of all processes [N, F], and remember the totals of this one's [B]."""
+        ready = None if self.sampling is None else self.sampling.take()
+        if ready is not None:
+            self._totals = self._own_totals(ready, len(prompts))
+            return ready
         rewards: Tensor = super()._calculate_rewards(inputs, prompts, completions, ids)
         self._log_lengths(ids)
-        start = self.accelerator.process_index * len(prompts)
-        own = rewards[start : start + len(prompts)]
+        self.failed = [None] * len(prompts)
+        self._totals = self._own_totals(rewards, len(prompts))
+        if self.rerolls is not None and self.model.training:
+            # A rollout function's columns stand in the rows by now; they are not the prompt's.
+            rows = [{name: row[name] for name in self._columns} for row in inputs]
+            self.rerolls.note(rows, self._totals.tolist(), self.num_generations)
+        return rewards
+
+    def _own_totals(self, rewards: Tensor, count: int) -> Tensor:
+        """Return the weighted sums [B] of this process's rows; NaN where there is no reward.
+
+        `rewards` [N, F] are those of all processes.
+        """
+        start = self.accelerator.process_index * count
+        own = rewards[start : start + count]
         totals = (own * self.reward_weights.to(own.device)).nansum(dim=1)
         totals[torch.isnan(own).all(dim=1)] = torch.nan
-        self._totals = totals
-        return rewards
+        return totals
+
+    def answers(self, prompts: list[Any]) -> Any:
+        """Return what TRL's `_generate` does, by dynamic sampling where it is on."""
+        if self.sampling is None:
+            return super().answers(prompts)
+        return self.sampling.answers(super().answers, prompts)
 
     def _log_lengths(self, ids: list[list[int]]) -> None:
         """Log each answer's length in tokens and whether it was cut, unless a reward logs such columns."""
@@ -144,9 +169,10 @@ class FmtkitGRPOTrainer(RolloutTrainer):
         try:
             result = super().train(*args, **kwargs)
             self._tell_skipped()
-        except (ServerLostError, RewardError, RolloutError) as error:
+        except (ServerLostError, NoSignalError, RewardError, RolloutError) as error:
             # A user's function may fail on one process alone: there is no saving together then.
-            if isinstance(error, ServerLostError) or self.accelerator.num_processes == 1:
+            together = isinstance(error, (ServerLostError, NoSignalError))
+            if together or self.accelerator.num_processes == 1:
                 raise lost(self, error) from error
             raise
         finally:

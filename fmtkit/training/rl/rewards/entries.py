@@ -32,6 +32,11 @@ class Entry:
     options: Options = field(default_factory=dict)
     model: str = ""
 
+    @property
+    def name(self) -> str:
+        """Return the name that TRL's metrics show, unless another reward has it as well."""
+        return self.path.rpartition(".")[2] or self.model.rstrip("/").rpartition("/")[2]
+
 
 def read(value: object, places: Sequence[Path]) -> tuple[Entry, ...]:
     """Read the value of `trl.reward_funcs`; raise OptionError for what names nothing."""

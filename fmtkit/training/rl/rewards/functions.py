@@ -45,6 +45,11 @@ class _Standing:
         self.cutting = cutting
         self.judged = judged
 
+    @property
+    def is_shaping(self) -> bool:
+        """Tell whether the function shapes (a length, a repetition) and does not judge the outcome."""
+        return bool(getattr(self.called.function, "is_shaping", False))
+
     def told(self, batch: Batch, values: list[Value]) -> list[Value]:
         """Return the rewards after the judge has seen them."""
         if self.judged is not None:

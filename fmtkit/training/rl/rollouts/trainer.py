@@ -127,14 +127,18 @@ class RolloutTrainer(GRPOTrainer):
             return super()._generate_and_score_completions(rows)
 
     def _generate(self, prompts: list[Any]) -> Any:
+        made = self.answers(prompts)
+        if self.producer is not None and self.model.training:
+            self.producer.ask_ahead(self.rows_ahead)
+        return made
+
+    def answers(self, prompts: list[Any]) -> Any:
+        """Return what TRL's `_generate` does, for the rows in `rows`; a subclass may ask several times."""
         if self.interval is not None:
             self.interval.before_generation(self)
         if self.producer is None:
             return super()._generate(prompts)
-        made = self.producer.generate(prompts, super()._generate)
-        if self.model.training:
-            self.producer.ask_ahead(self.rows_ahead)
-        return made
+        return self.producer.generate(prompts, super()._generate)
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """Train, and close what was opened for the rollouts."""

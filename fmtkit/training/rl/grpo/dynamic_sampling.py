@@ -1,0 +1,371 @@
+"""Dynamic sampling: prompts whose answers all got one reward give their place to fresh ones.
+
+https://arxiv.org/abs/2503.14476, section 3.2. It stands inside of TRL's generation, before anything is
+computed from the answers: TRL gets a batch of groups with a signal, and makes advantages,
+log-probabilities and metrics of it as of any other, whatever its loss and its scaling. Rewards
+come from every process, so that all of them make the same decisions and the same number of rounds.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fmtkit.errors import OptionError, near_match
+from fmtkit.training.life import TrainingError
+from fmtkit.training.rl.grpo.settings import GrpoSettings
+
+Row = dict[str, Any]
+
+GRPO_MADE = (
+    "prompt_ids",
+    "completion_ids",
+    "tool_mask",
+    "completions",
+    "logprobs",
+    "extra_fields",
+    "images",
+    "tool_images",
+)
+"""What GRPOTrainer._generate returns in TRL 1.16, each with an entry for a row, or None."""
+RLOO_MADE = ("prompt_ids", "completion_ids", "completions")
+"""The same of RLOOTrainer."""
+_EQUAL = 1e-6
+"""Rewards nearer than this are one."""
+
+
+class NoSignalError(TrainingError):
+    """Say that no prompt of many had answers that differ, and what to try; all processes raise it."""
+
+
+@dataclass
+class Answers:
+    """Rows of this process with their answers; `rewards` [N, F] are those of all processes."""
+
+    rows: list[Row]
+    prompts: list[Any]
+    made: dict[str, Any]
+    rewards: Tensor
+    logged: dict[str, list[Any]] = field(default_factory=dict)
+    """What reward functions logged for each row."""
+    failed: list[str | None] = field(default_factory=list)
+
+    @property
+    def columns(self) -> list[list[Any]]:
+        """Return every list that has an entry for each row."""
+        values = [v for v in self.made.values() if isinstance(v, list) and len(v) == len(self.rows)]
+        return [self.rows, self.prompts, *values, *self.logged.values(), self.failed]
+
+    @property
+    def tokens(self) -> int:
+        """Return the number of tokens that were generated."""
+        return sum(map(len, self.made["completion_ids"]))
+
+
+class _Made(Exception):  # noqa: N818 - it is no error: TRL's method has come as far as it is needed
+    """Carry the answers of a further round out of TRL's method."""
+
+    def __init__(self, answers: Answers) -> None:
+        super().__init__()
+        self.answers = answers
+
+
+class DynamicSampling:
+    """Fills the generation batches of one trainer with groups whose rewards differ."""
+
+    def __init__(
+        self,
+        trainer: Any,
+        settings: GrpoSettings,
+        begin: Callable[[list[Row]], Any],
+        names: Sequence[str] = GRPO_MADE,
+    ) -> None:
+        """Take the trainer, and TRL's method that makes and scores the answers to rows.
+
+        `names` are what the trainer's `_generate` returns. Raises OptionError for a
+        metric that is no reward of the run, and for a dataset without length.
+        """
+        self.trainer = trainer
+        self.begin = begin
+        self.names = tuple(names)
+        self.most = settings.dynamic_sampling_max_gen_batches
+        self.columns = _columns(trainer, settings.dynamic_sampling_metric)
+        self.ready: Tensor | None = None
+        self._is_further = False
+        self._drawn = (-1, 0)
+        if not hasattr(trainer.train_dataset, "__getitem__"):
+            raise OptionError(
+                "trl.dynamic_sampling: fresh prompts are drawn from the whole dataset, which a "
+                "stream does not have; leave out streaming"
+            )
+
+    def take(self) -> Tensor | None:
+        """Return the rewards of the batch that was filled, once; None where TRL must ask for them."""
+        ready, self.ready = self.ready, None
+        return ready
+
+    def answers(self, generate: Callable[[list[Any]], Any], prompts: list[Any]) -> Any:
+        """Return what TRL's `_generate` does, for a batch without silent groups as far as there are.
+
+        The trainer's rows and the prompts are exchanged in place, since TRL reads them
+        again. Raises NoSignalError where no group has a signal after the last round.
+        """
+        if not self.trainer.model.training:
+            return generate(prompts)
+        found = self._scored(prompts, generate(prompts))
+        if self._is_further:
+            raise _Made(found)
+        self._fill(found)
+        self.ready = found.rewards
+        self._log_again(found)
+        return tuple(found.made[name] for name in self.names)
+
+    def _scored(self, prompts: list[Any], made: Sequence[Any]) -> Answers:
+        """Return the rows with their answers and rewards."""
+        trainer, parts = self.trainer, dict(zip(self.names, made, strict=True))
+        rows = trainer.rows
+        extra = parts.get("extra_fields") or {}
+        for name, values in extra.items():
+            for index, row in enumerate(rows):
+                row[name] = values[index] if isinstance(values, list) else values
+        rewards = trainer._calculate_rewards(
+            rows, prompts, parts["completions"], parts["completion_ids"]
+        )
+        logged = {name: list(v) for name, v in trainer._pending_extra_logs.items()}
+        trainer._pending_extra_logs.clear()
+        whole = {name: values for name, values in logged.items() if len(values) == len(rows)}
+        return Answers(rows, prompts, parts, rewards, whole, list(trainer.failed))
+
+    def _fill(self, found: Answers) -> None:
+        group, trainer = self.trainer.num_generations, self.trainer
+        signals = self._signals(found.rewards)
+        silent = [number for number, has_one in enumerate(signals) if not has_one]
+        tally = _Tally(len(signals), len(signals) - len(silent), tokens=found.tokens)
+        tally.see(found.rewards, group)
+        first = _mean(_totals(found.rewards, trainer.reward_weights))
+        fresh = self._fresh_rows(found.rows)
+        while silent and tally.rounds < self.most:
+            more = self._further(fresh, self._rows_wanted(len(silent), tally, len(found.rows)))
+            signals = self._signals(more.rewards)
+            tally.add(signals, more, group)
+            sources = [number for number, has_one in enumerate(signals) if has_one]
+            pairs = list(zip(silent, sources, strict=False))
+            self._exchange(found, more, pairs)
+            tally.surplus += len(sources) - len(pairs)
+            silent = silent[len(pairs) :]
+        self._report(tally, found, silent, first)
+        if len(silent) * group == len(found.rewards):
+            raise NoSignalError(tally.advice())
+
+    def _signals(self, rewards: Tensor) -> list[bool]:
+        """Tell of each group whether its outcomes differ."""
+        trainer, group = self.trainer, self.trainer.num_generations
+        outcomes = rewards[:, self.columns]
+        weights = trainer.reward_weights[self.columns].to(rewards.device)
+        own_scale = getattr(trainer, "multi_objective_aggregation", "") == "normalize_then_sum"
+        values = outcomes if own_scale else _totals(outcomes, weights).unsqueeze(1)
+        values = values.view(-1, group, values.size(1))
+        low = values.nan_to_num(math.inf).amin(1)
+        high = values.nan_to_num(-math.inf).amax(1)
+        return [bool(one) for one in (high - low > _EQUAL).any(1)]
+
+    def _rows_wanted(self, missing: int, tally: "_Tally", own: int) -> int:
+        """Return the rows of each process in the next round: as many as the share so far asks for.
+
+        A round is a whole number of groups over all processes, and on each where the batch is.
+        """
+        processes, group = self.trainer.accelerator.num_processes, self.trainer.num_generations
+        unit = group if own % group == 0 else math.lcm(group, processes) // processes
+        groups = math.ceil(missing * tally.groups / tally.signals) if tally.signals else math.inf
+        wanted = groups * group / processes
+        return int(min(math.ceil(wanted / unit) * unit, own)) if wanted < own else own
+
+    def _further(self, fresh: Iterator[Row], count: int) -> Answers:
+        """Answer and score so many fresh rows on each process.
+
+        TRL prepares rows (environments, images, tools) in the method that is called; nothing
+        after the rewards is needed of it.
+        """
+        trainer = self.trainer
+        group, processes = trainer.num_generations, trainer.accelerator.num_processes
+        drawn = [next(fresh) for _ in range(count * processes // group)]
+        every = [dict(row) for row in drawn for _ in range(group)]
+        start = trainer.accelerator.process_index * count
+        kept = {name: getattr(trainer, name) for name in _STATE if hasattr(trainer, name)}
+        trainer.rows = every[start : start + count]
+        self._is_further = True
+        try:
+            self.begin(trainer.rows)
+        except _Made as made:
+            return made.answers
+        finally:
+            self._is_further = False
+            for name, value in kept.items():
+                setattr(trainer, name, value)
+        raise AssertionError("TRL's method ended without a generation")
+
+    def _fresh_rows(self, rows: Sequence[Row]) -> Iterator[Row]:
+        """Return fresh rows for a batch; a run that was resumed draws what it would have drawn."""
+        trainer = self.trainer
+        step, count = trainer.state.global_step, self._drawn[1] + 1
+        self._drawn = (step, count if self._drawn[0] == step else 0)
+        seen = set(self._of_all([_key(row) for row in rows]))
+        return fresh_rows(trainer.train_dataset, [trainer.args.seed, *self._drawn], seen)
+
+    def _of_all(self, own: list[Any]) -> list[Any]:
+        """Return the items of all processes, in their order."""
+        if self.trainer.accelerator.num_processes == 1:
+            return own
+        from accelerate.utils import gather_object
+
+        return list(gather_object(own))
+
+    def _exchange(self, found: Answers, more: Answers, pairs: list[tuple[int, int]]) -> None:
+        """Put groups of a further round in the place of silent ones, wherever their rows are."""
+        group, accelerator = self.trainer.num_generations, self.trainer.accelerator
+        own, theirs = len(found.rows), len(more.rows)
+        begin, other = accelerator.process_index * own, accelerator.process_index * theirs
+        rows = [(old * group + k, new * group + k) for old, new in pairs for k in range(group)]
+        _align(found, more)
+        sent = {
+            new: [column[new - other] for column in more.columns]
+            for _, new in rows
+            if other <= new < other + theirs
+        }
+        arrived = {row: entry for part in self._of_all([sent]) for row, entry in part.items()}
+        for old, new in rows:
+            found.rewards[old] = more.rewards[new]
+            if begin <= old < begin + own:
+                for column, value in zip(found.columns, arrived[new], strict=True):
+                    column[old - begin] = value
+
+    def _log_again(self, found: Answers) -> None:
+        for name, values in found.logged.items():
+            self.trainer._log_completion_extra(name, values)
+        self.trainer.failed = found.failed
+
+    def _report(self, tally: "_Tally", found: Answers, silent: list[int], first: float) -> None:
+        own = torch.tensor([tally.tokens, found.tokens], device=self.trainer.accelerator.device)
+        made, kept = self.trainer.accelerator.gather(own).view(-1, 2).sum(0).tolist()
+        for name, value in {
+            "signal_share": tally.signals / tally.groups,
+            "gen_batches": tally.rounds,
+            "dropped_groups": tally.groups - tally.signals - len(silent),
+            "surplus_groups": tally.surplus,
+            "unfilled_groups": len(silent),
+            "extra_tokens": made - kept,
+            "reward_of_all": first,
+        }.items():
+            self.trainer._metrics["train"][f"dynamic_sampling/{name}"].append(float(value))
+
+
+_STATE = ("rows", "environments", "_batch_environments", "_sync_tool_dicts", "_async_tool_dicts")
+"""What TRL's method sets on the trainer for the rows at hand."""
+
+
+@dataclass
+class _Tally:
+    """What the rounds of one batch brought, over all processes; `tokens` of this one."""
+
+    groups: int
+    signals: int
+    rounds: int = 1
+    surplus: int = 0
+    tokens: int = 0
+    totals: Counter[float] = field(default_factory=Counter)
+    """Mean reward of a group without a signal -> how many had it."""
+
+    def add(self, signals: Sequence[bool], more: Answers, group: int) -> None:
+        self.rounds += 1
+        self.groups += len(signals)
+        self.signals += sum(signals)
+        self.tokens += more.tokens
+        self.see(more.rewards, group)
+
+    def see(self, rewards: Tensor, group: int) -> None:
+        means = rewards.nansum(1).view(-1, group).mean(1)
+        self.totals.update(round(float(mean), 4) for mean in means)
+
+    def advice(self) -> str:
+        """Return what to say of a batch without any signal."""
+        reward, count = self.totals.most_common(1)[0]
+        if reward <= 0:
+            what = (
+                "they are too hard for this model, or the reward is wrong: try it with `fmtkit rewards "
+                "test CONFIG`, begin with easier prompts or a model that was trained on such answers"
+            )
+        else:
+            what = "if that is the best there is, the prompts are solved: end here, or take harder ones"
+        return (
+            f"trl.dynamic_sampling: all answers to each prompt had one reward, in all {self.groups} groups "
+            f"of {self.rounds} rounds (mean reward {reward:g} in {count} of them): {what}; or raise "
+            "trl.num_generations, temperature or trl.dynamic_sampling_max_gen_batches"
+        )
+
+
+def fresh_rows(dataset: Any, seed: Sequence[int], seen: set[str]) -> Iterator[Row]:
+    """Yield rows of a dataset without end, in an order that follows from the seed.
+
+    No prompt comes twice, nor one that was seen, before all have come.
+    """
+    order = np.random.default_rng(seed)
+    while True:
+        before = len(seen)
+        for index in order.permutation(len(dataset)):
+            row = dataset[int(index)]
+            if (key := _key(row)) not in seen:
+                seen.add(key)
+                yield row
+        if len(seen) == before:
+            seen.clear()
+
+
+def _align(found: Answers, more: Answers) -> None:
+    """Give the answers of a further round the columns that those of the batch have."""
+    for name, values in found.made.items():
+        if name == "extra_fields":
+            # The rows have them as columns; TRL would write those of the first round over them.
+            found.made[name], more.made[name] = {}, {}
+        elif values is not None and more.made[name] is None:
+            more.made[name] = [None] * len(more.rows)
+        elif values is None and more.made[name] is not None:
+            found.made[name] = [None] * len(found.rows)
+    nothing = [None] * len(more.rows)
+    more.logged = {name: more.logged.get(name, nothing) for name in found.logged}
+
+
+def _totals(rewards: Tensor, weights: Tensor) -> Tensor:
+    """Return the weighted sums [N] of rewards [N, F]; NaN for rows without any."""
+    totals = (rewards * weights.to(rewards.device)).nansum(1)
+    totals[torch.isnan(rewards).all(1)] = math.nan
+    return totals
+
+
+def _mean(values: Tensor) -> float:
+    return float(values.nanmean())
+
+
+def _columns(trainer: Any, names: Sequence[str]) -> list[int]:
+    """Return the rewards that decide: the named ones, or all but those that shape."""
+    known: list[str] = list(trainer.reward_func_names)
+    labels = [getattr(getattr(one, "called", None), "label", "") for one in trainer.reward_funcs]
+    for name in names:
+        if name not in {*known, *labels}:
+            near = near_match(name, known)
+            advice = f"did you mean {near!r}?" if near else f"there are {', '.join(known)}"
+            raise OptionError(f"trl.dynamic_sampling_metric: no reward named {name!r}; {advice}")
+    if names:
+        pairs = enumerate(zip(known, labels, strict=True))
+        return [number for number, pair in pairs if not set(names).isdisjoint(pair)]
+    raw = [n for n, one in enumerate(trainer.reward_funcs) if not getattr(one, "is_shaping", False)]
+    return raw or list(range(len(known)))
+
+
+def _key(row: Row) -> str:
+    return json.dumps(row.get("prompt"), sort_keys=True, default=str)
