@@ -5,7 +5,7 @@ answer holds the token that belongs to the prompt, else 0, so that a group of an
 where some hold it and some do not. Each training ends after the step in which so many tokens have been
 generated, those of dropped answers among them. Then the model answers every prompt 64 times.
 
-    python benchmarks/dynamic_sampling.py [--tokens 30000] [--seeds 3] [--json FILE]
+    python benchmarks/dynamic_sampling.py [--tokens 9000] [--seeds 3] [--json FILE]
 """
 
 import argparse
@@ -20,11 +20,13 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import torch
 from datasets import Dataset
 from ebft_toys import tiny_model, word_tokenizer
-from transformers import TrainerCallback
+from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig
 
 from fmtkit.training.rl.grpo.settings import GrpoSettings
 from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
+
+torch.set_num_threads(1)
 
 GROUP, ROWS, LENGTH = 4, 16, 6
 PROMPTS, CLASSES, FIRST = 32, 8, 20
@@ -90,6 +92,7 @@ def trained(folder: Path, seed: int, tokens: int, features: GrpoSettings) -> dic
         callbacks=[budget],
         features=features,
     )
+    trainer.remove_callback(PrinterCallback)
     trainer.train()
     logs = [log for log in trainer.state.log_history if "loss" in log]
     shares = [1 - log["frac_reward_zero_std"] for log in logs]
@@ -121,7 +124,7 @@ def reward_of(trainer: Any) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tokens", type=int, default=30_000)
+    parser.add_argument("--tokens", type=int, default=9_000)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     options = parser.parse_args()
