@@ -30,11 +30,16 @@ def made_rows(number: int) -> list[dict[str, str]]:
 def tally_of(
     rows: list[dict[str, str]], counter: TokenCounter, names: tuple[str, ...]
 ) -> CuttingTally:
-    tally = CuttingTally(counter.tokenizer, LADDER)
+    tally = CuttingTally(LADDER)
     for start in range(0, len(rows), 30):
         part = rows[start : start + 30]
         texts = {name: pa.array([row[name] for row in part]) for name in names}
-        tally.add(count_columns(texts, counter), texts, np.arange(start, start + len(part)))
+        tally.add(
+            count_columns(texts, counter),
+            texts,
+            np.arange(start, start + len(part)),
+            counter.tokenizer,
+        )
     return tally
 
 
@@ -92,8 +97,8 @@ def test_the_smallest_length_keeps_the_loss_within_the_budget(counter, budget):
 
 def test_one_column_is_cut_like_a_row(counter):
     texts = {"messages": pa.array(["x" * 10, "x" * 5])}
-    tally = CuttingTally(counter.tokenizer, (6, 20))
+    tally = CuttingTally((6, 20))
     assert tally.report() is None
-    tally.add(count_columns(texts, counter), texts, np.arange(2))
+    tally.add(count_columns(texts, counter), texts, np.arange(2), counter.tokenizer)
     end = next(c for c in tally.report().cuts if c.way == "truncate-end" and c.max_length == 6)
     assert (end.rows_cut, end.tokens_lost, end.rows_without_end) == (1, 4, 1)

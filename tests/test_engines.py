@@ -27,8 +27,16 @@ class Pickling:
     """An engine that works as another process would: on copies of everything."""
 
     def map(self, work, tasks):
+        work = copied(work)
         for task in tasks:
-            yield pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(work))(task)))
+            yield copied(work(copied(task)))
+
+
+def copied(value):
+    """Return a copy by way of pickle, its arrays in memory that cannot be written, as Ray's is."""
+    buffers = []
+    data = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    return pickle.loads(data, buffers=[bytes(buffer.raw()) for buffer in buffers])
 
 
 class Processes:

@@ -96,6 +96,32 @@ class SourceOptions(Options):
         flags=("--plugin",),
         keys=("plugins",),
     )
+    engine: str = option(
+        CHOICE,
+        "What runs the work: threads of this process, or Ray's workers.",
+        default="threads",
+        choices=("threads", "ray"),
+    )
+    ray_address: str | None = option(
+        TEXT, "A Ray cluster, HOST:PORT or auto; without it one is started here."
+    )
+    shared_filesystem: bool = option(
+        SWITCH,
+        "The cluster's machines see the files of --plugin under the same paths.",
+        default=False,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.engine != "ray" and (self.ray_address or self.shared_filesystem):
+            raise OptionError(
+                "--ray-address and --shared-filesystem are of --engine ray; give it too"
+            )
+        if self.ray_address and self.plugins and not self.shared_filesystem:
+            raise OptionError(
+                "--ray-address: the cluster's machines load --plugin from its path; say with "
+                "--shared-filesystem that it is there on all of them"
+            )
 
 
 @dataclass(frozen=True)
@@ -134,20 +160,6 @@ class RowOptions(SourceOptions):
         keys=("datasets.max_errors", "max_errors"),
     )
     max_length: int | None = option(COUNT, "Tokens a row may have.", keys=("sequence_len",))
-    engine: str = option(
-        CHOICE,
-        "What runs the work: threads of this process, or Ray's workers.",
-        default="threads",
-        choices=("threads", "ray"),
-    )
-    ray_address: str | None = option(
-        TEXT, "A Ray cluster, HOST:PORT or auto; without it one is started here."
-    )
-    shared_filesystem: bool = option(
-        SWITCH,
-        "The cluster's machines see the files of --plugin under the same paths.",
-        default=False,
-    )
     min_length: int | None = option(
         COUNT, "Tokens a row must have; a shorter one is a bad row.", keys=("min_sample_len",)
     )
@@ -186,18 +198,6 @@ class RowOptions(SourceOptions):
         if self.type is None:
             raise OptionError("--type is missing; `fmtkit inspect SOURCE` names the types that fit")
         return self.type
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.engine != "ray" and (self.ray_address or self.shared_filesystem):
-            raise OptionError(
-                "--ray-address and --shared-filesystem are of --engine ray; give it too"
-            )
-        if self.ray_address and self.plugins and not self.shared_filesystem:
-            raise OptionError(
-                "--ray-address: the cluster's machines load --plugin from its path; say with "
-                "--shared-filesystem that it is there on all of them"
-            )
 
 
 @dataclass(frozen=True)

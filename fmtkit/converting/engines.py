@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from fmtkit.errors import SourceError
 
 if TYPE_CHECKING:
-    from fmtkit.converting.convert_options import RowOptions
+    from fmtkit.converting.convert_options import SourceOptions
 
 T = TypeVar("T")
 _SESSION: ContextVar[ExitStack | None] = ContextVar("session", default=None)
@@ -46,7 +46,7 @@ class Engine(Protocol):
         ...
 
 
-def engine_of(options: "RowOptions") -> Engine:
+def engine_of(options: "SourceOptions") -> Engine:
     """Return the engine that `--engine` names."""
     if options.engine == "ray":
         # Ray takes a second to import; who runs on threads does not wait for it.

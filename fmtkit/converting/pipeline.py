@@ -170,7 +170,7 @@ def stream(
     job: Job,
     *,
     engine: Engine | None = None,
-    step: Callable[[pa.Table, "Piece"], Any] | None = None,
+    step: Callable[[pa.Table, "Piece", Block], Any] | None = None,
     encode: Callable[[pa.Table, np.ndarray], list[Any]] | None = None,
     progress: Progress | None = None,
     tasks: Sequence[Task] | None = None,
@@ -178,12 +178,13 @@ def stream(
     """Yield what each block becomes, in input order, from where `progress` says on.
 
     The engine is the one of the job's options, unless another is passed in.
-    `step` runs on the worker over each table, whose rows are then let go; so does `encode`, which is
-    given source, block and place in the block of each row as well (int64, n x 3), but a table that
-    pairs have made much larger than its block comes to it in parts. Records and lines of rejects are
-    within their source. With `encode` small blocks go the way together, so that a file of one row
-    costs little: the last of them brings what was encoded of all. Blocks are cut task by task then,
-    and those of the `tasks` given are read, or all of them.
+    `step` runs on the worker over each table, with the block that it was made of; the rows are then
+    let go. So does `encode`, which is given source, block and place in the block of each row (int64,
+    n x 3), but a table that pairs have made much larger than its block comes to it in parts. Either
+    can be pickled, with what it returns, where the engine is of other processes. Records and lines of
+    rejects are within their source. With `encode` small blocks go the way together, so that a file of
+    one row costs little: the last of them brings what was encoded of all. Blocks are cut task by task
+    then, and those of the `tasks` given are read, or all of them.
     """
     begun = progress or Progress()
     places = dict(begun.rows)
@@ -348,7 +349,7 @@ def _process(
     job: Job,
     group: list[Numbered],
     *,
-    step: Callable[[pa.Table, Piece], Any] | None = None,
+    step: Callable[[pa.Table, Piece, Block], Any] | None = None,
     encode: Callable[[pa.Table, np.ndarray], list[Any]] | None = None,
 ) -> list[Piece]:
     """Take blocks the whole way; with a step, one block."""
@@ -371,7 +372,7 @@ def _process(
     if step is None:
         return pieces
     (piece,) = pieces
-    result = step(piece.table, piece)
+    result = step(piece.table, piece, group[0][2])
     return [replace(piece, result=result, table=piece.table.slice(0, 0), lines=None)]
 
 

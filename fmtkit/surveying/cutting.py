@@ -61,7 +61,6 @@ class Cutting:
 class CuttingTally:
     """Collect what `report` needs, batch by batch."""
 
-    tokenizer: Tokenizer
     ladder: tuple[int, ...] = LADDER
     sides: Tally = field(default_factory=Tally)
     longest: Tally = field(default_factory=Tally)
@@ -71,7 +70,9 @@ class CuttingTally:
     equal: dict[tuple[int, str], list[int]] = field(default_factory=dict)
     equal_count: dict[tuple[int, str], int] = field(default_factory=dict)
 
-    def add(self, lengths: RowLengths, texts: dict[str, pa.Array], rows: Ints) -> None:
+    def add(
+        self, lengths: RowLengths, texts: dict[str, pa.Array], rows: Ints, tokenizer: Tokenizer
+    ) -> None:
         """Add a batch; `rows` are the numbers of its rows in the input."""
         longest, sides = lengths.longest, [lengths.columns[side] for side in lengths.sides]
         total = np.sum(sides, axis=0)
@@ -87,7 +88,7 @@ class CuttingTally:
             self.prompts.add(prompt)
             self.replies.add(np.min([side - prompt for side in sides], axis=0))
         if "chosen" in texts:
-            self._add_equal(lengths, texts, rows)
+            self._add_equal(lengths, texts, rows, tokenizer)
 
     def absorb(self, other: "CuttingTally", first: int) -> None:
         """Add the rows of another tally, of which row 0 is row `first` here."""
@@ -105,7 +106,9 @@ class CuttingTally:
             kept = self.equal.setdefault(key, [])
             kept.extend(row + first for row in other.equal[key][: EXAMPLES - len(kept)])
 
-    def _add_equal(self, lengths: RowLengths, texts: dict[str, pa.Array], rows: Ints) -> None:
+    def _add_equal(
+        self, lengths: RowLengths, texts: dict[str, pa.Array], rows: Ints, tokenizer: Tokenizer
+    ) -> None:
         """Find pairs that become equal: they agree in at least so many first or last tokens."""
         prompt, chosen, rejected = (texts[name] for name in ("prompt", "chosen", "rejected"))
         shorter = np.min([lengths.columns[side] for side in lengths.sides], axis=0)
@@ -120,9 +123,9 @@ class CuttingTally:
             ]
             agree = np.minimum(sure, shorter)
             for i in open_rows:
-                agree[i] = self._agreement(
-                    prompt[i].as_py(), chosen[i].as_py(), rejected[i].as_py(), way
-                )
+                asked = prompt[i].as_py()
+                one, other = (asked + side[i].as_py() for side in (chosen, rejected))
+                agree[i] = _agreement(tokenizer, one, other, way)
             for limit in self.ladder:
                 equal = rows[(agree >= limit) & (shorter >= limit)]
                 key = (limit, way)
@@ -132,12 +135,6 @@ class CuttingTally:
 
     def _between(self, low: int, high: int) -> bool:
         return any(low < limit <= high for limit in self.ladder)
-
-    def _agreement(self, prompt: str, chosen: str, rejected: str, way: str) -> int:
-        one, other = (self.tokenizer.encode(prompt + reply).ids for reply in (chosen, rejected))
-        if way == "truncate-start":
-            one, other = one[::-1], other[::-1]
-        return common_prefix(one, other)
 
     def report(self, loss_budget: float = 0.01) -> Cutting | None:
         """Make the report; None where no row was added."""
@@ -169,6 +166,14 @@ class CuttingTally:
             return Cut(limit, way, 0, long_rows, lost, equal, gone, 0, examples)
         gone = self.prompts.longer_than(limit - 1)
         return Cut(limit, way, gone, long_rows - gone, lost, equal, gone, long_rows, examples)
+
+
+def _agreement(tokenizer: Tokenizer, left: str, right: str, way: str) -> int:
+    """Count the first or last tokens that two texts have in common."""
+    one, other = (tokenizer.encode(text).ids for text in (left, right))
+    if way == "truncate-start":
+        one, other = one[::-1], other[::-1]
+    return common_prefix(one, other)
 
 
 def _shared_bytes(left: pa.Array, right: pa.Array, way: str) -> Ints:

@@ -62,7 +62,9 @@ class Fingerprints:
             if split not in self.splits:
                 self.splits.append(split)
         numbers = np.array([self.splits.index(split) for split in other.splits], dtype=np.int64)
-        for entries in other.waiting:
+        for found in other.waiting:
+            # What another process sent may be memory that is shared with others, and cannot be written.
+            entries = found.copy()
             entries["row"] += first
             entries["split"] = numbers[entries["split"]]
             self._append(entries)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from threading import local
 from typing import Any
 
@@ -18,8 +19,8 @@ import pyarrow as pa
 from fmtkit import registry, tokens
 from fmtkit.codes import Reject
 from fmtkit.converting import detection, pipeline, preparation, typenames
-from fmtkit.converting.block_tap import BlockTap
 from fmtkit.converting.convert_options import RowOptions
+from fmtkit.converting.engines import engine_of
 from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.pipeline import Piece
 from fmtkit.converting.preparation import Job
@@ -28,6 +29,7 @@ from fmtkit.counting.lengths import CharacterCounter, Counter
 from fmtkit.counting.token_counts import TokenCounter
 from fmtkit.documents import Untokenized
 from fmtkit.errors import ColumnMismatchError, OptionError, TokenizerError
+from fmtkit.pickling import PickledByFields
 from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.opening import Source, open_sources
@@ -39,7 +41,7 @@ from fmtkit.surveying.inspect_options import InspectOptions
 from fmtkit.surveying.look import Look, Viewer
 from fmtkit.surveying.masks import Masking
 from fmtkit.surveying.reply_checks import ReplyChecks
-from fmtkit.surveying.row_fetch import BlockStart, RowFetch
+from fmtkit.surveying.row_fetch import HELD_ROWS, BlockStart, RowFetch
 from fmtkit.surveying.score_columns import read_scores, score_names
 from fmtkit.surveying.shown_rows import RowViewer
 from fmtkit.surveying.survey_making import (
@@ -92,7 +94,6 @@ class Inspection:
 class Opened:
     """The sources, and what their first rows speak for."""
 
-    tap: BlockTap
     sources: tuple[Source, ...]
     samples: tuple[list[Any], ...]
     guesses: tuple[tuple[Guess, ...], ...]
@@ -119,7 +120,7 @@ def run(
         found = _guessed(opened, options)
         if found is None:
             sources = _sources(opened, {})
-            bare = make_bare_survey(opened.sources, sources, opened.tap, opened.samples)
+            bare = make_bare_survey(opened.sources, sources, opened.samples, engine_of(options))
             return Inspection(replace(bare, **told, findings=_written(opened, options)))
         name, job = found
     else:
@@ -136,7 +137,7 @@ def run(
         _stride(opened, options.sample),
         masking,
     )
-    done = _Pass(job, opened, viewer, options)
+    done = _Pass(job, opened, viewer)
     done.run()
     shown = RowViewer(
         job.table.name(),
@@ -233,9 +234,8 @@ def _guessed(opened: Opened, options: InspectOptions) -> tuple[typenames.TypeNam
 
 
 def _open(source: object, options: InspectOptions) -> Opened:
-    tap = BlockTap()
     # Nobody asks an inspection for the hash of what it read.
-    sources = tuple(tap.on(open_sources(source, hashed=False, delimiter=options.delimiter)))
+    sources = tuple(open_sources(source, hashed=False, delimiter=options.delimiter))
     if not sources:
         raise OptionError("SOURCE is missing: give files, folders, globs, a dataset, or -")
     samples = tuple(preparation.sample_of(one) for one in sources)
@@ -244,7 +244,7 @@ def _open(source: object, options: InspectOptions) -> Opened:
         guess(sample, options.method, paths=paths, delimiter=options.delimiter)
         for sample in samples
     )
-    return Opened(tap, sources, samples, guesses)
+    return Opened(sources, samples, guesses)
 
 
 def _row_options(name: typenames.TypeName, options: InspectOptions) -> RowOptions:
@@ -265,6 +265,9 @@ def _row_options(name: typenames.TypeName, options: InspectOptions) -> RowOption
         options=options.options,
         limit=options.limit,
         workers=options.workers,
+        engine=options.engine,
+        ray_address=options.ray_address,
+        shared_filesystem=options.shared_filesystem,
     )
 
 
@@ -311,23 +314,26 @@ def split_of(path: str) -> str:
 class _Pass:
     """The first pass: every row is looked at."""
 
-    def __init__(self, job: Job, opened: Opened, viewer: Viewer, options: InspectOptions) -> None:
-        self.job, self.tap, self.viewer, self.options = job, opened.tap, viewer, options
+    def __init__(self, job: Job, opened: Opened, viewer: Viewer) -> None:
+        self.job = job
         self.look = viewer.empty()
         self.ledger = Ledger()
         self.bad = BadRows()
-        self.fetch = RowFetch(job, opened.tap)
+        self.fetch = RowFetch(job)
         self.rows_of: dict[int, int] = {}
-        self.splits = [split_of(source.name) for source in job.sources]
-        self.scores = [
-            [n for n in score_names(sample) if n not in job.schema.names]
-            for sample in opened.samples
-        ]
-        self._counters = local()
+        self._viewer = BlockViewer(
+            viewer,
+            splits=tuple(split_of(source.name) for source in job.sources),
+            scores=tuple(
+                tuple(n for n in score_names(sample) if n not in job.schema.names)
+                for sample in opened.samples
+            ),
+            once=tuple(source.once for source in job.sources),
+        )
 
     def run(self) -> None:
         """Look at every row, in input order."""
-        with closing(pipeline.stream(self.job, step=self._step)) as pieces:
+        with closing(pipeline.stream(self.job, step=self._viewer)) as pieces:
             for piece in pieces:
                 of_source = self.rows_of.get(piece.source, 0)
                 start = BlockStart(
@@ -354,25 +360,44 @@ class _Pass:
                 self.look.findings.note(code, np.array([reject.row + first], dtype=np.int64))
         self.look.lines |= {row: lines[row] for row in self.look.findings.named() & lines.keys()}
 
-    def _step(self, table: pa.Table, piece: Piece) -> "_Result":
-        block = self.tap.take(piece.source, piece.block)
+
+@dataclass(frozen=True)
+class BlockViewer(PickledByFields):
+    """Looks at the rows of a block; can be pickled, so that it may be done in another process."""
+
+    viewer: Viewer
+    splits: tuple[str, ...]
+    """The split that each source's name speaks of."""
+    scores: tuple[tuple[str, ...], ...]
+    """The columns with scores of two replies in each source."""
+    once: tuple[bool, ...]
+    """Whether each source can be read only once."""
+
+    def __call__(self, table: pa.Table, piece: Piece, block: Block) -> "BlockView":
+        """Look at the table that a block became."""
         table = self._with_scores(table, piece, block)
         look = self.viewer.view(table, piece.records, self._counter(), self.splits[piece.source])
         look.columns.add_block(block, piece.block)
         for row in look.findings.named():
             look.lines[row] = piece.line(int(np.searchsorted(piece.records, row)))
-        if not self.job.sources[piece.source].once or piece.block:
-            return _Result(look)
-        first = table.slice(0, 200)
-        return _Result(look, first, piece.records, [piece.line(i) for i in range(first.num_rows)])
+        if not self.once[piece.source] or piece.block:
+            return BlockView(look)
+        first = table.slice(0, HELD_ROWS)
+        lines = [piece.line(i) for i in range(first.num_rows)]
+        return BlockView(look, first, piece.records[: first.num_rows], lines)
+
+    @cached_property
+    def _counters(self) -> local:
+        return local()
 
     def _counter(self) -> Counter:
         """Return this thread's counter: its memory of pieces is for one thread."""
-        if not hasattr(self._counters, "mine"):
+        counters = self._counters
+        if not hasattr(counters, "mine"):
             tokenizer = self.viewer.tokenizer
             made = TokenCounter(tokenizer, threads=1) if tokenizer else CharacterCounter()
-            self._counters.mine = made
-        mine: Counter = self._counters.mine
+            counters.mine = made
+        mine: Counter = counters.mine
         return mine
 
     def _with_scores(self, table: pa.Table, piece: Piece, block: Block) -> pa.Table:
@@ -387,7 +412,9 @@ class _Pass:
 
 
 @dataclass(frozen=True)
-class _Result:
+class BlockView:
+    """What was seen of a block, and its first rows where it cannot be read again."""
+
     look: Look
     table: pa.Table | None = None
     records: Any = None

@@ -85,7 +85,7 @@ class Viewer:
         """Return the look at no row."""
         ends = self.checks.ends if self.checks else ()
         tokens = tuple({*ends, *(written_by(self.template) if self.template else ())})
-        cutting = CuttingTally(self.tokenizer, self.ladder) if self.tokenizer else None
+        cutting = CuttingTally(self.ladder) if self.tokenizer else None
         return Look(Findings(control_tokens=tokens), cutting=cutting)
 
     def view(self, table: pa.Table, records: Ints, counter: lengths.Counter, split: str) -> Look:
@@ -146,8 +146,9 @@ class Viewer:
         look.counted += len(written.kept)
         if {"chosen", "rejected"} <= found.keys():
             look.findings.add_sides(found["chosen"], found["rejected"])
-        if look.cutting is not None:
-            look.cutting.add(measured, dict(written.texts), records[written.kept])
+        if look.cutting is not None and self.tokenizer is not None:
+            rows = records[written.kept]
+            look.cutting.add(measured, dict(written.texts), rows, self.tokenizer)
 
     def _place(self, look: Look, table: pa.Table, records: Ints) -> Ints:
         """Count the anchors of tokenised rows, and return the rows' tokens without padding."""

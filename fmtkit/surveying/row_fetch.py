@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from fmtkit.codes import Reject
 from fmtkit.converting import pipeline
-from fmtkit.converting.block_tap import BlockTap
 from fmtkit.converting.preparation import Job
 from fmtkit.surveying.shown_rows import Place
 
@@ -45,7 +44,6 @@ class RowFetch:
     """Where rows are, and how to get them."""
 
     job: Job
-    tap: BlockTap
     starts: list[BlockStart] = field(default_factory=list)
     held: dict[int, Fetched] = field(default_factory=dict)
     """Row -> what it became, of sources that can be read only once."""
@@ -102,7 +100,6 @@ class RowFetch:
         self, index: int, starts: dict[int, BlockStart], within: dict[int, np.ndarray], left: int
     ) -> Iterator[Fetched]:
         for number, block in enumerate(self.job.sources[index].blocks()):
-            self.tap.take(index, number)
             rows = within.get(number)
             if rows is None or not len(rows):
                 continue

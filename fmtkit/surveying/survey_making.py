@@ -9,11 +9,12 @@ import numpy as np
 
 from fmtkit.codes import Reject
 from fmtkit.converting import reading
-from fmtkit.converting.block_tap import BlockTap
+from fmtkit.converting.engines import Engine
 from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.pipeline import Piece
 from fmtkit.converting.suggestions import unfitting
 from fmtkit.counting.lengths import Lengths, Tally, summarize, summarize_all
+from fmtkit.sources.blocks import Block
 from fmtkit.sources.opening import Source
 from fmtkit.surveying.advice import ADVICE, SEVERITIES
 from fmtkit.surveying.cutting import EXAMPLES, Cutting
@@ -134,19 +135,19 @@ def _unread(ledger: Ledger) -> list[Finding]:
 def make_bare_survey(
     sources: Sequence[Source],
     summaries: Sequence[SourceSummary],
-    tap: BlockTap,
     samples: Sequence[Sequence[Mapping[str, Any]]],
+    engine: Engine,
 ) -> Survey:
     """Make the survey of sources that are read by no type: their rows, columns and lengths of text."""
-    columns, counts = ColumnCounts(), []
-    for index, source in enumerate(sources):
-        rows = 0
-        for number, block in enumerate(source.blocks()):
-            tap.take(index, number)
-            columns.add_block(block, number)
-            own = block.rejects
-            rows += len(reading.records_of(block)) + len(own)
-        counts.append(rows)
+    columns, counts = ColumnCounts(), [0] * len(sources)
+    blocks = (
+        (index, number, block)
+        for index, source in enumerate(sources)
+        for number, block in enumerate(source.blocks())
+    )
+    for index, found, rows in engine.map(_counted, blocks):
+        columns.absorb(found)
+        counts[index] += rows
     summaries = tuple(replace(s, rows=n) for s, n in zip(summaries, counts, strict=True))
     guesses = {summary.types[0].type for summary in summaries if summary.types}
     reason = (
@@ -190,6 +191,14 @@ def make_bare_survey(
         shown=(),
         notes=(reason,),
     )
+
+
+def _counted(task: tuple[int, int, Block]) -> tuple[int, ColumnCounts, int]:
+    """Count the columns and rows of a block."""
+    index, number, block = task
+    columns = ColumnCounts()
+    columns.add_block(block, number)
+    return index, columns, len(reading.records_of(block)) + len(block.rejects)
 
 
 def _column_lengths(samples: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[Lengths, ...]:

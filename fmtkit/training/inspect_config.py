@@ -68,6 +68,9 @@ def _inspected(made: Plan, dataset: DatasetPlan, given: InspectOptions) -> Inspe
         columns=options.columns,
         options=options.options,
         limit=options.limit,
+        engine=options.engine,
+        ray_address=options.ray_address,
+        shared_filesystem=options.shared_filesystem,
         **({} if dataset.table == "Tokens" else whole),
         cut_in_training=False,
     )

@@ -1,0 +1,228 @@
+"""inspect on other processes: the same report, byte for byte, as from threads."""
+
+import json
+import os
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import sick_rows
+from fixture_cases import cases
+from runs import fmtkit as command
+from test_engines import TOKENIZER, Pickling
+
+from fmtkit.converting import pipeline
+from fmtkit.converting.engines import engine_of
+from fmtkit.errors import FmtkitError
+from fmtkit.reports import json as json_report
+from fmtkit.sources import jsonl
+from fmtkit.sources.blocks import MAX_LINE_BYTES
+from fmtkit.surveying import fingerprints, inspection
+from fmtkit.surveying.inspect_options import InspectOptions
+
+RAY = {"engine": "ray"}
+SHORT = "several words, and a few more"
+LONG = "several words, so that a file is of several blocks; " * 450
+
+
+def report(source: Any, **options: Any) -> str:
+    """Return the report that --json prints; the error of an inspection that is refused."""
+    try:
+        found = inspection.run(source, InspectOptions(**options))
+    except FmtkitError as error:
+        return f"{type(error).__name__}: {error}"
+    return json_report.encode(found.survey)
+
+
+def write(path: Path, rows: list[Any]) -> str:
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    return str(path)
+
+
+def sick_pairs(folder: Path, text: str) -> dict[str, Any]:
+    """Plant each defect of a pair in a known row, and bad rows between them."""
+    rows, _ = sick_rows.sick(400)
+    rows = [{**row, "note": text} for row in rows]
+    rows[300:300] = [{"chosen": 1}, {"chosen": [], "rejected": []}]
+    return {"source": write(folder / "pairs.jsonl", rows), "type": "llama3.ultra"}
+
+
+def splits(folder: Path, text: str) -> dict[str, Any]:
+    def row(number: int) -> dict[str, Any]:
+        return {"question": f"q{number}", "chosen": f"c{number}", "rejected": text, "system": ""}
+
+    write(folder / "train.jsonl", [row(i) for i in range(400)])
+    pq.write_table(pa.Table.from_pylist([row(i) for i in range(395, 800)]), folder / "test.parquet")
+    return {"source": [str(folder / "train.jsonl"), str(folder / "test.parquet")], "type": "intel"}
+
+
+def steps(folder: Path, text: str) -> dict[str, Any]:
+    rows = [
+        {"prompt": f"p{i}", "completions": [text, "b"], "labels": [0.5 if i % 7 else 1, i % 2]}
+        for i in range(400)
+    ]
+    rows[333]["labels"] = [None, 1]
+    return {"source": write(folder / "steps.jsonl", rows), "type": "stepwise_supervised"}
+
+
+def labelled(folder: Path, text: str) -> dict[str, Any]:
+    rows = [{"prompt": f"p{i}", "completion": text, "label": i % 5 == 0} for i in range(400)]
+    return {"source": write(folder / "labelled.jsonl", rows), "method": "kto"}
+
+
+def windows(folder: Path, text: str) -> dict[str, Any]:
+    rows = [conversation(i, text * 10 if i % 3 else "No.") for i in range(400)]
+    return {
+        "source": write(folder / "chats.jsonl", rows),
+        "type": "ebft_strided_chat.transform",
+        "tokenizer": TOKENIZER,
+        "chat_template": "chatml",
+        "max_length": (300,),
+        "ebft": {"stride": 60, "generate_max_len": 40},
+    }
+
+
+def tools(folder: Path, text: str) -> dict[str, Any]:
+    tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
+    own = {"tools": [tool]}
+    rows = [conversation(i, text) | (own if i > 350 else {}) for i in range(400)]
+    return {"source": write(folder / "tools.jsonl", rows), "type": "openai"}
+
+
+def conversation(number: int, reply: str) -> dict[str, Any]:
+    said = {"user": f"Say {number}.", "assistant": reply}
+    return {"messages": [{"role": role, "content": content} for role, content in said.items()]}
+
+
+def of_no_type(folder: Path, text: str) -> dict[str, Any]:
+    rows: list[Any] = [{"colour": f"c{i}", "weight": i, "text_of_it": text} for i in range(400)]
+    rows[300] = {"late": [1, "Ж"]}
+    return {"source": write(folder / "odd.jsonl", rows)}
+
+
+MADE = [sick_pairs, splits, steps, labelled, windows, tools, of_no_type]
+LOOKED_AT: list[dict[str, Any]] = [
+    {},
+    {"tokenizer": TOKENIZER, "show_mask": 2, "rows": (7, 390)},
+    {"tokenizer": TOKENIZER, "max_length": (16, 64), "sample": 100, "limit": 333},
+]
+
+
+def compare(
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, ways: list[dict[str, Any]]
+) -> None:
+    """Compare the reports of threads and of Ray in some ways of looking."""
+    source = asked.pop("source")
+    # Hashes go to files, as those of millions of rows do.
+    monkeypatch.setattr(fingerprints, "IN_MEMORY", 100)
+    for options in ways:
+        expected = report(source, **options | asked)
+        assert '"rows_read"' in expected
+        assert report(source, **options | asked | RAY) == expected
+
+
+@pytest.fixture
+def on_copies(monkeypatch):
+    """Let the engine that is asked for work on copies of everything, as other processes would."""
+    for module in (pipeline, inspection):
+        monkeypatch.setattr(
+            module,
+            "engine_of",
+            lambda options: Pickling() if options.engine == "ray" else engine_of(options),
+        )
+
+
+@pytest.mark.parametrize("made", MADE)
+def test_the_report_of_copies_is_that_of_threads(tmp_path, monkeypatch, on_copies, made):
+    monkeypatch.setattr(jsonl.blocks_of_lines, "__defaults__", (50_000, MAX_LINE_BYTES))
+    compare(made(tmp_path, SHORT), monkeypatch, LOOKED_AT[1:2])
+
+
+def test_a_source_that_is_read_once_shows_its_first_rows_from_copies(on_copies):
+    rows = [sick_rows.clean(number) for number in range(300)]
+    data = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    found = [
+        report(BytesIO(data), type="llama3.ultra", **LOOKED_AT[1], **engine) for engine in ({}, RAY)
+    ]
+    assert found[0] == found[1]
+    assert json.loads(found[0])["shown"][0]["place"]["line"] == 1
+
+
+def test_results_on_the_way_back_hold_no_tokenizer(tmp_path, monkeypatch):
+    import pickle
+
+    sizes = []
+
+    class Weighing(Pickling):
+        def map(self, work, tasks):
+            for result in super().map(work, tasks):
+                sizes.append(len(pickle.dumps(result)))
+                yield result
+
+    monkeypatch.setattr(pipeline, "engine_of", lambda options: Weighing())
+    source = write(tmp_path / "a.jsonl", [sick_rows.clean(number) for number in range(50)])
+    report(source, type="llama3.ultra", tokenizer=TOKENIZER)
+    assert max(sizes) < 100_000 < Path(TOKENIZER, "tokenizer.json").stat().st_size * 100
+
+
+def test_what_engines_need_is_the_same_for_inspect_as_for_convert(tmp_path, capsys):
+    source = write(tmp_path / "a.jsonl", [sick_rows.clean(1)])
+    done = command(capsys, "inspect", source, "--ray-address", "auto")
+    assert done.code == 2
+    assert "--engine ray; give it too" in done.err
+    plugin = tmp_path / "p.py"
+    plugin.write_text("")
+    flags = ("--engine", "ray", "--ray-address", "auto", "--plugin", str(plugin))
+    done = command(capsys, "inspect", source, *flags)
+    assert done.code == 2
+    assert "--shared-filesystem" in done.err
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Give a head and a node of one CPU each, to which this process is connected."""
+    if "CI" not in os.environ:  # there it is an error that it is missing
+        pytest.importorskip("ray")
+    import ray
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    made.add_node(num_cpus=1)
+    ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("made", MADE)
+def test_the_report_of_ray_is_that_of_threads(cluster, tmp_path, monkeypatch, made):
+    compare(made(tmp_path, LONG), monkeypatch, LOOKED_AT[1:])
+
+
+@pytest.mark.slow
+def test_every_fixture_is_inspected_alike_by_ray(cluster):
+    for case in cases():
+        options = LOOKED_AT[1]
+        source = str(case.source)
+        assert report(source, **options, **RAY) == report(source, **options), case
+
+
+@pytest.mark.slow
+def test_a_config_is_inspected_alike_by_ray(cluster, tmp_path, capsys):
+    source = write(tmp_path / "a.jsonl", [sick_rows.clean(number) for number in range(100)])
+    (tmp_path / "dpo.yaml").write_text(
+        f"base_model: {TOKENIZER}\nrl: dpo\nsequence_len: 64\nchat_template: llama3\n"
+        f"datasets:\n  - path: {source}\n    type: ultra\n"
+    )
+    printed = []
+    for engine in ("threads", "ray"):
+        flags = ("--engine", engine, "--json", "--show-mask", "1")
+        done = command(capsys, "inspect", "-c", str(tmp_path / "dpo.yaml"), *flags)
+        assert done.code == 0
+        printed.append(done.out)
+    assert printed[0] == printed[1]
+    assert json.loads(printed[0])["rows"] == 100
