@@ -209,3 +209,14 @@ def test_more_rows_are_counted_than_named():
     rows = [PLANTED["direction_contradicted"](pair(n)) for n in range(90)]
     found = look(pairs_table(rows))["direction_contradicted"]
     assert (found.count, found.rows) == (90, tuple(range(20)))
+
+
+def test_a_collection_that_went_to_files_is_absorbed_whole(monkeypatch):
+    monkeypatch.setattr(fingerprints, "IN_MEMORY", 4)
+    merged = fingerprints.Fingerprints()
+    for first in (0, 5):
+        part = fingerprints.Fingerprints()
+        part.add(np.arange(5, dtype=np.uint64), None, np.arange(5), "train")
+        part.add(np.array([9], dtype=np.uint64), None, np.array([5]), "test")
+        merged.absorb(part, first * 2)
+    assert merged.copies().tolist() == [10, 11, 12, 13, 14, 15]

@@ -57,12 +57,12 @@ class Fingerprints:
             self._spill()
 
     def absorb(self, other: "Fingerprints", first: int) -> None:
-        """Add the rows of another collection, kept in memory, whose row 0 is row `first` here."""
+        """Add the rows of another collection, whose row 0 is row `first` here."""
         for split in other.splits:
             if split not in self.splits:
                 self.splits.append(split)
         numbers = np.array([self.splits.index(split) for split in other.splits], dtype=np.int64)
-        for found in other.waiting:
+        for found in other._parts("row_hash"):
             # What another process sent may be memory that is shared with others, and cannot be written.
             entries = found.copy()
             entries["row"] += first
