@@ -178,13 +178,25 @@ def test_soft_and_missing_step_labels_are_found():
 
 
 def test_copies_are_found_wherever_they_stand(monkeypatch):
-    for in_memory in (fingerprints.IN_MEMORY, 10):
+    rows = [pair(n) for n in range(60)]
+    rows[50] = rows[20] = rows[3]
+    table = pairs_table(rows)
+    for in_memory in (fingerprints.IN_MEMORY, 10, 25):
         monkeypatch.setattr(fingerprints, "IN_MEMORY", in_memory)
-        rows = [pair(n) for n in range(60)]
-        rows[50] = rows[20] = rows[3]
-        found = look(pairs_table(rows))
+        findings = merged((first, table.slice(first, 15), "") for first in range(0, 60, 15))
+        found = {finding.code: finding for finding in findings.result()}
         assert set(found) == {"duplicate_rows"}
         assert found["duplicate_rows"].rows == (20, 50)
+
+
+def merged(batches):
+    """Add up what is found in each batch alone, as a pass over blocks does."""
+    findings = Findings()
+    for first, table, split in batches:
+        block = Findings()
+        block.add(table, np.arange(table.num_rows), split)
+        findings.absorb(block, first)
+    return findings
 
 
 def test_contents_that_only_run_together_alike_are_no_copies():
@@ -197,10 +209,8 @@ def test_contents_that_only_run_together_alike_are_no_copies():
 @pytest.mark.parametrize("in_memory", [10, 1000])
 def test_prompts_of_two_splits_are_found_in_both(monkeypatch, in_memory):
     monkeypatch.setattr(fingerprints, "IN_MEMORY", in_memory)
-    findings = Findings()
-    findings.add(unpaired([True, False] * 10), np.arange(20), "train")
-    other = unpaired([False, True] * 10)
-    findings.add(other.slice(18), np.arange(20, 22), "test")
+    train, other = unpaired([True, False] * 10), unpaired([False, True] * 10)
+    findings = merged([(0, train, "train"), (20, other.slice(18), "test")])
     found = {finding.code: finding for finding in findings.result()}
     assert found["prompt_in_splits"].rows == (18, 19, 20, 21)
 
@@ -209,14 +219,3 @@ def test_more_rows_are_counted_than_named():
     rows = [PLANTED["direction_contradicted"](pair(n)) for n in range(90)]
     found = look(pairs_table(rows))["direction_contradicted"]
     assert (found.count, found.rows) == (90, tuple(range(20)))
-
-
-def test_a_collection_that_went_to_files_is_absorbed_whole(monkeypatch):
-    monkeypatch.setattr(fingerprints, "IN_MEMORY", 4)
-    merged = fingerprints.Fingerprints()
-    for first in (0, 5):
-        part = fingerprints.Fingerprints()
-        part.add(np.arange(5, dtype=np.uint64), None, np.arange(5), "train")
-        part.add(np.array([9], dtype=np.uint64), None, np.array([5]), "test")
-        merged.absorb(part, first * 2)
-    assert merged.copies().tolist() == [10, 11, 12, 13, 14, 15]

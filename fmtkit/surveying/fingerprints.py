@@ -41,33 +41,31 @@ class Fingerprints:
     folder: "tempfile.TemporaryDirectory[str] | None" = None
 
     def add(self, row_hashes: Hashes, prompt_hashes: Hashes | None, rows: Ints, split: str) -> None:
-        """Add a batch; `prompt_hashes` is None where rows have no prompt."""
+        """Add a batch, kept in memory; `prompt_hashes` is None where rows have no prompt."""
         if split not in self.splits:
             self.splits.append(split)
         entries = np.zeros(len(rows), dtype=ENTRY)
         entries["row_hash"] = row_hashes
         entries["prompt_hash"] = 0 if prompt_hashes is None else prompt_hashes
         entries["row"], entries["split"] = rows, self.splits.index(split)
-        self._append(entries)
-
-    def _append(self, entries: Entries) -> None:
         self.waiting.append(entries)
         self.size += len(entries)
-        if self.size >= IN_MEMORY:
-            self._spill()
 
     def absorb(self, other: "Fingerprints", first: int) -> None:
-        """Add the rows of another collection, whose row 0 is row `first` here."""
+        """Add the rows of a block's collection, whose row 0 is row `first` here; many go to files."""
         for split in other.splits:
             if split not in self.splits:
                 self.splits.append(split)
         numbers = np.array([self.splits.index(split) for split in other.splits], dtype=np.int64)
-        for found in other._parts("row_hash"):
+        for found in other.waiting:
             # What another process sent may be memory that is shared with others, and cannot be written.
             entries = found.copy()
             entries["row"] += first
             entries["split"] = numbers[entries["split"]]
-            self._append(entries)
+            self.waiting.append(entries)
+            self.size += len(entries)
+        if self.size >= IN_MEMORY:
+            self._spill()
 
     def _spill(self) -> None:
         if self.folder is None:
