@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fmtkit.commands.flags import QuickCommand, QuickGroup, print_version, say
+from fmtkit.commands.flags import INTERRUPTED, QuickCommand, QuickGroup, print_version, say
 from fmtkit.errors import FmtkitError, UnusedKernelWarning
 
 # typer brings a click of its own; this is the base of every complaint about flags.
@@ -216,4 +216,4 @@ def main() -> None:
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         say("fmtkit: interrupted")
-        sys.exit(130)
+        sys.exit(INTERRUPTED)

@@ -415,7 +415,9 @@ def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path):
     os.close(write)
     _, printed = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert b"Traceback" not in printed
+    assert printed.decode().splitlines() == [
+        f"fmtkit: interrupted; {tmp_path / 'x'} is not finished: the same command with --resume goes on"
+    ]
     assert not (tmp_path / "x").exists()
 
 

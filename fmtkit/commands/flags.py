@@ -26,6 +26,8 @@ Set = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 NoProgress = Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")]
+INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C ended."""
 _JSON = "_as_json"
 _CONTEXT = "context"
 _ROOM = 24
@@ -45,6 +47,14 @@ class QuickCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         _take_texts_as_they_are(self.get_params(ctx))
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; of an interrupt, which typer ends without a word, say what it left."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            say("; ".join(["fmtkit: interrupted", *getattr(stop, "__notes__", ())]))
+            raise typer.Exit(INTERRUPTED) from stop
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """List arguments, then flags by panel: those of the options' classes, and those that print."""

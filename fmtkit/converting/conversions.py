@@ -187,10 +187,20 @@ def write_jobs(
         return run.write()
     except (LimitError, NothingWrittenError):
         raise
-    except BaseException:
+    except BaseException as error:
         # What was finished stays resumable: a full disk or a lost mount is no reason to start again.
         run.sink.suspend()
+        if isinstance(error, KeyboardInterrupt):
+            error.add_note(_what_is_left(out, options))
         raise
+
+
+def _what_is_left(out: Destination, options: ConvertOptions) -> str:
+    """Say of an interrupted run what it left, and what to do next."""
+    if out.format is not None:
+        return f"nothing was written to {out.path}"
+    instead = " in place of --overwrite" if options.overwrite else ""
+    return f"{out.path} is not finished: the same command with --resume{instead} goes on"
 
 
 def refuse_output(out: Destination, sources: Iterable[str], options: ConvertOptions) -> None:
