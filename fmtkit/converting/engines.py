@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import islice
+from operator import length_hint
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from fmtkit.errors import SourceError
@@ -17,6 +18,28 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _SESSION: ContextVar[ExitStack | None] = ContextVar("session", default=None)
+
+
+@dataclass
+class Standing:
+    """How far the tasks of an engine are that starts workers, for who shows it."""
+
+    is_starting: bool = False
+    done: int = 0
+    total: int = 0
+    """0 where the tasks are made as they are taken."""
+    lost: int = 0
+    """Times that a task ended its worker, or was lost with its node, and was run again."""
+    dashboard: str | None = None
+    """Where a browser sees the cluster."""
+
+    def begin(self, tasks: Iterator[Any]) -> None:
+        """Begin to map."""
+        self.is_starting, self.done, self.total = False, 0, length_hint(tasks)
+
+
+WATCHED: ContextVar[Standing] = ContextVar("standing")
+"""The standing that an engine keeps up to date; whoever shows it sets one."""
 
 
 class TaskLostError(Exception):

@@ -1,11 +1,15 @@
-"""The progress bar of a conversion: bytes, rows per second and bad rows, on a terminal only."""
+"""The progress bar of a conversion: bytes, rows per second, bad rows and Ray's tasks, on a terminal only."""
 
 import os
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from fmtkit.converting.engines import WATCHED, Standing
+from fmtkit.escaping import counted
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -44,10 +48,32 @@ def progress(*, shown: bool) -> Iterator[Watch | None]:
     columns = (
         BarColumn(bar_width=24),
         TextColumn("{task.percentage:>3.0f}%"),
-        TextColumn("{task.fields[what]}"),
+        TextColumn("{task.fields[what]}{task.fields[tasks]}"),
     )
-    with Progress(*columns, console=console, transient=True) as bar:
-        yield _Bar(bar, bar.add_task("", total=None, what="reading"))
+    standing = Standing()
+    token = WATCHED.set(standing)
+    try:
+        with Progress(*columns, console=console, transient=True) as bar:
+            tasks = _Tasks(standing)
+            yield _Bar(bar, bar.add_task("", total=None, what="reading", tasks=tasks))
+    finally:
+        WATCHED.reset(token)
+
+
+@dataclass(frozen=True)
+class _Tasks:
+    """How an engine's tasks stand, as text, whenever the bar is drawn: between results too."""
+
+    standing: Standing
+
+    def __str__(self) -> str:
+        now = self.standing
+        if now.is_starting:
+            return ", starting Ray"
+        of = f" of {now.total:,}" if now.total else ""
+        said = f", {now.done:,}{of} tasks" if now.done or now.total else ""
+        lost = f", [yellow]{counted(now.lost, 'task')} run again[/]" if now.lost else ""
+        return f"{said}{lost}{f', http://{now.dashboard}' if now.dashboard else ''}"
 
 
 class _Bar:

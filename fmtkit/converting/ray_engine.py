@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeVar
 
-from fmtkit.converting.engines import TaskLostError, at_end
+from fmtkit.converting.engines import WATCHED, Standing, TaskLostError, at_end
 from fmtkit.errors import DependencyError, FmtkitError, OptionError
 from fmtkit.reachability import trouble_with
 
@@ -54,7 +54,9 @@ class Ray:
             DependencyError, OptionError: if Ray is not installed, or no cluster is at the address.
         """
         ray = _package()
+        standing = WATCHED.get(Standing())
         with self._cluster(ray):
+            standing.begin(tasks)
             job = ray.put(work)
             # Ray's own retries do not tell a task that kills its worker from a node that is lost.
             run = ray.remote(num_cpus=1, max_retries=0)(_run)
@@ -64,8 +66,11 @@ class Ray:
                 for task in islice(tasks, room):
                     flying.append(_Flight(task, run.remote([job], task)))
                 while flying:
-                    result: T = _result_of(ray, flying[0], lambda task: run.remote([job], task))
+                    result: T = _result_of(
+                        ray, flying[0], lambda task: run.remote([job], task), standing
+                    )
                     flying.popleft()
+                    standing.done += 1
                     flying.extend(_Flight(t, run.remote([job], t)) for t in islice(tasks, 1))
                     yield result
             finally:
@@ -84,16 +89,23 @@ class Ray:
         if trouble := _trouble(self.address):
             raise OptionError(f"--ray-address {self.address}: {trouble}")
         quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+        watched = WATCHED.get(None)
+        if watched is not None:
+            watched.is_starting = True
         try:
             if self.address is not None:
-                ray.init(address=self.address, **quiet)
+                found = ray.init(address=self.address, **quiet)
             else:
                 cores = self.workers or os.cpu_count() or 1
-                ray.init(address="local", num_cpus=cores, include_dashboard=False, **quiet)
+                # A dashboard of its own is of use where its address is shown.
+                shown = {"include_dashboard": watched is not None}
+                found = ray.init(address="local", num_cpus=cores, **shown, **quiet)
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
             reason = " ".join(str(error).split())
             where = f"--ray-address {self.address}" if self.address else "--engine ray"
             raise OptionError(f"{where}: no cluster of Ray can be used: {reason}") from error
+        if watched is not None:
+            watched.dashboard = found.dashboard_url or None
         if at_end(ray.shutdown):
             yield
             return
@@ -119,7 +131,7 @@ def _package() -> Any:
     return ray
 
 
-def _result_of(ray: Any, flight: _Flight, again: Callable[[Any], Any]) -> Any:
+def _result_of(ray: Any, flight: _Flight, again: Callable[[Any], Any], standing: Standing) -> Any:
     """Wait for a task, and run it again where its worker or its node was lost."""
     errors = ray.exceptions
     lost = (errors.NodeDiedError, errors.ObjectLostError, errors.LocalRayletDiedError)
@@ -140,6 +152,7 @@ def _result_of(ray: Any, flight: _Flight, again: Callable[[Any], Any]) -> Any:
             if error is not None:
                 raise _rebuilt(*error)
             return value
+        standing.lost += 1
         flight.result = again(flight.task)
 
 
