@@ -11,6 +11,7 @@ pytest.importorskip("trl")
 
 import online_runs as online
 
+from fmtkit.errors import WriteError
 from fmtkit.training.rl.grpo import samples, samples_page
 from fmtkit.training.rl.grpo.keep_samples import rows_of
 from fmtkit.training.rl.grpo.samples import FILE, SampleTable
@@ -134,6 +135,29 @@ def test_a_resumed_run_goes_on_with_the_rows_before_its_checkpoint(tmp_path) -> 
     again.add(3, [row(33)])
     found = [(r["step"], r["prompt"]) for r in pq.read_table(tmp_path / FILE).to_pylist()]
     assert found == [(1, "p1"), (2, "p2"), (3, "p33")]
+
+
+def test_a_table_that_a_crash_has_damaged_does_not_keep_a_run_from_going_on(
+    tmp_path, capsys
+) -> None:
+    table = SampleTable(tmp_path / FILE)
+    table.add(1, [row(1)])
+    whole = (tmp_path / FILE).read_bytes()
+    (tmp_path / FILE).write_bytes(whole[: len(whole) // 2])
+    again = SampleTable(tmp_path / FILE, after=1)
+    assert again.logs == {}
+    assert (tmp_path / f"damaged-{FILE}").read_bytes() == whole[: len(whole) // 2]
+    told = capsys.readouterr().err
+    assert "completions.parquet cannot be read" in told
+    assert "is damaged-completions.parquet now" in told
+    again.add(2, [row(2)])
+    assert steps_of(tmp_path / FILE) == [2]
+
+
+def test_a_folder_that_may_not_be_written_is_named(tmp_path) -> None:
+    table = SampleTable(tmp_path / "gone" / FILE)
+    with pytest.raises(WriteError, match=r"completions\.parquet"):
+        table.add(1, [row(1)])
 
 
 def test_the_page_shows_the_first_and_the_last_log_escaped(tmp_path) -> None:

@@ -1,6 +1,6 @@
 """Answers of a run with their rewards: a Parquet table in the run folder, written while it trains."""
 
-import os
+import sys
 import time
 from collections.abc import Sequence
 from itertools import islice
@@ -9,6 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from fmtkit import atomic
 
 Row = dict[str, Any]
 
@@ -36,10 +38,9 @@ class SampleTable:
         self.logs: dict[int, list[Row]] = {}
         self._texts: dict[int, int] = {}
         self._next = 0.0
-        if after and file.is_file():
-            for row in pq.read_table(file).to_pylist():
-                if row["step"] <= after:
-                    self.logs.setdefault(row["step"], []).append(row)
+        for row in _kept(file) if after and file.is_file() else ():
+            if row["step"] <= after:
+                self.logs.setdefault(row["step"], []).append(row)
         self._texts = {step: _characters(rows) for step, rows in self.logs.items()}
 
     @property
@@ -80,8 +81,9 @@ class SampleTable:
         names = list(dict.fromkeys(name for row in rows for name in row))
         schema = pa.schema([(name, _kind(name)) for name in names])
         part = self.file.with_name(f".{self.file.name}.part")
-        pq.write_table(pa.Table.from_pylist(rows, schema=schema), part, compression="zstd")
-        os.replace(part, self.file)  # noqa: PTH105 - one call for both systems
+        with atomic.writing(self.file):
+            pq.write_table(pa.Table.from_pylist(rows, schema=schema), part, compression="zstd")
+            part.replace(self.file)
         self._next = following(begun)
 
     @property
@@ -91,6 +93,24 @@ class SampleTable:
         if newest == len(self.logs):
             return f"of each of {newest} logs" if newest > 1 else "of one log"
         return f"of the {newest} newest logs, and of {len(self.logs) - newest} before them"
+
+
+def _kept(file: Path) -> list[Row]:
+    """Return the rows of a run that goes on; a table that a crash has damaged is no reason not to."""
+    try:
+        rows: list[Row] = pq.read_table(file).to_pylist()
+    except pa.ArrowException as error:
+        aside = file.with_name(f"damaged-{file.name}")
+        with atomic.writing(aside):
+            file.replace(aside)
+        told = str(error).partition("\n")[0]
+        print(  # noqa: T201
+            f"warning: {file} cannot be read ({told}) and is {aside.name} now; the answers before this "
+            "are not in the new one",
+            file=sys.stderr,
+        )
+        return []
+    return rows
 
 
 def following(begun: float) -> float:
