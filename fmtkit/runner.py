@@ -33,6 +33,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "rl": ("fmtkit.training.rl.grpo.plan",),
     "vllm": ("fmtkit.training.vllm_plan",),
     "nemo_gym": ("fmtkit.training.rl.nemo_gym.plan", "fmtkit.training.rl.nemo_gym.run"),
+    "verifiers": ("fmtkit.training.rl.verifiers.plan", "fmtkit.training.rl.verifiers.run"),
 }
 """Section of a configuration that a method may take -> the modules with its hooks.
 

@@ -11,7 +11,7 @@ RUNNER = Runner(
     defaults={"multi_objective_aggregation": "normalize_then_sum"},
     trl=">=1.16,<1.17",
     needs=frozenset({"rewards"}),
-    sections=frozenset({"rl", "vllm", "nemo_gym"}),
+    sections=frozenset({"rl", "vllm", "nemo_gym", "verifiers"}),
     own=frozenset({"max_length"}),
     features=OUR_FEATURES,
     makes_reference=True,

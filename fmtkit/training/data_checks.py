@@ -62,7 +62,8 @@ def check_slices(config: Config) -> Iterator[Problem]:
 
 def check_sources(config: Config) -> Iterator[Problem]:
     """Yield entries whose files are not here, as far as their names say that they are files."""
-    if config.text("base_model") is None or config.is_true("nemo_gym_enabled"):
+    own = config.is_true("nemo_gym_enabled") or config.get("verifiers.environment")
+    if config.text("base_model") is None or own:
         return
     for name, entry in entries(config):
         path = str(entry.get("path", ""))

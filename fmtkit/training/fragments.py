@@ -28,12 +28,16 @@ def completed(config: Config) -> Config:
 def missing(config: Config, chosen: Runner) -> list[str]:
     """Return the keys without which the configuration cannot train."""
     needed = ["base_model"] if config.text("base_model") is None else []
-    if not config.datasets and not config.is_true("nemo_gym_enabled"):
+    own = config.is_true("nemo_gym_enabled") or config.get("verifiers.environment")
+    if not config.datasets and not own:
         needed.append("datasets")
     needed += [key for part in chosen.hooks("missing") for key in part(config)]
     if "teacher" in chosen.needs and config.get("teacher_model") is None:
         needed.append("teacher_model")
-    rewards = ("trl.reward_funcs", "trl.environment_factory", "nemo_gym_enabled")
+    rewards = (
+        *("trl.reward_funcs", "trl.environment_factory"),
+        *("nemo_gym_enabled", "verifiers.environment"),
+    )
     if "rewards" in chosen.needs and not any(config.get(name) for name in rewards):
         needed.append("trl.reward_funcs")
     if "reward_model" in chosen.needs and config.get("reward_model_path") is None:

@@ -33,6 +33,7 @@ PATHS = frozenset(
         "reward_model_path",
         "teacher_model",
         "tokenizer_config",
+        "verifiers.dir",
     }
 )
 """Keys that may name a file or a folder: `~` and $VARIABLES are replaced in them."""

@@ -1,4 +1,4 @@
-"""Keys of the online methods: sampling, rewards, the vLLM server, EBFT and NeMo Gym."""
+"""Keys of the online methods: sampling, rewards, the vLLM server, EBFT, NeMo Gym and verifiers."""
 
 from fmtkit.training.key import Key
 
@@ -220,6 +220,18 @@ _NEMO_GYM: tuple[Key, ...] = (
     Key("nemo_gym_max_turns", "count", "nemo_gym", "turns of a dialog"),
 )
 
+_VERIFIERS: tuple[Key, ...] = (
+    Key("environment", "text", "verifiers", "name of the environment, or of its taskset"),
+    Key("arguments", "object", "verifiers", "what it is loaded with"),
+    Key("dir", "text", "verifiers", "folder of the Python environment that has verifiers"),
+    Key("max_samples", "count", "verifiers", "rows of its dataset"),
+    Key(
+        "max_turn_tokens", "count", "verifiers", "tokens of one turn; all that are left unless set"
+    ),
+    Key("start_timeout", "number", "verifiers", "seconds to load it"),
+    Key("run_timeout", "number", "verifiers", "seconds for one episode"),
+)
+
 
 def _inside(section: str, keys: tuple[Key, ...]) -> tuple[Key, ...]:
     """Return the keys with the section before their names."""
@@ -233,4 +245,5 @@ KEYS: tuple[Key, ...] = (
     *_inside("vllm", _VLLM),
     *_inside("ebft", _EBFT),
     *_NEMO_GYM,
+    *_inside("verifiers", _VERIFIERS),
 )

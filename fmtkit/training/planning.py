@@ -228,7 +228,7 @@ def _readings(
     with problems.collecting("section"):
         for datasets in chosen.hooks("datasets"):
             if own := datasets(config):
-                named = [(f"nemo_gym_datasets.{n}", entry) for n, entry in enumerate(own)]
+                named = list(own.items())
     named += [(f"test_datasets.{n}", entry) for n, entry in enumerate(config.test_datasets)]
     for name, entry in named:
         with problems.collecting("type", f"{name}.type"):

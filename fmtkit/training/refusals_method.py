@@ -86,6 +86,13 @@ def _gym(config: Config, runner: Runner) -> str | None:
     return f"nemo_gym_enabled: {runner.method} takes no rewards; a Gym is for {able}"
 
 
+def _environment(config: Config, runner: Runner) -> str | None:
+    if not config.get("verifiers.environment") or "verifiers" in runner.sections:
+        return None
+    able = methods(lambda one: "verifiers" in one.sections)
+    return f"verifiers.environment: {runner.method} plays no episodes; they are for {able}"
+
+
 def _lengths(config: Config, runner: Runner) -> str | None:
     told = "kto_order" in runner.refusals
     if runner.sees_lengths or told or not config.is_true("group_by_length"):
@@ -111,6 +118,7 @@ RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
         _losses,
     ),
     ("gym_method", "a NeMo Gym for a method without rewards", _gym),
+    ("environment_method", "an environment for a method that plays no episodes", _environment),
     ("order", "batches by length for rows whose length the trainer cannot see", _lengths),
 )
 """Code, what it looks for, and what finds the reason why a configuration cannot be honoured."""

@@ -50,8 +50,9 @@ class Wishes:
 
     @property
     def rolls_out(self) -> bool:
-        """Tell whether a function of the user's, or a NeMo Gym, makes the answers."""
-        return self.is_set("rollout_func") or self.config.is_true("nemo_gym_multi_turn")
+        """Tell whether a function of the user's, a NeMo Gym or an environment makes the answers."""
+        plays = self.is_set("rollout_func") or self.config.is_true("nemo_gym_multi_turn")
+        return plays or self.config.get("verifiers.environment") is not None
 
 
 def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -> None:

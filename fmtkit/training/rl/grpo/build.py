@@ -18,6 +18,7 @@ from fmtkit.training.rl.rollouts.guarding import guard, limited_requests
 from fmtkit.training.rl.rollouts.loading import rollout_objects
 from fmtkit.training.rl.rollouts.server import TIMEOUT, asks_server
 from fmtkit.training.rl.rollouts.settings import read_settings as read_rollouts
+from fmtkit.training.rl.verifiers.rollout import open_environment
 
 
 def build_grpo(job: Job, parts: Parts) -> Any:
@@ -84,7 +85,7 @@ def _resumed(job: Job) -> int:
 def online_inputs(job: Job, parts: Parts) -> dict[str, Any]:
     """Return the arguments of fmtkit's GRPO trainer: TRL's, the user's objects and our features."""
     section = job.sections.get("rl", {})
-    gym = open_gym(job, parts.tokenizer)
+    gym = open_gym(job, parts.tokenizer) or open_environment(job, parts.tokenizer)
     out = {
         **trainer_inputs(job, parts, load_class(parts.runner.trainer)),
         **_objects(job, parts),

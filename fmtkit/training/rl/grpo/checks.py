@@ -42,7 +42,8 @@ def check_users_names(run: Run) -> None:
     rewards = entries.read(naming.others(section.get("reward_funcs")), places)
     entries.check(rewards)
     weights = plan.resolution.trainer.get("reward_weights")
-    if "rewards" in plan.runner.needs and not plan.config.is_true("nemo_gym_enabled"):
+    own = plan.config.is_true("nemo_gym_enabled") or plan.config.get("verifiers.environment")
+    if "rewards" in plan.runner.needs and not own:
         entries.check_weights(weights.value if weights else None, rewards)
     options.read_options(section)
     loading.check_names(section, places)
@@ -65,7 +66,7 @@ def answers_prompts(run: Run) -> bool:
     """Tell whether TRL answers the prompts of the rows; a rollout function may take them otherwise."""
     config = run.plan.config
     own = config.get("trl.rollout_func") or config.is_true("nemo_gym_multi_turn")
-    return is_online(run) and not own
+    return is_online(run) and not own and not config.get("verifiers.environment")
 
 
 def find_prompts(run: Run) -> Iterator[str]:

@@ -121,7 +121,8 @@ def _replay(subject: Subject) -> str | None:
 def _weights(subject: Subject) -> None:
     config = subject.config
     rewards = naming.listed(config.get("trl.reward_funcs"))
-    if "rewards" in subject.runner.needs and rewards and not config.is_true("nemo_gym_enabled"):
+    own = config.is_true("nemo_gym_enabled") or config.get("verifiers.environment")
+    if "rewards" in subject.runner.needs and rewards and not own:
         entries.check_weights(config.get("trl.reward_weights"), rewards)
 
 

@@ -7,14 +7,19 @@ from typing import Any
 from fmtkit.training.rl.rewards.verdicts import RewardError
 from fmtkit.training.rl.rollouts.lifeline import ServerLostError
 
-_RESUME = "start the Gym again and go on with --resume; `/` of each server tells whether it lives"
+_RESUME = {
+    "nemo_gym": "start the Gym again and go on with --resume; `/` of each server tells whether it lives",
+    "verifiers": "verifiers.log in the run folder has all of it; --resume goes on",
+}
 
 
 class GymError(RewardError, ServerLostError):
     """Say that a Gym gives no rewards any more, why, and how to go on; all processes raise it."""
 
 
-def stop_if_none_answered(reasons: Sequence[str | None], what: str, advice: str = "") -> int:
+def stop_if_none_answered(
+    reasons: Sequence[str | None], what: str, advice: str = "", *, kind: str = "nemo_gym"
+) -> int:
     """Return how many calls of this process failed; raise GymError if those of all did, all of them.
 
     A reason of None is an answer. A batch without one reward trains nothing, and the next will not
@@ -26,8 +31,8 @@ def stop_if_none_answered(reasons: Sequence[str | None], what: str, advice: str 
     if lost and len(lost) == len(everywhere):
         often, times = Counter(lost).most_common(1)[0]
         raise GymError(
-            f"nemo_gym: all {len(everywhere)} {what} failed, {times} of them thus: {often}; "
-            f"{advice or _RESUME}"
+            f"{kind}: all {len(everywhere)} {what} failed, {times} of them thus: {often}; "
+            f"{advice or _RESUME[kind]}"
         )
     return len(failed)
 

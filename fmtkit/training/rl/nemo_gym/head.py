@@ -11,7 +11,7 @@ from fmtkit.training.rl.nemo_gym import calls
 
 RESOURCES = "resources_servers"
 AGENTS = "responses_api_agents"
-_KINDS = (RESOURCES, AGENTS, "responses_api_models")
+_KINDS = (RESOURCES, AGENTS, "responses_api_models", "environment_servers")
 _TIMEOUT = 10.0
 _EVERYWHERE = {"0.0.0.0", "::", ""}  # noqa: S104  (what a server says, not where we listen)
 

@@ -102,7 +102,7 @@ def servers_of(settings: GymSettings, log: Path, policy: Mapping[str, str]) -> I
             f"nemo_gym_head_port: something answers at {settings.head_url} already; stop it, take "
             "another port, or use it: nemo_gym_auto_start: false"
         )
-    with interrupts.handling(_interrupt):
+    with interrupts.handling(interrupt):
         process = _started(settings, log, policy)
         try:
             _wait(settings, process, log)
@@ -111,7 +111,7 @@ def servers_of(settings: GymSettings, log: Path, policy: Mapping[str, str]) -> I
             stop(process)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
+def interrupt(number: int, frame: FrameType | None) -> None:
     """Leave by way of the end, as Ctrl-C does: a plain SIGTERM would leave the servers behind."""
     del number, frame
     raise KeyboardInterrupt
@@ -121,6 +121,8 @@ def _started(
     settings: GymSettings, log: Path, policy: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
     quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
+    # A cluster that runs here already is of another Python, and Ray would refuse to join it.
+    quiet["RAY_ADDRESS"] = os.environ.get("RAY_ADDRESS", "local")
     log.parent.mkdir(parents=True, exist_ok=True)
     words = command(settings, policy)
     with log.open("ab") as out:
@@ -147,7 +149,7 @@ def _wait(settings: GymSettings, process: subprocess.Popen[bytes], log: Path) ->
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise OptionError(
-                f"nemo_gym_auto_start: the Gym ended with code {process.returncode}: {_tail(log)}; "
+                f"nemo_gym_auto_start: the Gym ended with code {process.returncode}: {tail(log)}; "
                 f"all of it is in {log}"
             )
         if not _asleep(_directory(settings)):
@@ -175,7 +177,8 @@ def _asleep(directory: Directory | None) -> list[str]:
     return [server.name for server in found if not calls.answers(f"{server.url}/", 2.0)]
 
 
-def _tail(log: Path) -> str:
+def tail(log: Path) -> str:
+    """Return the last lines of a log, in one."""
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
     said = [line.strip() for line in lines if line.strip()]
     return " | ".join(said[-_LAST_LINES:]) or "it said nothing"

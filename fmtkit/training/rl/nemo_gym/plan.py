@@ -26,15 +26,15 @@ def settings_of(config: Config) -> GymSettings:
     return read_settings(section, config.text("base_model") or "")
 
 
-def datasets(config: Config) -> tuple[Entry, ...]:
-    """Return the datasets of a run: those of the Gym where it is enabled and has any.
+def datasets(config: Config) -> dict[str, Entry]:
+    """Return the datasets of the Gym by the keys that name them, in place of the run's; none without it.
 
     An entry of `datasets` for the same file, as axolotl demands one, is left out; another one is
     refused, since its rows name no server.
     """
     wish = config.get(_KEY)
     if not config.is_true("nemo_gym_enabled") or not wish:
-        return config.datasets
+        return {}
     settings = settings_of(config)
     entries = [_entry(item, settings) for item in wish] if isinstance(wish, list) else []
     known = {Path(str(entry["path"])).resolve() for entry in entries}
@@ -44,7 +44,7 @@ def datasets(config: Config) -> tuple[Entry, ...]:
             raise OptionError(
                 f"datasets: {path}: with a Gym the data are those of {_KEY}; list it there"
             )
-    return tuple(entries)
+    return {f"{_KEY}.{number}": entry for number, entry in enumerate(entries)}
 
 
 def _same(path: str, known: set[Path]) -> bool:
@@ -89,7 +89,10 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
     del launching
     settings = settings_of(config)
     rewards = config.get("trl.reward_funcs")
-    naming.check(rewards, enabled=settings.enabled, multi_turn=settings.multi_turn)
+    plays = config.get("verifiers.environment") is not None
+    naming.check(
+        rewards, enabled=settings.enabled or plays, multi_turn=settings.multi_turn or plays
+    )
     if not settings.enabled:
         _say_idle(config, out)
         return

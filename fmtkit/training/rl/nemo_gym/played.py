@@ -15,35 +15,35 @@ class PlayedReward:
     needs_full_batch = True
     __name__ = PLAYED
 
-    def __init__(self, max_turns: int) -> None:
-        """Take the most turns that a dialog should have."""
+    def __init__(self, max_turns: int | None, kind: str = "nemo_gym") -> None:
+        """Take the most turns that a dialog should have, and what played it, as metrics name it."""
         self.max_turns = max_turns
+        self.kind = kind
 
     def __call__(
         self,
         env_reward: Sequence[float | None] = (),
         num_turns: Sequence[int] = (),
-        nemo_gym_outcome: Sequence[str] = (),
         log_metric: Callable[[str, float], None] | None = None,
-        **_: Any,
+        **more: Any,
     ) -> list[float | None]:
         """Return the rewards; raise GymError if every dialog failed.
 
         The columns have defaults since they come with the answers, not with the data.
         """
+        found = list(more.get(f"{self.kind}_outcome", ()))
         reasons = [
             outcome.removeprefix(FAILED) if outcome.startswith(FAILED) else None
-            for outcome in nemo_gym_outcome
+            for outcome in found
         ]
         advice = NO_TOKENS if all(reason == NO_TOKENS for reason in reasons) else ""
-        failed = stop_if_none_answered(reasons, "dialogs by /run", advice)
+        failed = stop_if_none_answered(reasons, "dialogs by /run", advice, kind=self.kind)
         if log_metric is not None:
-            found = list(nemo_gym_outcome)
-            log_metric("nemo_gym/rollout_errors", float(failed))
-            log_metric("nemo_gym/prefix_mismatch", float(found.count(MISMATCH)))
-            log_metric("nemo_gym/cut", float(found.count(CUT)))
-            log_metric("nemo_gym/masked", float(found.count(MASKED)))
-            log_metric("nemo_gym/num_turns", sum(num_turns) / max(len(num_turns), 1))
+            for name, outcome in (("prefix_mismatch", MISMATCH), ("cut", CUT), ("masked", MASKED)):
+                log_metric(f"{self.kind}/{name}", float(found.count(outcome)))
+            log_metric(f"{self.kind}/rollout_errors", float(failed))
+            log_metric(f"{self.kind}/num_turns", sum(num_turns) / max(len(num_turns), 1))
+        if log_metric is not None and self.max_turns is not None:
             over = sum(turns > self.max_turns for turns in num_turns)
-            log_metric("nemo_gym/over_max_turns", float(over))
+            log_metric(f"{self.kind}/over_max_turns", float(over))
         return list(env_reward)

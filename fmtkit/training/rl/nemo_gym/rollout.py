@@ -43,7 +43,7 @@ class Rollout:
 
     def __call__(
         self, prompts: Sequence[Any], trainer: Any, rows: Sequence[Mapping[str, Any]]
-    ) -> dict[str, list[Any]]:
+    ) -> dict[str, list[Any] | None]:
         """Play a dialog for each row, in order; the prompts are in the rows."""
         del prompts
         sampling = {
@@ -59,18 +59,7 @@ class Rollout:
         ]
         for dialog in dialogs:
             dialog.cut(trainer.max_completion_length)
-        return {
-            "prompt_ids": [d.prompt_ids for d in dialogs],
-            "completion_ids": [d.completion_ids for d in dialogs],
-            "logprobs": [d.logprobs for d in dialogs],
-            "env_mask": [d.env_mask for d in dialogs],
-            "env_reward": [reward for _, reward, _ in played],
-            "num_turns": [d.turns for d in dialogs],
-            "nemo_gym_outcome": [
-                FAILED + reason if reason else dialog.outcome
-                for dialog, (_, _, reason) in zip(dialogs, played, strict=True)
-            ],
-        }
+        return columns(dialogs, played, "nemo_gym")
 
     def _played(
         self, row: Mapping[str, Any], sampling: Mapping[str, float]
@@ -102,6 +91,27 @@ class Rollout:
         dialog = Dialog(prompt_ids=list(ids))
         dialog.insert([self.tokenizer.eos_token_id])
         return dialog
+
+
+def columns(
+    dialogs: Sequence[Dialog], played: Sequence[tuple[Any, float | None, str]], kind: str
+) -> dict[str, list[Any] | None]:
+    """Return dialogs as TRL takes them from a rollout_func, with what PlayedReward reads of that kind.
+
+    Of each (_, reward, reason) in `played` the reason says why there is nothing to learn, if so.
+    """
+    return {
+        "prompt_ids": [d.prompt_ids for d in dialogs],
+        "completion_ids": [d.completion_ids for d in dialogs],
+        "logprobs": [d.logprobs for d in dialogs],
+        "env_mask": [d.env_mask for d in dialogs],
+        "env_reward": [reward for _, reward, _ in played],
+        "num_turns": [d.turns for d in dialogs],
+        f"{kind}_outcome": [
+            FAILED + reason if reason else dialog.outcome
+            for dialog, (_, _, reason) in zip(dialogs, played, strict=True)
+        ],
+    }
 
 
 def _items(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:

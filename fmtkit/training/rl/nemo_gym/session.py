@@ -1,6 +1,6 @@
 """A Gym as a training process sees it: its servers, the reward function and the rollout function."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,7 +23,7 @@ class Gym:
     """The reward function of a run, and the rollout function where an agent plays."""
 
     reward: Verify | PlayedReward
-    rollout: Rollout | None
+    rollout: Callable[..., Any] | None
     policy: str
     """The name under which agents find the trained model."""
 

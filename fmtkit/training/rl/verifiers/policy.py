@@ -1,0 +1,122 @@
+"""Who samples the turns of a dialog: a vLLM server for each request, or the trainer for all that wait."""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from fmtkit.training.rl.nemo_gym import calls
+from fmtkit.training.rl.rollouts.server import address
+from fmtkit.training.rl.verifiers.endpoint import RefusedError, Sampled
+
+_PATIENCE = 0.05
+"""Seconds that a request waits for others to be sampled with: one batch is cheaper than many."""
+
+
+class ServerPolicy:
+    """The trainer's vLLM server, asked with token ids; every training process asks by itself."""
+
+    def __init__(self, trainer: Any, model: str, seconds: float) -> None:
+        """Take the sampling of the trainer, as it is now."""
+        self.url = f"{address(vars(trainer.args)).url}/v1/completions"
+        self.seconds = seconds
+        self.body = {
+            "model": model,
+            "n": 1,
+            "logprobs": 0,
+            "return_token_ids": True,
+            "temperature": trainer.temperature,
+            "top_p": trainer.top_p,
+            "top_k": trainer.top_k or -1,
+            "min_p": trainer.min_p or 0.0,
+            "repetition_penalty": trainer.repetition_penalty,
+            **(trainer.args.generation_kwargs or {}),
+        }
+
+    def sample(self, prompt: list[int], most: int) -> Sampled:
+        """Return the tokens that the server samples; raises RefusedError where it does not."""
+        body = {**self.body, "prompt": [prompt], "max_tokens": most}
+        try:
+            choice = calls.post(self.url, json.dumps(body).encode(), self.seconds)["choices"][0]
+            return list(choice["token_ids"]), list(choice["logprobs"]["token_logprobs"])
+        except (calls.CallError, KeyError, IndexError, TypeError) as error:
+            raise RefusedError(503, f"the vLLM server gave no tokens: {error}") from error
+
+    def until(self, playing: Iterable["Future[Any]"]) -> None:
+        """Wait until all dialogs are played."""
+        wait(list(playing))
+
+
+@dataclass
+class _Request:
+    prompt: list[int]
+    most: int
+    made: "Future[Sampled]"
+
+
+class OwnPolicy:
+    """The model that trains, on the thread that trains: what waits is sampled together."""
+
+    def __init__(self, generate: Callable[[Sequence[list[int]]], list[Sampled]]) -> None:
+        """Take what samples for some prompts."""
+        self.generate = generate
+        self.waiting: SimpleQueue[_Request] = SimpleQueue()
+        self.is_over = False
+
+    def sample(self, prompt: list[int], most: int) -> Sampled:
+        """Wait for the tokens of one request; what is beyond the most is left out."""
+        request = _Request(prompt, most, Future())
+        self.waiting.put(request)
+        if self.is_over:
+            self._refuse(self._batch(1))
+        ids, logprobs = request.made.result()
+        return ids[:most], None if logprobs is None else logprobs[:most]
+
+    def until(self, playing: Iterable["Future[Any]"]) -> None:
+        """Sample what is asked for until all dialogs are played; raises what sampling raises."""
+        left = list(playing)
+        try:
+            while left := [future for future in left if not future.done()]:
+                batch = self._batch(len(left))
+                if batch:
+                    self._answer(batch)
+        finally:
+            self.is_over = True
+            self._refuse(self._batch(sys.maxsize))
+
+    def _answer(self, batch: Sequence[_Request]) -> None:
+        try:
+            made = self.generate([request.prompt for request in batch])
+        except BaseException:
+            self._refuse(batch)
+            raise
+        for request, tokens in zip(batch, made, strict=True):
+            request.made.set_result(tokens)
+
+    def _refuse(self, batch: Iterable[_Request]) -> None:
+        for request in batch:
+            request.made.set_exception(RefusedError(410, "this dialog is over"))
+
+    def _batch(self, most: int) -> list[_Request]:
+        """Return the requests that wait, at most as many as there are dialogs."""
+        batch: list[_Request] = []
+        while len(batch) < most:
+            try:
+                batch.append(self.waiting.get(timeout=_PATIENCE))
+            except Empty:
+                break
+        return batch
+
+
+def generating(trainer: Any) -> Callable[[Sequence[list[int]]], list[Sampled]]:
+    """Return what samples with the trainer's own generation, by transformers or vLLM in its process."""
+
+    def generate(prompts: Sequence[list[int]]) -> list[Sampled]:
+        ids, logprobs = trainer._generate_single_turn(list(prompts), None, {}, 1)
+        told = logprobs if logprobs is not None else [None] * len(ids)
+        return list(zip(ids, told, strict=True))
+
+    return generate

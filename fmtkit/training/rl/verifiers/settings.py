@@ -1,0 +1,52 @@
+"""The keys of the section `verifiers`, read together."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fmtkit.errors import DependencyError, OptionError
+
+ROWS, ADDRESS, LOG = "verifiers.jsonl", "verifiers.address", "verifiers.log"
+"""Files of the run folder: the environment's dataset, where it is served, and what it says."""
+TASK = "verifiers_task"
+"""Column of a row's task as JSON text, as the environment gave it."""
+INSTALL = "pip install verifiers"
+
+
+@dataclass(frozen=True)
+class VerifiersSettings:
+    """The keys of `verifiers`; there is no such environment where none is named."""
+
+    environment: str = ""
+    arguments: Mapping[str, object] = field(default_factory=dict)
+    dir: str = "~/verifiers"
+    max_samples: int | None = None
+    max_turn_tokens: int | None = None
+    start_timeout: float = 360
+    run_timeout: float = 300
+
+    def __post_init__(self) -> None:
+        for name in ("start_timeout", "run_timeout"):
+            if getattr(self, name) <= 0:
+                raise OptionError(f"verifiers.{name}: {getattr(self, name)}: takes seconds above 0")
+
+    @property
+    def interpreter(self) -> Path:
+        """Return the Python of the environment; raises DependencyError where there is none."""
+        folder = Path(self.dir).expanduser()
+        name = Path("Scripts", "python.exe") if os.name == "nt" else Path("bin", "python")
+        for place in (folder / ".venv" / name, folder / name):
+            if place.is_file():
+                return place.absolute()
+        raise DependencyError(
+            f"verifiers.dir: no Python in {folder / '.venv'} or {folder}; make an environment there: "
+            f"python -m venv {folder / '.venv'}, then {INSTALL} and what your environment needs"
+        )
+
+
+def read_settings(section: Mapping[str, object] | None) -> VerifiersSettings:
+    """Read the section of a plan or a job; raise OptionError for what cannot be."""
+    names = VerifiersSettings.__dataclass_fields__
+    values = {n: v for n, v in (section or {}).items() if v is not None and n in names}
+    return VerifiersSettings(**values)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""There, as in the releases whose interface this is."""
