@@ -10,7 +10,8 @@ import pytest
 
 from fmtkit.errors import OptionError
 from fmtkit.training.life import TrainingError
-from fmtkit.training.rl.nemo_gym import calls, head, routing
+from fmtkit.training.rl.dialogs import calls
+from fmtkit.training.rl.nemo_gym import head, routing
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
 from fmtkit.training.rl.nemo_gym.verify import Verify
 

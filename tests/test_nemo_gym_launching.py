@@ -13,7 +13,8 @@ import pytest
 
 from fmtkit.errors import DependencyError, OptionError
 from fmtkit.training import interrupts
-from fmtkit.training.rl.nemo_gym import calls, head, launching
+from fmtkit.training.rl.dialogs import calls, own_process
+from fmtkit.training.rl.nemo_gym import head, launching
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
 
 TESTS = Path(__file__).parent
@@ -99,7 +100,7 @@ def test_who_does_not_wait_for_the_servers_leaves_none_behind():
     assert gym.stdout is not None
     with gym.stdout as said:
         assert said.readline() == b"ready\n"
-        with pytest.raises(KeyboardInterrupt), interrupts.handling(launching._interrupt):
+        with pytest.raises(KeyboardInterrupt), interrupts.handling(own_process.interrupt):
             launching.stop(gym)
     assert gym.returncode == -signal.SIGKILL
 
@@ -138,7 +139,7 @@ def test_a_gym_that_ends_at_once_is_told_with_its_last_words(tmp_path):
 
 
 def test_a_gym_that_does_not_answer_in_time_is_told_and_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr(launching, "_GRACE", 0.2)
+    monkeypatch.setattr(own_process, "_GRACE", 0.2)
     pid = tmp_path / "pid"
     code = (
         "import os, pathlib, signal, threading\n"

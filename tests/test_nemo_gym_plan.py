@@ -8,7 +8,8 @@ import pytest
 
 from fmtkit.errors import FmtkitError, OptionError
 from fmtkit.training import keys_online, planning
-from fmtkit.training.rl.nemo_gym import naming
+from fmtkit.training.rl.dialogs import naming
+from fmtkit.training.rl.dialogs.played import PlayedReward
 from fmtkit.training.rl.nemo_gym import run as gym_run
 from fmtkit.training.rl.nemo_gym.settings import GymSettings, read_settings
 
@@ -203,6 +204,7 @@ def test_every_key_and_metric_is_in_the_page():
         for file in (root / "fmtkit" / "training" / "rl" / "nemo_gym").glob("*.py")
     )
     metrics = set(re.findall(r'log_metric\("(\S+?)"', code))
+    PlayedReward(5)(log_metric=lambda name, _: metrics.add(name))
     assert len(metrics) >= 7
     for metric in metrics:
         assert f"| `{metric}` |" in page, metric

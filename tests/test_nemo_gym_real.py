@@ -1,6 +1,6 @@
-"""The same client against the real nemo-gym 0.4.0, whose servers run in an environment of their own.
+"""The same client against the real nemo-gym 0.4.0 or 0.7.0, whose servers run in an environment of their own.
 
-Set FMTKIT_NEMO_GYM to an environment of Python 3.12 with `nemo-gym==0.4.0` and `reasoning-gym`. The
+Set FMTKIT_NEMO_GYM to an environment with `nemo-gym` and `reasoning-gym`. The
 model that the agent plays with is scripted: a server with the three endpoints of vLLM that nemo-gym
 asks. Everything else is nemo-gym's: head server, resources servers, agent and model server.
 """
@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 from test_nemo_gym_launching import free_port
 
-from fmtkit.training.rl.nemo_gym import calls, head, launching, routing
+from fmtkit.training.rl.dialogs import calls
+from fmtkit.training.rl.nemo_gym import head, launching, routing
 from fmtkit.training.rl.nemo_gym.rollout import Rollout
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
 from fmtkit.training.rl.nemo_gym.verify import Verify

@@ -10,10 +10,12 @@ import pytest
 import tiny_training as tiny
 
 from fmtkit.training.life import TrainingError
-from fmtkit.training.rl.nemo_gym import calls, head, routing
-from fmtkit.training.rl.nemo_gym.played import PlayedReward
-from fmtkit.training.rl.nemo_gym.reconstruction import CUT, MISMATCH, PLAYED, reconstruct
-from fmtkit.training.rl.nemo_gym.rollout import NO_TOKENS, NOTHING, Rollout
+from fmtkit.training.rl.dialogs import calls
+from fmtkit.training.rl.dialogs.dialog import CUT, MISMATCH, NO_TOKENS, NOTHING, PLAYED
+from fmtkit.training.rl.dialogs.played import PlayedReward
+from fmtkit.training.rl.nemo_gym import head, routing
+from fmtkit.training.rl.nemo_gym.reconstruction import reconstruct
+from fmtkit.training.rl.nemo_gym.rollout import Rollout
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
 from fmtkit.training.rl.rollouts.contract import problem_of
 

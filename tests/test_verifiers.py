@@ -1,7 +1,7 @@
 """Environments of `verifiers`: whole runs with a tiny model, and the endpoint that they ask.
 
 The package is not among ours, since it pins much: a stand-in has its interface. Set FMTKIT_VERIFIERS to
-an environment that has the real one (`make verifiers` makes it), and the same runs are made with that.
+an environment that has the real one (`pip install verifiers==0.2.1`), and the same runs are made with that.
 """
 
 import json
@@ -20,8 +20,9 @@ import tiny_training as tiny
 from transformers import AutoTokenizer
 
 from fmtkit.errors import DependencyError, FmtkitError, OptionError
-from fmtkit.training import planning, process
+from fmtkit.training import keys_online, planning, process
 from fmtkit.training import run as runs
+from fmtkit.training.rl.dialogs.played import PlayedReward
 from fmtkit.training.rl.verifiers.endpoint import Endpoint, Wording
 from fmtkit.training.rl.verifiers.policy import OwnPolicy
 
@@ -222,6 +223,17 @@ def test_a_plan_needs_neither_datasets_nor_rewards(tmp_path):
     assert [d.source for d in plan.datasets] == [str(tmp_path / "run" / "verifiers.jsonl")]
     idle = planning.plan({"rl": "grpo", "verifiers": {"run_timeout": 5}}, partial=True)
     assert any("verifiers.environment is unset" in note for note in idle.notes)
+
+
+def test_every_key_and_metric_is_in_the_page():
+    page = (Path(__file__).parents[1] / "docs" / "verifiers.md").read_text(encoding="utf-8")
+    names = [key.name for key in keys_online.KEYS if key.name.startswith("verifiers.")]
+    metrics: list[str] = []
+    PlayedReward(None, "verifiers")(log_metric=lambda name, _: metrics.append(name))
+    assert len(names) >= 6
+    assert len(metrics) >= 5
+    for name in (*names, *metrics):
+        assert f"| `{name}` |" in page, name
 
 
 class Asked:

@@ -8,11 +8,12 @@ from typing import Any
 
 from fmtkit.training.build import Parts, load_class, trainer_inputs
 from fmtkit.training.job import Job
+from fmtkit.training.rl.dialogs.player import Player
 from fmtkit.training.rl.grpo import tool_template
 from fmtkit.training.rl.grpo.keep_samples import keeper
 from fmtkit.training.rl.grpo.samples import FILE, SampleTable
 from fmtkit.training.rl.grpo.settings import read_settings
-from fmtkit.training.rl.nemo_gym.session import Gym, open_gym
+from fmtkit.training.rl.nemo_gym.session import open_gym
 from fmtkit.training.rl.rewards import Rewards, entries, read_options, rewards_of
 from fmtkit.training.rl.rollouts.guarding import guard, limited_requests
 from fmtkit.training.rl.rollouts.loading import rollout_objects
@@ -109,7 +110,7 @@ def _objects(job: Job, parts: Parts) -> dict[str, Any]:
     return out
 
 
-def _rewards(job: Job, parts: Parts, gym: Gym | None) -> Rewards:
+def _rewards(job: Job, parts: Parts, gym: Player | None) -> Rewards:
     """Load the rewards of a run."""
     section = job.sections.get("rl", {})
     # EBFT and an environment have rewards of their own, which TRL weighs beside these.

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from fmtkit.errors import OptionError
 from fmtkit.training import gpus
 from fmtkit.training.check import Run
+from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.grpo import async_plan
 from fmtkit.training.rl.imports import places_of
-from fmtkit.training.rl.nemo_gym import naming
 from fmtkit.training.rl.rewards import entries, options
 from fmtkit.training.rl.rollouts import loading
 

@@ -12,10 +12,10 @@ from fmtkit.training.check import Check, Subject
 from fmtkit.training.config import Config
 from fmtkit.training.launch import Launch, processes_of
 from fmtkit.training.resolve import Resolution
+from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.grpo import async_plan, group_rule
 from fmtkit.training.rl.grpo.settings import GrpoSettings, read_settings
 from fmtkit.training.rl.imports import places_of
-from fmtkit.training.rl.nemo_gym import naming
 from fmtkit.training.rl.rewards import entries, options
 
 IDLE: dict[str, object] = {

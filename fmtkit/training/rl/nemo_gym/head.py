@@ -7,7 +7,7 @@ from typing import Any, cast
 import yaml
 
 from fmtkit.errors import OptionError
-from fmtkit.training.rl.nemo_gym import calls
+from fmtkit.training.rl.dialogs import calls
 
 RESOURCES = "resources_servers"
 AGENTS = "responses_api_agents"

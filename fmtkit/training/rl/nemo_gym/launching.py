@@ -2,25 +2,22 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 from fmtkit.errors import DependencyError, OptionError
 from fmtkit.training import interrupts
-from fmtkit.training.rl.nemo_gym import calls, head, places
+from fmtkit.training.rl.dialogs import calls
+from fmtkit.training.rl.dialogs.own_process import interrupt, stop, tail
+from fmtkit.training.rl.nemo_gym import head, places
 from fmtkit.training.rl.nemo_gym.head import AGENTS, Directory
 from fmtkit.training.rl.nemo_gym.settings import HEAD_HOST, GymSettings
 
 INSTALL = "pip install nemo-gym"
 _POLL = 0.5
-_GRACE = 20.0
-"""Seconds for the Gym to stop its servers; it gives each of them a few."""
-_LAST_LINES = 3
 
 
 def command(settings: GymSettings, policy: Mapping[str, str]) -> list[str]:
@@ -111,12 +108,6 @@ def servers_of(settings: GymSettings, log: Path, policy: Mapping[str, str]) -> I
             stop(process)
 
 
-def interrupt(number: int, frame: FrameType | None) -> None:
-    """Leave by way of the end, as Ctrl-C does: a plain SIGTERM would leave the servers behind."""
-    del number, frame
-    raise KeyboardInterrupt
-
-
 def _started(
     settings: GymSettings, log: Path, policy: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
@@ -175,24 +166,3 @@ def _asleep(directory: Directory | None) -> list[str]:
         return ["the head server"]
     found = directory.servers.values()
     return [server.name for server in found if not calls.answers(f"{server.url}/", 2.0)]
-
-
-def tail(log: Path) -> str:
-    """Return the last lines of a log, in one."""
-    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
-    said = [line.strip() for line in lines if line.strip()]
-    return " | ".join(said[-_LAST_LINES:]) or "it said nothing"
-
-
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """Stop the servers: SIGINT lets the Gym stop its own; what is left after that is killed."""
-    try:
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(_GRACE)
-    finally:
-        # Whoever cannot wait and interrupts us leaves nothing behind either.
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()

@@ -11,7 +11,8 @@ from fmtkit.runner import Runner, methods
 from fmtkit.training.config import Config, Entry
 from fmtkit.training.launch import Launch
 from fmtkit.training.resolve import Resolution
-from fmtkit.training.rl.nemo_gym import naming, places
+from fmtkit.training.rl.dialogs import naming
+from fmtkit.training.rl.nemo_gym import places
 from fmtkit.training.rl.nemo_gym.settings import GymSettings, read_settings
 
 TYPE = "nemo_gym"

@@ -5,21 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from fmtkit.training.rl.nemo_gym import calls
+from fmtkit.training.rl.dialogs import calls
+from fmtkit.training.rl.dialogs.dialog import NO_TOKENS, NOTHING, PER_HOST, Dialog, columns
 from fmtkit.training.rl.nemo_gym.bodies import row_of, run_body
-from fmtkit.training.rl.nemo_gym.reconstruction import Dialog, reconstruct
+from fmtkit.training.rl.nemo_gym.reconstruction import reconstruct
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
 from fmtkit.training.rl.nemo_gym.verify import is_masked, reward_of
-
-PER_HOST = 64
-"""Dialogs at a time."""
-FAILED = "failed: "
-"""How the outcome of a dialog begins that gave nothing to learn from; the reason follows."""
-NO_TOKENS = (
-    "no item of the answer has generation_token_ids; set return_token_id_information: true for the "
-    "model server in the Gym's configuration (its vllm_model_for_training.yaml does)"
-)
-NOTHING = "the model wrote nothing"
 
 
 class Rollout:
@@ -91,27 +82,6 @@ class Rollout:
         dialog = Dialog(prompt_ids=list(ids))
         dialog.insert([self.tokenizer.eos_token_id])
         return dialog
-
-
-def columns(
-    dialogs: Sequence[Dialog], played: Sequence[tuple[Any, float | None, str]], kind: str
-) -> dict[str, list[Any] | None]:
-    """Return dialogs as TRL takes them from a rollout_func, with what PlayedReward reads of that kind.
-
-    Of each (_, reward, reason) in `played` the reason says why there is nothing to learn, if so.
-    """
-    return {
-        "prompt_ids": [d.prompt_ids for d in dialogs],
-        "completion_ids": [d.completion_ids for d in dialogs],
-        "logprobs": [d.logprobs for d in dialogs],
-        "env_mask": [d.env_mask for d in dialogs],
-        "env_reward": [reward for _, reward, _ in played],
-        "num_turns": [d.turns for d in dialogs],
-        f"{kind}_outcome": [
-            FAILED + reason if reason else dialog.outcome
-            for dialog, (_, _, reason) in zip(dialogs, played, strict=True)
-        ],
-    }
 
 
 def _items(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:

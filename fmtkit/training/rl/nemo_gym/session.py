@@ -1,44 +1,23 @@
 """A Gym as a training process sees it: its servers, the reward function and the rollout function."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from fmtkit.errors import OptionError
 from fmtkit.tables import GYM_COLUMNS
 from fmtkit.training.job import Job, Source
-from fmtkit.training.rl.nemo_gym import calls, head, naming, routing
+from fmtkit.training.rl.dialogs import calls
+from fmtkit.training.rl.dialogs.played import PlayedReward
+from fmtkit.training.rl.dialogs.player import Player
+from fmtkit.training.rl.nemo_gym import head, routing
 from fmtkit.training.rl.nemo_gym.head import Directory
-from fmtkit.training.rl.nemo_gym.played import PlayedReward
 from fmtkit.training.rl.nemo_gym.rollout import Rollout
 from fmtkit.training.rl.nemo_gym.settings import GymSettings, read_settings
 from fmtkit.training.rl.nemo_gym.verify import Verify
-from fmtkit.training.rl.rewards import Rewards, load_rewards, read_options
 
 
-@dataclass(frozen=True)
-class Gym:
-    """The reward function of a run, and the rollout function where an agent plays."""
-
-    reward: Verify | PlayedReward
-    rollout: Callable[..., Any] | None
-    policy: str
-    """The name under which agents find the trained model."""
-
-    def rewards(self, job: Job) -> Rewards:
-        """Load the rewards of a job: the user's, and that of the Gym where it is named, or last."""
-        section = job.sections.get("rl", {})
-        return load_rewards(
-            naming.with_ours(section.get("reward_funcs"), self.reward),
-            [Path(place) for place in job.places],
-            weights=job.trainer.get("reward_weights"),
-            options=read_options(section),
-        )
-
-
-def open_gym(job: Job, tokenizer: Any) -> Gym | None:
+def open_gym(job: Job, tokenizer: Any) -> Player | None:
     """Find the servers of a job; None where it uses no Gym.
 
     Raises OptionError for a head server that does not answer and for rows that no server takes.
@@ -61,8 +40,8 @@ def open_gym(job: Job, tokenizer: Any) -> Gym | None:
     policy = settings.policy_name(job.model, is_adapter=is_adapter)
     if settings.multi_turn:
         rollout = Rollout(settings, player, tokenizer)
-        return Gym(PlayedReward(settings.max_turns), rollout, policy)
-    return Gym(Verify(settings, judge), None, policy)
+        return Player(PlayedReward(settings.max_turns), rollout, policy)
+    return Player(Verify(settings, judge), None, policy)
 
 
 def find(settings: GymSettings) -> Directory:

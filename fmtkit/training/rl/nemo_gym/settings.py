@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fmtkit.errors import OptionError
+from fmtkit.training.rl.dialogs.naming import POLICY
 
 HEAD_HOST = "127.0.0.1"
-POLICY = "fmtkit-policy"
-"""Name of the adapter that agents ask for, unless nemo_gym_model_name gives one."""
 _PREFIX = "nemo_gym_"
 _TIMES = ("server_timeout", "verify_timeout", "run_timeout")
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from fmtkit.training.rl.nemo_gym import calls
+from fmtkit.training.rl.dialogs import calls
+from fmtkit.training.rl.dialogs.failures import stop_if_none_answered
+from fmtkit.training.rl.dialogs.naming import VERIFY
 from fmtkit.training.rl.nemo_gym.bodies import row_of, seed_body, verify_body
-from fmtkit.training.rl.nemo_gym.failures import stop_if_none_answered
-from fmtkit.training.rl.nemo_gym.naming import VERIFY
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
 
 THREADS = 32
@@ -58,7 +58,7 @@ class Verify:
         """Return the reward of an answer, or None and the reason why there is none."""
         row = row_of(row_text)
         body = verify_body(row, text_of(completion), self.settings.model_name, number)
-        session, timeout = calls.Session(), self.settings.verify_timeout
+        session, timeout = calls.session(), self.settings.verify_timeout
         try:
             self._seed(url, seed_body(row), session)
             answer = calls.post(f"{url}/verify", body, timeout, session, repeats=True)
@@ -66,7 +66,7 @@ class Verify:
         except calls.CallError as error:
             return None, str(error)
 
-    def _seed(self, url: str, body: bytes, session: calls.Session) -> None:
+    def _seed(self, url: str, body: bytes, session: Any) -> None:
         """Begin a session: a stateful server judges by what it set up for this row."""
         try:
             timeout = self.settings.verify_timeout

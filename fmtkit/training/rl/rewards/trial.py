@@ -12,8 +12,8 @@ from fmtkit.errors import OptionError
 from fmtkit.training import config as configs
 from fmtkit.training import planning
 from fmtkit.training.planning import Plan
+from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.imports import places_of
-from fmtkit.training.rl.nemo_gym import naming
 from fmtkit.training.rl.rewards import entries, trial_rows
 from fmtkit.training.rl.rewards.entries import KEY, Entry
 from fmtkit.training.rl.rewards.loading import Rewards

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from fmtkit.training.rl.nemo_gym import calls
+from fmtkit.training.rl.dialogs import calls
 from fmtkit.training.rl.rollouts.server import address
 from fmtkit.training.rl.verifiers.endpoint import RefusedError, Sampled
 

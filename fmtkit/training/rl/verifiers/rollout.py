@@ -8,12 +8,11 @@ from typing import Any
 
 from fmtkit.errors import OptionError
 from fmtkit.training.job import Job
-from fmtkit.training.rl.nemo_gym import calls
-from fmtkit.training.rl.nemo_gym.played import PlayedReward
-from fmtkit.training.rl.nemo_gym.reconstruction import Dialog
-from fmtkit.training.rl.nemo_gym.rollout import NOTHING, PER_HOST, columns
-from fmtkit.training.rl.nemo_gym.session import Gym
-from fmtkit.training.rl.nemo_gym.settings import POLICY
+from fmtkit.training.rl.dialogs import calls
+from fmtkit.training.rl.dialogs.dialog import NOTHING, PER_HOST, Dialog, columns
+from fmtkit.training.rl.dialogs.naming import POLICY
+from fmtkit.training.rl.dialogs.played import PlayedReward
+from fmtkit.training.rl.dialogs.player import Player
 from fmtkit.training.rl.rollouts.contract import RolloutError
 from fmtkit.training.rl.rollouts.server import asks_server
 from fmtkit.training.rl.verifiers.endpoint import Conversation, Endpoint, Wording
@@ -28,7 +27,7 @@ from fmtkit.training.rl.verifiers.settings import (
 KIND = "verifiers"
 
 
-def open_environment(job: Job, tokenizer: Any) -> Gym | None:
+def open_environment(job: Job, tokenizer: Any) -> Player | None:
     """Find the environment of a job; None where it names none.
 
     Raises OptionError where it is not served.
@@ -46,7 +45,7 @@ def open_environment(job: Job, tokenizer: Any) -> Gym | None:
     model = POLICY if is_adapter else job.model
     rollout = Rollout(settings, file.read_text(encoding="utf-8"), tokenizer, model)
     rollout.asks_server = asks_server(job.trainer)
-    return Gym(PlayedReward(None, KIND), rollout, model)
+    return Player(PlayedReward(None, KIND), rollout, model)
 
 
 class Rollout:

@@ -12,8 +12,8 @@ from fmtkit import atomic
 from fmtkit.errors import OptionError
 from fmtkit.training import interrupts
 from fmtkit.training.planning import Plan
+from fmtkit.training.rl.dialogs.own_process import interrupt, stop, tail
 from fmtkit.training.rl.imports import places_of
-from fmtkit.training.rl.nemo_gym.launching import interrupt, stop, tail
 from fmtkit.training.rl.verifiers.plan import settings_of
 from fmtkit.training.rl.verifiers.settings import ADDRESS, LOG, ROWS, VerifiersSettings
 

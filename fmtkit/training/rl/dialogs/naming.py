@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from fmtkit.errors import OptionError
 
+POLICY = "fmtkit-policy"
+"""Name of the adapter that those who play ask for, unless a key gives one."""
 VERIFY, PLAYED = "nemo_gym_verify", "env_reward"
 _NAMES = {
     VERIFY: VERIFY,

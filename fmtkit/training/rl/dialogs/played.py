@@ -3,10 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fmtkit.training.rl.nemo_gym.failures import stop_if_none_answered
-from fmtkit.training.rl.nemo_gym.naming import PLAYED
-from fmtkit.training.rl.nemo_gym.reconstruction import CUT, MASKED, MISMATCH
-from fmtkit.training.rl.nemo_gym.rollout import FAILED, NO_TOKENS
+from fmtkit.training.rl.dialogs.dialog import CUT, FAILED, MASKED, MISMATCH, NO_TOKENS
+from fmtkit.training.rl.dialogs.failures import stop_if_none_answered
+from fmtkit.training.rl.dialogs.naming import PLAYED
 
 
 class PlayedReward:

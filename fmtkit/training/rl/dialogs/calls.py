@@ -1,0 +1,118 @@
+"""JSON over HTTP by `requests`: a limit on the whole call, and which failures may be tried again."""
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from fmtkit.foreign_calls import OverdueError, within_or_abandoned
+
+if TYPE_CHECKING:
+    from requests import Response, Session
+
+PAUSES = (0.5, 1.0, 2.0)
+"""Seconds between the tries of a call that no server took: one that is restarted comes back."""
+
+
+class CallError(Exception):
+    """Say why a call has no answer, and the status where there was one."""
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class NotTakenError(CallError):
+    """Say why no server took a call: nothing happened, and it may be made again."""
+
+
+class BrokenOffError(CallError):
+    """Say how a call was broken off: the server may have done what was asked, or not."""
+
+
+def session() -> "Session":
+    """Return a session, whose cookies a stateful server knows us by.
+
+    It takes no proxy of the environment, which is for the web and not for the machine beside this one.
+    """
+    from requests import Session
+
+    made = Session()
+    made.trust_env = False
+    return made
+
+
+def post(
+    url: str, body: bytes, timeout: float, by: "Session | None" = None, *, repeats: bool = False
+) -> Any:
+    """Post JSON and return the parsed answer, trying again where no server took the call.
+
+    With `repeats` a call that was broken off is made again as well: it changes nothing over there.
+    Raises CallError for whatever else happens.
+    """
+    passing = (NotTakenError, BrokenOffError) if repeats else NotTakenError
+    for pause in PAUSES:
+        try:
+            return _call("POST", url, body, timeout, by)
+        except passing:
+            time.sleep(pause)
+    return _call("POST", url, body, timeout, by)
+
+
+def get(url: str, timeout: float) -> Any:
+    """Get JSON; raise CallError where there is none."""
+    return _call("GET", url, None, timeout, None)
+
+
+def answers(url: str, timeout: float) -> bool:
+    """Tell whether a server answers there at all, whatever it says."""
+    try:
+        get(url, timeout)
+    except CallError as error:
+        return error.status is not None
+    return True
+
+
+def _call(method: str, url: str, body: bytes | None, timeout: float, by: "Session | None") -> Any:
+    import requests
+
+    headers = {"Content-Type": "application/json", "Accept": "application/json"}
+    ask = partial((by or session()).request, method, url, data=body, headers=headers)
+    try:
+        # The limit of `requests` is on each read: a server that sends a byte now and then outlasts it.
+        return _parsed(url, within_or_abandoned(timeout, partial(ask, timeout=timeout)))
+    except (OverdueError, requests.ReadTimeout) as error:
+        raise CallError(f"{url} did not answer within {timeout:g} s") from error
+    except requests.RequestException as error:
+        why = _reason(error)
+        if _was_taken(error):
+            raise BrokenOffError(f"{url} broke off ({why})") from error
+        raise NotTakenError(f"no server at {url} ({why})") from error
+
+
+def _was_taken(error: Exception) -> bool:
+    """Tell whether a server may have read the call: no connection was refused to it."""
+    from requests import ConnectTimeout
+    from urllib3.exceptions import MaxRetryError, NewConnectionError
+
+    inner = error.args[0] if error.args else None
+    refused = isinstance(inner, MaxRetryError) and isinstance(inner.reason, NewConnectionError)
+    return not (refused or isinstance(error, ConnectTimeout))
+
+
+def _reason(error: BaseException) -> str:
+    """Return what the system said, which the errors of the libraries stand around."""
+    inner: BaseException | None = error
+    while inner is not None and not (isinstance(inner, OSError) and inner.errno is not None):
+        inner = inner.__cause__ or inner.__context__
+    return str(inner or error) or type(error).__name__
+
+
+def _parsed(url: str, answer: "Response") -> Any:
+    status = answer.status_code
+    if not answer.ok:
+        text = " ".join(answer.content[:300].decode("utf-8", "replace").split())
+        raise CallError(f"{url} answered {status}: {text}", status=status)
+    try:
+        return answer.json()
+    except (ValueError, RecursionError) as error:
+        raise CallError(f"{url} answered {status} with what is no JSON", status=status) from error

@@ -1,0 +1,39 @@
+"""A process of another Python around a run: its last words, and its end with the run."""
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+
+_GRACE = 20.0
+"""Seconds for the Gym to stop its servers; it gives each of them a few."""
+_LAST_LINES = 3
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """Leave by way of the end, as Ctrl-C does: a plain SIGTERM would leave the servers behind."""
+    del number, frame
+    raise KeyboardInterrupt
+
+
+def tail(log: Path) -> str:
+    """Return the last lines of a log, in one."""
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+    said = [line.strip() for line in lines if line.strip()]
+    return " | ".join(said[-_LAST_LINES:]) or "it said nothing"
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Stop the servers: SIGINT lets the Gym stop its own; what is left after that is killed."""
+    try:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_GRACE)
+    finally:
+        # Whoever cannot wait and interrupts us leaves nothing behind either.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -1,0 +1,30 @@
+"""Who judges or plays the answers of a run, as its trainer sees it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fmtkit.training.job import Job
+from fmtkit.training.rl.dialogs import naming
+from fmtkit.training.rl.rewards import Rewards, load_rewards, read_options
+
+
+@dataclass(frozen=True)
+class Player:
+    """The reward function of a run, and the rollout function where something else plays."""
+
+    reward: Callable[..., Any]
+    rollout: Callable[..., Any] | None
+    policy: str
+    """The name under which those who play find the trained model."""
+
+    def rewards(self, job: Job) -> Rewards:
+        """Load the rewards of a job: the user's, and that of who plays where it is named, or last."""
+        section = job.sections.get("rl", {})
+        return load_rewards(
+            naming.with_ours(section.get("reward_funcs"), self.reward),
+            [Path(place) for place in job.places],
+            weights=job.trainer.get("reward_weights"),
+            options=read_options(section),
+        )
