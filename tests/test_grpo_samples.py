@@ -67,7 +67,7 @@ def test_an_answer_that_is_not_trained_on_says_why() -> None:
     assert [r["masked"] for r in rows_of(logs, 4)] == [None] * 4
     cut = [r["masked"] for r in rows_of(logs, 4, masks_cut=True)]
     assert cut == [None, "cut off", None, "cut off"]
-    logs["extra"]["masked"] = ["the environment failed: TimeoutError", None, None, None]
+    logs["extra"]["masked"] = ["the environment failed: TimeoutError", None, False, ""]
     first, *others = rows_of(logs, 4)
     assert first["masked"] == "the environment failed: TimeoutError"
     assert {r["masked"] for r in others} == {None}
@@ -212,6 +212,22 @@ def test_a_run_leaves_a_table_metrics_and_a_page(method, model, tmp_path) -> Non
     assert "reward/vowels" in page
     assert '<a href="answers.html">' in page
     assert (tmp_path / "answers.html").is_file()
+
+
+def test_failed_samples_and_those_that_a_reward_calls_masked_say_why(model, tmp_path) -> None:
+    work = online.make_job(tmp_path, model)
+    trainer = online.trainer_of(work)
+    trainer.failed = ["the reward raised TimeoutError", None]
+    trainer._log_completion_extra("masked", [None, "the environment wants it left out"])
+    trainer._log_masked()
+    assert trainer._pending_extra_logs["masked"] == [
+        "the reward raised TimeoutError",
+        "the environment wants it left out",
+    ]
+    trainer._pending_extra_logs.clear()
+    trainer.failed = [None, None]
+    trainer._log_masked()
+    assert "masked" not in trainer._pending_extra_logs
 
 
 def test_online_dpo_leaves_its_pairs_with_every_reward(model, tmp_path) -> None:

@@ -50,7 +50,7 @@ def rows_of(
 def _masked(extra: Row, rewards: Sequence[float | None], *, cut: bool) -> str | None:
     """Return why an answer is not trained on; None where it is."""
     told = extra.pop("masked", None)
-    if told is not None:
+    if told:
         return str(told)
     if cut:
         return "cut off"

@@ -120,6 +120,7 @@ class FmtkitGRPOTrainer(RolloutTrainer):
             # A rollout function's columns stand in the rows by now; they are not the prompt's.
             rows = [{name: row[name] for name in self._columns} for row in inputs]
             self.rerolls.note(rows, self._totals.tolist(), self.num_generations)
+        self._log_masked()
         return rewards
 
     def _own_totals(self, rewards: Tensor, count: int) -> Tensor:
@@ -149,6 +150,14 @@ class FmtkitGRPOTrainer(RolloutTrainer):
         for name, values in own.items():
             if name not in self._pending_extra_logs:
                 self._log_completion_extra(name, values)
+
+    def _log_masked(self) -> None:
+        """Log why samples failed, where some did, beside what a reward logged as `masked`."""
+        if not any(self.failed):
+            return
+        told = self._pending_extra_logs.pop("masked", [None] * len(self.failed))
+        pairs = zip(self.failed, told, strict=True)
+        self._log_completion_extra("masked", [failed or other for failed, other in pairs])
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         if self._may_skip() and zero_advantage.is_silent(self, inputs["advantages"]):
