@@ -17,6 +17,7 @@ from fmtkit.errors import OutputExistsError, ResumeError, WriteError
 from fmtkit.writing.folder_sink import FolderSink, find_resume
 from fmtkit.writing.formats import encode
 from fmtkit.writing.sinks import Closing, Progress
+from fmtkit.writing.task_output import TaskRecord
 
 SCRIPT = Path(__file__).with_name("killed_runs.py")
 FINGERPRINT = {"sources": ["a"], "options": {"seed": 0}}
@@ -259,3 +260,18 @@ def test_a_lost_working_folder_is_an_error_not_a_loss(tmp_path):
     second.finish(closing())
     (data,) = (tmp_path / "out" / "data").iterdir()
     assert pq.read_table(data)["text"][0].as_py().startswith("1 0")
+
+
+def test_a_run_whose_workers_write_stops_when_another_begins_or_resumes(tmp_path):
+    for resumes in (False, True):
+        out = tmp_path / str(resumes) / "out"
+        first = open_sink(out)
+        place = first.workers_place()
+        resume = find_resume(out, FINGERPRINT) if resumes else None
+        second = open_sink(out, resume=resume)
+        point = Progress((0, 1), dict, dict, ends_task=True)
+        with pytest.raises(WriteError, match="is being written by another run; this one stops"):
+            first.adopt(TaskRecord(0), b"", point)
+        # What its workers still make is nothing that the other one takes up, unless it is the same run.
+        assert (second.workers_place() == place) is resumes
+        second.abort()

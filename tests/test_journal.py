@@ -3,9 +3,9 @@ from dataclasses import replace
 
 import pytest
 
-from fmtkit.errors import ResumeError
+from fmtkit.errors import ResumeError, WriteError
 from fmtkit.writing import journal
-from fmtkit.writing.journal import Checkpoint, Journal, Shard, check_fingerprint
+from fmtkit.writing.journal import Checkpoint, Journal, JournalFile, Shard, check_fingerprint
 
 
 def test_a_journal_reads_back_as_it_was(tmp_path):
@@ -23,8 +23,9 @@ def test_a_journal_reads_back_as_it_was(tmp_path):
     begun.save(path)
     assert journal.load(path) == begun
     shard = whole.shards[0]
-    journal.append(path, Checkpoint((1, 1), (), 3, {"ledger": {"rows_read": 1}, "kept": 1}))
-    journal.append(path, Checkpoint((1, 2), (shard,), 7, {"ledger": {"rows_read": 3}}))
+    file = JournalFile(path, is_new=True)
+    file.append(Checkpoint((1, 1), (), 3, {"ledger": {"rows_read": 1}, "kept": 1}))
+    file.append(Checkpoint((1, 2), (shard,), 7, {"ledger": {"rows_read": 3}}))
     whole = replace(whole, state={"ledger": {"rows_read": 3}, "kept": 1})
     assert journal.load(path) == whole
 
@@ -32,12 +33,16 @@ def test_a_journal_reads_back_as_it_was(tmp_path):
 def test_the_line_that_a_run_was_killed_at_is_cut_off(tmp_path):
     path = tmp_path / "journal.json"
     Journal({"a": 1}).save(path)
-    journal.append(path, Checkpoint((0, 1), (), 0, {"n": 1}))
+    JournalFile(path, is_new=True).append(Checkpoint((0, 1), (), 0, {"n": 1}))
     whole = path.read_bytes()
     with path.open("ab") as file:
         file.write(b'{"next_block": [0, 2], "sha')
     assert journal.load(path).next_block == (0, 1)
-    journal.trim(path)
+    first = JournalFile(path, is_new=True)
+    JournalFile(path, is_new=False)
+    assert path.read_bytes() == whole
+    with pytest.raises(WriteError, match="is being written by another run; this one stops"):
+        first.append(Checkpoint((0, 2), (), 0, {}))
     assert path.read_bytes() == whole
     path.write_bytes(whole[:-9] + b"\n")
     with pytest.raises(ResumeError, match="start again without --resume"):

@@ -405,3 +405,14 @@ def test_a_driver_that_is_killed_midway_resumes_to_the_same_bytes(server, tmp_pa
     assert {n: d for n, d in found.items() if "report" not in n} == {
         n: d for n, d in expected.items() if "report" not in n
     }
+
+
+def test_a_source_that_was_replaced_by_one_of_the_same_size_is_not_resumed(server, source):
+    system, url = fsspec.filesystem("s3"), f"s3://{BUCKET}/rows.jsonl"
+    data = source.read_bytes()
+    system.pipe(f"{BUCKET}/rows.jsonl", data)
+    fmtkit.convert(url, "intel", f"s3://{BUCKET}/out", hash="never")
+    assert fmtkit.convert(url, "intel", f"s3://{BUCKET}/out", hash="never", resume=True)
+    system.pipe(f"{BUCKET}/rows.jsonl", data.replace(b"4", b"5"))
+    with pytest.raises(ResumeError, match=r"sources\[0\]\.changed changed from"):
+        fmtkit.convert(url, "intel", f"s3://{BUCKET}/out", hash="never", resume=True)

@@ -181,7 +181,7 @@ def test_a_run_that_was_interrupted_goes_on_with_what_workers_had_finished(
     with pytest.raises(KeyboardInterrupt):
         convert_to(str(files), out, options, watch=interrupted)
     assert not out.exists()
-    assert len([*(tmp_path / ".out.partial" / "tasks").glob("task-*[0-9].json")]) >= 4
+    assert len([*(tmp_path / ".out.partial" / "tasks").glob("*/task-*[0-9].json")]) >= 4
     rest = []
     options = ConvertOptions(type="chatml.intel", engine=then, resume=True)
     convert_to(

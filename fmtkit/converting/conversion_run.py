@@ -12,7 +12,7 @@ from typing import Any
 from fmtkit.atomic import Written
 from fmtkit.codes import Reject
 from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.converting.engines import engine_of
+from fmtkit.converting.engines import Threads, engine_of
 from fmtkit.converting.error_limit import why_ended
 from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.pipeline import Piece, Progress, stream
@@ -23,6 +23,8 @@ from fmtkit.converting.task_work import TIERS, RowCount, TaskWork, named
 from fmtkit.converting.tasks import HERE, Task, can_travel, tasks_of
 from fmtkit.converting.user_functions import TransformedSource
 from fmtkit.errors import LimitError, NothingWrittenError, OptionError
+from fmtkit.sources.raw import Location
+from fmtkit.sources.spooling import MadeSource
 from fmtkit.writing import destinations, journal, quarantine, sinks
 from fmtkit.writing.destinations import Found
 from fmtkit.writing.folder_sink import FolderSink
@@ -33,6 +35,10 @@ from fmtkit.writing.sinks import Closing, Sink
 from fmtkit.writing.task_output import Counts, TaskRecord, Trace
 
 Watcher = Callable[[int, int | None, Ledger], None]
+
+
+READERS = 16
+"""How many records of an earlier run are read at a time."""
 
 
 class ConversionRun:
@@ -164,7 +170,9 @@ class ConversionRun:
         if left and left[0].is_begun(self.progress.next_block):
             # On threads, with a shard that was full before its task came to its end.
             self._write_pieces(encode, [left.pop(0)])
-        known = {task.number: self.sink.finished(task.number) for task in left}
+        # On an object store each is a request.
+        found = Threads(READERS).map(self.sink.finished, iter([task.number for task in left]))
+        known = {task.number: record for task, record in zip(left, found, strict=True)}
         work = TaskWork(self.job, encode, place, self._metadata())
         engine = engine_of(self.options)
         mapped = engine.map(work, iter([task for task in left if known[task.number] is None]))
@@ -391,12 +399,19 @@ def _size_of(jobs: Sequence[Job]) -> int | None:
 
 
 def _identity(source: AnySource) -> dict[str, Any]:
-    """Return what tells that a source is the one it was: its hash, or size and time of its change."""
+    """Return what tells that a source is the one it was: its hash, or size and time of its change or etag."""
     if source.hashed:
         return {"path": source.name, "sha256": source.sha256()}
     file = Path(source.name)
-    changed = file.stat().st_mtime_ns if file.exists() else None
+    changed = file.stat().st_mtime_ns if file.exists() else _mark(source)
     return {"path": source.name, "bytes": source.size, "changed": changed}
+
+
+def _mark(source: AnySource) -> str | None:
+    """Return the etag of a file at a URL, or what stands for it."""
+    reader = (source.source if isinstance(source, MadeSource) else source).reader
+    location = getattr(reader, "location", None)
+    return location.mark if isinstance(location, Location) and location.mark else None
 
 
 def _plain(value: Any) -> Any:

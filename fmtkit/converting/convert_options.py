@@ -107,7 +107,7 @@ class SourceOptions(Options):
     )
     shared_filesystem: bool = option(
         SWITCH,
-        "The cluster's machines see the files of --plugin under the same paths.",
+        "The cluster's machines see local files (sources, OUT, --plugin) under the same paths.",
         default=False,
     )
 

@@ -144,8 +144,11 @@ class Location:
         once: bool = False,
         seeks: bool = True,
         path: Path | None = None,
+        mark: str = "",
     ) -> None:
         self.name, self.size, self.once, self.path = name, size, once, path
+        self.mark = mark
+        """What changes with the content of a file at a URL: its etag, or what stands for it."""
         self.seeks = seeks
         """Whether what is opened has random access."""
         self.digest: str | None = None

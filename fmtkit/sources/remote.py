@@ -89,8 +89,8 @@ def _location(system: Any, path: str, listed: Details) -> Location:
     mark = storage.mark_of(details)
     name = _name(system, path)
     if mark[0] is None or (name.startswith(HTTP) and not _gives_ranges(system, path, mark[0])):
-        return Location(name, partial(Stream, system, path), mark[0], seeks=False)
-    return Location(name, partial(RangedFile, system, path, mark), mark[0])
+        return Location(name, partial(Stream, system, path), mark[0], seeks=False, mark=mark[1])
+    return Location(name, partial(RangedFile, system, path, mark), mark[0], mark=mark[1])
 
 
 def _gives_ranges(system: Any, path: str, size: int) -> bool:

@@ -8,6 +8,7 @@ end in the same bytes.
 
 import hashlib
 import shutil
+import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from fmtkit.atomic import Written, sync_folder, write_bytes, write_json, writing
 from fmtkit.errors import OutputExistsError
 from fmtkit.writing import journal
 from fmtkit.writing.encoding import Encoded
-from fmtkit.writing.journal import Checkpoint, Journal, Shard
+from fmtkit.writing.journal import Checkpoint, Journal, JournalFile, Shard
 from fmtkit.writing.outputs import entries_of, read_json
 from fmtkit.writing.quarantine import QuarantineFile
 from fmtkit.writing.sinks import TRAIN, Closing, Progress, RowFile
@@ -110,7 +111,8 @@ class FolderSink:
         self._format = format
         self._shard_bytes = shard_bytes
         self._work = WorkingFolder(path)
-        self._journal = resume.journal if resume else Journal(fingerprint, overwrite=overwrite)
+        begun = Journal(fingerprint, overwrite=overwrite, id=uuid.uuid4().hex)
+        self._journal = resume.journal if resume else begun
         self._overwrite, self._retry = overwrite or self._journal.overwrite, retry
         self._shards = [*self._journal.shards]
         self._counts = Counter(shard.split for shard in self._shards)
@@ -124,6 +126,7 @@ class FolderSink:
                 self._begin()
             else:
                 self._work.take_back(self._journal, format)
+        self._journal_file = JournalFile(self._work.journal, is_new=resume is None)
         self._quarantine = QuarantineFile(
             self._work.out / QUARANTINE, resume_at=self._journal.quarantine_bytes
         )
@@ -169,7 +172,7 @@ class FolderSink:
         bad = self._quarantine.sync()
         sync_folder(self._work.out)
         point = Checkpoint(progress.next_block, tuple(shards), bad, progress.state())
-        journal.append(self._work.journal, point)
+        self._journal_file.append(point)
 
     def _close_shards(self, metadata: Mapping[str, str]) -> list[Shard]:
         closed = []
@@ -191,22 +194,26 @@ class FolderSink:
 
     def workers_place(self) -> LocalPlace:
         """Return where workers put the shards of tasks."""
+        place = self._work.place(self._journal.id)
         with writing(self.path):
-            self._work.tasks.mkdir(exist_ok=True)
-        return self._work.place
+            place.tasks.mkdir(parents=True, exist_ok=True)
+            for making in place.tasks.glob("making-*"):
+                shutil.rmtree(making)
+        return place
 
     def finished(self, task: int) -> TaskRecord | None:
         """Return the record that an earlier run's worker left of a task, if all of its shards are there."""
-        return self._work.place.record(task)
+        return self._work.place(self._journal.id).record(task)
 
     def adopt(self, record: TaskRecord, bad: bytes, progress: Progress) -> None:
         """Take over what a worker wrote of the next task; `bad` is counted from where its sources begin."""
         self._quarantine.write(bad)
+        made = self._work.place(self._journal.id).tasks
         closed = []
         for shard in record.shards:
             place = working_name(shard.split, self._counts[shard.split], self._format)
             with writing(self.path):
-                (self._work.data / shard.name).rename(self._work.data / place)
+                (made / shard.name).rename(self._work.data / place)
             closed.append(self._added(shard.split, shard.rows, shard.bytes, shard.sha256))
         sync_folder(self._work.data)
         self._checkpoint(closed, progress)
@@ -214,6 +221,7 @@ class FolderSink:
     def finish(self, closing: Closing) -> list[Written]:
         """Give shards their final names, write manifest and report, put the folder in place."""
         self._close_shards(closing.metadata)
+        self._journal_file.close()
         shards = self._shards
         with writing(self.path):
             written = self._work.give_names(shards, self._format)
@@ -242,6 +250,7 @@ class FolderSink:
     def reject(self, report: Mapping[str, Any]) -> None:
         """Keep only the quarantine and the report; beside a folder of before, in one of their own."""
         self._discard_shards()
+        self._journal_file.close()
         # Killed from here on, a resumed run starts again and comes to the same end.
         Journal(self._journal.fingerprint, overwrite=self._overwrite).save(self._work.journal)
         with writing(self.path):
@@ -276,6 +285,7 @@ class FolderSink:
 
     def suspend(self) -> None:
         """Stop so that a later run may resume."""
+        self._journal_file.close()
         self._discard_shards()
         self._quarantine.leave()
 
@@ -286,6 +296,7 @@ class FolderSink:
 
     def abort(self) -> None:
         """Leave nothing."""
+        self._journal_file.close()
         self._discard_shards()
         self._quarantine.discard()
         with writing(self.path):

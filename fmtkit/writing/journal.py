@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.atomic import sync_folder, write_bytes, writing
-from fmtkit.errors import ResumeError
+from fmtkit.errors import ResumeError, WriteError
 
 _VERSION = 2
 
@@ -46,6 +46,8 @@ class Journal:
 
     fingerprint: Mapping[str, Any]
     overwrite: bool = False
+    id: str = ""
+    """Of the run that began it: names the folder of what its workers make."""
     next_block: tuple[int, int] = (0, 0)
     """Index of the source and of the block in it that come next."""
     shards: tuple[Shard, ...] = ()
@@ -55,22 +57,48 @@ class Journal:
 
     def save(self, path: Path) -> None:
         """Begin the journal on the disk, over what is there."""
-        begun = {"version": _VERSION, "fingerprint": self.fingerprint, "overwrite": self.overwrite}
+        begun = {"version": _VERSION, "fingerprint": self.fingerprint}
+        begun |= {"overwrite": self.overwrite, "id": self.id}
         write_bytes(path, _line(begun))
         sync_folder(path.parent)
 
 
-def append(path: Path, checkpoint: Checkpoint) -> None:
-    """Add a checkpoint to the journal on the disk.
+class JournalFile:
+    """A journal on the disk, of the run that opened it last.
 
     Raises:
-        WriteError: where the system refuses, or the journal is gone.
+        WriteError: where the system refuses.
     """
-    with writing(path), path.open("r+b") as file:
-        file.seek(0, os.SEEK_END)
-        file.write(_line(asdict(checkpoint)))
-        file.flush()
-        os.fsync(file.fileno())
+
+    def __init__(self, path: Path, *, is_new: bool) -> None:
+        self.path = path
+        if not is_new:
+            # A file of its own, without the line that the run before was killed at: whoever still
+            # writes to the other one finds that it is no longer the journal.
+            with writing(path):
+                data = path.read_bytes()
+            write_bytes(path, data[: data.rfind(b"\n") + 1])
+        with writing(path):
+            self._file = path.open("r+b", buffering=0)
+            self._file.seek(0, os.SEEK_END)
+
+    def append(self, checkpoint: Checkpoint) -> None:
+        """Add a checkpoint; WriteError also where another run has taken the output."""
+        with writing(self.path):
+            try:
+                is_ours = os.path.samestat(os.fstat(self._file.fileno()), self.path.stat())
+            except FileNotFoundError:
+                is_ours = False
+            if not is_ours:
+                raise WriteError(
+                    f"{self.path.parent} is being written by another run; this one stops"
+                )
+            self._file.write(_line(asdict(checkpoint)))
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
 
 
 def update(state: dict[str, Any], change: Mapping[str, Any]) -> None:
@@ -120,13 +148,6 @@ def load(path: Path) -> Journal | None:
         quarantine_bytes=last["quarantine_bytes"],
         state=state,
     )
-
-
-def trim(path: Path) -> None:
-    """Cut off the line that a run was killed at, so that the next one stands alone."""
-    data = path.read_bytes()
-    if not data.endswith(b"\n"):
-        os.truncate(path, data.rfind(b"\n") + 1)
 
 
 def check_fingerprint(path: object, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fmtkit.atomic import Written
-from fmtkit.errors import OutputExistsError, ResumeError, WriteError
+from fmtkit.errors import OutputExistsError, ResumeError
 from fmtkit.storage import ObjectPath
 from fmtkit.writing import journal
 from fmtkit.writing.encoding import Encoded
@@ -161,8 +161,11 @@ class ObjectFolderSink:
 
     def _check(self) -> None:
         """Raise WriteError if another run has taken the folder over."""
-        if self._store.size(f"{RUNS}/run-{self._number + 1:06}.json") is not None:
-            raise WriteError(f"{self.path} is being written by another run; this one stops")
+        self._place.check()
+
+    @property
+    def _place(self) -> ObjectPlace:
+        return ObjectPlace(self.path, RUNS, self._first, self._number)
 
     @property
     def quarantine_path(self) -> ObjectPath:
@@ -209,13 +212,13 @@ class ObjectFolderSink:
     def workers_place(self) -> ObjectPlace:
         """Return where workers put the shards of tasks; what is to be overwritten is gone by then."""
         self._remove_old()
-        return ObjectPlace(self.path, RUNS, self._first)
+        return self._place
 
     def finished(self, task: int) -> TaskRecord | None:
         """Return the record that an earlier run's worker left of a task, if all of its shards are there."""
         if task not in self._finished:
             return None
-        record = ObjectPlace(self.path, RUNS, self._first).record(task)
+        record = self._place.record(task)
         if record is None or any(
             self._there.get(f"data/{s.name}") != s.bytes for s in record.shards
         ):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fmtkit.atomic import sync_folder, write_bytes, writing
-from fmtkit.errors import ResumeError
+from fmtkit.errors import ResumeError, WriteError
 from fmtkit.storage import ObjectPath
 from fmtkit.writing.encoding import Encoded
 from fmtkit.writing.object_store import Store
@@ -124,9 +124,8 @@ class Place(Protocol):
 
 @dataclass(frozen=True)
 class LocalPlace:
-    """A working folder, which all workers see under the same path."""
+    """A folder of one run in its working folder, which all workers see under the same path."""
 
-    data: Path
     tasks: Path
 
     def folder(self) -> tempfile.TemporaryDirectory[str]:
@@ -136,9 +135,9 @@ class LocalPlace:
 
     def keep(self, file: Path, name: str) -> None:
         """Rename the file."""
-        with writing(self.data / name):
-            file.replace(self.data / name)
-        sync_folder(self.data)
+        with writing(self.tasks / name):
+            file.replace(self.tasks / name)
+        sync_folder(self.tasks)
 
     def finish(self, record: TaskRecord, bad: Path) -> None:
         """Keep both beside the output."""
@@ -153,7 +152,7 @@ class LocalPlace:
         record = read_record(path.read_bytes() if path.exists() else None)
         if record is None:
             return None
-        sizes = {s.name: _size(self.data / s.name) for s in record.shards}
+        sizes = {s.name: _size(self.tasks / s.name) for s in record.shards}
         bad = sum(size for _, size in record.bad)
         is_whole = not bad or _size(self.tasks / bad_name(task)) == bad
         return record if is_whole and all(sizes[s.name] == s.bytes for s in record.shards) else None
@@ -165,11 +164,17 @@ class LocalPlace:
 
 @dataclass(frozen=True)
 class ObjectPlace:
-    """A folder on an object store; `first` is the number of the run that began it."""
+    """A folder on an object store: the numbers of the run that began it, and of the one that writes now."""
 
     path: ObjectPath
     runs: str
     first: int
+    number: int
+
+    def check(self) -> None:
+        """Raise WriteError if another run has taken the folder over."""
+        if Store(self.path).size(f"{self.runs}/run-{self.number + 1:06}.json") is not None:
+            raise WriteError(f"{self.path} is being written by another run; this one stops")
 
     def folder(self) -> tempfile.TemporaryDirectory[str]:
         """Make a folder on this machine."""
@@ -180,6 +185,7 @@ class ObjectPlace:
 
     def keep(self, file: Path, name: str) -> None:
         """Upload the file."""
+        self.check()
         Store(self.path).put(file, f"data/{name}")
         file.unlink()
 

@@ -2,7 +2,7 @@
 
 .OUT.partial/journal.json   what a resumed run needs
 .OUT.partial/out/           OUT to be
-.OUT.partial/tasks/         records of the tasks that workers finished, and what they are writing
+.OUT.partial/tasks/ID/      what workers wrote for the run, and its records
 .OUT.partial/old/           the folder that OUT was, while the two change places
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from fmtkit.atomic import Written, partial_name, sync_folder, writing
 from fmtkit.errors import OutputExistsError, ResumeError
-from fmtkit.writing.journal import Journal, Shard, trim
+from fmtkit.writing.journal import Journal, Shard
 from fmtkit.writing.outputs import (
     entries_of,
     is_old,
@@ -23,7 +23,7 @@ from fmtkit.writing.outputs import (
     read_json,
     refuse_unless_as_written,
 )
-from fmtkit.writing.task_output import LocalPlace, read_record
+from fmtkit.writing.task_output import LocalPlace
 
 MANIFEST, REPORT, QUARANTINE = "manifest.json", "report.json", "quarantine.jsonl"
 _WORKING = frozenset({"journal.json", ".journal.json.partial", "out", "old", "tasks"})
@@ -74,12 +74,6 @@ class WorkingFolder:
         if journal.quarantine_bytes:
             _check_size(partial, journal.quarantine_bytes, exact=False)
             kept.add(partial)
-        trim(self.journal)
-        for making in self.tasks.glob("making-*"):
-            shutil.rmtree(making)
-        for file in self.tasks.glob("task-*.json"):
-            record = read_record(file.read_bytes())
-            kept |= {self.data / s.name for s in record.shards} if record is not None else set()
         for file in files_of(self.out):
             if file not in kept:
                 file.unlink()
@@ -88,11 +82,6 @@ class WorkingFolder:
         """Rename shards to tell how many there are; return them as they will be in the end."""
         totals = Counter(shard.split for shard in shards)
         written = []
-        own = {self.data / working_name(shard.split, shard.index, format) for shard in shards}
-        for file in self.data.iterdir():
-            # What a worker finished, and another process did once more after an interruption.
-            if file not in own:
-                file.unlink()
         for shard in shards:
             working = self.data / working_name(shard.split, shard.index, format)
             name = f"{working.stem}-of-{totals[shard.split]:05}.{format}"
@@ -102,10 +91,9 @@ class WorkingFolder:
         sync_folder(self.data)
         return written
 
-    @property
-    def place(self) -> LocalPlace:
-        """Return where workers put what they make; they may run in another folder."""
-        return LocalPlace(self.data.absolute(), self.tasks.absolute())
+    def place(self, run: str) -> LocalPlace:
+        """Return where workers put what they make for a run; they may have another current folder."""
+        return LocalPlace((self.tasks / run).absolute())
 
     def put_in_place(self, path: Path | None = None) -> None:
         """Make `out` the folder that it is to be, or the one at `path`; what was there is deleted."""
