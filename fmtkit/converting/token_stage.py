@@ -76,11 +76,6 @@ class TokenStage:
         made = Tokens.schema(wide=False, text=False)
         return pa.schema([*made, *(entry for entry in schema if entry.name not in own)])
 
-    def messages_schema(self, schema: pa.Schema) -> pa.Schema:
-        """Return the schema of what goes in."""
-        own = self.table.schema(wide=False, text=False)
-        return pa.schema([*own, *(entry for entry in schema if entry.name not in COLUMNS)])
-
     def apply(self, table: pa.Table, cuts: Mapping[int, Cuts] | None = None) -> Done:
         """Tokenise a table; rows are named by their place in it, also in `cuts` (see TextStage)."""
         places, rows, failures = self._rows(table, cuts)

@@ -1,6 +1,5 @@
 """Files of an output on an object store: each is one upload, seen whole or not at all."""
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -172,9 +171,3 @@ def errors(path: ObjectPath, verb: str = "write") -> Iterator[None]:
         if isinstance(error, PermissionError):
             advice = "check the credentials and what they allow"
         raise WriteError(f"cannot {verb} {path}: {reason}; {advice}") from error
-
-
-def sha256_of(file: Path) -> str:
-    """Return the hash of a file on this machine."""
-    with file.open("rb") as data:
-        return hashlib.file_digest(data, "sha256").hexdigest()
