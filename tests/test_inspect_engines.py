@@ -74,7 +74,8 @@ def labelled(folder: Path, text: str) -> dict[str, Any]:
 
 
 def windows(folder: Path, text: str) -> dict[str, Any]:
-    rows = [conversation(i, text * 10 if i % 3 else "No.") for i in range(400)]
+    said = (text * 10)[:400]
+    rows = [conversation(i, said if i % 3 else "No.") | {"note": text} for i in range(400)]
     return {
         "source": write(folder / "chats.jsonl", rows),
         "type": "ebft_strided_chat.transform",

@@ -1,7 +1,7 @@
 """Conversion as a whole: sources in, files out, and the report that accounts for every row."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -29,11 +29,12 @@ from fmtkit.converting.splitting import (
     prompt_hashes,
 )
 from fmtkit.converting.task_work import check_places, results_of_rows
-from fmtkit.errors import LimitError, NothingWrittenError, OptionError
+from fmtkit.errors import LimitError, NothingWrittenError, OptionError, WriteError
 from fmtkit.sources.opening import Source, open_sources
 from fmtkit.storage import ObjectPath
 from fmtkit.writing import destinations, formats
-from fmtkit.writing.outputs import Destination, destination
+from fmtkit.writing.hub_output import HubOutput
+from fmtkit.writing.outputs import Destination, HubFolder, destination, hub_folder
 
 
 def convert_to(
@@ -60,6 +61,10 @@ def convert_to(
         raise OptionError(
             "OUT is missing: give -o FILE.parquet, FILE.jsonl, FILE.arrow or a folder"
         )
+    if place := hub_folder(out):
+        return to_hub(place, options, lambda to, own: [convert_to(sources, to, own, watch=watch)])[
+            0
+        ]
     for plugin in options.plugins:
         registry.load_plugin(plugin)
     target = destination(out)
@@ -69,6 +74,32 @@ def convert_to(
     with session():
         job = with_split(prepare(opened, options), options)
         return write_jobs([job], target, options, watch)
+
+
+def to_hub(
+    place: HubFolder,
+    options: ConvertOptions,
+    convert: Callable[[Path, ConvertOptions], list[Report]],
+) -> list[Report]:
+    """Have a folder made on this machine, and commit it to a dataset repository of the hub.
+
+    Raises what `convert` raises and what `HubOutput` does: that before anything is read. What was
+    converted stays for --resume where the hub refuses it.
+    """
+    hub = HubOutput(place, overwrite=options.overwrite)
+    hub.folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        reports = convert(hub.folder, replace(options, overwrite=not options.resume))
+        address = hub.commit()
+    except WriteError as error:
+        kept = f"; what was converted is kept: --resume goes on ({hub.folder})"
+        raise type(error)(f"{error}{kept}") from error
+    hub.forget()
+    own = str(hub.folder)
+    return [
+        Report(one.data, (*(f"{place}{o.removeprefix(own)}" for o in one.outputs), address))
+        for one in reports
+    ]
 
 
 class RowStream:

@@ -11,6 +11,7 @@ from fmtkit.converting.conversions import (
     convert_to,
     open_named,
     refuse_output,
+    to_hub,
     with_split,
     write_jobs,
 )
@@ -24,7 +25,7 @@ from fmtkit.training.datatypes import template_source
 from fmtkit.training.finished_text import settled
 from fmtkit.training.planning import DatasetPlan, Plan, plan
 from fmtkit.training.slices import wish_of
-from fmtkit.writing.outputs import Destination, destination
+from fmtkit.writing.outputs import Destination, destination, hub_folder
 
 _IN_THE_TRAINER = ("fraction", "weight", "max_samples")
 """Keys of a dataset that `fmtkit train` honours while it mixes the converted rows."""
@@ -52,8 +53,19 @@ def convert_config(
     made = settled(plan(config, partial=True), with_hub=False)
     if not made.datasets:
         raise OptionError(f"{config}: no datasets: to convert")
+    place = hub_folder(out)
+    if place is not None and len(made.datasets) > 1:
+        raise OptionError(
+            f"OUT {place} holds one dataset, and {config} has {len(made.datasets)}; write a folder"
+        )
     with config_words.advice(made.config, options.chosen()):
-        return _converted(made, destination(out), options, watch, say or _silent)
+        if place is None:
+            return _converted(made, destination(out), options, watch, say or _silent)
+        return to_hub(
+            place,
+            options,
+            lambda to, own: _converted(made, destination(to), own, watch, say or _silent),
+        )
 
 
 def _converted(

@@ -27,6 +27,22 @@ _BUCKETS = frozenset(WRITABLE) - {"memory"}
 """Schemes whose URLs name a bucket first."""
 
 
+HUB = "hf://datasets/"
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class HubFolder:
+    """A dataset repository of the Hugging Face hub, or a folder in it."""
+
+    repository: str
+    """OWNER/NAME."""
+    path: str = ""
+
+    def __str__(self) -> str:
+        return f"{HUB}{self.repository}{'/' if self.path else ''}{self.path}"
+
+
 @dataclass(frozen=True, slots=True)
 class Destination:
     """OUT as it was given, links followed: one file of a format, or a folder of shards."""
@@ -34,6 +50,27 @@ class Destination:
     path: Path | ObjectPath
     format: str | None
     """The file's format; None for a folder."""
+
+
+def hub_folder(out: object) -> HubFolder | None:
+    """Return the place on the hub that OUT names; None for one that is elsewhere.
+
+    Raises OptionError for what is on the hub and is no folder of a dataset repository.
+    """
+    text = str(out)
+    if not text.startswith("hf://"):
+        return None
+    owner, _, rest = text.removeprefix(HUB).strip("/").partition("/")
+    name, _, path = rest.partition("/")
+    is_sound = ".." not in path.split("/") and _REPOSITORY.fullmatch(f"{owner}/{name}") is not None
+    if not text.startswith(HUB) or not is_sound:
+        raise OptionError(
+            f"OUT {text}: give {HUB}OWNER/NAME, or a folder in it; to other places of the hub, and to "
+            "other revisions than main, fmtkit does not write"
+        )
+    if PurePosixPath(path).suffix.removeprefix(".") in formats.names():
+        raise OptionError(f"OUT {text}: a dataset of the hub is written as a folder of shards")
+    return HubFolder(f"{owner}/{name}", path)
 
 
 def destination(out: str | Path | ObjectPath) -> Destination:
@@ -93,7 +130,7 @@ def local_path(address: str | Path, option: str) -> Path:
         if option == "OUT" and scheme in WRITABLE and found[0].endswith(":/"):
             meant = f"{scheme}://{text.removeprefix(found[0]).lstrip('/')}"
             raise OptionError(f"{option} {text}: a URL has two slashes, {meant}")
-        others = ", and to s3://, gs:// and az:// URLs" if option == "OUT" else ""
+        others = ", and to s3://, gs://, az:// and hf://datasets/ URLs" if option == "OUT" else ""
         raise OptionError(
             f"{option} {public(text)}: fmtkit writes to local files and folders{others}, not to "
             f"{scheme}:// URLs; write locally and copy the result"
