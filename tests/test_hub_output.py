@@ -79,6 +79,7 @@ def test_a_dataset_is_one_commit_with_a_card_that_names_its_splits(hub, source, 
     assert not list((tmp_path / "home" / "fmtkit").iterdir())
 
 
+@pytest.mark.slow
 def test_the_splits_of_the_card_are_those_that_load_dataset_finds(hub, source, tmp_path):
     assert convert(hub, source, "--val-size", "5", out=f"{OUT}/sets/a")[0] == 0
     for path, data in hub.files(NAME).items():
@@ -93,6 +94,7 @@ def test_the_splits_of_the_card_are_those_that_load_dataset_finds(hub, source, t
     assert set(rows) == {"train", "validation"}
 
 
+@pytest.mark.slow
 def test_what_is_there_is_replaced_only_when_asked_and_only_ours(hub, source):
     card = b"---\nlicense: mit\nconfigs:\n- config_name: other\n  data_files: o/*\n---\n\nMine.\n"
     hub.push(NAME, {"README.md": card})
@@ -118,6 +120,7 @@ def test_what_is_there_is_replaced_only_when_asked_and_only_ours(hub, source):
     assert len(hub.repositories[NAME]) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "status", "words"),
     [
@@ -139,19 +142,19 @@ def test_what_the_hub_refuses_is_one_line_and_nothing_is_committed(
     assert len(hub.repositories.get(NAME, [{}])) == 1
 
 
+@pytest.mark.slow
 def test_what_was_converted_is_kept_for_resume_where_the_commit_fails(hub, source):
     hub.fault = lambda method, path, count: 403 if "/commit/" in path else None
     code, said = convert(hub, source, "-q")
     assert code == 3
     assert "what was converted is kept: --resume goes on" in said
     hub.fault = lambda method, path, count: None
-    uploads = sum(method == "PUT" for method, _ in hub.seen)
     code, said = convert(hub, source, "--resume")
     assert code == 0, said
     assert len(hub.repositories[NAME]) == 2
-    assert sum(method == "PUT" for method, _ in hub.seen) >= uploads
 
 
+@pytest.mark.slow
 def test_an_answer_of_500_is_asked_again(hub, source):
     def fault(method: str, path: str, count: int) -> int | None:
         moment = method == "PUT" or "/commit/" in path or "/preupload/" in path

@@ -145,7 +145,7 @@ def test_a_run_without_rows_leaves_its_reasons_and_what_was_there(memory, source
 @pytest.mark.parametrize(
     ("out", "words"),
     [
-        ("hf://datasets/a/b", "not to hf:// URLs"),
+        ("hf://models/a/b", "give hf://datasets/OWNER/NAME"),
         ("https://a/b.jsonl", "not to https:// URLs"),
         ("simplecache::s3://b/x.parquet", "not to simplecache:// URLs"),
         ("s3:/bucket/out", "two slashes, s3://bucket/out"),

@@ -313,7 +313,7 @@ def test_a_link_to_itself_or_to_another_kind_of_file_is_one_line(tmp_path):
 @pytest.mark.parametrize(
     "out",
     [
-        "hf://datasets/a/b",
+        "hf:/datasets/a/b",
         "simplecache::s3://b/x.parquet",
         "https://a/b.jsonl",
     ],
