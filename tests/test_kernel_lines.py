@@ -501,3 +501,28 @@ def test_results_that_nobody_takes_are_freed():
             PAIRS + b"\n",
             native.kernel().compile((((("question",), ("text",), True),), (), (), 100)),
         )
+
+
+def test_characters_of_three_bytes_are_utf8_as_python_says():
+    first = [
+        bytes([lead, second, 0x81]) for lead in range(0xDF, 0xF2) for second in range(0x7E, 0xC2)
+    ]
+    texts = [text for one in first for text in (one + "中".encode(), "中".encode() + one, one * 2)]
+    texts += [
+        one[:2] + bytes([last]) + "中文".encode()
+        for one in first
+        for last in (0x7F, 0x80, 0xBF, 0xC0)
+    ]
+    made = clean_lines.kinds(
+        b"".join(b'{"a":"%b"}\n' % (text + b"a" * 8) for text in texts), MAX_DEPTH
+    )
+    for text, verdict in zip(texts, made.verdicts.tolist(), strict=True):
+        assert (verdict == CLEAN) == is_utf8(text), text
+
+
+def is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -41,11 +41,13 @@ typedef struct {
     size_t used, size;
 } Bytes;
 
-/* Make room for `more` bytes behind those in use; return 0 where there is no memory. */
-static inline int reserve(Bytes *held, size_t more) {
+/* Make room for `more` bytes behind those in use, and where there is none for `size` in all at least;
+   return 0 where there is no memory. */
+static inline int reserve_about(Bytes *held, size_t more, size_t size) {
     if (held->size - held->used >= more) return 1;
     if (more > SIZE_MAX / 2 - held->used) return 0;
-    size_t size = held->size * 2, least = held->used + more;
+    size_t least = held->used + more;
+    if (size < held->size * 2) size = held->size * 2;
     if (size < least) size = least;
     if (size < 256) size = 256;
     uint8_t *bytes = realloc(held->bytes, size);
@@ -54,6 +56,8 @@ static inline int reserve(Bytes *held, size_t more) {
     held->size = size;
     return 1;
 }
+
+static inline int reserve(Bytes *held, size_t more) { return reserve_about(held, more, 0); }
 
 /* A type of Arrow: its format, the name of the field, and what is inside of it. Columns are numbered
    in the order of a walk that comes to a field before its children. */

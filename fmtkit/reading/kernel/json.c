@@ -174,13 +174,13 @@ int read_string(Cursor *cursor, Text *text, int *has_escape) {
     return !high || is_utf8(begin, at);
 }
 
-/* Copy what is between the quotes, with `put` for each code point that was written as an escape. No
-   escape becomes longer than it was. */
-static int copy_string(Cursor *cursor, Bytes *out, uint8_t *(*put)(uint8_t *, unsigned)) {
+/* Copy what is between the quotes, of which `stop` is the first byte that is none of a text, and `high` the
+   top bits of those before, with `put` for each code point that was written as an escape. No escape
+   becomes longer than it was. */
+static inline int copy_from_stop(Cursor *cursor, const uint8_t *stop, unsigned high, Bytes *out,
+                                 uint8_t *(*put)(uint8_t *, unsigned)) {
     const uint8_t *begin = cursor->at + 1, *at = begin;
-    unsigned high = 0, point;
-    const uint8_t *stop = find_stop(at, cursor->limit, &high);
-    if (stop >= cursor->end || *stop < 0x20) return 0;
+    unsigned point;
     size_t first = (size_t)(stop - at);
     /* Where an escape follows, no more is decoded than the line holds. */
     size_t most = *stop == '"' ? first : (size_t)(cursor->end - at);
@@ -201,6 +201,13 @@ static int copy_string(Cursor *cursor, Bytes *out, uint8_t *(*put)(uint8_t *, un
     return !high || is_utf8(begin, at);
 }
 
+static inline int copy_string(Cursor *cursor, Bytes *out, uint8_t *(*put)(uint8_t *, unsigned)) {
+    unsigned high = 0;
+    const uint8_t *stop = find_stop(cursor->at + 1, cursor->limit, &high);
+    if (stop >= cursor->end || *stop < 0x20) return 0;
+    return copy_from_stop(cursor, stop, high, out, put);
+}
+
 int decode(Cursor *cursor, Bytes *out) { return copy_string(cursor, out, put_point); }
 
 int decode_in_place(Cursor *cursor, Bytes *out, Text *text) {
@@ -210,7 +217,7 @@ int decode_in_place(Cursor *cursor, Bytes *out, Text *text) {
     if (stop >= cursor->end || *stop < 0x20) return 0;
     size_t from = out->used;
     int is_whole = *stop == '"';
-    if (!is_whole && !copy_string(cursor, out, put_point)) return 0;
+    if (!is_whole && !copy_from_stop(cursor, stop, high, out, put_point)) return 0;
     text->bytes = is_whole ? begin : NULL;
     text->size = is_whole ? (size_t)(stop - begin) : out->used - from;
     if (!is_whole) return 1;

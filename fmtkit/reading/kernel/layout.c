@@ -547,6 +547,16 @@ static int put_pieces(Column *column, const Path *path, int output, const Text *
     return put_end(column, (int64_t)column->data.used, 1);
 }
 
+/* Make room in a column for as much as it will hold at the end of the block, by what it holds now; by little
+   that cannot be said. */
+static int make_space(const Laid *laid, Bytes *data, size_t more) {
+    if (data->size - data->used >= more) return 1;
+    if (data->used < 1 << 14 || !laid->done) return reserve_about(data, more, 1 << 15);
+    double most = (double)data->used / (double)laid->done * (double)laid->size * 1.05;
+    size_t twice = 2 * laid->size;
+    return reserve_about(data, more, most < (double)twice ? (size_t)most : twice);
+}
+
 /* Make room for the texts of a path: 1, 0 where a column would be too long, -1 where there is no memory. */
 static int make_room(const Layout *layout, Laid *laid, const Path *path, const Text *views) {
     for (int i = 0; i < layout->root->count; i++) {
@@ -557,7 +567,7 @@ static int make_room(const Layout *layout, Laid *laid, const Path *path, const T
             if (own > left - size) return 0;
             size += own;
         }
-        if (!reserve(data, size + 1)) return -1;
+        if (!make_space(laid, data, size + 1)) return -1;
     }
     return 1;
 }
@@ -633,12 +643,14 @@ static int put_rendered(const Layout *layout, const Line *line, const Talk *talk
 
 /* Messages */
 
-static int put_turn_text(Column *column, const Turn *turn, int at) {
+static int put_turn_text(const Laid *laid, Column *column, const Turn *turn, int at) {
     if (!(turn->there >> at & 1)) return put_end(column, (int64_t)column->data.used, 0);
-    return put_text(column, turn->said[at].bytes, turn->said[at].size);
+    Text text = turn->said[at];
+    return make_space(laid, &column->data, text.size) && put_text(column, text.bytes, text.size);
 }
 
-static int put_turn(const Layout *layout, Column *columns, const Field *message, const Turn *turn) {
+static int put_turn(const Layout *layout, Laid *laid, const Field *message, const Turn *turn) {
+    Column *columns = laid->columns;
     Field *const *fields = message->children;
     Text role = layout->roles.keys[turn->role - 1];
     if (!put_text(&columns[fields[0]->column], role.bytes, role.size)) return 0;
@@ -646,7 +658,7 @@ static int put_turn(const Layout *layout, Column *columns, const Field *message,
         Column *column = &columns[fields[1 + i]->column];
         int is_there = turn->there >> i & 1;
         if (fields[1 + i]->type == 'u') {
-            if (!put_turn_text(column, turn, i)) return 0;
+            if (!put_turn_text(laid, column, turn, i)) return 0;
         } else if (!put_bit(&column->data, column->count, is_there && turn->said[i].size) ||
                    !put_valid(column, is_there)) {
             return 0;
@@ -681,7 +693,7 @@ static int put_messages(const Layout *layout, const Line *line, const Talk *talk
         const Field *dialog = layout->root->children[i], *message = dialog->children[0];
         int done = 1;
         for (int j = 0; done && j < talk->count; j++)
-            done = put_turn(layout, columns, message, &line->turns[talk->turns[j]]);
+            done = put_turn(layout, laid, message, &line->turns[talk->turns[j]]);
         if (!done || !put_end(&columns[dialog->column], columns[message->column].count, 1)) {
             laid->out_of_memory = 1;
             return 0;

@@ -106,6 +106,7 @@ typedef struct {
 typedef struct {
     Column *columns; /* as `root` numbers them */
     int64_t *taken;  /* how many lines took each path */
+    size_t size, done; /* bytes of the block, and of the lines up to this one */
     int out_of_memory;
 } Laid;
 

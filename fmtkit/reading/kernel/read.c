@@ -33,6 +33,7 @@ typedef struct {
     Column *columns;
     Mark *marks; /* of each column of Arrow, before the line */
     int64_t rows;
+    const uint8_t *begin; /* of the block */
     int64_t line;    /* 1-based, so that 0 stands for no line */
     int64_t *filled; /* the last line that put something into a column of the spec */
     int64_t *there;  /* the last line in which its value was not null */
@@ -808,6 +809,7 @@ static int read_lines(Reader *reader, const uint8_t *at, const uint8_t *end, Byt
         if (!reserve(verdicts, 1)) return 0;
         uint8_t *verdict = &verdicts->bytes[verdicts->used++];
         reader->line++;
+        if (reader->laid) reader->laid->done = (size_t)(at - reader->begin);
         if (is_blank(line)) {
             *verdict = LINE_BLANK;
         } else if (read_line(reader, line)) {
@@ -898,6 +900,8 @@ int read_block(const Spec *spec, const Layout *layout, const uint8_t *bytes, siz
     int done = begin(&reader, spec, result) && begin_layout(&reader, layout, &result->laid);
     if (done) {
         reader.cursor.limit = bytes + size;
+        reader.begin = bytes;
+        result->laid.size = size;
         done = read_lines(&reader, bytes, bytes + size, &result->verdicts);
     }
     for (int i = 0; done && i < spec->count; i++) done = pad(&reader, &spec->columns[i]);

@@ -101,6 +101,9 @@ static inline const uint8_t *copy_to_stop(const uint8_t *at, const uint8_t *limi
 
 static inline int is_tail(uint8_t byte) { return (byte & 0xC0) == 0x80; }
 
+/* Whether a first byte of three, the lowest, is neither E0 nor ED. */
+static inline int is_any_second(uint64_t word) { return (word & 15) != 0 && (word & 15) != 13; }
+
 /* Tell whether bytes are UTF-8: shortest forms, no surrogates, at most U+10FFFF. */
 static inline int is_utf8(const uint8_t *at, const uint8_t *end) {
     while (at < end) {
@@ -109,6 +112,13 @@ static inline int is_utf8(const uint8_t *at, const uint8_t *end) {
             memcpy(&word, at, 8);
             if (!(word & 0x8080808080808080ULL)) {
                 at += 8;
+                continue;
+            }
+            /* Little-endian: the first byte is the lowest. Two characters of three bytes, of which none
+               begins with E0 or ED, which allow not every second byte, are most of what is not Latin. */
+            if ((word & 0xC0C0F0C0C0F0ULL) == 0x8080E08080E0ULL && is_any_second(word) &&
+                is_any_second(word >> 24)) {
+                at += 6;
                 continue;
             }
         }
