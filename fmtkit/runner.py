@@ -54,6 +54,7 @@ OUR_FEATURES = TRL_FEATURES | {
     "replay_buffer_size",
     "reroll_start_fraction",
     "dynamic_sampling",
+    "max_failed_share",
 }
 """Keys of `trl` that fmtkit's own GRPO trainer, and a class derived from it, acts on."""
 

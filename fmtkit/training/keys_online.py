@@ -38,6 +38,25 @@ _TRL: tuple[Key, ...] = (
     Key(
         "reward_timeout", "amount", "rl", "seconds that a call of a reward function may take (600)"
     ),
+    Key(
+        "max_retries",
+        "natural",
+        "rl",
+        "times that a call of a reward, a rollout function or an environment is made again (0)",
+    ),
+    Key(
+        "max_failed_share",
+        "fraction",
+        "rl",
+        "share of a batch's samples that may fail and are masked (0: the first one ends the run)",
+    ),
+    Key("rollout_timeout", "amount", "rl", "seconds that the rollout function may take (1800)"),
+    Key(
+        "environment_timeout",
+        "amount",
+        "rl",
+        "seconds that one call of an environment may take (600)",
+    ),
     Key("rollout_func", "text", "rl", "module.function that makes the answers"),
     Key("environment_factory", "text or object", "rl", "class of an environment with tools"),
     Key("tools", "texts", "rl", "module.function of each tool"),

@@ -130,6 +130,9 @@ def roll_out_conversations(prompts: list[Any], trainer: Any) -> dict[str, Any]:
     }
 
 
+roll_out_conversations.in_step = True  # type: ignore[attr-defined]  # it samples with all processes
+
+
 def first_turn(mask: list[int]) -> list[int]:
     """Return the mask with only its first run of ones left."""
     end = next((i for i, inside in enumerate(mask) if not inside), len(mask))

@@ -15,6 +15,7 @@ from fmtkit.training.rl.grpo.samples import FILE, SampleTable
 from fmtkit.training.rl.grpo.settings import read_settings
 from fmtkit.training.rl.nemo_gym.session import open_gym
 from fmtkit.training.rl.rewards import Rewards, entries, read_options, rewards_of
+from fmtkit.training.rl.rollouts.guarded_environments import guarded
 from fmtkit.training.rl.rollouts.guarding import guard, limited_requests
 from fmtkit.training.rl.rollouts.loading import rollout_objects
 from fmtkit.training.rl.rollouts.server import TIMEOUT, asks_server
@@ -41,8 +42,15 @@ def build_rloo(job: Job, parts: Parts) -> Any:
     trainer_class = load_class(parts.runner.trainer)
     section = job.sections.get("rl", {})
     inputs = trainer_inputs(job, parts, trainer_class) | _objects(job, parts)
-    functions = _rewards(job, parts, open_gym(job, parts.tokenizer)).functions
-    make = partial(trainer_class, **inputs, reward_funcs=functions, features=read_settings(section))
+    rewards = _rewards(job, parts, open_gym(job, parts.tokenizer))
+    make = partial(
+        trainer_class,
+        **inputs,
+        reward_funcs=rewards.functions,
+        rewards=rewards,
+        features=read_settings(section),
+        max_failed_share=read_rollouts(section, run=job.run).max_failed_share,
+    )
     return watched(job, _guarded(job, make))
 
 
@@ -94,6 +102,9 @@ def online_inputs(job: Job, parts: Parts) -> dict[str, Any]:
         "features": read_settings(section),
         "rollouts": read_rollouts(section, run=job.run),
     }
+    if out.get("environment_factory"):
+        timings = out["rewards"].failures.timings
+        out["environment_factory"] = guarded(out["environment_factory"], out["rollouts"], timings)
     if gym is not None and gym.rollout is not None:
         out["rollout_func"] = gym.rollout
         out["rollouts"] = replace(out["rollouts"], lora_name=gym.policy)

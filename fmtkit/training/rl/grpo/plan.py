@@ -17,6 +17,7 @@ from fmtkit.training.rl.grpo import async_plan, group_rule
 from fmtkit.training.rl.grpo.settings import GrpoSettings, read_settings
 from fmtkit.training.rl.imports import places_of
 from fmtkit.training.rl.rewards import entries, options
+from fmtkit.training.rl.rollouts import settings as rollouts
 
 IDLE: dict[str, object] = {
     "async_prefetch": False,
@@ -25,6 +26,7 @@ IDLE: dict[str, object] = {
     "replay_buffer_size": 0,
     "reroll_start_fraction": 1.0,
     "dynamic_sampling": False,
+    "max_failed_share": 0,
 }
 """Features of fmtkit's own GRPO trainer -> the value that asks for nothing."""
 
@@ -78,6 +80,7 @@ def _settings(subject: Subject) -> None:
     given = _given(subject.resolution)
     read_settings(given)
     options.read_options(given)
+    rollouts.read_settings(given, run="")
 
 
 def _metric(subject: Subject) -> str | None:

@@ -5,8 +5,11 @@ from typing import Any
 from torch import Tensor
 from trl.trainer.rloo_trainer import RLOOTrainer
 
+from fmtkit.training.rl import failed_samples
+from fmtkit.training.rl.failed_samples import FailedSamplesError
 from fmtkit.training.rl.grpo.dynamic_sampling import RLOO_MADE, DynamicSampling, NoSignalError
 from fmtkit.training.rl.grpo.settings import GrpoSettings
+from fmtkit.training.rl.rewards import Rewards
 from fmtkit.training.rl.rollouts.lifeline import lost
 
 Row = dict[str, Any]
@@ -15,8 +18,21 @@ Row = dict[str, Any]
 class FmtkitRLOOTrainer(RLOOTrainer):
     """An RLOOTrainer whose batches can be filled with prompts whose answers differ."""
 
-    def __init__(self, *, features: GrpoSettings | None = None, **kwargs: Any) -> None:
-        """Take TRL's arguments by name."""
+    # transformers leaves this a union of everything that it may be.
+    model: Any
+
+    def __init__(
+        self,
+        *,
+        features: GrpoSettings | None = None,
+        rewards: Rewards | None = None,
+        max_failed_share: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        """Take TRL's arguments by name; `rewards` are those of `reward_funcs`, which tell what failed."""
+        self.rewards = rewards
+        self.max_failed_share = max_failed_share
+        self.lost_samples = 0
         self.rows: list[Row] = []
         self.failed: list[str | None] = []
         self.sampling: DynamicSampling | None = None
@@ -26,9 +42,9 @@ class FmtkitRLOOTrainer(RLOOTrainer):
             self.sampling = DynamicSampling(self, features, begin, RLOO_MADE)
 
     def _generate_and_score_completions(self, inputs: list[Row]) -> dict[str, Any]:
-        self.rows = list(inputs)
+        self.rows, self.lost_samples = list(inputs), 0
         output: dict[str, Any] = super()._generate_and_score_completions(self.rows)
-        return output
+        return failed_samples.without_loss(self, output)
 
     def _generate(self, prompts: list[Any]) -> Any:
         if self.sampling is None:
@@ -41,13 +57,17 @@ class FmtkitRLOOTrainer(RLOOTrainer):
         ready = None if self.sampling is None else self.sampling.take()
         if ready is not None:
             return ready
-        self.failed = [None] * len(prompts)
         rewards: Tensor = super()._calculate_rewards(inputs, prompts, completions, ids)
-        return rewards
+        self.failed = failed_samples.reasons(self, inputs, self.rewards)
+        mode = "train" if self.model.training else "eval"
+        for name, value in failed_samples.seconds(self, self.rewards):
+            self._metrics[mode][name].append(value)
+        found: Tensor = failed_samples.masked(self, rewards, self.failed, self.max_failed_share)
+        return found
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """Train; save what was learnt where no prompt has a signal any more."""
+        """Train; save what was learnt where no prompt has a signal any more, or too many fail."""
         try:
             return super().train(*args, **kwargs)
-        except NoSignalError as error:
+        except (NoSignalError, FailedSamplesError) as error:
             raise lost(self, error) from error

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from fmtkit.training.life import RunLog
+from fmtkit.training.rl import failed_samples
+from fmtkit.training.rl.failed_samples import FailedSamplesError
 from fmtkit.training.rl.grpo import zero_advantage
 from fmtkit.training.rl.grpo.dynamic_sampling import DynamicSampling, NoSignalError
 from fmtkit.training.rl.grpo.group_rule import check_whole_groups
@@ -25,6 +27,8 @@ from fmtkit.training.rl.rollouts.lifeline import ServerLostError, lost
 from fmtkit.training.rl.rollouts.trainer import RolloutTrainer
 
 Row = dict[str, Any]
+_TOGETHER = (ServerLostError, NoSignalError, FailedSamplesError)
+"""Errors that every process raises at the same place, so that they can save together."""
 
 
 class FmtkitGRPOTrainer(RolloutTrainer):
@@ -47,6 +51,7 @@ class FmtkitGRPOTrainer(RolloutTrainer):
         self.replay: Replay | None = None
         self.sampling: DynamicSampling | None = None
         self.failed: list[str | None] = []
+        self.lost_samples = 0
         self._totals = torch.zeros(0)
         self._columns: frozenset[str] = frozenset()
         if rewards is not None:
@@ -94,8 +99,9 @@ class FmtkitGRPOTrainer(RolloutTrainer):
         return found
 
     def _generate_and_score_completions(self, inputs: list[Row]) -> dict[str, Any]:
-        training = self.model.training
-        output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        training, self.lost_samples = self.model.training, 0
+        output = super()._generate_and_score_completions(inputs)
+        output = failed_samples.without_loss(self, output)
         if not training:
             return output
         if self.rerolls is not None:
@@ -114,7 +120,7 @@ class FmtkitGRPOTrainer(RolloutTrainer):
             return ready
         rewards: Tensor = super()._calculate_rewards(inputs, prompts, completions, ids)
         self._log_lengths(ids)
-        self.failed = [None] * len(prompts)
+        rewards = self._without_failed(rewards, inputs)
         self._totals = self._own_totals(rewards, len(prompts))
         if self.rerolls is not None and self.model.training:
             # A rollout function's columns stand in the rows by now; they are not the prompt's.
@@ -122,6 +128,16 @@ class FmtkitGRPOTrainer(RolloutTrainer):
             self.rerolls.note(rows, self._totals.tolist(), self.num_generations)
         self._log_masked()
         return rewards
+
+    def _without_failed(self, rewards: Tensor, rows: Sequence[Row]) -> Tensor:
+        """Take out the rewards of samples whose reward, rollout or environment failed anywhere."""
+        self.failed = failed_samples.reasons(self, rows, self.rewards)
+        mode = "train" if self.model.training else "eval"
+        for name, value in failed_samples.seconds(self, self.rewards):
+            self._metrics[mode][name].append(value)
+        share = self.rollouts.max_failed_share
+        found: Tensor = failed_samples.masked(self, rewards, self.failed, share)
+        return found
 
     def _own_totals(self, rewards: Tensor, count: int) -> Tensor:
         """Return the weighted sums [B] of this process's rows; NaN where there is no reward.
@@ -178,10 +194,9 @@ class FmtkitGRPOTrainer(RolloutTrainer):
         try:
             result = super().train(*args, **kwargs)
             self._tell_skipped()
-        except (ServerLostError, NoSignalError, RewardError, RolloutError) as error:
+        except (*_TOGETHER, RewardError, RolloutError) as error:
             # A user's function may fail on one process alone: there is no saving together then.
-            together = isinstance(error, (ServerLostError, NoSignalError))
-            if together or self.accelerator.num_processes == 1:
+            if isinstance(error, _TOGETHER) or self.accelerator.num_processes == 1:
                 raise lost(self, error) from error
             raise
         finally:
@@ -189,8 +204,19 @@ class FmtkitGRPOTrainer(RolloutTrainer):
                 self.rewards.close()
         return result
 
+    def _tell_slowest(self) -> None:
+        """Say which call came near to its time limit, if one did."""
+        for timings in failed_samples.timings(self, self.rewards):
+            found = timings.finding()
+            for callback in self.callback_handler.callbacks if found else ():
+                if isinstance(callback, RunLog):
+                    callback.findings.append(str(found))
+            if found and self.is_world_process_zero():
+                print(f"warning: {found}", file=sys.stderr)  # noqa: T201
+
     def _tell_skipped(self) -> None:
         """Say how many batches had no reward; raise RewardError if none had one at all."""
+        self._tell_slowest()
         judge = None if self.rewards is None else self.rewards.judge
         if judge is None:
             return

@@ -1,17 +1,20 @@
 """One call of a reward function: its arguments, its time limit, and what it raised in words."""
 
 import inspect
+import time
 import traceback
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from fmtkit.errors import OptionError, near_match
-from fmtkit.foreign_calls import OverdueError, within
+from fmtkit.foreign_calls import OverdueError, in_parts, retried, within
 from fmtkit.training.rl.rewards.batch import CONTEXT, Batch
 from fmtkit.training.rl.rewards.entries import parameters
+from fmtkit.training.rl.rewards.recorders import recording, replay
 from fmtkit.training.rl.rewards.verdicts import RewardError, Value, checked
 
 _OURS = frozenset({"prompts", "completions", "completion_ids"})
@@ -30,6 +33,38 @@ class _RaisedError(Exception):
 
 
 @dataclass(frozen=True)
+class Scored:
+    """Rewards of a batch: None and the reason for each place that failed, seconds for each."""
+
+    values: list[Value]
+    failed: dict[int, str]
+    seconds: list[float]
+
+    def add(
+        self, values: Sequence[Value], failed: Mapping[int, str], seconds: Sequence[float]
+    ) -> None:
+        """Append a part, whose places are counted from the beginning of the whole."""
+        self.values.extend(values)
+        self.failed.update(failed)
+        self.seconds.extend(seconds)
+
+    @staticmethod
+    def joined(parts: Sequence["Scored"]) -> "Scored":
+        """Return parts that follow each other as one."""
+        out = Scored([], {}, [])
+        for one in parts:
+            begin = len(out.values)
+            failed = {begin + place: reason for place, reason in one.failed.items()}
+            out.add(one.values, failed, one.seconds)
+        return out
+
+    @staticmethod
+    def lost(count: int, reason: str, started: float) -> "Scored":
+        """Return so many samples that failed alike."""
+        return Scored([None] * count, dict.fromkeys(range(count), reason), _each(started, count))
+
+
+@dataclass(frozen=True)
 class Called:
     """A reward function, the name that the configuration gave it, and the seconds it may take."""
 
@@ -37,11 +72,14 @@ class Called:
     function: Callable[..., Any]
     options: Mapping[str, Any]
     seconds: float
+    retries: int = 0
+    masks: bool = False
+    """Whether a sample may fail alone; a function that needs the whole batch fails for all of it."""
 
     def __call__(self, batch: Batch) -> list[Value]:
         """Return the rewards of a batch; raise RewardError for whatever is wrong."""
         try:
-            returned = self._returned(batch)
+            returned = retried(partial(self._returned, batch, self.seconds), self.retries)
         except OverdueError as error:
             raise self.overdue(len(batch), error.where) from error
         except _RaisedError as found:
@@ -49,10 +87,57 @@ class Called:
             raise self.raised(found.error, batch, row) from found.error
         return checked(returned, len(batch), self.label, batch.first)
 
-    def _returned(self, batch: Batch) -> Any:
+    def scored(self, batch: Batch) -> Scored:
+        """Return the rewards of a batch with what failed in it and how long it took.
+
+        Raises RewardError where nothing may fail.
+        """
+        started = time.perf_counter()
+        if not self.masks:
+            values = self(batch)
+            return Scored(values, {}, _each(started, len(batch)))
+        out = Scored([], {}, [])
+        call = partial(self._part, batch)
+        for part in in_parts(range(len(batch)), call, self.seconds, whole=self.least(batch)):
+            rows = batch.part(part.rows.start, part.rows.stop)
+            error = part.error
+            if error is not None and not isinstance(
+                error, (RewardError, OverdueError, _RaisedError)
+            ):
+                raise error
+            values = part.value if part.value is not None else [None] * len(rows)
+            failed = {} if error is None else dict.fromkeys(part.rows, self._told(error, rows))
+            out.add(values, failed, _each(started, len(rows)))
+            started = time.perf_counter()
+        return out
+
+    def least(self, batch: Batch) -> int:
+        """Return how many completions a call is made for at least."""
+        return len(batch) if getattr(self.function, "needs_full_batch", False) else 1
+
+    def _part(self, batch: Batch, rows: range, seconds: float) -> list[Value]:
+        """Score some rows; what is logged for each answer is left out where not all are asked together."""
+        part = batch.part(rows.start, rows.stop)
+        ends = len(rows) in {len(batch), self.least(batch)}
+        context, logged = recording(part.context)
+        quiet = replace(part, context=context)
+        returned = retried(partial(self._returned, quiet, seconds), self.retries if ends else 0)
+        values = checked(returned, len(part), self.label, part.first)
+        whole = len(rows) == len(batch)
+        replay(batch.context, [one for one in logged if whole or one[0] != "log_extra"])
+        return values
+
+    def _told(self, error: Exception, rows: Batch) -> str:
+        if isinstance(error, OverdueError):
+            return str(self.overdue(len(rows), error.where))
+        if isinstance(error, _RaisedError):
+            return _one_reason(self.label, error.error, self._place(error.error.__traceback__))
+        return str(error)
+
+    def _returned(self, batch: Batch, seconds: float) -> Any:
         """Return what the function does; raise _RaisedError for what it raises itself."""
         try:
-            return within(self.seconds, lambda: self._called(batch))
+            return within(seconds, lambda: self._called(batch))
         except (OverdueError, RewardError):
             raise
         except Exception as error:
@@ -110,7 +195,7 @@ class Called:
     def _raises(self, batch: Batch, kind: type[Exception]) -> bool:
         """Tell whether a part raises what the whole did; few rows may also be wrong in another way."""
         try:
-            self._returned(batch)
+            self._returned(batch, self.seconds)
         except OverdueError:
             return False
         except _RaisedError as found:
@@ -153,6 +238,15 @@ def check_columns(called: Called, columns: Collection[str]) -> None:
         raise OptionError(
             f"reward {called.label} takes {parameter.name!r}, which the rows do not have; {advice}"
         )
+
+
+def _each(started: float, count: int) -> list[float]:
+    """Return the seconds since then, shared by so many samples."""
+    return [(time.perf_counter() - started) / max(1, count)] * count
+
+
+def _one_reason(label: str, error: BaseException, place: str) -> str:
+    return f"reward {label} raised {type(error).__name__}: {error or 'no message'}{place}"
 
 
 def shown(completion: Any) -> str:

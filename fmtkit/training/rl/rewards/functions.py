@@ -2,16 +2,18 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from fmtkit.training.rl.failed_samples import Failures
 from fmtkit.training.rl.rewards.batch import Batch, batch_of, group_starts, groups_each, parts
-from fmtkit.training.rl.rewards.calls import Called
+from fmtkit.training.rl.rewards.calls import Called, Scored, shown
 from fmtkit.training.rl.rewards.one_batch import OneBatch
 from fmtkit.training.rl.rewards.pool import Pool
 from fmtkit.training.rl.rewards.recorders import recording, replay
-from fmtkit.training.rl.rewards.verdicts import Value, checked
+from fmtkit.training.rl.rewards.verdicts import RewardError, Value, checked
 
 
 class Cutting:
@@ -35,6 +37,9 @@ class Cutting:
 class _Standing:
     """What stands for a user's function: what is known of it, and the judge of the batch."""
 
+    failures: "Failures | None" = None
+    """Where samples that failed are kept for the trainer."""
+
     def __init__(
         self, name: str, index: int, called: Called, cutting: Cutting, judged: OneBatch | None
     ) -> None:
@@ -50,8 +55,14 @@ class _Standing:
         """Tell whether the function shapes (a length, a repetition) and does not judge the outcome."""
         return bool(getattr(self.called.function, "is_shaping", False))
 
-    def told(self, batch: Batch, values: list[Value]) -> list[Value]:
-        """Return the rewards after the judge has seen them."""
+    def told(self, batch: Batch, scored: Scored) -> list[Value]:
+        """Return the rewards after the judge has seen them; keep what failed and how long it took."""
+        values = scored.values
+        if self.failures is not None:
+            self.failures.add(scored.failed)
+            texts = [f"completion {shown(one)}" for one in batch.completions]
+            label = f"reward {self.called.label}"
+            self.failures.timings.add(label, scored.seconds, self.called.seconds, texts)
         if self.judged is not None:
             log_metric = batch.context.get("log_metric")
             self.judged.add(self.index, batch.completions, values, log_metric)
@@ -74,8 +85,8 @@ class Reward(_Standing):
         batch = batch_of(prompts, completions, completion_ids, others)
         pool = self.pool if self.pool is not None and self.pool.takes(batch) else None
         cut = self.cutting.cut(batch, self.called, pool.workers if pool else 1)
-        values = pool.run(self.index, cut) if pool else [v for p in cut for v in self.called(p)]
-        return self.told(batch, values)
+        parts = pool.run(self.index, cut) if pool else [self.called.scored(part) for part in cut]
+        return self.told(batch, Scored.joined(parts))
 
 
 class AsyncReward(_Standing):
@@ -91,16 +102,37 @@ class AsyncReward(_Standing):
         """Return one reward for each completion; raise RewardError for whatever is wrong."""
         batch = batch_of(prompts, completions, completion_ids, others)
         cut = self.cutting.cut(batch, self.called, 1)
-        found = await asyncio.gather(*(self._part(part) for part in cut))
-        return self.told(batch, [value for part in found for value in part])
+        found = await asyncio.gather(*(self._part(part, self.called.seconds) for part in cut))
+        return self.told(batch, Scored.joined(found))
 
-    async def _part(self, batch: Batch) -> list[Value]:
+    async def _part(self, batch: Batch, seconds: float) -> Scored:
+        """Score a batch; where it fails and samples may, each half for itself."""
+        started = time.perf_counter()
+        called = self.called
+        for left in reversed(range(called.retries + 1)):
+            try:
+                values = await self._scored(batch, seconds)
+            except RewardError as error:
+                if left:
+                    await asyncio.sleep(0.5)
+                    continue
+                if not called.masks:
+                    raise
+                if len(batch) <= called.least(batch):
+                    return Scored.lost(len(batch), str(error), started)
+            else:
+                return Scored(values, {}, [time.perf_counter() - started] * len(batch))
+        middle = len(batch) // 2
+        halves = (batch.part(0, middle), batch.part(middle, len(batch)))
+        return Scored.joined(await asyncio.gather(*(self._part(h, seconds / 2) for h in halves)))
+
+    async def _scored(self, batch: Batch, seconds: float) -> list[Value]:
         context, logged = recording(batch.context)
         arguments = self.called.arguments(replace(batch, context=context))
         loop = _loop()
         running = asyncio.run_coroutine_threadsafe(self.called.function(**arguments), loop)
         try:
-            returned = await asyncio.wait_for(asyncio.wrap_future(running), self.called.seconds)
+            returned = await asyncio.wait_for(asyncio.wrap_future(running), seconds)
         except TimeoutError as error:
             _retire(loop)
             raise self.called.overdue(len(batch)) from error

@@ -9,6 +9,7 @@ from typing import Any
 from fmtkit.errors import OptionError
 from fmtkit.training.job import Job
 from fmtkit.training.rl import imports
+from fmtkit.training.rl.failed_samples import Failures
 from fmtkit.training.rl.rewards.calls import Called, check_columns
 from fmtkit.training.rl.rewards.entries import KEY, Entry, Options, check_weights, make
 from fmtkit.training.rl.rewards.entries import read as read_entries
@@ -35,6 +36,7 @@ class Rewards:
         """
         self.options = options
         self._cutting = Cutting(options.groups)
+        self.failures = Failures()
         self._named = list(named)
         self.labels = labels = [
             item.label if isinstance(item, Entry) else _name(item) for item in named
@@ -106,9 +108,12 @@ class Rewards:
         if isinstance(item, Entry) and item.model:
             return item.model
         function, options = made(item) if isinstance(item, Entry) else (item, {})
-        called = Called(label, function, options, self.options.seconds)
+        limits = self.options
+        called = Called(label, function, options, limits.seconds, limits.retries, limits.masks)
         kind = AsyncReward if _is_async(function) else Reward
-        return kind(_name(function), index, called, self._cutting, judged)
+        member = kind(_name(function), index, called, self._cutting, judged)
+        member.failures = self.failures
+        return member
 
     def _spread(self) -> Pool | None:
         """Start the workers for all functions that can run there."""

@@ -16,6 +16,9 @@ class RewardOptions:
     workers: int = 1
     seconds: float = SECONDS
     groups: int = 0
+    retries: int = 0
+    masks: bool = False
+    """Whether a sample may fail alone (`trl.max_failed_share` above 0)."""
 
 
 def read_options(section: Mapping[str, object]) -> RewardOptions:
@@ -29,4 +32,8 @@ def read_options(section: Mapping[str, object]) -> RewardOptions:
     if not isinstance(groups, int) or groups < 1:
         raise OptionError(f"trl.streaming_min_groups: {groups!r}: takes a whole number from 1")
     streams = section.get("streaming_partial_batch") is True
-    return RewardOptions(workers, float(seconds), groups if streams else 0)
+    retries, share = section.get("max_retries") or 0, section.get("max_failed_share") or 0
+    if not isinstance(retries, int) or retries < 0:
+        raise OptionError(f"trl.max_retries: {retries!r}: takes a whole number from 0")
+    masks = isinstance(share, (int, float)) and share > 0
+    return RewardOptions(workers, float(seconds), groups if streams else 0, retries, masks)

@@ -6,6 +6,7 @@ there. Each has a main thread of its own, so that functions may use `signal.alar
 
 import pickle
 import sys
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,11 +17,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from fmtkit.training.rl.rewards.batch import Batch
-from fmtkit.training.rl.rewards.calls import Called
+from fmtkit.training.rl.rewards.calls import Called, Scored
 from fmtkit.training.rl.rewards.entries import Entry
 from fmtkit.training.rl.rewards.options import RewardOptions
 from fmtkit.training.rl.rewards.recorders import NAMES, replay
-from fmtkit.training.rl.rewards.verdicts import RewardError, Value
+from fmtkit.training.rl.rewards.verdicts import RewardError
 from fmtkit.worker import Limits, Overrun, Worker
 
 Spec = bytes
@@ -72,11 +73,17 @@ class Pool:
         self._called = called
         setup = {
             "seconds": options.seconds,
+            "retries": options.retries,
+            "masks": options.masks,
             "functions": {
                 str(index): [called[index].label, spec.hex()] for index, spec in specs.items()
             },
         }
-        limits = Limits(seconds=options.seconds + _GRACE, memory=None, start_seconds=_START)
+        # Parts of a batch that fails have their share of the time once more, and so has each retry.
+        tries = (1 + options.retries) * (2 if options.masks else 1)
+        limits = Limits(
+            seconds=options.seconds * tries + _GRACE * tries, memory=None, start_seconds=_START
+        )
         self._all = [Worker(TARGET, setup, limits) for _ in range(options.workers)]
         self._idle: SimpleQueue[Worker] = SimpleQueue()
         for worker in self._all:
@@ -90,23 +97,23 @@ class Pool:
         """Tell whether a batch can leave this process: live environments cannot."""
         return "environments" not in batch.columns
 
-    def run(self, index: int, parts: Sequence[Batch]) -> list[Value]:
+    def run(self, index: int, parts: Sequence[Batch]) -> list[Scored]:
         """Return the rewards of all parts, in order, and log what the function logged."""
         items = self._items(index, parts)
         if items is None:
-            return [value for part in parts for value in self._called[index](part)]
+            return [self._called[index].scored(part) for part in parts]
         while self._starts:
             self._starts.pop().result()
         self._asked = asked = [self._threads.submit(self._ask, item) for item in items]
-        values: list[Value] = []
+        found: list[Scored] = []
         try:
             for part, answer in zip(parts, asked, strict=True):
-                values += self._outcome(index, part, answer)
+                found.append(self._outcome(index, part, answer))
         except RewardError:
             # The other parts are of no use, and the process could not end before they have.
             self.close()
             raise
-        return values
+        return found
 
     def close(self) -> None:
         """Kill the workers; what they are asked after that starts them again."""
@@ -122,21 +129,24 @@ class Pool:
         finally:
             self._idle.put(worker)
 
-    def _outcome(self, index: int, part: Batch, answer: "Future[bytes | Overrun]") -> list[Value]:
+    def _outcome(self, index: int, part: Batch, answer: "Future[bytes | Overrun]") -> Scored:
         """Return a part's rewards, or raise what went wrong in the worker."""
         outcome = answer.result()
         label = self._called[index].label
         if isinstance(outcome, Overrun):
-            raise RewardError(
+            reason = (
                 f"reward {label}: a reward worker gave {outcome.message} for {len(part)} "
                 "completions; see trl.reward_timeout, and `fmtkit rewards test`"
             )
+            if self._called[index].masks:
+                return Scored.lost(len(part), reason, time.perf_counter())
+            raise RewardError(reason)
         # A worker runs the user's own functions, which run in this process as well.
         kind, first, second = pickle.loads(outcome)  # noqa: S301
         if kind == "failed":
             raise RewardError(first, second)
         replay(part.context, second)
-        found: list[Value] = first
+        found: Scored = first
         return found
 
     def _items(self, index: int, parts: Sequence[Batch]) -> list[bytes] | None:

@@ -26,7 +26,7 @@ def serve(setup: Mapping[str, Any]) -> Serve:
     # Ctrl-C is the trainer's to handle: it ends the step, which needs its rewards.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     functions = {
-        int(index): _called(label, bytes.fromhex(spec), setup["seconds"])
+        int(index): _called(label, bytes.fromhex(spec), setup)
         for index, (label, spec) in setup["functions"].items()
     }
 
@@ -40,21 +40,21 @@ def serve(setup: Mapping[str, Any]) -> Serve:
     return answer
 
 
-def _called(label: str, spec: bytes, seconds: float) -> Called:
+def _called(label: str, spec: bytes, setup: Mapping[str, Any]) -> Called:
     folders, pickled = pickle.loads(spec)  # noqa: S301
     item = user_modules.unpickle(pickled, folders)
     function, options = made(item) if isinstance(item, Entry) else (item, {})
-    return Called(label, function, options, seconds)
+    return Called(label, function, options, setup["seconds"], setup["retries"], setup["masks"])
 
 
 def _answered(called: Called, batch: Batch) -> bytes:
     context, logged = recording(batch.context)
     try:
-        values = called(replace(batch, context=context))
+        scored = called.scored(replace(batch, context=context))
     except RewardError as error:
         return pickle.dumps(("failed", str(error), error.trace))
     try:
-        return pickle.dumps(("done", values, logged))
+        return pickle.dumps(("done", scored, logged))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         message = f"reward {called.label} logged what cannot leave its worker: {error}"
         return pickle.dumps(("failed", message, ""))

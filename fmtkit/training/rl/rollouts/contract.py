@@ -3,15 +3,20 @@
 TRL's contract: f(prompts, trainer) -> {"prompt_ids", "completion_ids", "logprobs", ...}. The prompts
 hold `num_generations` copies of each; the lists have one entry for each of them. `logprobs` are flat:
 one number for each token of a completion. `env_mask` is 1 where the model wrote the token, else 0.
-Any other key becomes a column for the reward functions: a list, or one value for all.
+Any other key becomes a column for the reward functions: a list, or one value for all. The key
+`rollout_error` says of each answer why there is none, or None: such an answer is masked.
 """
 
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fmtkit.errors import OptionError
+from fmtkit.foreign_calls import OverdueError, Part, in_parts, retried, within
 from fmtkit.training.life import TrainingError
+from fmtkit.training.rl.failed_samples import ROLLOUT_ERROR, Timings
 
 _NEEDED = ("prompt_ids", "completion_ids", "logprobs")
 
@@ -33,12 +38,60 @@ class Rollout:
         self.function = function
         self.samples_here = samples_here
         self.takes_rows = bool(getattr(function, "takes_rows", False))
+        # What samples with the other processes must be called as they are, and on all of them at once.
+        self.in_step = samples_here or bool(getattr(function, "in_step", False))
+        self.timings = Timings()
 
     def __call__(
         self, prompts: list[Any], trainer: Any, rows: Sequence[Mapping[str, Any]] | None = None
     ) -> dict[str, Any]:
-        """Call the function; raises RolloutError if it fails or breaks the contract."""
-        more = (list(trainer.rows if rows is None else rows),) if self.takes_rows else ()
+        """Call the function; raises RolloutError if it fails or breaks the contract.
+
+        Where samples may fail (`trl.max_failed_share`), the answers to a prompt for which it does
+        have a reason in the column `rollout_error`, and one token that is not learnt.
+        """
+        return self.completed(self.made(prompts, trainer, rows), prompts, trainer)
+
+    def made(
+        self, prompts: list[Any], trainer: Any, rows: Sequence[Mapping[str, Any]] | None = None
+    ) -> dict[str, Any]:
+        """Call the function, on any thread; prompts for which it failed have None in the place of ids."""
+        own = list(trainer.rows if rows is None else rows) if self.takes_rows else []
+        settings = getattr(trainer, "rollouts", None)
+        started = time.perf_counter()
+        if settings is None or self.in_step:
+            return self._called(prompts, trainer, own)
+
+        def call(part: range, seconds: float) -> dict[str, Any]:
+            chosen = slice(part.start, part.stop)
+            once = partial(self._called, prompts[chosen], trainer, own[chosen])
+            return retried(partial(self._limited, seconds, once), settings.max_retries)
+
+        limit = settings.rollout_timeout
+        if settings.max_failed_share == 0:
+            output = call(range(len(prompts)), limit)
+        else:
+            group = trainer.num_generations
+            whole = group if len(prompts) % group == 0 else len(prompts)
+            parts = list(in_parts(range(len(prompts)), call, limit, whole=whole))
+            output = _joined(parts)
+        each = (time.perf_counter() - started) / len(prompts)
+        self.timings.add("rollout", [each] * len(prompts), limit, ["a batch"] * len(prompts))
+        return output
+
+    def _limited(self, seconds: float, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        try:
+            return within(seconds, call)
+        except OverdueError as error:
+            raise RolloutError(
+                f"{self.name} had not returned after {seconds:g} seconds; give what it waits for a time "
+                "limit of its own, or raise trl.rollout_timeout"
+            ) from error
+
+    def _called(
+        self, prompts: list[Any], trainer: Any, rows: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        more = (rows,) if self.takes_rows else ()
         try:
             output = self.function(prompts, trainer, *more)
         except TrainingError:
@@ -49,6 +102,50 @@ class Rollout:
         if problem is not None:
             raise RolloutError(f"{self.name}: {problem}")
         return dict(output)
+
+    def completed(self, output: dict[str, Any], prompts: list[Any], trainer: Any) -> dict[str, Any]:
+        """Give failed prompts their ids and an end that no loss looks at; the main thread's to do."""
+        lost = [n for n, ids in enumerate(output["prompt_ids"]) if ids is None]
+        if not lost:
+            return output
+        ids = trainer._tokenize_prompts([prompts[n] for n in lost])[0]
+        masks = output.get("env_mask") or [None] * len(prompts)
+        pairs = zip(masks, output["completion_ids"], strict=True)
+        output["env_mask"] = [[1] * len(c or ()) if m is None else m for m, c in pairs]
+        if output["logprobs"] is None and _corrects(trainer):
+            output["logprobs"] = [[0.0] * len(c or ()) for c in output["completion_ids"]]
+        for number, prompt_ids in zip(lost, ids, strict=True):
+            output["prompt_ids"][number] = prompt_ids
+            output["completion_ids"][number] = [trainer._tokenizer.eos_token_id]
+            output["env_mask"][number] = [0]
+            if output["logprobs"] is not None:
+                output["logprobs"][number] = [0.0]
+        return output
+
+
+def _joined(parts: Sequence[Part[dict[str, Any]]]) -> dict[str, Any]:
+    """Return the outputs of parts as one; rows that failed have None, and the reason beside it.
+
+    Raises what ends a run whoever may fail: a server that is lost.
+    """
+    for part in parts:
+        if part.error is not None and not isinstance(part.error, RolloutError):
+            raise part.error
+    if len(parts) == 1 and parts[0].value is not None:
+        return parts[0].value
+    made = [part.value for part in parts if part.value is not None]
+    names = dict.fromkeys([*_NEEDED, *(name for one in made for name in one), ROLLOUT_ERROR])
+    out: dict[str, Any] = {name: [] for name in names}
+    for part in parts:
+        count, value = len(part.rows), part.value or {}
+        for name in names:
+            found = value.get(name)
+            if name == ROLLOUT_ERROR and part.error is not None:
+                found = str(part.error)
+            out[name] += found if isinstance(found, list) else [found] * count
+    if all(one["logprobs"] is None for one in made):
+        out["logprobs"] = None
+    return out
 
 
 def check_place(rollout: Rollout, *, ahead: bool, use_vllm: bool) -> None:

@@ -50,13 +50,17 @@ class FunctionGeneration(Given):
 
     def prepare(self, trainer: Any, prompts: list[Any], rows: Rows) -> Job | None:
         """Return the call of the function on these prompts."""
-        return partial(self.function, copy.deepcopy(prompts), trainer, rows)
+        return partial(self._made, copy.deepcopy(prompts), trainer, rows)
+
+    def _made(
+        self, prompts: list[Any], trainer: Any, rows: Rows
+    ) -> tuple[dict[str, Any], list[Any]]:
+        return self.function.made(prompts, trainer, rows), prompts
 
     def finish(self, trainer: Any, made: Callable[[], Any]) -> dict[str, Any]:
         """Return what the function returned; raises what it raised."""
-        del trainer
-        output: dict[str, Any] = made()
-        return output
+        output, prompts = made()
+        return self.function.completed(output, prompts, trainer)
 
 
 class ServerGeneration(Given):

@@ -259,7 +259,7 @@ class GuardedClient:
         if self.lost is None:
             try:
                 answer: dict[str, Any] = self.lifeline.run(
-                    lambda: self.client.generate(*args, **kwargs)
+                    lambda: self._whole_answer(*args, **kwargs)
                 )
             except TrainingError as error:
                 self.lost = str(error)
@@ -267,6 +267,15 @@ class GuardedClient:
                 return answer
         failure = Failure(self.lost)
         return dict.fromkeys(("prompt_ids", "completion_ids", "logprobs"), failure)
+
+    def _whole_answer(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Generate; raises ServerError for fewer answers than were asked for, which is tried again."""
+        answer: dict[str, Any] = self.client.generate(*args, **kwargs)
+        prompts = kwargs["prompts"] if "prompts" in kwargs else args[0]
+        wanted, have = len(prompts) * kwargs.get("n", 1), len(answer["completion_ids"])
+        if have != wanted:
+            raise ServerError(f"it gave {have} of {wanted} answers")
+        return answer
 
     def chat(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Generate for conversations; raises ServerLostError for a lost server."""

@@ -21,6 +21,10 @@ class RolloutSettings:
     vllm_sync_interval: int = 1
     vllm_lora_sync: bool = False
     vllm_request_timeout: float = REQUEST_SECONDS
+    rollout_timeout: float = REQUEST_SECONDS
+    environment_timeout: float = 600.0
+    max_retries: int = 0
+    max_failed_share: float = 0.0
     folder: Path = Path("vllm-adapters")
     lora_name: str = ""
 
@@ -28,9 +32,15 @@ class RolloutSettings:
         for name in ("prefetch_depth", "vllm_sync_interval"):
             if getattr(self, name) < 1:
                 raise OptionError(f"trl.{name}: {getattr(self, name)}: takes a number from 1")
-        if self.vllm_request_timeout <= 0:
-            seconds = self.vllm_request_timeout
-            raise OptionError(f"trl.vllm_request_timeout: {seconds:g}: takes seconds above 0")
+        for name in ("vllm_request_timeout", "rollout_timeout", "environment_timeout"):
+            if getattr(self, name) <= 0:
+                raise OptionError(f"trl.{name}: {getattr(self, name):g}: takes seconds above 0")
+        if self.max_retries < 0:
+            raise OptionError(f"trl.max_retries: {self.max_retries}: takes a number from 0")
+        if not 0 <= self.max_failed_share < 1:
+            raise OptionError(
+                f"trl.max_failed_share: {self.max_failed_share:g}: takes a share from 0 to below 1"
+            )
 
 
 def read_settings(section: Mapping[str, object] | None, *, run: str | Path) -> RolloutSettings:

@@ -1,0 +1,142 @@
+"""Environments under time limits: what fails marks its sample, and the others go on.
+
+TRL tells the model what a tool raises, and trains on. That is right for a wrong argument, and
+so it stays for ValueError and TypeError; where `trl.max_failed_share` lets samples fail, any other
+exception is the environment's own failure, and so is a call that never ends.
+"""
+
+import functools
+import inspect
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from fmtkit.errors import OptionError
+from fmtkit.foreign_calls import OverdueError, retried, within
+from fmtkit.training.rl.failed_samples import Timings
+from fmtkit.training.rl.rollouts.contract import told
+from fmtkit.training.rl.rollouts.settings import RolloutSettings
+
+_TOLD = (ValueError, TypeError)
+"""What an environment raises to tell the model that its call was wrong."""
+_OWN = ("reset", "get_reward")
+
+
+def guarded(factory: Any, settings: RolloutSettings, timings: Timings) -> Any:
+    """Return a factory, or a mapping of them, whose environments are guarded."""
+    if isinstance(factory, dict):
+        return {name: guarded(one, settings, timings) for name, one in factory.items()}
+    if isinstance(factory, type):
+        return _guarded_class(factory, settings, timings)
+
+    @functools.wraps(factory)
+    def make() -> Any:
+        made = factory()
+        try:
+            made.__class__ = _guarded_class(type(made), settings, timings)
+        except TypeError as error:
+            raise OptionError(
+                f"trl.environment_factory: {type(made).__name__} cannot be guarded ({error}); name the "
+                "class itself"
+            ) from error
+        return made
+
+    return make
+
+
+@functools.cache
+def _guarded_class(plain: Any, settings: RolloutSettings, timings: Timings) -> type:
+    """Return a class of the same name with guarded methods; always one for each, as TRL compares them."""
+    methods: dict[str, Any] = {"fmtkit_failure": None, "__module__": plain.__module__}
+    for name, function in inspect.getmembers(plain, inspect.isfunction):
+        if name.startswith("_"):
+            continue
+        guard = _guarded_coroutine if inspect.iscoroutinefunction(function) else _guarded_function
+        methods[name] = guard(f"{plain.__name__}.{name}", function, settings, timings)
+    return type(plain.__name__, (plain,), methods)
+
+
+def _guarded_function(
+    label: str, function: Callable[..., Any], settings: RolloutSettings, timings: Timings
+) -> Callable[..., Any]:
+    name = function.__name__
+
+    @functools.wraps(function)
+    def call(self: Any, *arguments: Any, **named: Any) -> Any:
+        _begin(self, name)
+        seconds = settings.environment_timeout
+        started = time.perf_counter()
+        try:
+            once = partial(within, seconds, partial(function, self, *arguments, **named))
+            return retried(once, settings.max_retries, but=_final(name))
+        except Exception as error:  # noqa: BLE001 - the environment's own; its sample is marked
+            return _failed(self, label, name, error, settings)
+        finally:
+            timings.add(
+                label, [time.perf_counter() - started], seconds, [f"{arguments}{named}"[:80]]
+            )
+
+    return call
+
+
+def _guarded_coroutine(
+    label: str, function: Callable[..., Any], settings: RolloutSettings, timings: Timings
+) -> Callable[..., Any]:
+    import asyncio
+
+    name = function.__name__
+
+    @functools.wraps(function)
+    async def call(self: Any, *arguments: Any, **named: Any) -> Any:
+        _begin(self, name)
+        seconds = settings.environment_timeout
+        started = time.perf_counter()
+        try:
+            for left in reversed(range(settings.max_retries + 1)):
+                try:
+                    return await asyncio.wait_for(function(self, *arguments, **named), seconds)
+                except Exception as error:
+                    if not left or isinstance(error, _final(name)):
+                        raise
+                    await asyncio.sleep(0.5)
+        except TimeoutError:
+            return _failed(self, label, name, OverdueError(seconds), settings)
+        except Exception as error:  # noqa: BLE001 - the environment's own; its sample is marked
+            return _failed(self, label, name, error, settings)
+        finally:
+            timings.add(
+                label, [time.perf_counter() - started], seconds, [f"{arguments}{named}"[:80]]
+            )
+
+    return call
+
+
+def _begin(environment: Any, name: str) -> None:
+    """Forget an earlier episode's failure; call nothing of an environment that has failed in this one."""
+    if name == "reset":
+        environment.fmtkit_failure = None
+    elif environment.fmtkit_failure is not None and name not in _OWN:
+        raise ValueError("the environment has failed")
+
+
+def _final(name: str) -> tuple[type[Exception], ...]:
+    return () if name in _OWN else _TOLD
+
+
+def _failed(
+    environment: Any, label: str, name: str, error: Exception, settings: RolloutSettings
+) -> None:
+    """Mark the sample, or let TRL have the exception where it is for the model or ends the run."""
+    overdue = isinstance(error, OverdueError)
+    masks = settings.max_failed_share > 0
+    if name not in _OWN and not overdue and (not masks or isinstance(error, _TOLD)):
+        raise error
+    if name in _OWN and not masks and not overdue:
+        raise error
+    what = (
+        f"took more than {settings.environment_timeout:g} s" if overdue else f"raised {told(error)}"
+    )
+    environment.fmtkit_failure = environment.fmtkit_failure or f"environment {label} {what}"
+    if name not in _OWN:
+        raise ValueError("the environment has failed") from error

@@ -1,0 +1,360 @@
+"""Rewards, rollouts and environments that fail: tried again, masked within limits, never trained as 0."""
+
+import math
+from pathlib import Path
+
+import online_runs as online
+import pytest
+import torch
+from test_grpo_trainer import GROUP, logs, make_trainer, rows
+
+from fmtkit.errors import OptionError
+from fmtkit.training.rl.failed_samples import Timings, allowed
+from fmtkit.training.rl.grpo.settings import GrpoSettings
+from fmtkit.training.rl.rewards import RewardError, RewardOptions, load_rewards, read_options
+from fmtkit.training.rl.rollouts.guarded_environments import guarded
+from fmtkit.training.rl.rollouts.settings import RolloutSettings, read_settings
+
+TOLERANT = RolloutSettings(max_failed_share=0.5)
+BAD = "bad"
+
+
+def length(completions, **_):
+    if BAD in completions:
+        raise RuntimeError("the judge is away")
+    return [float(len(c)) for c in completions]
+
+
+def short(completions, **_):
+    return [1.0] * (len(completions) - (BAD in completions))
+
+
+def not_a_number(completions, **_):
+    return [math.nan if c == BAD else 1.0 for c in completions]
+
+
+def endless(completions, **_):
+    while BAD in completions:
+        pass
+    return [1.0] * len(completions)
+
+
+async def awaited(completions, **_):
+    return length(completions)
+
+
+def scored(function, completions, **options):
+    rewards = load_rewards([function], [], options=RewardOptions(masks=True, **options))
+    values = rewards.score([""] * len(completions), completions)[0]
+    return values, rewards.failures.take()
+
+
+@pytest.mark.parametrize("function", [length, short, not_a_number, awaited])
+def test_the_sample_that_fails_is_found_and_the_others_keep_their_rewards(function):
+    values, failed = scored(function, ["a", "bb", BAD, "dd", "e"])
+    assert [value is None for value in values] == [False, False, True, False, False]
+    assert list(failed) == [2]
+    assert function.__name__ in failed[2]
+
+
+def test_a_reward_that_never_ends_costs_its_sample_and_bounded_time():
+    values, failed = scored(endless, ["a", BAD], seconds=0.2)
+    assert values == [1.0, None]
+    assert "had not returned after" in failed[1]
+
+
+def test_a_function_of_the_whole_batch_fails_for_all_of_it():
+    def whole(completions, **_):
+        return length(completions)
+
+    whole.needs_full_batch = True
+    values, failed = scored(whole, ["a", BAD])
+    assert values == [None, None]
+    assert set(failed) == {0, 1}
+
+
+@pytest.mark.parametrize("function", [length, awaited])
+def test_without_a_share_the_first_failure_ends_it_as_before(function):
+    rewards = load_rewards([function], [])
+    with pytest.raises(RewardError, match="the judge is away"):
+        rewards.score(["", ""], ["a", BAD])
+
+
+def test_a_call_that_fails_for_a_moment_is_made_again():
+    calls = []
+
+    def flaky(completions, **_):
+        calls.append(len(completions))
+        if len(calls) == 1:
+            raise OSError("reset")
+        return [1.0] * len(completions)
+
+    assert scored(flaky, ["a", "b"], retries=1) == ([1.0, 1.0], {})
+    assert calls == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("share", "samples", "may"), [(0, 16, 0), (0.05, 16, 1), (0.5, 16, 8), (0.25, 6, 1)]
+)
+def test_a_share_above_nothing_allows_one_at_least(share, samples, may):
+    assert allowed(share, samples) == may
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"max_failed_share": 1.0}, "from 0 to below 1"),
+        ({"max_failed_share": -0.1}, "from 0 to below 1"),
+        ({"max_retries": -1}, "from 0"),
+        ({"rollout_timeout": 0}, "above 0"),
+        ({"environment_timeout": -5}, "above 0"),
+    ],
+)
+def test_limits_that_cannot_be_are_refused(values, said):
+    with pytest.raises(OptionError, match=said):
+        read_settings(values, run="run")
+
+
+def test_rewards_know_whether_samples_may_fail():
+    assert not read_options({}).masks
+    assert read_options({"max_failed_share": 0.1, "max_retries": 2}) == RewardOptions(
+        retries=2, masks=True
+    )
+
+
+def test_the_slowest_call_is_named_where_it_comes_near_its_limit():
+    timings = Timings()
+    timings.add("reward judge", [1.0, 7.0], 10.0, ["'a'", "'b'"])
+    assert dict(timings.metrics()) == {
+        "seconds/reward judge/mean": 4.0,
+        "seconds/reward judge/max": 7.0,
+    }
+    assert "reward judge took 7 of 10 s, for 'b'" in timings.finding()
+    assert Timings().finding() is None
+
+
+# --- in training ------------------------------------------------------------------------------
+
+
+def rollout(failing=(), whole=()):
+    """Return a rollout function: it says that some answers failed, and raises for some prompts."""
+
+    def play(prompts, trainer):
+        names = [prompt[-1]["content"].split()[0] for prompt in prompts]
+        if set(names) & set(whole):
+            raise ConnectionError("no server")
+        lost = [i % GROUP == 1 and name in failing for i, name in enumerate(names)]
+        return {
+            "prompt_ids": [[1, 2, 3] for _ in prompts],
+            "completion_ids": [[9 + i % 3, 5, 2] for i, _ in enumerate(names)],
+            "logprobs": None,
+            "rollout_error": ["it broke" if one else None for one in lost],
+        }
+
+    return play
+
+
+def positions(completions, **_):
+    return [float(i % GROUP) for i, _ in enumerate(completions)]
+
+
+def constant(completions, **_):
+    return [1.0] * len(completions)
+
+
+def batches(trainer):
+    found = []
+    made = trainer._generate_and_score_completions
+    trainer._generate_and_score_completions = lambda inputs: found.append(made(inputs)) or found[-1]
+    trainer.train()
+    return found
+
+
+WIDE = {"per_device_train_batch_size": GROUP * 2, "max_steps": 2}
+
+
+@pytest.mark.parametrize("play", [rollout(failing=["w1", "w2", "w3", "w4"]), rollout(whole=["w1"])])
+def test_a_failed_sample_has_no_advantage_no_token_and_no_part_in_its_group(tmp_path, play):
+    trainer = make_trainer(
+        tmp_path, [positions, constant], rollout_func=play, rollouts=TOLERANT, **WIDE
+    )
+    for batch in batches(trainer):
+        lost = batch["completion_mask"].sum(1) == 0
+        assert batch["advantages"][lost].eq(0).all()
+        assert (
+            batch["num_items_in_batch"]
+            == (batch["completion_mask"] * batch.get("tool_mask", 1)).sum()
+        )
+        for group, gone in zip(
+            batch["advantages"].view(-1, GROUP), lost.view(-1, GROUP), strict=True
+        ):
+            kept = torch.arange(4.0)[~gone]
+            if len(kept):
+                wanted = (kept - kept.mean()) / (kept.std() + 1e-4)
+                assert torch.allclose(group[~gone], wanted, atol=1e-4)
+    counted = [log["failed_samples"] for log in logs(trainer)]
+    assert sum(counted) > 0
+
+
+def test_more_failures_than_may_be_end_the_run_with_the_reason(tmp_path):
+    few = RolloutSettings(max_failed_share=0.2)
+    play = rollout(failing=["w1", "w2", "w3", "w4"])
+    trainer = make_trainer(tmp_path, positions, rollout_func=play, rollouts=few, **WIDE)
+    with pytest.raises(Exception, match=r"2 of 8 samples failed, 2 of them thus: it broke; .* 1"):
+        trainer.train()
+
+
+def test_a_run_that_allows_none_ends_at_the_first(tmp_path):
+    trainer = make_trainer(tmp_path, positions, rollout_func=rollout(failing=["w1"]))
+    with pytest.raises(Exception, match=r"none may; trl\.max_retries tries again"):
+        trainer.train()
+
+
+def test_an_endless_rollout_ends_with_a_line(tmp_path):
+    def never(prompts, trainer):
+        while True:
+            pass
+
+    limit = RolloutSettings(rollout_timeout=0.3)
+    trainer = make_trainer(tmp_path, positions, rollout_func=never, rollouts=limit)
+    with pytest.raises(Exception, match=r"rollout_func had not returned after 0.3 seconds"):
+        trainer.train()
+
+
+def test_failed_samples_follow_their_rows_under_dynamic_sampling(tmp_path):
+    play = rollout(failing=["w1", "w3"])
+
+    def half(completions, name, **_):
+        return [0.0 if n in {"w2", "w4"} else float(i % GROUP) for i, n in enumerate(name)]
+
+    features = GrpoSettings(dynamic_sampling=True)
+    trainer = make_trainer(
+        tmp_path, half, features, rollout_func=play, rollouts=TOLERANT, data=rows(8), **WIDE
+    )
+    for batch in batches(trainer):
+        names = [row["name"] for row in trainer.rows]
+        assert not {"w2", "w4"} & set(names)
+        lost = (batch["completion_mask"].sum(1) == 0).tolist()
+        assert len(lost) == len(names)
+
+
+# --- environments -----------------------------------------------------------------------------
+
+
+class Stairs:
+    """Breaks on its third step."""
+
+    def reset(self, **row):
+        self.steps = 0
+
+    def step(self, up: int) -> str:
+        """Take a step.
+
+        Args:
+            up: How far.
+        """
+        self.steps += 1
+        if up < 0:
+            raise ValueError("there is no way down")
+        if self.steps == 3:
+            raise ConnectionError("the stairs are gone")
+        return "up"
+
+    def get_reward(self):
+        return 1.0
+
+
+class Stuck(Stairs):
+    def step(self, up: int) -> str:
+        while True:
+            pass
+
+
+def climbed(kind, settings, steps=5):
+    environment = guarded(kind, settings, Timings())()
+    environment.reset()
+    said = []
+    for _ in range(steps):
+        try:
+            said.append(environment.step(1))
+        except ValueError as error:
+            said.append(str(error))
+    return environment, said
+
+
+def test_an_environment_that_raises_in_its_third_step_fails_and_is_not_asked_again():
+    environment, said = climbed(Stairs, TOLERANT)
+    assert said == ["up", "up", *["the environment has failed"] * 3]
+    assert environment.steps == 3
+    assert "Stairs.step raised ConnectionError: the stairs are gone" in environment.fmtkit_failure
+    environment.reset()
+    assert environment.fmtkit_failure is None
+
+
+def test_where_none_may_fail_the_model_is_told_as_trl_does():
+    environment = guarded(Stairs, RolloutSettings(), Timings())()
+    environment.reset()
+    for _ in range(2):
+        environment.step(1)
+    with pytest.raises(ConnectionError, match="the stairs are gone"):
+        environment.step(1)
+    assert environment.fmtkit_failure is None
+
+
+def test_a_wrong_argument_is_the_models_to_hear():
+    environment = guarded(Stairs, TOLERANT, Timings())()
+    environment.reset()
+    with pytest.raises(ValueError, match="no way down"):
+        environment.step(-1)
+    assert environment.fmtkit_failure is None
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_an_environment_that_never_ends_fails_in_any_case(share):
+    settings = RolloutSettings(environment_timeout=0.2, max_failed_share=share)
+    environment, said = climbed(Stuck, settings, 2)
+    assert said == ["the environment has failed"] * 2
+    assert "took more than 0.2 s" in environment.fmtkit_failure
+
+
+def test_a_guarded_environment_looks_as_it_did():
+    import inspect
+
+    kind = type(guarded(Stairs, TOLERANT, Timings())())
+    assert kind.__name__ == "Stairs"
+    assert inspect.signature(kind.step) == inspect.signature(Stairs.step)
+    assert kind.step.__doc__ == Stairs.step.__doc__
+
+    def factory():
+        return Stairs()
+
+    made = guarded(factory, TOLERANT, Timings())()
+    assert isinstance(made, Stairs)
+    assert type(made) is not Stairs
+
+
+# --- from a configuration ---------------------------------------------------------------------
+
+FLAKY = """
+
+def flaky(completions, prompts, **kwargs):
+    if any("apple" in p[-1]["content"] for p in prompts):
+        raise ConnectionError("no judge")
+    return [float(i) for i, _ in enumerate(completions)]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["grpo", "rloo"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_run_with_failing_samples_trains_from_a_configuration(method, workers, model, tmp_path):
+    trl = {"reward_funcs": ["rewards.flaky"], "max_failed_share": 0.9}
+    more = {"micro_batch_size": 8}
+    work = online.make_job(tmp_path, model, method, more, reward_num_workers=workers, **trl)
+    file = Path(tmp_path / "rewards.py")
+    file.write_text(file.read_text() + FLAKY)
+    found = online.steps(work)
+    assert len(found) == 3
+    assert sum(log["failed_samples"] for log in found) > 0
+    assert all(math.isfinite(log["loss"]) for log in found)
+    assert all("seconds/reward rewards.flaky/max" in log for log in found)
