@@ -33,11 +33,12 @@ def guarded(factory: Any, settings: RolloutSettings, timings: Timings) -> Any:
     @functools.wraps(factory)
     def make() -> Any:
         made = factory()
+        kind: Any = type(made)
         try:
-            made.__class__ = _guarded_class(type(made), settings, timings)
+            made.__class__ = _guarded_class(kind, settings, timings)
         except TypeError as error:
             raise OptionError(
-                f"trl.environment_factory: {type(made).__name__} cannot be guarded ({error}); name the "
+                f"trl.environment_factory: {kind.__name__} cannot be guarded ({error}); name the "
                 "class itself"
             ) from error
         return made
