@@ -11,20 +11,22 @@ import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("trl")
 
 import tiny_training as tiny
+import vllm_stub as vllm
 from transformers import AutoTokenizer
 
 from fmtkit.errors import DependencyError, FmtkitError, OptionError
 from fmtkit.training import keys_online, planning, process
 from fmtkit.training import run as runs
 from fmtkit.training.rl.dialogs.played import PlayedReward
-from fmtkit.training.rl.verifiers.endpoint import Endpoint, Wording
-from fmtkit.training.rl.verifiers.policy import OwnPolicy
+from fmtkit.training.rl.verifiers.endpoint import Endpoint, RefusedError, Wording
+from fmtkit.training.rl.verifiers.policy import OwnPolicy, ServerPolicy
 
 SLOW = pytest.mark.slow
 STANDIN = Path(__file__).parent / "verifiers_standin"
@@ -449,3 +451,22 @@ def test_requests_that_wait_are_sampled_together_and_failures_reach_each():
         with pytest.raises(RuntimeError, match="out of memory"):
             policy.until([waiting])
         assert waiting.exception() is not None
+
+
+def test_a_server_is_asked_with_the_tokens_and_the_trainers_sampling(model):
+    stub = vllm.Stub(model)
+    with vllm.serving(stub) as port:
+        sampling = {"temperature": 0.7, "top_p": 0.9, "top_k": 0, "min_p": None}
+        arguments = SimpleNamespace(
+            vllm_server_base_url=f"http://127.0.0.1:{port}", generation_kwargs=None
+        )
+        trainer = SimpleNamespace(args=arguments, repetition_penalty=1.0, **sampling)
+        ids, logprobs = ServerPolicy(trainer, model, 30).sample([5, 6, 7], 9)
+        assert (ids, logprobs) == ([28] * 3, [-1.0] * 3)
+        ((path, body),) = stub.calls
+        stub.failing[path] = 500
+        with pytest.raises(RefusedError, match=r"gave no tokens: .* answered 500"):
+            ServerPolicy(trainer, model, 30).sample([5, 6, 7], 9)
+    assert path == "/v1/completions"
+    wanted = {"prompt": [[5, 6, 7]], "max_tokens": 9, "n": 1, "return_token_ids": True}
+    assert body.items() >= {**wanted, "temperature": 0.7, "top_p": 0.9, "top_k": -1}.items()
