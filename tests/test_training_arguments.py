@@ -71,3 +71,22 @@ def test_a_class_that_is_gone_is_not_there():
 def test_a_package_that_is_not_installed_is_named():
     with pytest.raises(DependencyError, match="no_such_package is not installed"):
         fields_of("no_such_package:Config")
+
+
+def test_an_argument_has_the_name_that_the_installed_transformers_knows(
+    tmp_path, monkeypatch
+) -> None:
+    """transformers 5.17 says gradient_checkpointing, 5.23 activation_checkpointing."""
+    from dataclasses import make_dataclass
+
+    import tiny_training as tiny
+
+    from fmtkit import runner
+    from fmtkit.training import build
+
+    work = tiny.make_job(tmp_path, "model", "dpo", "Preference", {"gradient_checkpointing": True})
+    older = make_dataclass("Older", [*{*work.trainer} - set(build._FORMER_NAMES), "output_dir", "run_name", "disable_tqdm", "logging_nan_inf_filter", "dataloader_pin_memory", *build._FORMER_NAMES.values()], namespace={"__init__": lambda self, **values: self.__dict__.update(values)}, init=False)  # fmt: skip
+    monkeypatch.setattr(build, "load_class", lambda _: older)
+    made = build.make_arguments(work, runner.find("dpo"), ["prompt", "chosen", "rejected"])
+    assert made.gradient_checkpointing is True
+    assert not hasattr(made, "activation_checkpointing")

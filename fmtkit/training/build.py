@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -186,6 +186,19 @@ def load_tokenizer(job: Job) -> Any:
     return tokenizer
 
 
+_FORMER_NAMES = {
+    "activation_checkpointing": "gradient_checkpointing",
+    "activation_checkpointing_kwargs": "gradient_checkpointing_kwargs",
+}
+"""Arguments of transformers -> what older ones of version 5 call them (5.17 does, 5.23 does not)."""
+
+
+def _named_as_here(values: dict[str, Any], names: Container[str]) -> dict[str, Any]:
+    """Return the arguments by the names that the installed transformers knows."""
+    former = {new: old for new, old in _FORMER_NAMES.items() if new not in names and old in names}
+    return {former.get(name, name): value for name, value in values.items()}
+
+
 def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
     """Make the config object of the trainer; where it runs decides what was left to `auto`."""
     import torch
@@ -222,7 +235,7 @@ def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
     # look at the loss on the device at every step.
     values |= {"disable_tqdm": True, "logging_nan_inf_filter": False}
     try:
-        return config_class(**values)
+        return config_class(**_named_as_here(values, names))
     except (TypeError, ValueError) as error:
         raise OptionError(f"{config_class.__name__}: {error}") from error
 

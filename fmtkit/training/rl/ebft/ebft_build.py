@@ -10,6 +10,7 @@ from fmtkit.training.build import Parts, load_class, load_model, trainer_inputs
 from fmtkit.training.job import Job
 from fmtkit.training.rl.ebft.attention_support import choose_attention, set_attention
 from fmtkit.training.rl.ebft.feature_network import FeatureNetwork, copied_network, frozen_network
+from fmtkit.training.rl.ebft.language_model import checkpoints_activations
 from fmtkit.training.rl.ebft.settings_plan import plan_settings, scale_rewards
 from fmtkit.training.rl.grpo.build import online_inputs, watched
 
@@ -66,6 +67,6 @@ def _adapted(parts: Parts) -> Any:
 
     if parts.quantization is not None:
         model = prepare_model_for_kbit_training(  # type: ignore[no-untyped-call]
-            model, use_gradient_checkpointing=parts.arguments.activation_checkpointing
+            model, use_gradient_checkpointing=checkpoints_activations(parts.arguments)
         )
     return get_peft_model(model, parts.peft)

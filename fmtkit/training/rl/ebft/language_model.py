@@ -26,3 +26,9 @@ def decoder_body(model: LanguageModel) -> nn.Module:
 def layer_count(model: LanguageModel) -> int:
     """Return the number of decoder layers."""
     return int(model.config.get_text_config().num_hidden_layers)
+
+
+def checkpoints_activations(arguments: Any) -> bool:
+    """Tell whether training recomputes activations; older transformers of version 5 have another name."""
+    names = ("activation_checkpointing", "gradient_checkpointing")
+    return bool(getattr(arguments, next(name for name in names if hasattr(arguments, name))))

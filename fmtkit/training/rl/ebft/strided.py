@@ -20,7 +20,11 @@ from fmtkit.training.rl.ebft.block_mask import additive, dense_mask, flex_mask
 from fmtkit.training.rl.ebft.ebft_settings import EbftSettings
 from fmtkit.training.rl.ebft.energy_reward import UNWHITENED
 from fmtkit.training.rl.ebft.feature_network import FeatureNetwork, adapter_network
-from fmtkit.training.rl.ebft.language_model import LanguageModel, causal_model
+from fmtkit.training.rl.ebft.language_model import (
+    LanguageModel,
+    causal_model,
+    checkpoints_activations,
+)
 from fmtkit.training.rl.ebft.settings_plan import check_group
 from fmtkit.training.rl.ebft.strided_batch import StridedCollator, survey_rows
 from fmtkit.training.rl.ebft.strided_rollout import Rollout, mask_dtype, roll_out
@@ -62,7 +66,7 @@ class StridedTrainer(Trainer):
         self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
         self.data_collator = StridedCollator(settings.anchor_rule)
         self._check()
-        if self.args.activation_checkpointing:
+        if checkpoints_activations(self.args):
             # Under an adapter nothing before it has a gradient, and checkpoints would keep none.
             causal_model(self.model).enable_input_require_grads()
 
