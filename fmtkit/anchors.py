@@ -80,7 +80,7 @@ def token_count(row: Row, number: int) -> int:
 
 
 def first_label(labels: Sequence[int] | None) -> int:
-    """Return the first token that is learnt; 0 without labels, the length if none is learnt."""
+    """Return the first token that is trained on; 0 without labels, the length if none is trained on."""
     if labels is None:
         return 0
     return next((i for i, label in enumerate(labels) if label != -100), len(labels))

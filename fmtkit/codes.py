@@ -39,7 +39,7 @@ BAD_ROWS: dict[str, Code] = {
         "Bring the value into its range; the message names it.",
     ),
     "role_order": Code(
-        "the turns are not in an order that can be learnt from",
+        "the turns are not in an order that can be trained on",
         "The system turn comes first, and a reply follows a question: put the turns in order,"
         " or drop the row.",
     ),
@@ -163,11 +163,11 @@ ODD_ROWS: dict[str, Code] = {
     ),
     "trailing_user_turn": Code(
         "a conversation ends with a turn nobody answered",
-        "Nothing follows the last question, so it is not learnt from. Cut the turn off if "
+        "Nothing follows the last question, so it is not trained on. Cut the turn off if "
         "that is a mistake.",
     ),
     "role_order": Code(
-        "turns in an order that is unusual, but can be learnt from",
+        "turns in an order that is unusual, but can be trained on",
         "Two turns of one speaker follow each other, or a conversation begins with a reply. "
         "The template may refuse it; look at a rendered row.",
     ),

@@ -30,7 +30,7 @@ def same_dialog(one: Expr, other: Expr) -> Expr:
 
 
 def begins_with(dialog: Expr, turns: Expr, where: Expr) -> Expr:
-    """Tell whether a dialog begins with these turns; true of the rows that nobody asks about."""
+    """Tell whether a dialog begins with these turns; true where the mask leaves a row out."""
     return pl.map_batches(
         [dialog, turns, where], _begins, return_dtype=pl.Boolean, is_elementwise=True
     )

@@ -25,7 +25,7 @@ class Untokenized(Table):
 
 @dataclass(frozen=True)
 class Document(Untokenized):
-    """A conversation, and what is learnt of it: every assistant turn, the last, its answer."""
+    """A conversation, and what is trained on of it: every assistant turn, the last, its answer."""
 
     messages: Column
     learnt: Column
@@ -35,7 +35,7 @@ class Document(Untokenized):
 
 @dataclass(frozen=True)
 class Answer(Untokenized):
-    """A conversation that asks for an answer, and the answer's text, which is learnt."""
+    """A conversation that asks for an answer, and the answer's text, which is trained on."""
 
     messages: Column
     answer: Column
@@ -44,7 +44,7 @@ class Answer(Untokenized):
 
 @dataclass(frozen=True)
 class Continuation(Untokenized):
-    """A text, and the text after it that is learnt."""
+    """A text, and the text after it that is trained on."""
 
     context: Column
     continuation: Column

@@ -54,7 +54,7 @@ def messages(dialog: Column, *keys: str) -> Column:
 
 
 def weighed(dialog: Column, *keys: str) -> Column:
-    """Make messages whose `weight` is 1 or 0 where it is said whether they are learnt."""
+    """Make messages whose `weight` is 1 or 0 where it is said whether they are trained on."""
     others = key("train").is_not_null() & (key("role") != "assistant")
     fields = {name: key(name) for name in ("role", "content", *keys)}
     marked = no_place("train", any_turn(dialog, others), "a mark of a turn that is no reply")

@@ -1,6 +1,6 @@
 """Instructions in the prompt texts that axolotl and Stanford Alpaca know, as segments of text.
 
-The prompt is context, the output is learnt with the tokenizer's EOS behind it.
+The prompt is context, the output is trained on with the tokenizer's EOS behind it.
 """
 
 from collections.abc import Mapping
@@ -77,7 +77,7 @@ def answered(
     input: Column = ABSENT,
     system: Column = ABSENT,
 ) -> Segments:
-    """Make the prompt of an instruction in a style, and its output, which is learnt.
+    """Make the prompt of an instruction in a style, and its output, which is trained on.
 
     A null or empty system text is left out; so is the input, with what the style writes around it.
     Raises OptionError for a format with another placeholder.
@@ -100,13 +100,13 @@ def _formatted(name: str, text: str, columns: Mapping[str, Column]) -> pl.Expr:
 
 
 def learnt(prompt: Column, output: Column) -> Segments:
-    """Make segments of a prompt's text and of the output, which is learnt; BOS and EOS go around."""
+    """Make segments of a prompt's text and of the output, which is trained on; BOS and EOS go around."""
     both = pl.concat_list(_segment(prompt, is_learnt=False), _segment(output, is_learnt=True))
     return Segments(Column(both).having(prompt, output), literal("closed"))
 
 
 def document(text: Column) -> Segments:
-    """Make one segment of a text that is learnt as a whole, and cut where it is too long."""
+    """Make one segment of a text that is trained on as a whole, and cut where it is too long."""
     return Segments(text.but(pl.concat_list(_segment(text, is_learnt=True))), literal("document"))
 
 

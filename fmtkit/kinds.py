@@ -244,7 +244,7 @@ class MessageKey:
     """What sources call it. The first that holds something counts."""
     form: str
     """`text`; `flag`; `calls`, a list of calls or its JSON text, which becomes JSON text; `spans`, a
-    list of stretches of the content and whether they are learnt, which becomes JSON text."""
+    list of stretches of the content and whether they are trained on, which becomes JSON text."""
     says: bool = False
     """It is part of what the turn says: a message that cannot hold it is refused, not cut short."""
 
@@ -265,7 +265,7 @@ CARRIED = frozenset(name for key in MESSAGE_KEYS if key.says for name in key.nam
 ROW_PATH = frozenset(name for key in MESSAGE_KEYS for name in key.names)
 """Keys that must not be overlooked: a message that has one is read row by row."""
 FLAGS = next(key.names for key in MESSAGE_KEYS if key.name == "train")
-"""Names under which sources say whether a message is learnt; the first is ours."""
+"""Names under which sources say whether a message is trained on; the first is ours."""
 MEDIA_PARTS = ("image", "audio", "video", "input_image", "input_audio", "file")
 """How the types of parts begin that hold no text."""
 SILENT = frozenset({"system"})

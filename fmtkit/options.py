@@ -99,7 +99,7 @@ class Options:
     panel: ClassVar[str] = "Options"
     """The heading under which `--help` lists the options that a class declares."""
     typed: frozenset[str] = field(default=frozenset(), kw_only=True, compare=False, repr=False)
-    """Names of the options that stood on the command line, be it with their defaults."""
+    """Names of the options that stood on the command line, with their defaults too."""
 
     def __post_init__(self) -> None:
         for name, declared in self.declared().items():

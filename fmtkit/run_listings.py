@@ -51,7 +51,7 @@ def print_comparison(found: "Comparison", *, as_json: bool) -> None:
     for name, about in (
         ("axolotl", "rows in its dataset"),
         ("fmtkit", "rows that it trains and evaluates on"),
-        ("equal", "the same tokens, the same of them learnt"),
+        ("equal", "the same tokens, the same of them trained on"),
         ("different", "aligned, yet not the same"),
         ("only_axolotl", ""),
         ("only_fmtkit", ""),

@@ -1,6 +1,6 @@
 """Segments of text as the ids that a model reads and the marks of what it learns.
 
-Each segment is tokenized by itself, so that no token reaches across the seam of what is learnt and what
+Each segment is tokenized by itself, so that no token reaches across the seam of what is trained on and what
 is not; a test compares with TRL's batches.
 """
 
@@ -15,7 +15,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class SegmentTokens:
-    """One row of tokens; `learnt` says of each token whether it is learnt."""
+    """One row of tokens; `learnt` says of each token whether it is trained on."""
 
     text: str
     """What the tokens were made of, BOS and EOS as they are written."""
@@ -26,7 +26,7 @@ class SegmentTokens:
 
     @property
     def labels(self) -> list[int]:
-        """Return the ids of what is learnt, and -100 elsewhere."""
+        """Return the ids of what is trained on, and -100 elsewhere."""
         return [
             i if is_learnt else -100 for i, is_learnt in zip(self.ids, self.learnt, strict=True)
         ]
@@ -51,7 +51,7 @@ def segment_tokens(
         made = _joined(made, _encoded(segment["text"], tokenizer, begins=begins), is_learnt)
     if ends == "none":
         return made
-    closing = tokenizer.needs("eos_token", "a text that is learnt to its end")
+    closing = tokenizer.needs("eos_token", "a text that is trained on to its end")
     eos = tokenizer.eos_id
     if eos is None or (made.ids and made.ids[-1] == eos):
         return made

@@ -1,6 +1,6 @@
 """JSON Schemas of the rows that a type takes, made of its columns' kinds.
 
-A row that the strict judge accepts is valid. What no schema can say is left to it: keys that stand twice,
+A row that the strict judge accepts is valid. What no schema can say is left to it: duplicate keys,
 half surrogate pairs, numbers beyond 64 bits, and JSON inside of texts.
 """
 

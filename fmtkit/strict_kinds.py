@@ -480,7 +480,7 @@ def _flag(key: MessageKey, message: Mapping[str, Any]) -> bool | None:
 
 
 def _written_spans(key: MessageKey, message: Mapping[str, Any]) -> str | None:
-    """Return the stretches of a content and whether they are learnt, as JSON text."""
+    """Return the stretches of a content and whether they are trained on, as JSON text."""
     name = next((n for n in key.names if message.get(n) is not None), None)
     if name is None:
         return None
@@ -491,7 +491,7 @@ def _written_spans(key: MessageKey, message: Mapping[str, Any]) -> str | None:
 
 
 def _spans_of_parts(content: Any) -> str | None:
-    """Return the same of a content in parts, of which one says by `train` or `weight` if it is learnt."""
+    """Return the same of a content in parts, of which one says by `train` or `weight` if it is trained on."""
     parts = content if isinstance(content, list) else []
     flags = [
         None if isinstance(part, str) else part.get("train", part.get("weight")) for part in parts

@@ -27,15 +27,15 @@ DESCRIPTIONS = {
     "nemo_gym_agent": "The agent that plays the dialog.",
     "replies": "Several replies to the prompt.",
     "scores": "A score for each reply; higher is better.",
-    "segments": "Stretches of text in their order; `label` says whether one is learnt.",
+    "segments": "Stretches of text in their order; `label` says whether one is trained on.",
     "ends": "none: the text is whole; closed: BOS and EOS go around it; document: long ones are cut.",
     "completions": "The steps of one solution, in order.",
-    "labels": "Of each step whether it is right; of tokens their labels, -100 where nothing is learnt.",
+    "labels": "Of each step whether it is right; of tokens their labels, -100 where nothing is trained on.",
     "ground_truth": "The text that a good answer resembles.",
     "remaining_turns": "The turns that follow the answer.",
     "input_ids": "Token ids.",
     "attention_mask": "1 for a token that is there, 0 for padding.",
-    "prompt_length": "Tokens before the first that is learnt.",
+    "prompt_length": "Tokens before the first that is trained on.",
     "anchor_mask": "1 where a generated block may begin.",
 }
 

@@ -45,10 +45,10 @@ WIDE_MESSAGE = pa.struct(
 )
 """`tool_calls` is canonical JSON text: inferred structs would rewrite the arguments."""
 MARKS = frozenset({"train", "train_detail"})
-"""Keys of a message that say what of it is learnt; no template sees them."""
+"""Keys of a message that say what of it is trained on; no template sees them."""
 
 SEGMENT = pa.struct([("text", pa.string()), ("label", pa.bool_())])
-"""A stretch of text, and whether it is learnt."""
+"""A stretch of text, and whether it is trained on."""
 
 DIALOG_COLUMNS = frozenset({"messages", "prompt", "completion", "chosen", "rejected"})
 """Columns that hold messages, or their text once rendered."""
@@ -176,7 +176,7 @@ class Ranking(Table):
 
 @dataclass(frozen=True)
 class Segments(Table):
-    """Stretches of text that no template writes, and which of them are learnt.
+    """Stretches of text that no template writes, and which of them are trained on.
 
     `ends` is "none" where the text holds its special tokens itself, "closed" where the tokenizer's BOS
     and EOS go around it, "document" where a text that is too long becomes several rows as well.
@@ -220,7 +220,7 @@ class Reference(Table):
 
 @dataclass(frozen=True)
 class Tokens(Table):
-    """Token ids, their labels (-100 where nothing is learnt) and where the prompt ends."""
+    """Token ids, their labels (-100 where nothing is trained on) and where the prompt ends."""
 
     input_ids: Column
     attention_mask: Column

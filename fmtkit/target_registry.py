@@ -35,7 +35,7 @@ LOSSES: dict[str, str] = {
     "content": "that a message which only calls tools has no content, not an empty one",
     "name": "the names of speakers",
     "reasoning_content": "reasoning",
-    "train": "which messages are learnt",
+    "train": "which messages are trained on",
     "margin": "by how much the chosen reply is better",
 }
 """What `--allow-loss` may name beside kept columns -> what is dropped."""

@@ -1,4 +1,4 @@
-"""Reports and findings on a terminal; plain and uncut where nobody looks.
+"""Reports and findings on a terminal; plain and uncut where the output is not a terminal.
 
 What a conversion says at its end is lines and columns of our own: in a pipe or a log they are written as
 they are, and rich, 25 ms of CPU at each start, is not imported.

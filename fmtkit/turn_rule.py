@@ -1,4 +1,4 @@
-"""Which turns of a conversation are learnt, and with which ends: `roles_to_train`, `train_on_eos`."""
+"""Which turns of a conversation are trained on, and with which ends: `roles_to_train`, `train_on_eos`."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,21 +11,21 @@ ENDS = ("turn", "all", "last", "none")
 
 @dataclass(frozen=True)
 class TurnRule:
-    """Turns are learnt by their role; a message that says `train` true or false decides for itself."""
+    """Turns are trained on by their role; a message that says `train` true or false decides for itself."""
 
     roles: tuple[str, ...] = ("assistant",)
     ends: Ends = "turn"
-    """The end-of-turn tokens that are learnt: those of the turns that are, all, the last one, none."""
+    """The end-of-turn tokens that are trained on: those of the turns that are, all, the last one, none."""
 
     def learns(self, message: Mapping[str, Any], *, everything: bool) -> bool:
-        """Tell whether a turn is learnt; `everything` takes each that does not say otherwise."""
+        """Tell whether a turn is trained on; `everything` takes each that does not say otherwise."""
         own = message.get("train")
         if own is None and message.get("train_detail") is not None:
             return bool(details_of(message))
         return (everything or message["role"] in self.roles) if own is None else bool(own)
 
     def is_plain(self, messages: list[Mapping[str, Any]]) -> bool:
-        """Tell whether replies with their ends are learnt, and nothing else, but for exempt replies."""
+        """Tell whether replies with their ends are trained on, and nothing else, but for exempt replies."""
         asked = any(m.get("train") is True and m["role"] != "assistant" for m in messages)
         detailed = any(m.get("train_detail") is not None for m in messages)
         return self == TurnRule() and not asked and not detailed
@@ -42,7 +42,7 @@ class TurnRule:
 
 USUAL_TURNS = TurnRule()
 Detail = tuple[int, int, bool]
-"""The first and the last character of a stretch of a content, and whether it is learnt."""
+"""The first and the last character of a stretch of a content, and whether it is trained on."""
 
 
 def details_of(message: Mapping[str, Any]) -> list[Detail]:
@@ -55,7 +55,7 @@ def details_of(message: Mapping[str, Any]) -> list[Detail]:
 
 
 def learnt_tokens(details: Sequence[Detail], tokens: Sequence[tuple[int, int]]) -> list[bool]:
-    """Tell which tokens of a content are learnt: those in a stretch that is, as axolotl finds them.
+    """Tell which tokens of a content are trained on: those in a stretch that is, as axolotl finds them.
 
     `tokens` are the first and the last character of each. A stretch that begins or ends inside of a
     token takes it whole, but for its last character alone at the beginning, or its first at the end.

@@ -30,7 +30,7 @@ def told(tmp_path, text: str) -> FmtkitError:
         ("datasets: *rows\n", 1, "an alias (*name) without its anchor (&name)"),
         (GOOD + "learning_rate: 'x'\n", 4, "learning_rate: 'x' is not a number from 0 [value]"),
         (GOOD + 'learning_rate: "1e-3"\n', 4, "it is a text: take the quotes away"),
-        (GOOD + "datasets: []\n", 4, "the key 'datasets' stands twice; keep one"),
+        (GOOD + "datasets: []\n", 4, "duplicate key 'datasets'; keep one"),
         ("datasets: {path: a/b}\n", 1, "is not a list of entries"),
         (GOOD + "trl: [beta]\n", 4, "trl is a section of keys, not ['beta']"),
         (GOOD + "special_tokens: [x]\n", 4, "special_tokens: ['x'] is not a mapping"),

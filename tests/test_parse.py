@@ -158,7 +158,7 @@ FAULTS = {
         None,
         None,
     ),
-    "half a pair behind a key that stands twice": (
+    "half a pair behind a duplicate key": (
         "intel",
         INTEL,
         faulty(INTEL, x=b'{"a":1,"a":"\\ud800"}'),

@@ -89,7 +89,7 @@ def test_the_method_of_a_whole_configuration_is_never_guessed(config, capsys):
             "datasets: [a/b]\n",
             "datasets.0: 'a/b' is not an entry, such as {path: FILE, type: TYPE}",
         ),
-        ("rl: dpo\nrl: kto\n", "the key 'rl' stands twice"),
+        ("rl: dpo\nrl: kto\n", "duplicate key 'rl'"),
         ("rl: gdpo\ncontext_parallel_size: 2\n", "[context_parallel]"),
         ("rl: [\n", "c.yaml:2"),
         ("rl: dpoo\n", "rl: no method named 'dpoo'; did you mean 'dpo'?; installed: "),

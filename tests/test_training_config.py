@@ -13,7 +13,7 @@ def test_a_number_with_an_exponent_and_no_point_is_a_number():
 
 
 def test_a_key_that_stands_twice_is_refused_with_its_line():
-    with pytest.raises(OptionError, match=r"x:2: the key 'rl' stands twice"):
+    with pytest.raises(OptionError, match=r"x:2: duplicate key 'rl'"):
         parse("rl: dpo\nrl: kto\n", "x")
 
 

@@ -119,7 +119,7 @@ def test_rows_of_which_no_token_is_learnt_are_one_line(model, tmp_path, capfd):
     del keys["rl"]
     code, line = told(capfd, prepared(keys))
     assert code == 2
-    assert "no token of any row is learnt" in line
+    assert "no token of any row is trained on" in line
 
 
 @pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "trainer_state.json"])

@@ -81,6 +81,8 @@ def _flag(name: str, hint: Any, default: Any) -> Flag:
     names = tuple(sorted(given or ["--" + name.replace("_", "-")], key=len))
     value = "" if kind is bool else (" N" if "int" in str(kind) else " TEXT")
     shown = "" if default in (None, "", False) else code(str(default))
+    if default is Parameter.empty:
+        shown = "required"
     return Flag(names, value, said, shown)
 
 

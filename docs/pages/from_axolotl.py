@@ -22,8 +22,8 @@ _HEAD = """# Coming from axolotl
 Made by `python docs/generate.py` from the table of keys; do not edit.
 
 A config that works with axolotl is read as it is: `fmtkit train -c config.yaml --dry-run` plans it without
-a network, `fmtkit train -c config.yaml` runs it, `fmtkit inspect -c config.yaml` shows what is learnt, and
-`fmtkit convert -c config.yaml` writes its rows. A key has one of three answers:
+a network, `fmtkit train -c config.yaml` runs it, `fmtkit inspect -c config.yaml` shows which tokens are
+trained on, and `fmtkit convert -c config.yaml` writes its rows. A key has one of three answers:
 
 - **honoured**: it changes what it changes in axolotl. `--dry-run` says where each goes, and who set what.
 - **note**: it changes speed or memory alone, or has nothing to act on. The plan says so, once.
@@ -57,18 +57,18 @@ _DIFFERENCES: tuple[tuple[str, str, str], ...] = (
         "a model that learns both says both",
     ),
     (
-        "the end of a turn is learnt where it is the tokenizer's EOS, or among `eot_tokens`",
-        "the end that the template writes is learnt",
+        "the end of a turn is trained on where it is the tokenizer's EOS, or among `eot_tokens`",
+        "the end that the template writes is trained on",
         "a model that never learns its end does not stop",
     ),
     (
         "`train_on_inputs` of a `chat_template` dataset learns the contents of all turns with their ends",
-        "all tokens are learnt, those between the turns too",
+        "all tokens are trained on, those between the turns too",
         "a model that is to write prompts must begin and end them",
     ),
     (
         "`roles_to_train: []` without `train_on_eos` learns the last reply",
-        "nothing is learnt, which is an error",
+        "nothing is trained on, which is an error",
         "an empty list names no role; leave it out for the replies",
     ),
     (
@@ -104,7 +104,7 @@ _DIFFERENCES: tuple[tuple[str, str, str], ...] = (
     (
         "`sample_packing` packs by its own sampler, also for preference pairs",
         "TRL packs `sft`; other methods train their rows unpacked, which is a note",
-        "packing changes speed, not what is learnt of a row",
+        "packing changes speed, not what is trained on of a row",
     ),
     (
         "`bf16: true` loads and trains in bfloat16",
@@ -212,7 +212,7 @@ fmtkit compare config.yaml --against last_run_prepared/HASH
 Rows are aligned by their content: axolotl shuffles when it prepares, and packs. Texts of pairs and single
 replies are tokenized as TRL does in axolotl's trainers, with their BOS and EOS. The exit code is 0 where
 both have the same rows, 1 where one differs or is on one side only; `--rows N` shows so many examples of
-each rule, with learnt tokens in [brackets], and `--json` follows `fmtkit schema comparison`. A row that
+each rule, with trained tokens in [brackets], and `--json` follows `fmtkit schema comparison`. A row that
 differs does so by one rule or by several:
 
 """

@@ -34,7 +34,7 @@ system text where none can stand are `no_place` too.
 """
 
 TABLES_TOLD = """
-A Completion is written where a Conversation is taken, its earlier replies with the mark that they are not learnt (loss
+A Completion is written where a Conversation is taken, its earlier replies with the mark that they are not trained on (loss
 `train` where there is no place for it); a conversation of one exchange is written where a Completion is taken. Of a ranking
 the pairs are written (`--option pairs=…`).
 

@@ -98,7 +98,7 @@ def replay(
     quiet: Quiet = False,
     no_progress: NoProgress = False,
 ) -> None:
-    """Convert rows that were set aside, once repaired, and rewrite the output.
+    """Convert quarantined rows once they are repaired, and rewrite the output.
 
     They are repaired by a function, or by hand: `raw` in the quarantine.
     """

@@ -32,7 +32,7 @@ def inspect(
 ) -> None:
     """Show what sources hold, before a run.
 
-    What they are, how long their rows, what a length cuts, what is trained, and what looks wrong.
+    Prints types that fit, token lengths, what a maximum length cuts, which tokens are trained, and findings.
     """
     with quick_imports():
         from fmtkit.reports.faces import show, show_all

@@ -31,7 +31,7 @@ def try_rewards(
 ) -> None:
     """Run a config's reward functions on its rows, without a model or a GPU.
 
-    Each row is answered by its reference (where it has one), by nothing and by its own question.
+    The completions are the reference of a row (where it has one), an empty text, and its own question.
     Exits 1 if a function ends with an error, or there is no reward at all.
     """
     from fmtkit import reward_listings

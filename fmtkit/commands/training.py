@@ -25,7 +25,10 @@ def train(
     config_option: Annotated[
         str | None,
         typer.Option(
-            "--config", "-c", help="The same, as for convert and inspect.", show_default=False
+            "--config",
+            "-c",
+            help="Same as CONFIG; the flag of convert and inspect.",
+            show_default=False,
         ),
     ] = None,
     json: Json = False,
@@ -58,7 +61,7 @@ def compare(
     options: CompareOptions,
     json: Json = False,
 ) -> None:
-    """Say where a dataset that axolotl prepared differs from what fmtkit trains on, and by which rule.
+    """Show where a dataset that axolotl prepared differs from what fmtkit trains on, and by which rule.
 
     Rows are aligned by content, whatever their order. Exits 1 where a row differs or is on one side only.
     """
@@ -79,7 +82,7 @@ def merge(
     options: MergeOptions,
     json: Json = False,
 ) -> None:
-    """Merge the adapter of a run into its base model, and print where the model lies.
+    """Merge the adapter of a run into its base model, and print the folder of the result.
 
     With --adapter DIR any adapter of peft. The base model is loaded in full precision.
     """
@@ -102,7 +105,7 @@ def try_run(
     options: TryOptions,
     json: Json = False,
 ) -> None:
-    """Try a trained model beside its base: answers to prompts, scores of pairs, replies and steps.
+    """Compare a trained model with its base: answers to prompts, scores of pairs, replies and steps.
 
     Without --prompt and --data each line on stdin is a prompt.
     """

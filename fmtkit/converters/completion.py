@@ -1,4 +1,4 @@
-"""A prompt and its completion, each of them text or messages; or a text that is learnt as a whole."""
+"""A prompt and its completion, each of them text or messages; or a text that is trained on as a whole."""
 
 from fmtkit.columns import ABSENT, Reply, Text, Turns
 from fmtkit.dialogs import completion as completed

@@ -72,7 +72,7 @@ def every_sharegpt(conversations: WideShareGPT) -> Document:
 @converter(
     name="ebft_reasoning.transform_strided",
     any_of=EITHER,
-    differs="thinking that is not learnt still holds anchors; any tokenizer's tags are found",
+    differs="thinking that is not trained on still holds anchors; any tokenizer's tags are found",
 )
 def final(
     messages: WideMessages = ABSENT,

@@ -1,4 +1,4 @@
-"""Text without a template: segments that hold their special tokens, and which of them are learnt."""
+"""Text without a template: segments that hold their special tokens, and which of them are trained on."""
 
 from typing import Annotated, TypeAlias
 
@@ -27,6 +27,8 @@ def segments(segments: Stretches) -> Segments:
         segments.value,
         Problem("null_field", "segments[].text", silent, "segments[].text is null"),
         Problem("empty_field", "segments", empty, "segments hold no text"),
-        Problem("no_assistant_turn", "segments", context, "no segment is learnt (`label: true`)"),
+        Problem(
+            "no_assistant_turn", "segments", context, "no segment is trained on (`label: true`)"
+        ),
     )
     return Segments(made, literal("none"))

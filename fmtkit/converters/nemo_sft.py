@@ -27,7 +27,7 @@ Spoken: TypeAlias = Annotated[
 def chat(conversations: Spoken, mask: Text, system: Text = ABSENT) -> Conversation:
     """https://docs.nvidia.com/nemo-framework/user-guide/24.07/modelalignment/steerlm.html.
 
-    Turns of the masked speaker are not learnt from. What `label` says of a turn is not read, and
+    Turns of the masked speaker are not trained on. What `label` says of a turn is not read, and
     rows that have one are counted as `unread_turns`.
     """
     field = pl.element().struct.field
@@ -44,7 +44,7 @@ def chat(conversations: Spoken, mask: Text, system: Text = ABSENT) -> Conversati
 
 
 def _marked(spoken: Expr, masked: Expr) -> Expr:
-    """Say of each turn whether it is learnt: all but those of the masked speaker."""
+    """Say of each turn whether it is trained on: all but those of the masked speaker."""
     turn_of = pl.element().struct
     cases = {
         role: spoken.list.eval(turn_of.with_fields(train=turn_of.field("role") != role))

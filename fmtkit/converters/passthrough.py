@@ -148,7 +148,7 @@ def ranking(
 
 @converter(keeps=True, text=True)
 def segments(segments: Stretches, ends: Text) -> Segments:
-    """Stretches of text that fmtkit wrote, and which of them are learnt."""
+    """Stretches of text that fmtkit wrote, and which of them are trained on."""
     unknown = ~ends.value.is_in(ENDS)
     told = f"ends is none of {', '.join(ENDS)}"
     return Segments(segments, ends.but(ends.value, Problem("value_error", "ends", unknown, told)))

@@ -113,7 +113,7 @@ class Binding(PickledByFields):
         return frozenset(path[0] for path in used if len(path) == 1)
 
     def is_readable(self, row: Row) -> bool:
-        """Tell whether nothing is wrong with the used columns but that a key stands twice."""
+        """Return whether duplicate keys are all that is wrong with the columns in use."""
         found = [fault for column in self.columns for fault in column_faults(column, row)]
         found += _group_faults(self, row)
         return all(fault.code == "duplicate_key" for fault in found)
@@ -169,7 +169,7 @@ def _group_faults(binding: Binding, row: Row) -> list[Fault]:
 
 
 def _ignored_faults(row: Row, used: frozenset[str]) -> list[Fault]:
-    """Return what is wrong where nobody looks: half a surrogate pair, or a number too large."""
+    """Return the faults of columns that are not in use: half a surrogate pair, or a number too large."""
     found = []
     for name, value in row.items():
         if name not in used:

@@ -51,19 +51,19 @@ class SourceOptions(Options):
         keys=("datasets.type",),
     )
     method: str | None = option(
-        TEXT, "Training method; decides where type and columns do not.", keys=("rl",)
+        TEXT, "Training method; decides what type and columns leave open.", keys=("rl",)
     )
     chat_template: str | None = option(
         PATH,
-        "Name, FILE.jinja or tokenizer_default.",
+        "Chat template: a name, FILE.jinja or tokenizer_default.",
         keys=("datasets.chat_template", "chat_template"),
     )
     tokenizer: str | None = option(
-        PATH, "Folder or hub id of a tokenizer.", keys=("tokenizer_config", "base_model")
+        PATH, "Tokenizer: a folder or a hub id.", keys=("tokenizer_config", "base_model")
     )
     columns: Mapping[str, str] = option(
         COLUMNS,
-        "COLUMN=PATH: the source's own name of a column.",
+        "COLUMN=PATH: read a column of the type from another column of the source.",
         default={},
         flags=("--map",),
         json_flag="--columns",
@@ -87,7 +87,7 @@ class SourceOptions(Options):
         COUNT, "Read the first N rows only.", keys=("datasets.limit", "limit")
     )
     workers: int | None = option(
-        COUNT, "Threads; the output is the same for any number.", keys=("dataset_processes",)
+        COUNT, "Number of threads; the output does not depend on it.", keys=("dataset_processes",)
     )
     plugins: tuple[str, ...] = option(
         PATHS,
@@ -98,7 +98,7 @@ class SourceOptions(Options):
     )
     engine: str = option(
         CHOICE,
-        "What runs the work: threads of this process, or Ray's workers.",
+        "Where blocks are converted: threads of this process, or Ray's workers.",
         default="threads",
         choices=("threads", "ray"),
     )
@@ -132,7 +132,7 @@ class RowOptions(SourceOptions):
 
     as_: str | None = option(
         OPTIONAL_CHOICE,
-        "text, messages or tokens.",
+        "Form of the rows: text, messages or tokens.",
         choices=("text", "messages", "tokens"),
         flags=("--as",),
         former=("form",),
@@ -159,9 +159,13 @@ class RowOptions(SourceOptions):
         "Stop after N bad rows, or P%.",
         keys=("datasets.max_errors", "max_errors"),
     )
-    max_length: int | None = option(COUNT, "Tokens a row may have.", keys=("sequence_len",))
+    max_length: int | None = option(
+        COUNT, "Maximum number of tokens in a row.", keys=("sequence_len",)
+    )
     min_length: int | None = option(
-        COUNT, "Tokens a row must have; a shorter one is a bad row.", keys=("min_sample_len",)
+        COUNT,
+        "Minimum number of tokens in a row; a shorter one is a bad row.",
+        keys=("min_sample_len",),
     )
     on_overlong: str = option(
         CHOICE,
@@ -170,7 +174,7 @@ class RowOptions(SourceOptions):
         choices=OVERLONG,
         keys=("excess_length_strategy",),
     )
-    seed: int = option(NUMBER, "Of the split and of random pairs.", default=0, keys=("seed",))
+    seed: int = option(NUMBER, "Seed of the split and of random pairs.", default=0, keys=("seed",))
 
     as_made: bool = False
     """Whether prompts stay what the converter makes, text or messages (`fmtkit train`)."""
@@ -184,7 +188,7 @@ class RowOptions(SourceOptions):
 
     @property
     def form(self) -> str | None:
-        """Return what the columns are to hold; None for what the type speaks for."""
+        """Return what the columns are to hold; None for what the type suggests."""
         return AS_MADE if self.as_made else self.as_
 
     @property

@@ -1,4 +1,4 @@
-"""Detection: which converter a source's columns, and what they hold, speak for.
+"""Format detection: which converter fits a source, by its columns and their values.
 
 Column names alone are ambiguous (`prompt_pairs` and `ultra`): the rows of the first block decide.
 """
@@ -58,7 +58,7 @@ class Fit:
     """Columns of the converter that the rows have."""
     weight: float
     """The same, each column counting less the more types know it (`question` says little) and the
-    fewer rows have it: a stray row speaks for nothing."""
+    fewer rows have it: a stray row is no evidence."""
     foreign: int
     """Columns of the rows that the converter does not know."""
     shaped: float = 0.0

@@ -19,7 +19,7 @@ from fmtkit.strict_kinds import judge
 
 ROWS = "rows"
 MOST = 10_000
-"""Rows that one is made of: more with the same value speak for another layout, and fill the memory."""
+"""Rows that one is made of: more with the same value suggest another layout, and fill the memory."""
 
 
 def joined(rows: Iterable[Mapping[str, Any]], by: str) -> list[Mapping[str, Any]]:

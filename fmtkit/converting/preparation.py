@@ -198,7 +198,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         # What is wrong with an option is said here, before a row is read.
         _ = binding.made
         plan = ReadPlan.of(binding, sample)
-        # Files of one make share a plan, and what is learnt of one is known of the next.
+        # Files of one make share a plan, and what is learned of one is known of the next.
         plans.append(plans[-1] if plans and plans[-1] == plan else plan)
     first = plans[0].binding
     untokenized = issubclass(table, Untokenized)

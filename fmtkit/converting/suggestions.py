@@ -107,7 +107,7 @@ def _named(found: Fit) -> str:
 
 
 def methods_for(table: str) -> tuple[str, ...]:
-    """Return the methods that take a table, first the one that the table itself speaks for."""
+    """Return the methods that take a table, first the one that the table suggests."""
     taking = [one.method for one in runner.shipped() if table in one.tables]
     first = runner.guess({table})
     return tuple(sorted(taking, key=lambda method: (method != first, len(method), method)))

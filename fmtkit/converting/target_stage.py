@@ -394,7 +394,7 @@ class _Rows:
 
 
 def _whole(prompt: TurnTable, completion: TurnTable) -> TurnTable:
-    """Lay completions behind their prompts, of which no reply is learnt."""
+    """Lay completions behind their prompts, of which no reply is trained on."""
     earlier = (pl.col("role") == "assistant") & pl.col("train").is_null()
     if prompt.where(earlier).any():
         unlearnt = pl.when(earlier).then(pl.lit(value=False)).otherwise(pl.col("train"))

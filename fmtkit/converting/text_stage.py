@@ -348,7 +348,7 @@ def _survivors(
 def _replies_left(
     whole: pa.ChunkedArray, limit: "LengthLimit", rows: pa.Table, template: ChatTemplate
 ) -> np.ndarray:
-    """Tell of which conversations a reply that is learnt begins before the cut, or ends behind it."""
+    """Tell of which conversations a reply that is trained on begins before the cut, or ends behind it."""
     dialogs = buffers.whole(rows.column("messages"))
     learnt = [
         [i for i, m in enumerate(d) if m["role"] == "assistant" and m.get("train") is not False]
@@ -400,7 +400,7 @@ def _cut(done: Done, limit: "LengthLimit", rows: np.ndarray) -> Done:
 
 
 def _tokens(done: Done, table: pa.Table, stage: TextStage, cuts: Mapping[int, Cuts]) -> Done:
-    """Tokenise the rows that are left; the assistant's turns (of a completion, the reply) are learnt."""
+    """Tokenise the rows that are left; the assistant's turns (of a completion, the reply) are trained on."""
     from fmtkit import tokens
     from fmtkit.rendering.spans import find_spans, token_rows
 

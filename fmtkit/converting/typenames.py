@@ -16,7 +16,7 @@ STYLE = "style"
 
 _AS_SEGMENTS = "write its rows as segments of type input_output"
 REFUSED: Mapping[str, str] = {
-    "_synthetic": "rows of random tokens teach nothing; name a source",
+    "_synthetic": "rows of random tokens hold nothing to train on; name a source",
     "creative_acr.load_answer": f"its prompts are long texts of axolotl's own; {_AS_SEGMENTS}",
     "creative_acr.load_critique": f"its prompts are long texts of axolotl's own; {_AS_SEGMENTS}",
     "creative_acr.load_revise": f"its prompts are long texts of axolotl's own; {_AS_SEGMENTS}",

@@ -89,7 +89,7 @@ class LengthLimit(PickledByFields):
         return np.flatnonzero(np.fromiter(rows, np.bool_, table.num_rows))
 
     def survives_segments(self, table: pa.Table) -> np.ndarray:
-        """Tell of which rows of segments a cut leaves something that is learnt."""
+        """Tell of which rows of segments a cut leaves something that is trained on."""
         part = (
             slice(None, self.tokens) if self.action == "truncate-end" else slice(-self.tokens, None)
         )

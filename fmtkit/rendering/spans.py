@@ -142,11 +142,11 @@ def thinking_spans(text: str, span: Span) -> list[Span]:
 def token_rows(
     spanned: Sequence[Spanned], learnt: Sequence[str], tokenizer: Tokenizer
 ) -> list[TokenRow]:
-    """Tokenise conversations; learnt are the tokens that begin in a span of the assistant.
+    """Tokenise conversations; trained on are the tokens that begin in a span of the assistant.
 
     `learnt` says of which spans: `every` one, the `last`, or the last one's `answer` alone.
 
-    Anchors may lie in the same tokens, thinking included, also where it is not learnt.
+    Anchors may lie in the same tokens, thinking included, also where it is not trained on.
     """
     encodings = tokenizer.encode_batch([one.text for one in spanned])
     out = []
@@ -176,7 +176,7 @@ def continuation_rows(
     *,
     special_tokens: bool = True,
 ) -> list[TokenRow]:
-    """Tokenise a context with special tokens and what follows it without; the latter is learnt."""
+    """Tokenise a context with special tokens and what follows it without; the latter is trained on."""
     befores = tokenizer.encode_batch(list(contexts), add_special_tokens=special_tokens)
     afters = tokenizer.encode_batch(list(continuations))
     out = []

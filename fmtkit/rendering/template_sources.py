@@ -94,7 +94,7 @@ def _is_here(target: str, trl: tuple[str, ...]) -> bool:
 
 
 def is_known(name: str) -> bool:
-    """Tell whether a name means a template, be it that a package for it is missing."""
+    """Return whether a name means a template, even one whose package is not installed."""
     return (
         name in SHIPPED
         or name in ALIASES

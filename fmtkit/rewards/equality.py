@@ -227,7 +227,7 @@ def is_same(answer: str, reference: str) -> bool:
 
 
 def expressions(answer: str, reference: str) -> tuple[str, str] | None:
-    """Return two answers as LaTeX for who computes expressions; None where there is nothing to compute.
+    """Return two answers as LaTeX for a verifier of expressions; None where there is nothing to compute.
 
     Numbers are compared by `is_same`; words, units, times and equations are no expressions, and a
     tuple is no set.
@@ -247,7 +247,7 @@ def expressions(answer: str, reference: str) -> tuple[str, str] | None:
 
 
 def expression(text: str) -> str | None:
-    """Return an answer as LaTeX for who computes its value; None for words and equations."""
+    """Return an answer as LaTeX for a verifier of values; None for words and equations."""
     value = _without_unit(_sides(_plain(text))[1])
     return _latex(value) if _is_expression(value) else None
 

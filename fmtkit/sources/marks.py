@@ -68,7 +68,7 @@ def faults(value: Any, path: str) -> Fault | None:
 
 
 def faults_anywhere(value: Any, path: str) -> list[Fault]:
-    """Return the marks inside a value that make its row unusable even where nobody uses the value."""
+    """Return the marks inside a value that make its row unusable even where its column is not in use."""
     if isinstance(value, str) and value.isascii():
         return []
     found = [fault for fault in marks(value, path) if fault.code == "invalid_unicode"]
@@ -93,7 +93,7 @@ def is_unicode(text: str) -> bool:
 
 def duplicate(key: str, path: str) -> Fault:
     """Make the fault of a key that an object has more than once."""
-    return Fault("duplicate_key", path, f"key {key!r} stands twice")
+    return Fault("duplicate_key", path, f"duplicate key {key!r}")
 
 
 def marks(value: Any, path: str) -> list[Fault]:

@@ -75,7 +75,7 @@ ADVICE: dict[str, Advice] = {
     ),
     "transcript": Advice(
         "a text, or a turn of the user, holds a whole conversation: USER: and ASSISTANT: or the like",
-        "make turns of it with type transcript, if it is no quotation: as it stands, one turn is learnt",
+        "make turns of it with type transcript, if it is no quotation: as it stands, one turn is trained on",
         "warning",
     ),
     "duplicate_rows": Advice(

@@ -31,7 +31,7 @@ def mask_conversation(
 ) -> Masked:
     """Train what the template marks as generation, or everything; a message may be exempt.
 
-    With other `turns` than the usual, each turn and its end are learnt by that rule.
+    With other `turns` than the usual, each turn and its end are trained on by that rule.
     """
     if not turns.is_plain(messages):
         return _by_turns(messages, tools, tokenizer, template, turns, everything=everything)
@@ -51,7 +51,7 @@ def mask_conversation(
             one.trained[first : last + 1] = is_learnt
     notes = [] if template.has_generation else [UNMARKED]
     if not all(flags):
-        notes.append(f"{flags.count(False)} messages are not to be learnt (`train: false`)")
+        notes.append(f"{flags.count(False)} messages are not to be trained on (`train: false`)")
     return replace(one, prompt_length=_first(one), notes=tuple(notes))
 
 
@@ -151,7 +151,7 @@ def _token_behind(encoding: Encoding, content: Span | None, first: int, final: i
 def learnt_replies(
     messages: Sequence[Mapping[str, Any]], flags: Sequence[bool], spans: Sequence[Span]
 ) -> list[bool]:
-    """Return for each generation block of a text whether its reply is learnt."""
+    """Return for each generation block of a text whether its reply is trained on."""
     replies = [flag for m, flag in zip(messages, flags, strict=True) if m["role"] == "assistant"]
     if len(replies) != len(spans):
         raise TemplateError(

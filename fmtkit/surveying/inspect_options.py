@@ -20,14 +20,16 @@ class InspectOptions(SourceOptions):
     loss_budget: float = option(
         SHARE, "Rows that a length may lose: P% or a share.", default=0.01, shown="1%"
     )
-    sample: int | None = option(COUNT, "Lengths of about N rows only.")
+    sample: int | None = option(COUNT, "Measure the lengths of about N rows only.")
     show_mask: int = option(NATURAL, "Show the first N rows with their masks.", default=0)
     rows: tuple[int, ...] = option(
         NATURALS, "Show row K (0-based).", default=(), flags=("--row",), former=("row",)
     )
-    assistant_only: bool = option(SWITCH, "Masks of TRL's assistant_only_loss.", default=False)
+    assistant_only: bool = option(
+        SWITCH, "Show the masks of TRL's assistant_only_loss.", default=False
+    )
     train_on_inputs: bool = option(
-        SWITCH, "Masks of runs that learn the prompts too.", default=False
+        SWITCH, "Show the masks of runs that train on the prompts too.", default=False
     )
     ebft: Mapping[str, object] = option(
         PAIRS, "KEY=VALUE of a config's ebft: stride, context_length, ...", default={}

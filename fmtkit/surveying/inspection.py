@@ -92,7 +92,7 @@ class Inspection:
 
 @dataclass(frozen=True)
 class Opened:
-    """The sources, and what their first rows speak for."""
+    """The sources, and the types that their first rows fit."""
 
     sources: tuple[Source, ...]
     samples: tuple[list[Any], ...]

@@ -19,15 +19,15 @@ WHY = {
     "replies": "replies are trained with their end of turn, prompts are context",
     "turns": "the turns that roles_to_train and the messages name are trained, with the ends that "
     "train_on_eos names",
-    "segments": "the segments that are marked are learnt, the others are context",
+    "segments": "the segments that are marked are trained on, the others are context",
     "everything": "every token is trained, prompts too",
     "preference": "the log-probability of the reply is compared, the prompt is context",
     "unpaired": "the log-probability of the reply is raised or lowered, the prompt is context",
     "score": "the score is read at the last token; no token is predicted",
     "steps": "the token after each step carries the step's label",
     "blocks": "each window is generated anew from its anchor and rewarded; tokens with a label are "
-    "learnt as far as ce_coef weighs them",
-    "teacher": "the teacher's probabilities of the reply are learnt, the prompt is context",
+    "trained on as far as ce_coef weighs them",
+    "teacher": "the teacher's probabilities of the reply are trained on, the prompt is context",
     "context": "the row is context; what is trained is generated while training",
 }
 """Rule of a mask -> what it means, in a sentence."""

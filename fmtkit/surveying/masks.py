@@ -40,11 +40,11 @@ class Masking:
 
     method: str | None = None
     train_on_inputs: bool = False
-    """Whether a conversation is learnt with its prompts."""
+    """Whether a conversation is trained on with its prompts."""
     assistant_only: bool = False
     """TRL's `assistant_only_loss`, for prompts with completions too."""
     turns: TurnRule = USUAL_TURNS
-    """Which turns of a conversation are learnt, and which of their ends."""
+    """Which turns of a conversation are trained on, and which of their ends."""
     max_length: int | None = None
     """Where a document of raw text is cut into several rows."""
     step_separator: str = "\n"

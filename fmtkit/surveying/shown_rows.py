@@ -86,7 +86,7 @@ class RowViewer:
     masking: Masking = USUAL
 
     def show(self, row: Mapping[str, Any], place: Place) -> tuple[ShownRow, tuple[Masked, ...]]:
-        """Show a row; the masks are returned as well, for who counts them."""
+        """Show a row; the masks are returned as well, to be counted."""
         try:
             masked = self._mask(row)
         except FmtkitError as error:

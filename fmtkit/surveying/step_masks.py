@@ -19,7 +19,7 @@ def mask_steps(
     step_separator: str = "\n",
     train_on_last_step_only: bool = False,
 ) -> Masked:
-    """Return the sequence of a row; its labels are those that are learnt, as the row has them."""
+    """Return the sequence of a row; its labels are those that are trained on, as the row has them."""
     separator = tokenizer.encode(step_separator).ids
     prompt = tokenizer.encode(row["prompt"])
     bos = [] if tokenizer.bos_id is None else [tokenizer.bos_id]

@@ -28,7 +28,7 @@ class SourceSummary:
     split: str
     """By its name: train, test, validation; empty where the name says nothing."""
     types: tuple[Guess, ...]
-    """What its first rows speak for, best first."""
+    """The types that its first rows fit, best first."""
 
 
 @dataclass(frozen=True)

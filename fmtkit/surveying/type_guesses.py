@@ -1,4 +1,4 @@
-"""Which types the rows of a source speak for, best first, as `fmtkit.converting.detection` ranks them."""
+"""Which types the rows of a source fit, best first, as `fmtkit.converting.detection` ranks them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -153,7 +153,7 @@ class _Loader(yaml.SafeLoader):
         """Begin to read a text."""
         super().__init__(text)
         self.doubles: list[tuple[int, object]] = []
-        """Line and name of every key that stands twice."""
+        """Line and name of every duplicate key."""
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[object, object]:
@@ -204,7 +204,7 @@ def _read(path: Path) -> File:
 
 def _twice(doubles: Iterable[tuple[int, object]]) -> tuple[Problem, ...]:
     return tuple(
-        Problem("value", f"the key {key!r} stands twice; keep one", str(key), OptionError, line)
+        Problem("value", f"duplicate key {key!r}; keep one", str(key), OptionError, line)
         for line, key in doubles
     )
 
@@ -243,7 +243,7 @@ _SYNTAX: tuple[tuple[str, str], ...] = (
 
 
 def _parsed(text: str, name: str) -> tuple[dict[str, object], list[tuple[int, object]]]:
-    """Return the mapping that a YAML text holds, and line and name of every key that stands twice."""
+    """Return the mapping that a YAML text holds, and line and name of every duplicate key."""
     try:
         # A SafeLoader: it makes plain values and no objects.
         loader = _Loader(text)

@@ -1,4 +1,4 @@
-"""What became of a run's rows before they train: those that do not are counted, and it is said why."""
+"""What became of a run's rows before training: a count and a reason for rows that are left out."""
 
 import json
 from collections.abc import Iterator

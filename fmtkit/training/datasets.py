@@ -193,7 +193,7 @@ def _trained_columns(plan: Plan, dataset: DatasetPlan, files: Sequence[str]) -> 
 
 
 def turns_of(config: Config, dataset: DatasetPlan) -> dict[str, object] | None:
-    """Return which turns of a dataset are learnt; None for every reply with its end."""
+    """Return which turns of a dataset are trained on; None for every reply with its end."""
     rule = turn_rule(config, dataset.entry)
     return None if rule == USUAL_TURNS else rule.as_dict()
 
@@ -340,7 +340,7 @@ def options_of(
     length = plan.resolution.trainer.get("max_length") or plan.resolution.own.get("max_length")
     policy = length_policy(config)
     if policy.startswith("truncate") and config.is_true("train_on_inputs"):
-        # Prompts are learnt as well: something is left of every row that is cut.
+        # Prompts are trained on as well: something is left of every row that is cut.
         policy = "keep"
     limits = [n for n in (said.get("limit"), wish.limit if local else None) if n is not None]
     out: dict[str, Any] = {

@@ -14,7 +14,7 @@ def completed(config: Config) -> Config:
         return config
     tables = datatypes.tables_of(config.datasets[0]) if config.datasets else ()
     method = None
-    # What the default method can learn speaks for no other.
+    # The default method's tables are no evidence for another method.
     if not {*tables} & {*runner.find(runner.DEFAULT).tables}:
         method = next(filter(None, (runner.guess({table}) for table in tables)), None)
     if method is None:

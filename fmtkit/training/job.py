@@ -34,7 +34,7 @@ class Source:
     weight: float = 1.0
     columns: tuple[str, ...] = ()
     turns: Mapping[str, object] | None = None
-    """Which turns of its conversations are learnt (TurnRule.as_dict); None for the usual."""
+    """Which turns of its conversations are trained on (TurnRule.as_dict); None for the usual."""
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def made(*, of_dataset: bool) -> list[Key]:
 def _with_options(rows: Sequence[Key], *, of_dataset: bool) -> dict[str, Key]:
     by_name = {key.name: key for key in rows}
     if len(by_name) != len(rows):
-        raise ValueError("a key stands twice in the table of keys")
+        raise ValueError("duplicate key in the table of keys")
     for option, declared in ConvertOptions.declared().items():
         for name in declared.keys:
             own = name.removeprefix(OF_DATASET)

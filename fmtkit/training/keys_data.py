@@ -134,20 +134,20 @@ KEYS: tuple[Key, ...] = (
         "eot_tokens",
         "texts",
         "fmtkit",
-        "must each be one token; the end that is learnt is the one that the template writes",
+        "must each be one token; the end that is trained on is the one that the template writes",
     ),
     Key("train_on_inputs", "bool", "fmtkit", "sft: learn the prompts as well; false unless set"),
     Key(
         "roles_to_train",
         "texts",
         "fmtkit",
-        "sft: roles whose turns are learnt; [assistant] unless set",
+        "sft: roles whose turns are trained on; [assistant] unless set",
     ),
     Key(
         "train_on_eos",
         "enum:turn|all|last|none",
         "fmtkit",
-        "sft: ends of turns that are learnt: of learnt turns, all, the last; turn unless set",
+        "sft: ends of turns that are trained on: of trained turns, all, the last; turn unless set",
     ),
     Key(
         "sequence_len",
@@ -309,22 +309,22 @@ DATASET_KEYS: tuple[Key, ...] = (
         "message_field_training",
         "text",
         "fmtkit",
-        "sft: key of a message that says whether it is learnt; train, training or weight unless set",
+        "sft: key of a message that says whether it is trained on; train, training or weight unless set",
     ),
     Key(
         "message_field_training_detail",
         "text",
         "fmtkit",
-        "sft: key of a message that lists the stretches of its content that are learnt, each with "
+        "sft: key of a message that lists the stretches of its content that are trained on, each with "
         "begin_offset, end_offset and train; train_detail unless set",
     ),
     Key("roles", "object", "fmtkit", "role: its names in the source"),
-    Key("roles_to_train", "texts", "fmtkit", "sft: roles of this source that are learnt"),
+    Key("roles_to_train", "texts", "fmtkit", "sft: roles of this source that are trained on"),
     Key(
         "train_on_eos",
         "enum:turn|all|last|none",
         "fmtkit",
-        "sft: ends of turns of this source that are learnt",
+        "sft: ends of turns of this source that are trained on",
     ),
     Key(
         "train_on_eot",

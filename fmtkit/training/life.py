@@ -1,4 +1,4 @@
-"""A run's life: metrics as they come, a clean stop, and plain words where learning goes wrong."""
+"""The training callback: metrics as they come, a clean stop, and warnings where learning goes wrong."""
 
 import json
 import math
@@ -182,7 +182,7 @@ def findings(logs: list[Mapping[str, float]], runner: "Runner") -> Iterator[str]
         yield (
             "no learning signal: the gradient is zero; look at `fmtkit inspect --show-mask 3` "
             "(is any "
-            "token learnt?), and for online methods at the spread of the rewards"
+            "token trained on?), and for online methods at the spread of the rewards"
         )
     elif runner.health is None and len(losses) > 1 and max(losses) == min(losses):
         # The value of an online loss says nothing: with one step a generation it is zero.

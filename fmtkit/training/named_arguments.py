@@ -86,7 +86,7 @@ def arguments_of(runner: Runner) -> Fields:
 
 
 def find_key(name: str) -> Key | None:
-    """Return the key of a (dotted) name, be it of the table or a named argument; aliases apart."""
+    """Return the key of a (dotted) name, from the table or a named argument; no aliases."""
     declared = keys.table().get(name)
     return declared if declared is not None else _named().get(name)
 

@@ -230,17 +230,17 @@ def _trained(trainer: Any, work: Job) -> Any:
 
 
 def _check_rows(trainer: Any) -> None:
-    """Raise OptionError where the trainer has left out every row: none has a token that is learnt."""
+    """Raise OptionError where the trainer has left out every row: none has a token that is trained on."""
     rows = trainer.train_dataset
     if rows is not None and hasattr(rows, "__len__") and len(rows) == 0:
         raise OptionError(
-            "no token of any row is learnt: all labels are masked; `fmtkit inspect --show-mask 3` "
+            "no token of any row is trained on: all labels are masked; `fmtkit inspect --show-mask 3` "
             "shows them; see train_on_inputs and the messages' train flags"
         )
 
 
 def _check_steps(trainer: Any) -> None:
-    """Raise TrainingError for a run that made no step: nothing was learnt that could be saved."""
+    """Raise TrainingError for a run that made no step: nothing was learned that could be saved."""
     if trainer.state.global_step:
         return
     batch = trainer.args.per_device_train_batch_size * trainer.args.gradient_accumulation_steps
@@ -290,7 +290,7 @@ def _report(work: Job, trainer: Any, log: RunLog, result: Any, seconds: float) -
 
 
 def _moved(log: RunLog) -> str:
-    """Say from where to where the metrics went that tell whether anything was learnt."""
+    """Say from where to where the metrics went that tell whether anything was learned."""
     told = [name for name in _TOLD if name in log.first and name in log.last]
     return "".join(f", {name} {log.first[name]:.4g} -> {log.last[name]:.4g}" for name in told)
 

@@ -89,7 +89,7 @@ def _cuts(config: Config, runner: Runner) -> str | None:
 
 
 RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
-    ("mask", "turns or ends that cannot be learnt", _masks),
+    ("mask", "turns or ends that cannot be trained on", _masks),
     ("two_templates", "two templates for one model", _templates),
     (
         "template_variables",

@@ -135,7 +135,7 @@ def _special(config: Config, _: Runner) -> str | None:
 def _tokens(config: Config, _: Runner) -> str | None:
     if config.get("tokens") and config.get("adapter") and not config.get("lora_modules_to_save"):
         return (
-            "tokens: new rows of the embedding cannot be learnt by an adapter; add "
+            "tokens: new rows of the embedding cannot be trained by an adapter; add "
             "lora_modules_to_save: [embed_tokens, lm_head]"
         )
     return None

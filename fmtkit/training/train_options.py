@@ -70,7 +70,7 @@ class MergeOptions(Options):
     model: str | None = option(PATH, "The base model, where it is not where the adapter says.")
     dtype: str | None = option(
         OPTIONAL_CHOICE,
-        "Of the merged weights; as the base model's unless set.",
+        "Data type of the merged weights; the base model's unless set.",
         choices=("float32", "bfloat16", "float16"),
     )
 
@@ -89,8 +89,8 @@ class TryOptions(Options):
     limit: int = option(COUNT, "The first N rows or lines.", default=20)
     checkpoint: str | None = option(TEXT, "A checkpoint of the run, by name or by step.")
     model: str | None = option(PATH, "The base model, where it is not where the run found it.")
-    max_new_tokens: int = option(COUNT, "Tokens of an answer at most.", default=128)
+    max_new_tokens: int = option(COUNT, "Maximum number of tokens in an answer.", default=128)
     temperature: float = option(
-        AMOUNT, "Of sampling; 0 takes the likeliest token.", default=0.0, shown="0"
+        AMOUNT, "Sampling temperature; 0 takes the likeliest token.", default=0.0, shown="0"
     )
-    seed: int = option(NUMBER, "Of sampling, and of heads that a base model lacks.", default=0)
+    seed: int = option(NUMBER, "Seed of sampling, and of heads that a base model lacks.", default=0)

@@ -1,6 +1,6 @@
-"""Rows that TRL cannot mask: tokenized here, with labels on what is learnt, for its SFTTrainer to take.
+"""Rows that TRL cannot mask: tokenized here, with labels on what is trained on, for its SFTTrainer to take.
 
-Such are segments of text, conversations of which other turns than every reply are learnt, and those whose
+Such are segments of text, conversations of which other turns than every reply are trained on, and those whose
 template marks no replies. The ids and marks are those that `fmtkit inspect` shows.
 """
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from fmtkit.surveying.masks import Masking
 
 COLUMN = "trained_messages"
-"""For each message of a row whether it says that it is learnt: true, false or null."""
+"""For each message of a row whether it says that it is trained on: true, false or null."""
 DETAIL_COLUMN = "train_details"
-"""For each message of a row the stretches of its content that are learnt, as JSON text, or null."""
+"""For each message of a row the stretches of its content that are trained on, as JSON text, or null."""
 RULE_COLUMN = "turn_rule"
 """The rule of a row's dataset as JSON text, where it is not the usual one."""
 
 
 def has_flags(files: Iterable[str]) -> bool:
-    """Tell whether a message of these Parquet files is not to be learnt, or a prompt's is."""
+    """Tell whether a message of these Parquet files is not to be trained on, or a prompt's is."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
@@ -48,7 +48,7 @@ def has_flags(files: Iterable[str]) -> bool:
 
 
 def with_flags(rows: Any) -> Any:
-    """Add the column that says which messages are learnt."""
+    """Add the column that says which messages are trained on."""
 
     def flags(
         batch: Mapping[str, list[list[dict[str, Any]]]],
@@ -81,7 +81,7 @@ def is_marked(tokenizer: Any) -> bool:
 
 
 def tokenized(rows: Any, tokenizer: Any, *, everything: bool, longest: int | None = None) -> Any:
-    """Return `input_ids` and `labels`: -100 outside of what is learnt.
+    """Return `input_ids` and `labels`: -100 outside of what is trained on.
 
     `everything` learns the prompts as well (`train_on_inputs`). A document longer than `longest` becomes
     several rows. Raises TemplateError where the replies cannot be found in what the template writes.

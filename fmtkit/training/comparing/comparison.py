@@ -45,7 +45,7 @@ class Example:
     before: str
     """Text of the tokens before the first that differs."""
     axolotl: str
-    """Text from there on, a learnt token in [brackets]."""
+    """Text from there on, a trained token in [brackets]."""
     fmtkit: str
 
 
@@ -281,7 +281,7 @@ def _example(
 
 
 def _marked(row: Row, side: int, at: int, decode: Callable[[Sequence[int]], str]) -> str:
-    """Return the text from a token on, with [brackets] around each run of learnt tokens."""
+    """Return the text from a token on, with [brackets] around each run of trained tokens."""
     parts: list[tuple[bool, list[int]]] = []
     run: list[int] = []
     was = False

@@ -40,7 +40,7 @@ class OwnRows:
     reasons: dict[str, int]
     """Bad rows by code."""
     fully_masked: int = 0
-    """Rows of which no token is learnt."""
+    """Rows of which no token is trained on."""
 
 
 def form_of(plan: Plan) -> Form:

@@ -19,8 +19,8 @@ RULES = {
     "system": "a system text stands on one side only: default_system_message, or a template's own",
     "template": "the replies are the same, what stands around them is not: the chat template or prompt text",
     "content": "the replies themselves differ",
-    "mask": "the same tokens, and other ones of them are learnt",
-    "end_mask": "the end of a turn is learnt on one side only: train_on_eos, or the template's line end",
+    "mask": "the same tokens, and other ones of them are trained on",
+    "end_mask": "the end of a turn is trained on one side only: train_on_eos, or the template's line end",
     "label": "the label of the reply or of a step is another",
 }
 """Rule -> what it means, as the report and the page of axolotl's users say it."""
@@ -28,7 +28,7 @@ RULES = {
 ONLY = {
     "sequence_len": "it is longer than sequence_len",
     "short": "it is shorter than min_sample_len (2 unless set), which axolotl drops",
-    "no_learnt_token": "no token of it is learnt, and one of both leaves such rows out",
+    "no_learnt_token": "no token of it is trained on, and one of both leaves such rows out",
     "duplicate": "its like is in both: dataset_exact_deduplication, weights or repeated sources",
     "refused": "fmtkit has refused a row, or several: see the codes of its quarantine",
     "absent": "nothing like it is on the other side: another source, split, slice or val_set_size",
@@ -159,7 +159,9 @@ class _Sequences:
         if tails[0] != tails[1]:
             self._say("whitespace", f"it ends with {tails[0]!r} in axolotl, {tails[1]!r} in fmtkit")
         elif learnt[0] != learnt[1]:
-            self._say("end_mask", f"the line end behind the last turn is learnt {_by(learnt[0])}")
+            self._say(
+                "end_mask", f"the line end behind the last turn is trained on {_by(learnt[0])}"
+            )
         self._drop(0, 0, spaces[0], spaces[1])
         counts = [_leading(ids[::-1], self.tokenizer.eos_id) for ids in (self.a, self.b)]
         if counts[0] != counts[1]:
@@ -181,7 +183,7 @@ class _Sequences:
         return token not in self.control and not self._text([token]).strip()
 
     def _masks(self) -> None:
-        """Say which tokens of the same ids are learnt on one side only."""
+        """Say which tokens of the same ids are trained on one side only."""
         differing = [i for i, (x, y) in enumerate(zip(self.la, self.lb, strict=True)) if x != y]
         if not differing:
             return
@@ -199,7 +201,7 @@ class _Sequences:
             chosen = [i for i in differing if (i in ends) == (rule == "end_mask")]
             mine = sum(self.la[i] != -100 for i in chosen)
             told = [
-                f"{n} {what} are learnt {_by(is_theirs)}"
+                f"{n} {what} are trained on {_by(is_theirs)}"
                 for n, is_theirs in ((mine, True), (count - mine, False))
                 if n
             ]
@@ -245,12 +247,12 @@ class _Sequences:
         return [text.strip() for text in texts if _bare(text)]
 
     def _learnt_texts(self) -> None:
-        """Say that other text is learnt, where ids differ so that masks cannot be laid side by side."""
+        """Say that other text is trained on, where ids differ so that masks cannot be laid side by side."""
         mine, own = (
             self._learnt(ids, labels) for ids, labels in ((self.a, self.la), (self.b, self.lb))
         )
         if mine != own and not {"content", "turn_lost", "template"} & {*self.rules}:
-            told = f"learnt in axolotl {_short(mine)!r}, in fmtkit {_short(own)!r}"
+            told = f"trained on in axolotl {_short(mine)!r}, in fmtkit {_short(own)!r}"
             self._say("mask", told)
 
     def _learnt(self, ids: Sequence[int], labels: Sequence[int]) -> str:

@@ -25,7 +25,7 @@ class Row:
 
     ids: tuple[list[int], ...]
     labels: tuple[list[int], ...]
-    """Of each token the id that is learnt, or the label of a step; -100 where nothing is."""
+    """Of each token the id that is trained on, or the label of a step; -100 where nothing is."""
     liked: bool | None = None
     """The label of an unpaired reply."""
 

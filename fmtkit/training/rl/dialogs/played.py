@@ -1,4 +1,4 @@
-"""The reward of dialogs that an agent played: it came with them, and is passed on and counted."""
+"""The reward of conversations that an agent played: the agent returned it; it is passed on and counted."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

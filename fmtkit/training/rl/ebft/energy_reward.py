@@ -12,7 +12,7 @@ distance):
 where x and g are unit vectors, or whitened ones. Shapes: (..., n, D) samples, (..., D) references.
 
 Whitened samples are orthogonal unless they repeat, and the squares of their n cosines with a whitened
-reference add up to 1: whatever the model learns, their mean cannot pass 1/√n. What is learnt shows in the
+reference add up to 1: whatever the model learns, their mean cannot pass 1/√n. What is learned shows in the
 same terms of the unit vectors, which are therefore measured beside them.
 """
 

@@ -18,7 +18,7 @@ def reference_batch(
     """Return gt_ids, gt_mask and gt_labels (N, T), right-padded, and gt_own (N,) bool.
 
     The first row of a group owns its reference; the other rows only keep the batch's shape while
-    TRL shuffles and splits it. A group without a reference has no owner. Learnt are the reference
+    TRL shuffles and splits it. A group without a reference has no owner. Trained on are the reference
     and the end-of-text after it.
     """
     sequences, prompts, known = [], [], []

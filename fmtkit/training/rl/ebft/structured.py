@@ -63,7 +63,7 @@ class EBFTTrainer(FmtkitGRPOTrainer):
 
     @property
     def has_other_losses(self) -> bool:
-        """Tell whether references are learnt as well."""
+        """Tell whether references are trained on as well."""
         return self.settings.ce_coef > 0
 
     def most_of_all_ranks(self, own: int) -> int:

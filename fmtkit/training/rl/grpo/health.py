@@ -81,7 +81,7 @@ def _no_spread(health: OnlineHealth, _: int) -> Found:
         yield (
             "no spread",
             f"in {silent} of {len(shares)} steps all answers to each prompt had one reward, from "
-            "which nothing is learnt: choose prompts that the model solves sometimes, raise "
+            "which nothing is learned: choose prompts that the model solves sometimes, raise "
             "temperature or trl.num_generations, or set trl.dynamic_sampling: true",
         )
 
@@ -137,7 +137,7 @@ def _gradient(health: OnlineHealth, _: int) -> Found:
     if 0 < max(last) < limits.small_gradient:
         yield (
             "small gradient",
-            f"grad_norm is {last[-1]:.2g}, below {limits.small_gradient}: little is learnt; look at the "
+            f"grad_norm is {last[-1]:.2g}, below {limits.small_gradient}: little is learned; look at the "
             "spread of the rewards, or raise learning_rate",
         )
 

@@ -145,6 +145,6 @@ class Replay:
 
 
 def loss_mask(batch: Batch) -> Tensor:
-    """Return which tokens of the completions are learnt [B, T]."""
+    """Return which tokens of the completions are trained on [B, T]."""
     mask: Tensor = batch["completion_mask"]
     return mask * batch["tool_mask"] if "tool_mask" in batch else mask

@@ -1,4 +1,4 @@
-"""A replay buffer of groups: the ones that taught most, drawn for batches that teach nothing."""
+"""A replay buffer of groups: those of the largest advantages, drawn for batches without any."""
 
 import heapq
 from collections.abc import Sequence

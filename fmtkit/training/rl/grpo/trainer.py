@@ -190,7 +190,7 @@ class FmtkitGRPOTrainer(RolloutTrainer):
         )
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """Train, and end the reward workers; save what was learnt where others end it."""
+        """Train, and end the reward workers; save what was learned where others end it."""
         try:
             result = super().train(*args, **kwargs)
             self._tell_skipped()

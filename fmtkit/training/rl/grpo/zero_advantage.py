@@ -1,4 +1,4 @@
-"""Skip micro-batches that teach nothing: every advantage is zero, so the policy's gradient is too."""
+"""Zero-advantage skip: micro-batches of which every advantage is zero give the policy no gradient."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The head server of a Gym: which servers there are, where they listen, and who belongs to whom."""
+"""The head server of a Gym: which servers there are, where they listen, and which agent uses which."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

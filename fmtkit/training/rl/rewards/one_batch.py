@@ -1,4 +1,4 @@
-"""What all functions said of a batch: where all of them say None, nothing is learnt, and it is counted."""
+"""Batches for which every reward function returned None: they are skipped and counted."""
 
 import threading
 import warnings
@@ -60,7 +60,7 @@ class OneBatch:
         if is_first:
             warnings.warn(
                 f"every reward of a batch is None ({', '.join(self._labels)}, {len(values)} "
-                f"completions): nothing is learnt from it; {SKIPPED} counts such batches "
+                f"completions): nothing is learned from it; {SKIPPED} counts such batches "
                 "(`fmtkit rewards test` shows what each function returns)",
                 stacklevel=2,
             )

@@ -74,7 +74,7 @@ class Trial:
 
 
 def remarks_on(outcomes: Sequence[Outcome], tried: Sequence[Tried]) -> list[str]:
-    """Return what a user should look at: functions that teach nothing, or the wrong thing."""
+    """Return what a user should look at: functions without a signal, or with a wrong one."""
     said = []
     for outcome in outcomes:
         values = [value for value in outcome.rewards or () if value is not None]
@@ -84,7 +84,7 @@ def remarks_on(outcomes: Sequence[Outcome], tried: Sequence[Tried]) -> list[str]
             said.append(f"{outcome.label} gives no completion a reward: it returns None for all")
         elif outcome.error is None and len(values) > 1 and len(set(values)) == 1:
             said.append(
-                f"{outcome.label} gives every completion {values[0]:g}: nothing is learnt from that"
+                f"{outcome.label} gives every completion {values[0]:g}: nothing is learned from that"
             )
         elif outcome.rewards is not None:
             said += _beaten(outcome, tried)

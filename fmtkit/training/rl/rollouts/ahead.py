@@ -1,4 +1,4 @@
-"""Batches before their turn: an iterator that reads some batches ahead of who takes them."""
+"""A prefetching iterator: it reads some batches ahead of its consumer."""
 
 from collections.abc import Iterator
 from typing import Any

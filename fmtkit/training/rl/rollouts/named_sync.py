@@ -1,4 +1,4 @@
-"""`vllm_lora_sync` for askers who know one name: the agents of a NeMo Gym ask vLLM by themselves.
+"""`vllm_lora_sync` under a fixed adapter name: the agents of a NeMo Gym ask vLLM by themselves.
 
 Each version is loaded in the place of the one before. vLLM keys its prefix cache by the name of the
 adapter, so what it computed with the version before is dropped.

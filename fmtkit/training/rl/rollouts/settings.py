@@ -13,7 +13,7 @@ class RolloutSettings:
     """Prefetch and the transfer of weights; all of it is off by default.
 
     `folder` is where versions of the adapter are written for the server to read. With `lora_name` they
-    all have that name, for askers other than the trainer; else each has a name of its own.
+    all have that name, for clients other than the trainer; else each has a name of its own.
     """
 
     async_prefetch: bool = False

@@ -16,7 +16,7 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self.busy = RLock()
-        """Held while a job runs; who takes it knows that nothing is under way."""
+        """Held while a job runs; to hold it is to know that no job runs."""
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._futures: list[Future[Any]] = []
         self._thread = Thread(target=self._run, name=name, daemon=True)
