@@ -29,7 +29,7 @@ class Document(Untokenized):
 
     messages: Column
     learnt: Column
-    """One of LEARNT, in every row."""
+    """One of `LEARNT`, in every row."""
     others: ClassVar[dict[str, pa.DataType]] = {"learnt": pa.string()}
 
 

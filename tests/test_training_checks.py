@@ -167,5 +167,5 @@ def test_finished_text_without_an_end_of_turn_is_remarked(model, tmp_path, end, 
     said = checks.remarks(plan, (Source((str(path),)),))
     assert len(said) == bool(count)
     assert all(
-        f"{count} of 32 replies of finished text do not end with <|im_end|>" in s for s in said
+        f"{count} of 32 replies of prerendered text do not end with <|im_end|>" in s for s in said
     )

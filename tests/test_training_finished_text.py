@@ -34,7 +34,7 @@ def settled(plan: planning.Plan) -> planning.Plan:
 
 def test_texts_of_a_canonical_source_go_through_the_identity_template(tmp_path):
     plan = settled(planned(tmp_path, TEXTS))
-    assert plan.template == ("identity", "finished text")
+    assert plan.template == ("identity", "prerendered text")
     assert [dataset.reading.is_text for dataset in plan.datasets] == [True]
 
 
@@ -96,7 +96,7 @@ def test_datasets_that_are_not_here_are_left_to_the_conversion(tmp_path):
         ("makes tokens: give --tokenizer", "makes tokens: give tokenizer_config or base_model"),
         ("--val-size 9: only 3 rows", "val_set_size 9: only 3 rows"),
         ("choose one with --method", "choose one with rl"),
-        ("--as messages: type m.f makes text; use --as text", "type m.f makes finished text"),
+        ("--as messages: type m.f makes text; use --as text", "type m.f makes prerendered text"),
         ("nothing of flags", "nothing of flags"),
     ],
 )

@@ -196,7 +196,7 @@ TEXTS = {
     "kto": ("Unpaired", {"prompt": "red ", "completion": "big apple", "label": True}),
     "gkd": ("Completion", {"prompt": "red ", "completion": "apple<|im_end|>"}),
 }
-"""Method -> its table, and a row of finished text."""
+"""Method -> its table, and a row of prerendered text."""
 
 
 @pytest.mark.parametrize("method", TEXTS)

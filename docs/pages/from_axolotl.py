@@ -47,9 +47,9 @@ fmtkit: config.yaml:4: lora_r: 'many' is not a whole number from 1 [value]
 
 _DIFFERENCES: tuple[tuple[str, str, str], ...] = (
     (
-        "`chatml.argilla_chat` and its kin keep the first question and the first answer of a dialog",
+        "`chatml.argilla_chat` and similar types keep a conversation's first question and first answer",
         "all turns before the last reply are the prompt",
-        "the dialog that the replies belong to is what is compared",
+        "the conversation that the replies belong to is what is compared",
     ),
     (
         "TRL adds the tokenizer's EOS to a reply of text that ends with the template's own end of turn",

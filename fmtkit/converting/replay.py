@@ -1,4 +1,4 @@
-"""Replay: rows that were set aside are repaired, and the output is as if they had been right at first.
+"""Replay: quarantined rows are repaired, and the output is as if they had been right at first.
 
 The run is taken from the report that names the quarantine. Its sources are read again, with the repaired
 rows in the places of the bad ones; they must be what they were, by their hashes.

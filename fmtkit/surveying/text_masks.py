@@ -1,4 +1,4 @@
-"""Rows of finished text, as `fmtkit train` gives them to a trainer: messages that print as they are.
+"""Rows of prerendered text, as `fmtkit train` gives them to a trainer: messages that print as they are.
 
 TRL by itself would let the tokenizer add a second BOS and append a second EOS to such text.
 """

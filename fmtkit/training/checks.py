@@ -225,13 +225,13 @@ def has_labels(run: Run) -> bool:
 
 def remarks(plan: "Plan", train: Sequence[Source]) -> list[str]:
     """Return what the user should know of converted rows that will train all the same."""
-    if plan.template[1] != "finished text":
+    if plan.template[1] != "prerendered text":
         return []
     open_ended, count, end = _open_ended(plan, [file for source in train for file in source.files])
     if not open_ended:
         return []
     return [
-        f"{open_ended} of {count} replies of finished text do not end with {end}: the model does "
+        f"{open_ended} of {count} replies of prerendered text do not end with {end}: the model does "
         "not learn to stop; write it at the end of the reply's format"
     ]
 

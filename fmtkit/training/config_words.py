@@ -23,7 +23,7 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     (
         "as_",
         r"--as messages: type (\S+) makes text; use --as text",
-        r"type \1 makes finished text where this run needs messages; let it make lists of messages, "
+        r"type \1 makes prerendered text where this run needs messages; let it make lists of messages, "
         r"or name the columns by a mapping, type: {field_prompt: ..., prompt_format: ...}",
     ),
     ("columns", rf"--map {_PAIR}", r"columns: {\1: \2} beside its type"),

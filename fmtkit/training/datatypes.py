@@ -47,7 +47,7 @@ class Reading:
     tables: tuple[str, ...]
     template: str | None = None
     is_text: bool = False
-    """Whether its rows are finished text, which reaches the trainer through the identity template."""
+    """Whether its rows are prerendered text, which reaches the trainer through the identity template."""
     is_segments: bool = False
     """Whether its rows are segments of text, which no template writes."""
     options: Mapping[str, object] = field(default_factory=dict)
@@ -122,7 +122,7 @@ def _listed(names: object) -> list[object]:
 
 
 def makes_text(source: str) -> tuple[bool, ...]:
-    """Say of each converter of a type whether its dialogs are finished text.
+    """Say of each converter of a type whether its dialogs are prerendered text.
 
     Such rows reach the trainer through the identity template.
     """
@@ -212,14 +212,14 @@ def template_of(config: Config, readings: tuple[Reading, ...]) -> tuple[str, str
         return _at_hand(name, config), origin
     if named and set(named) != {"identity"}:
         raise OptionError(
-            f"{next(iter(named))} is a template, but {_text_type(readings)} holds finished text; "
+            f"{next(iter(named))} is a template, but {_text_type(readings)} holds prerendered text; "
             "leave the template out, or give rows of messages"
         )
     if not all(reading.is_text for reading in readings):
         raise OptionError(
-            f"{_text_type(readings)} holds finished text and cannot be mixed with messages"
+            f"{_text_type(readings)} holds prerendered text and cannot be mixed with messages"
         )
-    return "identity", "finished text"
+    return "identity", "prerendered text"
 
 
 def _at_hand(name: str, config: Config) -> str:

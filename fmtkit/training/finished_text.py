@@ -1,4 +1,4 @@
-"""Sources of finished text, where a type takes messages too (`passthrough`): told by their first rows.
+"""Sources of prerendered text, where a type takes messages too (`passthrough`): told by their first rows.
 
 They train as they are, through the identity template; another would wrap them a second time.
 """

@@ -82,7 +82,7 @@ def _inspected(made: Plan, dataset: DatasetPlan, given: InspectOptions) -> Inspe
 
 
 def _template(made: Plan, dataset: DatasetPlan) -> str | None:
-    named_by_type = made.template[1].startswith(("type ", "finished text"))
+    named_by_type = made.template[1].startswith(("type ", "prerendered text"))
     if made.template[0] == WITHOUT or dataset.reading.is_segments or named_by_type:
         return None
     if made.template[1] == "default" and _tokenizer(made) is None:

@@ -220,7 +220,9 @@ _EBFT: tuple[Key, ...] = (
     Key("mask_thinking_ce", "bool", "ebft", "leave the thinking out of the cross entropy"),
     Key("diversity_baseline", "enum:group|loo", "ebft", "baseline of the diversity term"),
     Key("whitening_space", "enum:feature|sample", "ebft", "where features are whitened"),
-    Key("multi_turn_train", "enum:all|first", "ebft", "which answers of a dialog train"),
+    Key(
+        "multi_turn_train", "enum:all|first", "ebft", "which answers of a conversation are trained"
+    ),
 )
 
 _NEMO_GYM: tuple[Key, ...] = (
@@ -235,8 +237,8 @@ _NEMO_GYM: tuple[Key, ...] = (
     Key("nemo_gym_run_timeout", "number", "nemo_gym", "seconds for one rollout"),
     Key("nemo_gym_datasets", "objects", "nemo_gym", "path, server_name, max_samples of each"),
     Key("nemo_gym_model_name", "text", "nemo_gym", "name of the model in requests"),
-    Key("nemo_gym_multi_turn", "bool", "nemo_gym", "let the agent run the dialog"),
-    Key("nemo_gym_max_turns", "count", "nemo_gym", "turns of a dialog"),
+    Key("nemo_gym_multi_turn", "bool", "nemo_gym", "let the agent run the conversation"),
+    Key("nemo_gym_max_turns", "count", "nemo_gym", "turns of a conversation at most"),
 )
 
 _VERIFIERS: tuple[Key, ...] = (

@@ -193,7 +193,7 @@ def template_text(planned: Plan) -> str | None:
         return None
     from fmtkit.rendering import template_sources
 
-    named_by_type = planned.template[1].startswith(("type ", "finished text"))
+    named_by_type = planned.template[1].startswith(("type ", "prerendered text"))
     find = template_sources.find_family if named_by_type else template_sources.find_model_template
     found = find(template_source(planned.config, planned.template))
     # The training variant marks the replies, and keeps earlier turns as they were.
