@@ -72,6 +72,14 @@ def test_a_copy_of_one_of_trls_templates_is_recognised(tmp_path):
     assert found.training is not None
 
 
+def test_a_copy_of_one_of_ours_is_trusted_and_a_changed_one_is_not(tmp_path):
+    """A run's tokenizer has the template of its type: it is ours to the letter."""
+    for name in template_sources.SHIPPED:
+        source = template_sources.find_family(name).source
+        assert template_sources.recognised("template", source, {}).trusted
+        assert not template_sources.recognised("template", source + " ", {}).trusted
+
+
 @pytest.fixture
 def tokenizer(tmp_path: Path) -> Path:
     if not TOKENIZER.is_dir():

@@ -148,8 +148,7 @@ def _find(name: str, tokenizer: Tokenizer | None) -> ChatTemplate:
 
 
 def _shipped(name: str) -> ChatTemplate:
-    source = files("fmtkit.templates").joinpath(f"{name}.jinja").read_text(encoding="utf-8")
-    return ChatTemplate(name, source, WITHOUT_TOKENIZER, trusted=True)
+    return ChatTemplate(name, _shipped_source(name), WITHOUT_TOKENIZER, trusted=True)
 
 
 def _file(path: Path) -> ChatTemplate:
@@ -168,13 +167,25 @@ def _tokenizer_default(tokenizer: Tokenizer | None) -> ChatTemplate:
 
 
 def recognised(name: str, source: str, special_tokens: Mapping[str, str]) -> ChatTemplate:
-    """Trust a foreign template that is one of TRL's to the letter."""
+    """Trust a foreign template that is one of TRL's or of ours to the letter.
+
+    A run gives its tokenizer such a template: where it is read again, no worker process is started.
+    """
     for trl in trl_names():
         if _trl_source(trl) == source:
             return ChatTemplate(
                 name, source, special_tokens, trusted=True, training=_trl_training(trl)
             )
-    return ChatTemplate(name, source, special_tokens)
+    return ChatTemplate(name, source, special_tokens, trusted=source in _shipped_sources())
+
+
+@cache
+def _shipped_sources() -> frozenset[str]:
+    return frozenset(map(_shipped_source, SHIPPED))
+
+
+def _shipped_source(name: str) -> str:
+    return files("fmtkit.templates").joinpath(f"{name}.jinja").read_text(encoding="utf-8")
 
 
 @cache
