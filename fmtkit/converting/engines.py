@@ -22,7 +22,7 @@ _SESSION: ContextVar[ExitStack | None] = ContextVar("session", default=None)
 
 @dataclass
 class Standing:
-    """How far the tasks of an engine are that starts workers, for who shows it."""
+    """How far the tasks of an engine are that starts workers, for code that shows it."""
 
     is_starting: bool = False
     done: int = 0
