@@ -149,7 +149,7 @@ def _message(
 
 
 def without_loss(trainer: Any, batch: dict[str, Any]) -> dict[str, Any]:
-    """Return a scored batch in which no token of a failed sample is learnt.
+    """Return a scored batch in which no token of a failed sample is trained on.
 
     Masks as TRL's mask_truncated_completions does, and counts the tokens of the batch anew.
     """

@@ -60,7 +60,7 @@ class Dialog:
             self.outcome = CUT
 
     def mask(self) -> None:
-        """Let no token of the model be learnt: the environment wants the sample left out."""
+        """Let no token of the model be trained on: the environment wants the sample left out."""
         self.env_mask = [0] * len(self.env_mask)
         self.outcome = MASKED
 

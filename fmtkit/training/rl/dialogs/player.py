@@ -20,7 +20,7 @@ class Player:
     """The name under which those who play find the trained model."""
 
     def rewards(self, job: Job) -> Rewards:
-        """Load the rewards of a job: the user's, and that of who plays where it is named, or last."""
+        """Load the rewards of a job: the user's, and that of what plays where it is named, or last."""
         section = job.sections.get("rl", {})
         return load_rewards(
             naming.with_ours(section.get("reward_funcs"), self.reward),

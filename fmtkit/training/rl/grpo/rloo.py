@@ -66,7 +66,7 @@ class FmtkitRLOOTrainer(RLOOTrainer):
         return found
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """Train; save what was learnt where no prompt has a signal any more, or too many fail."""
+        """Train; save what was learned where no prompt has a signal any more, or too many fail."""
         try:
             return super().train(*args, **kwargs)
         except (NoSignalError, FailedSamplesError) as error:

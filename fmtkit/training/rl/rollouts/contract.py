@@ -48,7 +48,7 @@ class Rollout:
         """Call the function; raises RolloutError if it fails or breaks the contract.
 
         Where samples may fail (`trl.max_failed_share`), the answers to a prompt for which it does
-        have a reason in the column `rollout_error`, and one token that is not learnt.
+        have a reason in the column `rollout_error`, and one token that is not trained on.
         """
         return self.completed(self.made(prompts, trainer, rows), prompts, trainer)
 

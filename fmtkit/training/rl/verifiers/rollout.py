@@ -49,7 +49,7 @@ def open_environment(job: Job, tokenizer: Any) -> Player | None:
 
 
 class Rollout:
-    """Plays an episode for each row; the model's turns are its own, and theirs alone are learnt."""
+    """Plays an episode for each row; the model's turns are its own, and theirs alone are trained on."""
 
     takes_rows = True
     asks_server = False
