@@ -49,7 +49,8 @@ class Call(Generic[T]):
         self._done = threading.Event()
         self._value: Any = None
         self._error: BaseException | None = None
-        threading.Thread(target=self._run, daemon=True).start()
+        name = f"{threading.current_thread().name}-call"
+        threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def _run(self) -> None:
         try:

@@ -52,7 +52,7 @@ def test_batches_and_losses_are_those_without_prefetch(
     assert scripted.losses(after) == scripted.losses(before)
     assert any(loss != 0 for loss in scripted.losses(after))
     assert ahead.threads[0] == "MainThread"
-    assert set(ahead.threads[1:]) == {"fmtkit-prefetch"}
+    assert set(ahead.threads[1:]) == {"fmtkit-prefetch-call"}
 
 
 class Steps(TrainerCallback):
@@ -108,7 +108,7 @@ def test_a_failure_in_the_thread_ends_the_training_where_its_answers_are_due(
         RolloutError, match=r"rollout_func raised KeyError: 'no such board' \(.*py:\d+"
     ):
         trainer.train()
-    assert script.threads[2] == "fmtkit-prefetch"
+    assert script.threads[2] == "fmtkit-prefetch-call"
     assert trainer.state.global_step == 2
     assert trainer.producer is None
     assert not [t for t in threading.enumerate() if t.name == "fmtkit-prefetch"]
@@ -178,7 +178,7 @@ def test_a_resumed_run_goes_on_ahead(model, tokenizer, tmp_path):
     ahead, after = resumed(AHEAD)
     assert ahead.asked == plain.asked
     assert after == before
-    assert set(ahead.threads[1:]) == {"fmtkit-prefetch"}
+    assert set(ahead.threads[1:]) == {"fmtkit-prefetch-call"}
 
 
 class Again(RolloutTrainer):
@@ -199,7 +199,7 @@ def test_rows_that_replace_others_are_chosen_once_and_made_ahead(model, tokenize
     assert all(asked[:2] == asked[2:] for asked in ahead.asked)
     assert scripted.losses(after) == scripted.losses(before)
     assert before.asked == after.asked == 4
-    assert set(ahead.threads[1:]) == {"fmtkit-prefetch"}
+    assert set(ahead.threads[1:]) == {"fmtkit-prefetch-call"}
 
 
 def test_rows_come_with_their_own_answers(model, tokenizer, tmp_path):
