@@ -8,7 +8,7 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from fmtkit.storage import ObjectPath
 
+_PIECE = 1 << 20
+"""Characters of a JSON document that are written at once."""
 _ADVICE = {
     errno.ENOSPC: "free some space and run again",
     errno.EDQUOT: "free some of the quota and run again",
@@ -156,24 +158,41 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 def whole_json(path: Path, value: Mapping[str, Any]) -> PartialFile:
     """Write an indented JSON document to the disk, still under its hidden name."""
+    return _whole(path, json_document(value))
+
+
+def json_document(value: Mapping[str, Any]) -> Iterator[bytes]:
+    """Yield an indented JSON document in pieces: a manifest names each of some 100,000 shards."""
+    held: list[str] = []
+    size = 0
+    for text in json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(value):
+        held.append(text)
+        size += len(text)
+        if size >= _PIECE:
+            yield _encoded(held)
+            held, size = [], 0
+    yield _encoded([*held, "\n"])
+
+
+def _encoded(texts: list[str]) -> bytes:
     # Names of columns and files may hold half a surrogate pair, which JSON writes as an escape.
-    text = json.dumps(value, ensure_ascii=False, indent=2)
-    return _whole(path, text.encode(errors="backslashreplace") + b"\n")
+    return "".join(texts).encode(errors="backslashreplace")
 
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a small file atomically, over what is there."""
-    file = _whole(path, data)
+    file = _whole(path, [data])
     try:
         file.publish()
     finally:
         file.discard()
 
 
-def _whole(path: Path, data: bytes) -> PartialFile:
+def _whole(path: Path, pieces: Iterable[bytes]) -> PartialFile:
     file = PartialFile(path)
     try:
-        file.write(data)
+        for data in pieces:
+            file.write(data)
         file.sync()
     except BaseException:
         file.discard()

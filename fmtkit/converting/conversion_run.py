@@ -170,16 +170,34 @@ class ConversionRun:
         if left and left[0].is_begun(self.progress.next_block):
             # On threads, with a shard that was full before its task came to its end.
             self._write_pieces(encode, [left.pop(0)])
-        # On an object store each is a request.
-        found = Threads(READERS).map(self.sink.finished, iter([task.number for task in left]))
-        known = {task.number: record for task, record in zip(left, found, strict=True)}
         work = TaskWork(self.job, encode, place, self._metadata())
-        engine = engine_of(self.options)
-        mapped = engine.map(work, iter([task for task in left if known[task.number] is None]))
-        with closing(named(mapped, self.job.sources)) as records:
-            for task in left:
-                record = known.pop(task.number) or next(records)
+        with closing(self._records(left, work)) as records:
+            for task, record in zip(left, records, strict=True):
                 self._adopt(task, record, place.bad(record), records)
+
+    def _records(self, tasks: Sequence[Task], work: TaskWork) -> Generator[TaskRecord, None, None]:
+        """Yield the record of each task in order: what an earlier run left, or what workers do now.
+
+        Some records are read ahead, since on an object store each is a request, and never all of them.
+        """
+        assert isinstance(self.sink, FolderSink | ObjectFolderSink)
+        engine, done = engine_of(self.options), self.sink.finished_tasks()
+
+        def written(tasks: list[Task]) -> Generator[TaskRecord, None, None]:
+            return named(engine.map(work, iter(tasks)), self.job.sources)
+
+        numbers = (task.number for task in tasks if task.number in done)
+        left = [task for task in tasks if task.number not in done]
+        with (
+            closing(Threads(READERS).map(self.sink.finished, numbers)) as found,
+            closing(written(left)) as made,
+        ):
+            for task in tasks:
+                record = next(found) if task.number in done else next(made)
+                if record is None:
+                    # Its record is there, its shards are not.
+                    [record] = written([task])
+                yield record
 
     def _tasks(self) -> list[Task]:
         """Return the tasks; with --limit those up to its last row, for which rows are counted first."""

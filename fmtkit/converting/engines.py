@@ -2,7 +2,7 @@
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -115,7 +115,7 @@ class Threads:
 
     workers: int | None = None
 
-    def map(self, work: Callable[[Any], T], tasks: Iterator[Any]) -> Iterator[T]:
+    def map(self, work: Callable[[Any], T], tasks: Iterator[Any]) -> Generator[T, None, None]:
         """Run tasks on a pool with two more in flight than there are threads.
 
         Who stops taking results does not wait for the tasks that still run: the garbage collector

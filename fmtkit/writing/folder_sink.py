@@ -39,6 +39,8 @@ from fmtkit.writing.working_folder import (
 
 SHARD_BYTES = 256 * 2**20
 """The size from which on a shard is closed after the block."""
+TASKS = 256
+"""Tasks that workers did and one checkpoint names."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ class FolderSink:
         self._journal = resume.journal if resume else begun
         self._overwrite, self._retry = overwrite or self._journal.overwrite, retry
         self._shards = [*self._journal.shards]
+        self._recorded = len(self._shards)
         self._counts = Counter(shard.split for shard in self._shards)
         self._open: dict[str, RowFile] = {}
         self.report: Mapping[str, Any] = {}
@@ -127,6 +130,11 @@ class FolderSink:
             else:
                 self._work.take_back(self._journal, format)
         self._journal_file = JournalFile(self._work.journal, is_new=resume is None)
+        self._moves: dict[str, str] = {}
+        """Shards that no checkpoint names yet: what the worker called each, and its name here."""
+        self._adopted = 0
+        """How many tasks no checkpoint names yet, and where the run stands behind them."""
+        self._behind: Progress | None = None
         self._quarantine = QuarantineFile(
             self._work.out / QUARANTINE, resume_at=self._journal.quarantine_bytes
         )
@@ -166,31 +174,34 @@ class FolderSink:
         if progress.ends_task or any(
             shard.file.size >= self._shard_bytes for shard in self._open.values()
         ):
-            self._checkpoint(self._close_shards(progress.metadata()), progress)
+            self._close_shards(progress.metadata())
+            self._checkpoint(progress)
 
-    def _checkpoint(self, shards: Sequence[Shard], progress: Progress) -> None:
+    def _checkpoint(self, progress: Progress) -> None:
+        """Enter into the journal all shards since the checkpoint before, and then move those of workers."""
         bad = self._quarantine.sync()
         sync_folder(self._work.out)
-        point = Checkpoint(progress.next_block, tuple(shards), bad, progress.state())
-        self._journal_file.append(point)
+        shards = tuple(self._shards[self._recorded :])
+        self._journal_file.append(
+            Checkpoint(progress.next_block, shards, bad, progress.state(), self._moves)
+        )
+        with writing(self.path):
+            self._work.move(self._journal.id, self._moves)
+        self._recorded, self._moves, self._adopted = len(self._shards), {}, 0
 
-    def _close_shards(self, metadata: Mapping[str, str]) -> list[Shard]:
-        closed = []
+    def _close_shards(self, metadata: Mapping[str, str]) -> None:
         for split, rows in sorted(self._open.items()):
             written = rows.close(metadata)
             rows.file.publish()
             assert written.sha256 is not None
-            closed.append(self._added(split, written.rows, written.bytes, written.sha256))
+            self._add(split, written.rows, written.bytes, written.sha256)
         self._open.clear()
         sync_folder(self._work.data)
-        return closed
 
-    def _added(self, split: str, rows: int, bytes: int, sha256: str) -> Shard:
+    def _add(self, split: str, rows: int, bytes: int, sha256: str) -> None:
         """Enter a finished shard behind those of its split."""
-        shard = Shard(split, self._counts[split], rows, bytes, sha256)
-        self._shards.append(shard)
+        self._shards.append(Shard(split, self._counts[split], rows, bytes, sha256))
         self._counts[split] += 1
-        return shard
 
     def workers_place(self) -> LocalPlace:
         """Return where workers put the shards of tasks."""
@@ -201,30 +212,54 @@ class FolderSink:
                 shutil.rmtree(making)
         return place
 
+    def finished_tasks(self) -> frozenset[int]:
+        """Return the tasks of which an earlier run's worker left a record."""
+        return self._made.tasks_done()
+
     def finished(self, task: int) -> TaskRecord | None:
-        """Return the record that an earlier run's worker left of a task, if all of its shards are there."""
-        return self._work.place(self._journal.id).record(task)
+        """Return the record of such a task; None where it cannot be read, or a shard of it is not there."""
+        return self._made.record(task)
+
+    @property
+    def _made(self) -> LocalPlace:
+        return self._work.place(self._journal.id)
 
     def adopt(self, record: TaskRecord, bad: bytes, progress: Progress) -> None:
-        """Take over what a worker wrote of the next task; `bad` is counted from where its sources begin."""
+        """Take over what a worker wrote of the next task; `bad` is counted from where its sources begin.
+
+        Until a checkpoint names its shards they lie with its record, which says the same on resume: forcing
+        each task to the disk once more would take longer than all else that is done for it.
+        """
+        self._journal_file.check()
         self._quarantine.write(bad)
-        made = self._work.place(self._journal.id).tasks
-        closed = []
         for shard in record.shards:
-            place = working_name(shard.split, self._counts[shard.split], self._format)
-            with writing(self.path):
-                (made / shard.name).rename(self._work.data / place)
-            closed.append(self._added(shard.split, shard.rows, shard.bytes, shard.sha256))
-        sync_folder(self._work.data)
-        self._checkpoint(closed, progress)
+            own = working_name(shard.split, self._counts[shard.split], self._format)
+            self._moves[shard.name] = own
+            self._add(shard.split, shard.rows, shard.bytes, shard.sha256)
+        self._adopted, self._behind = self._adopted + 1, progress
+        if self._adopted == TASKS:
+            self._checkpoint(progress)
 
     def finish(self, closing: Closing) -> list[Written]:
         """Give shards their final names, write manifest and report, put the folder in place."""
         self._close_shards(closing.metadata)
+        if self._adopted and self._behind is not None:
+            self._checkpoint(self._behind)
         self._journal_file.close()
-        shards = self._shards
         with writing(self.path):
-            written = self._work.give_names(shards, self._format)
+            written = self._work.give_names(self._shards, self._format)
+        names = [_named(file) for file in written]
+        manifest = self._work.out / MANIFEST
+        write_json(manifest, self._manifest(closing.manifest, written))
+        further = [self._work.out / name for name in closing.beside]
+        for path in further:
+            write_bytes(path, closing.beside[path.name].encode())
+        names += [_entry_of(path) for path in (manifest, *further)]
+        self._put_in_place(closing.report(written), names)
+        self._remove_failed()
+        return written
+
+    def _manifest(self, given: Mapping[str, Any], written: Sequence[Written]) -> dict[str, Any]:
         files = [
             {
                 "path": f"data/{file.path.name}",
@@ -233,19 +268,9 @@ class FolderSink:
                 "bytes": shard.bytes,
                 "sha256": shard.sha256,
             }
-            for shard, file in zip(shards, written, strict=True)
+            for shard, file in zip(self._shards, written, strict=True)
         ]
-        fingerprint = {"fingerprint": self._journal.fingerprint}
-        manifest = self._work.out / MANIFEST
-        write_json(manifest, {**closing.manifest, **fingerprint, "files": files})
-        names = [{key: file[key] for key in ("path", "bytes", "sha256")} for file in files]
-        further = [self._work.out / name for name in closing.beside]
-        for path in further:
-            write_bytes(path, closing.beside[path.name].encode())
-        entries = [_entry_of(path) for path in (manifest, *further)]
-        self._put_in_place(closing.report(written), [*names, *entries])
-        self._remove_failed()
-        return written
+        return {**given, "fingerprint": self._journal.fingerprint, "files": files}
 
     def reject(self, report: Mapping[str, Any]) -> None:
         """Keep only the quarantine and the report; beside a folder of before, in one of their own."""
@@ -301,6 +326,11 @@ class FolderSink:
         self._quarantine.discard()
         with writing(self.path):
             self._work.remove()
+
+
+def _named(file: Written) -> dict[str, Any]:
+    """Return a finished shard as the report names it."""
+    return {"path": f"data/{file.path.name}", "bytes": file.bytes, "sha256": file.sha256}
 
 
 def _entry_of(path: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fmtkit.atomic import sync_folder, write_bytes, writing
+from fmtkit.atomic import PartialFile, sync_folder, write_bytes, writing
 from fmtkit.errors import ResumeError, WriteError
 
 _VERSION = 2
@@ -34,6 +34,8 @@ class Checkpoint:
     """Of the whole quarantine."""
     state: Mapping[str, Any]
     """What of the state has changed."""
+    moves: Mapping[str, str] = field(default_factory=dict)
+    """Shards that workers made: what each of them is called there -> here. They move once this is written."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Journal:
     quarantine_bytes: int = 0
     state: Mapping[str, Any] = field(default_factory=dict)
     """What the pipeline wants back: its ledger. Empty before the first checkpoint."""
+    moves: Mapping[str, str] = field(default_factory=dict)
+    """Of the last checkpoint, at which a run may have ended before all were moved."""
 
     def save(self, path: Path) -> None:
         """Begin the journal on the disk, over what is there."""
@@ -75,15 +79,20 @@ class JournalFile:
         if not is_new:
             # A file of its own, without the line that the run before was killed at: whoever still
             # writes to the other one finds that it is no longer the journal.
-            with writing(path):
-                data = path.read_bytes()
-            write_bytes(path, data[: data.rfind(b"\n") + 1])
+            _copy_lines(path)
         with writing(path):
             self._file = path.open("r+b", buffering=0)
             self._file.seek(0, os.SEEK_END)
 
     def append(self, checkpoint: Checkpoint) -> None:
         """Add a checkpoint; WriteError also where another run has taken the output."""
+        self.check()
+        with writing(self.path):
+            self._file.write(_line(asdict(checkpoint)))
+            os.fsync(self._file.fileno())
+
+    def check(self) -> None:
+        """Raise WriteError where another run has taken the output."""
         with writing(self.path):
             try:
                 is_ours = os.path.samestat(os.fstat(self._file.fileno()), self.path.stat())
@@ -93,12 +102,23 @@ class JournalFile:
                 raise WriteError(
                     f"{self.path.parent} is being written by another run; this one stops"
                 )
-            self._file.write(_line(asdict(checkpoint)))
-            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
+
+
+def _copy_lines(path: Path) -> None:
+    """Make a journal anew of its whole lines."""
+    file = PartialFile(path)
+    try:
+        with writing(path), path.open("rb") as lines:
+            for line in lines:
+                if line.endswith(b"\n"):
+                    file.write(line)
+        file.publish()
+    finally:
+        file.discard()
 
 
 def update(state: dict[str, Any], change: Mapping[str, Any]) -> None:
@@ -121,25 +141,26 @@ def load(path: Path) -> Journal | None:
     Raises:
         ResumeError: if it cannot be read.
     """
+    shards: list[Shard] = []
+    state: dict[str, Any] = {}
+    last: dict[str, Any] = {}
     try:
         with path.open("rb") as file:
             begun = json.loads(file.readline())
             if begun.pop("version", None) != _VERSION:
                 raise ResumeError(f"{path} is of another fmtkit; start again without --resume")
-            # A line without its end is what a run was killed at.
-            rest = [json.loads(line) for line in file if line.endswith(b"\n")]
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break  # what a run was killed at
+                last = json.loads(line)
+                shards += (Shard(**shard) for shard in last.pop("shards"))
+                update(state, last.pop("state"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise ResumeError(f"{path}: {error}; start again without --resume") from error
-    shards: list[Shard] = []
-    state: dict[str, Any] = {}
-    for checkpoint in rest:
-        shards += (Shard(**shard) for shard in checkpoint["shards"])
-        update(state, checkpoint["state"])
-    if not rest:
+    if not last:
         return Journal(**begun)
-    last = rest[-1]
     first, second = last["next_block"]
     return Journal(
         **begun,
@@ -147,6 +168,7 @@ def load(path: Path) -> Journal | None:
         shards=tuple(shards),
         quarantine_bytes=last["quarantine_bytes"],
         state=state,
+        moves=last.get("moves", {}),
     )
 
 

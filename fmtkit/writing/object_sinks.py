@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fmtkit.atomic import Written
+from fmtkit.atomic import Written, json_document, writing
 from fmtkit.errors import OutputExistsError, ResumeError
 from fmtkit.storage import ObjectPath
 from fmtkit.writing import journal
@@ -29,7 +29,7 @@ from fmtkit.writing.encoding import Encoded
 from fmtkit.writing.object_store import Store
 from fmtkit.writing.outputs import entries_of
 from fmtkit.writing.sinks import TRAIN, Closing, Progress, RowFile
-from fmtkit.writing.task_output import ObjectPlace, TaskRecord, TaskShard, shard_name
+from fmtkit.writing.task_output import ObjectPlace, TaskRecord, TaskShard, shard_name, tasks_in
 from fmtkit.writing.working_folder import MANIFEST, QUARANTINE, REPORT
 
 RUNS = "_fmtkit"
@@ -92,8 +92,8 @@ def find_resumption(path: ObjectPath, fingerprint: Mapping[str, Any]) -> Resumpt
                 f"run's record says {part.bytes}; start again without --resume, with --overwrite"
             )
     source, block = last["next_block"]
-    done = re.compile(rf"{RUNS}/{run['first']:06}-task-(\d{{6,}})\.json")
-    tasks = frozenset(int(found[1]) for name in names if (found := done.fullmatch(name)))
+    own = f"{RUNS}/{run['first']:06}-"
+    tasks = tasks_in(name.removeprefix(own) for name in names if name.startswith(own))
     return Resumption(
         run["fingerprint"], run["first"], count, tuple(parts), tasks, (source, block), state
     )
@@ -214,10 +214,12 @@ class ObjectFolderSink:
         self._remove_old()
         return self._place
 
+    def finished_tasks(self) -> frozenset[int]:
+        """Return the tasks of which an earlier run's worker left a record."""
+        return self._finished
+
     def finished(self, task: int) -> TaskRecord | None:
-        """Return the record that an earlier run's worker left of a task, if all of its shards are there."""
-        if task not in self._finished:
-            return None
+        """Return the record of such a task; None where it cannot be read, or a shard of it is not there."""
         record = self._place.record(task)
         if record is None or any(
             self._there.get(f"data/{s.name}") != s.bytes for s in record.shards
@@ -226,9 +228,11 @@ class ObjectFolderSink:
         return record
 
     def adopt(self, record: TaskRecord, bad: bytes, progress: Progress) -> None:
-        """Take over what a worker wrote of the next task: its record is there already."""
+        """Take over what a worker wrote of the next task: its record is there already.
+
+        Nothing is sent: whether another run has taken the folder over is asked by workers, and at the end.
+        """
         del progress
-        self._check()
         self._bad.write(bad)
         self._parts += record.shards
 
@@ -262,21 +266,37 @@ class ObjectFolderSink:
             Written(self.path / "data" / part.name, part.rows, part.bytes, part.sha256)
             for part in self._parts
         ]
-        files = [
-            {"path": f"data/{part.name}"} | {k: v for k, v in asdict(part).items() if k != "name"}
+        names = [
+            {"path": f"data/{part.name}", "bytes": part.bytes, "sha256": part.sha256}
             for part in self._parts
         ]
-        manifest = _document({**closing.manifest, "fingerprint": self._fingerprint, "files": files})
-        names = [{key: file[key] for key in ("path", "bytes", "sha256")} for file in files]
-        names.append(_entry(MANIFEST, manifest))
+        manifest = Path(self._folder.name) / MANIFEST
+        names.append(self._made(manifest, self._manifest(closing.manifest)))
         for name, text in closing.beside.items():
             self._store.write(name, text.encode())
             names.append(_entry(name, text.encode()))
         self._put_reasons(closing.report(written), names)
-        self._store.write(MANIFEST, manifest)
+        self._store.put(manifest, MANIFEST)
         self._remove_failed()
         self._end(keep={part.name for part in self._parts})
         return written
+
+    def _manifest(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        files = [
+            {"path": f"data/{part.name}"} | {k: v for k, v in asdict(part).items() if k != "name"}
+            for part in self._parts
+        ]
+        return {**given, "fingerprint": self._fingerprint, "files": files}
+
+    def _made(self, path: Path, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Write a document to a temporary file, since it may be large; return how the report names it."""
+        digest, size = hashlib.sha256(), 0
+        with writing(path), path.open("wb") as file:
+            for data in json_document(value):
+                file.write(data)
+                digest.update(data)
+                size += len(data)
+        return {"path": path.name, "bytes": size, "sha256": digest.hexdigest()}
 
     def _put_reasons(self, report: Mapping[str, Any], names: list[dict[str, Any]]) -> None:
         """Upload the quarantine, if there is one, and the report."""
@@ -288,7 +308,9 @@ class ObjectFolderSink:
                 {"path": QUARANTINE, "bytes": self._bad.size, "sha256": self._bad.sha256},
             ]
         self.report = {**report, "output": self.path.name, "files": names}
-        store.write(REPORT, _document(self.report))
+        made = Path(self._folder.name) / REPORT
+        self._made(made, self.report)
+        store.put(made, REPORT)
 
     def reject(self, report: Mapping[str, Any]) -> None:
         """Keep only the quarantine and the report; beside a folder of before, in one of their own."""

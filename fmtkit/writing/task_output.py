@@ -6,10 +6,11 @@ task done.
 """
 
 import json
+import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +22,7 @@ from fmtkit.writing.encoding import Encoded
 from fmtkit.writing.object_store import Store
 from fmtkit.writing.sinks import RowFile
 
+_RECORD = re.compile(r"task-(\d{6,})\.json")
 SHARD_BYTES = 256 * 2**20
 """The size from which on a shard of a task is closed after the block."""
 
@@ -146,6 +148,11 @@ class LocalPlace:
                 bad.replace(self.tasks / bad_name(record.task))
         write_bytes(self.tasks / record_name(record.task), record.to_json())
 
+    def tasks_done(self) -> frozenset[int]:
+        """Return the tasks of which there is a record."""
+        files = self.tasks.iterdir() if self.tasks.exists() else ()
+        return tasks_in(file.name for file in files)
+
     def record(self, task: int) -> TaskRecord | None:
         """Return the record of a task that is done; None where it is not, or its shards are gone."""
         path = self.tasks / record_name(task)
@@ -219,6 +226,11 @@ def record_name(task: int) -> str:
 def bad_name(task: int) -> str:
     """Return the name of a task's part of the quarantine."""
     return f"task-{task:06}.quarantine.jsonl"
+
+
+def tasks_in(names: Iterable[str]) -> frozenset[int]:
+    """Return the tasks whose records are among the names of files."""
+    return frozenset(int(found[1]) for name in names if (found := _RECORD.fullmatch(name)))
 
 
 def shard_name(split: str, task: int, number: int, format: str) -> str:

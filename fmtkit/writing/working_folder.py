@@ -7,9 +7,11 @@
 """
 
 import os
+import re
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,8 @@ from fmtkit.writing.outputs import (
 from fmtkit.writing.task_output import LocalPlace
 
 MANIFEST, REPORT, QUARANTINE = "manifest.json", "report.json", "quarantine.jsonl"
+_FINAL = re.compile(r"(.+-\d{5,})-of-\d{5,}\.(\w+)")
+"""The name of a shard once it is known how many there are."""
 _WORKING = frozenset({"journal.json", ".journal.json.partial", "out", "old", "tasks"})
 
 
@@ -60,11 +64,13 @@ class WorkingFolder:
             ResumeError: if a file of the journal is not there as it was.
         """
         self.data.mkdir(exist_ok=True)
+        for file in [*self.data.iterdir()]:
+            if renamed := _FINAL.fullmatch(file.name):
+                file.rename(self.data / f"{renamed[1]}.{renamed[2]}")
+        self.move(journal.id, journal.moves)
         kept = set()
         for shard in journal.shards:
             working = self.data / working_name(shard.split, shard.index, format)
-            for renamed in self.data.glob(f"{working.stem}-of-*.{format}"):
-                renamed.rename(working)
             _check_size(working, shard.bytes, exact=True)
             kept.add(working)
         quarantine = self.out / QUARANTINE
@@ -94,6 +100,16 @@ class WorkingFolder:
     def place(self, run: str) -> LocalPlace:
         """Return where workers put what they make for a run; they may have another current folder."""
         return LocalPlace((self.tasks / run).absolute())
+
+    def move(self, run: str, moves: Mapping[str, str]) -> None:
+        """Move shards that workers made for a run to the others; those that are moved already stay."""
+        if not moves:
+            return
+        made = self.place(run).tasks
+        for name, own in moves.items():
+            with suppress(FileNotFoundError):
+                (made / name).rename(self.data / own)
+        sync_folder(self.data)
 
     def put_in_place(self, path: Path | None = None) -> None:
         """Make `out` the folder that it is to be, or the one at `path`; what was there is deleted."""
