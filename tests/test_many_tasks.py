@@ -18,7 +18,7 @@ from fmtkit.writing.working_folder import WorkingFolder
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
-import scale  # noqa: E402 - found in the folder of the benchmarks
+import scale
 
 TASKS = 500
 

@@ -28,6 +28,7 @@ from fmtkit.converting.ray_engine import Ray
 from fmtkit.converting.tasks import Task
 from fmtkit.errors import LimitError, OptionError, OutputExistsError, SourceError, WriteError
 from fmtkit.sources import parts
+from fmtkit.training.convert_config import convert_config
 
 if "CI" not in os.environ:  # there it is an error that it is missing
     pytest.importorskip("ray")
@@ -316,11 +317,18 @@ def test_a_driver_on_an_object_store_that_is_killed_midway_resumes_to_the_same_b
     }
 
 
-def test_a_cluster_is_started_once_for_a_run(files, tmp_path, monkeypatch):
+@pytest.fixture
+def begun(monkeypatch):
+    """Give a list of the beginnings and ends of clusters; none of them is real."""
     begun = []
     address = {"there": False}
     monkeypatch.setattr(ray, "is_initialized", lambda: address["there"])
-    monkeypatch.setattr(ray, "shutdown", lambda: begun.append("end"))
+
+    def shutdown():
+        begun.append("end")
+        address["there"] = False
+
+    monkeypatch.setattr(ray, "shutdown", shutdown)
 
     def init(**options):
         begun.append("begin")
@@ -334,7 +342,21 @@ def test_a_cluster_is_started_once_for_a_run(files, tmp_path, monkeypatch):
             yield from map(work, tasks)
 
     monkeypatch.setattr(Ray, "_mapped", mapped, raising=False)
+    return begun
+
+
+def test_a_cluster_is_started_once_for_a_run(files, tmp_path, begun):
     fmtkit.convert(files, "intel", tmp_path / "out", engine="ray", val_size=20, limit=4000)
+    assert begun == ["begin", "end"]
+
+
+def test_a_cluster_is_started_once_for_all_datasets_of_a_config(files, tmp_path, begun, model):
+    config = tmp_path / "c.yaml"
+    entry = f"  - {{path: {files / '1.jsonl'}, type: chatml.intel}}\n"
+    config.write_text(f"rl: dpo\nbase_model: {model}\ndatasets:\n{entry}{entry}")
+    options = ConvertOptions(engine="ray")
+    reports = convert_config(config, (), tmp_path / "out", options)
+    assert [report.rows_written for report in reports] == [10, 10]
     assert begun == ["begin", "end"]
 
 
@@ -401,6 +423,14 @@ def test_an_address_where_no_cluster_is_is_named_within_seconds(monkeypatch):
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     with pytest.raises(OptionError, match=r"--ray-address 127\.0\.0\.1:1: .*refused"):
         list(Ray("127.0.0.1:1").map(str, iter([1])))
+
+
+def test_an_address_where_no_cluster_is_leaves_no_output(tmp_path, source, monkeypatch):
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    at = {"engine": "ray", "ray_address": "127.0.0.1:1", "shared_filesystem": True}
+    with pytest.raises(OptionError, match="refused"):
+        fmtkit.convert(source, "intel", tmp_path / "out", **at)
+    assert [path.name for path in tmp_path.iterdir()] == [source.name]
 
 
 def test_a_bad_row_is_found_by_validation(cluster, source):

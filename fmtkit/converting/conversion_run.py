@@ -12,7 +12,7 @@ from typing import Any
 from fmtkit.atomic import Written
 from fmtkit.codes import Reject
 from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.converting.engines import Threads, engine_of
+from fmtkit.converting.engines import Cluster, Threads, engine_of
 from fmtkit.converting.error_limit import why_ended
 from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.pipeline import Piece, Progress, stream
@@ -84,6 +84,10 @@ class ConversionRun:
                 journal.check_fingerprint(self.out, found.fingerprint, self._fingerprint())
             self.complete = self._found(found.report)
             return
+        engine = engine_of(self.options)
+        if isinstance(engine, Cluster):
+            # Before the output is begun: what cannot be reached leaves none.
+            engine.reach()
         self.sink: Sink = destinations.open_sink(
             out,
             self.format,

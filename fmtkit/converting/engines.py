@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import islice
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from fmtkit.errors import SourceError
 
@@ -65,6 +65,19 @@ class Engine(Protocol):
         """Yield what `work` makes of each task, in the order of the tasks.
 
         Tasks are taken as room is made for them: memory is bounded by the number in flight.
+        """
+        ...
+
+
+@runtime_checkable
+class Cluster(Protocol):
+    """An engine whose workers are other processes, which may be out of reach."""
+
+    def reach(self) -> None:
+        """Start or connect to what runs the workers, until the end of the session.
+
+        Raises:
+            OptionError, DependencyError: if that cannot be.
         """
         ...
 

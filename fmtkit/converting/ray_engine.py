@@ -80,6 +80,15 @@ class Ray:
                 if flying:
                     ray.wait([f.result for f in flying], num_returns=len(flying), timeout=ENDING)
 
+    def reach(self) -> None:
+        """Connect to the cluster, or start one, until the end of the session.
+
+        Raises:
+            DependencyError, OptionError: if Ray is not installed, or no cluster is at the address.
+        """
+        with self._cluster(_package()):
+            return
+
     @contextmanager
     def _cluster(self, ray: Any) -> Iterator[None]:
         """Connect to the cluster, or start one and shut it down at the end; one that is there is used."""

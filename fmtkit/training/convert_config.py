@@ -16,6 +16,7 @@ from fmtkit.converting.conversions import (
     write_jobs,
 )
 from fmtkit.converting.convert_options import ConvertOptions
+from fmtkit.converting.engines import session
 from fmtkit.converting.preparation import prepare
 from fmtkit.converting.run_report import Report
 from fmtkit.errors import OptionError
@@ -58,7 +59,8 @@ def convert_config(
         raise OptionError(
             f"OUT {place} holds one dataset, and {config} has {len(made.datasets)}; write a folder"
         )
-    with config_words.advice(made.config, options.chosen()):
+    # One cluster for all of the datasets.
+    with config_words.advice(made.config, options.chosen()), session():
         if place is None:
             return _converted(made, destination(out), options, watch, say or _silent)
         return to_hub(
