@@ -31,6 +31,7 @@ import samples
 from convert import write_table
 from fsspec import AbstractFileSystem, register_implementation
 
+from fmtkit.atomic import sync_folder
 from fmtkit.codes import Reject
 from fmtkit.converting import conversion_run
 from fmtkit.converting.conversions import convert_to
@@ -130,6 +131,8 @@ class Workers:
         for task in tasks:
             cpu, wall = time.process_time(), time.monotonic()
             record = leave(work.place, task)
+            if isinstance(work.place, LocalPlace) and task.number % 256 == 255:
+                sync_folder(work.place.tasks)  # real workers force each file to the disk
             Workers.cpu += time.process_time() - cpu
             Workers.wall += time.monotonic() - wall
             yield record
@@ -141,6 +144,7 @@ class Killed:
     def map(self, work: Callable[[Any], Any], tasks: Iterator[Any]) -> Iterator[TaskRecord]:
         for task in tasks:
             leave(work.place, task)
+        os.sync()
         raise KeyboardInterrupt
         yield
 

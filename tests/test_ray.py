@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from fixture_cases import cases, job_of, renders
 from object_store import BUCKET
-from runs import INTEL
+from runs import INTEL, lines
 
 import fmtkit
 from fmtkit.converting import conversion_run
@@ -350,13 +350,14 @@ def test_a_cluster_is_started_once_for_a_run(files, tmp_path, begun):
     assert begun == ["begin", "end"]
 
 
-def test_a_cluster_is_started_once_for_all_datasets_of_a_config(files, tmp_path, begun, model):
+def test_a_cluster_is_started_once_for_all_datasets_of_a_config(tmp_path, begun, model):
     config = tmp_path / "c.yaml"
-    entry = f"  - {{path: {files / '1.jsonl'}, type: chatml.intel}}\n"
+    (tmp_path / "rows.jsonl").write_bytes(lines([INTEL]))
+    entry = f"  - {{path: {tmp_path / 'rows.jsonl'}, type: chatml.intel}}\n"
     config.write_text(f"rl: dpo\nbase_model: {model}\ndatasets:\n{entry}{entry}")
     options = ConvertOptions(engine="ray")
     reports = convert_config(config, (), tmp_path / "out", options)
-    assert [report.rows_written for report in reports] == [10, 10]
+    assert [report.rows_written for report in reports] == [1, 1]
     assert begun == ["begin", "end"]
 
 
