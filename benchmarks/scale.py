@@ -81,12 +81,26 @@ def tasks_of_holes(tasks: int) -> Iterator[Task]:
     return map(_task, range(tasks))
 
 
+def counts_of(number: int) -> tuple[int, int]:
+    """Return the rows of a task, and how many of them are bad."""
+    return 24_000 + number % 11, 3 if number % BAD_EVERY == 7 else 0
+
+
+def shards_of(number: int) -> tuple[TaskShard, ...]:
+    """Return the shards that a task's worker makes."""
+    rows, bad = counts_of(number)
+    held = rows // 20
+    return tuple(
+        TaskShard(shard_name(split, number, 0, "parquet"), split, own, own * 2000, f"{number:064x}")
+        for split, own in (("train", rows - bad - held), ("validation", held))
+    )
+
+
 def record_of(task: Task) -> tuple[TaskRecord, bytes]:
     """Return what a task's worker would, and its part of the quarantine: a function of the task alone."""
     [(source, part)] = task.parts
     number = task.number
-    bad = 3 if number % BAD_EVERY == 7 else 0
-    rows = 24_000 + number % 11
+    rows, bad = counts_of(number)
     ledger = Ledger(rows_read=rows, converted=rows - bad, quarantined=bad, rows_written=rows - bad)
     ledger.blank_lines = number % 3
     ledger.warnings.update(control_tokens=5 + number % 7, rank_tie=rows // 3, system_dropped=2)
@@ -96,17 +110,14 @@ def record_of(task: Task) -> tuple[TaskRecord, bytes]:
     ]
     ledger.reasons.update(reject.code for reject in rejects)
     lines = quarantine.encode(f"{source:05}.jsonl", rejects)
-    held = rows // 20
-    shards = tuple(
-        TaskShard(shard_name(split, number, 0, "parquet"), split, own, own * 2000, f"{number:064x}")
-        for split, own in (("train", rows - bad - held), ("validation", held))
-    )
     end = part.bytes or 0 if part.end is None else part.end
     tiers = {"fast_rows": 0, "traced_rows": rows - bad, "plain_rows": 0}
     counts = Counts(
         ledger.as_dict(), tiers, {source: rows}, {source: rows + number % 3}, {source: end}
     )
-    return TaskRecord(number, shards, counts, ((source, len(lines)),) if bad else ()), lines
+    return TaskRecord(
+        number, shards_of(number), counts, ((source, len(lines)),) if bad else ()
+    ), lines
 
 
 def leave(place: Place, task: Task) -> TaskRecord:
@@ -165,10 +176,10 @@ class Bucket(AbstractFileSystem):
     ) -> Any:
         root = "bucket/out/"
         sizes = {name: len(data) for name, data in self.files.items()}
-        for task in tasks_of_holes(self.tasks if self.is_done else 0):
-            for shard in record_of(task)[0].shards:
+        for number in range(self.tasks if self.is_done else 0):
+            for shard in shards_of(number):
                 sizes[f"{root}data/{shard.name}"] = shard.bytes
-            sizes[f"{root}_fmtkit/000000-{record_name(task.number)}"] = 1
+            sizes[f"{root}_fmtkit/000000-{record_name(number)}"] = 1
         path = self._strip_protocol(path).rstrip("/") + "/"
         return {
             name: {"name": name, "size": size, "type": "file"}

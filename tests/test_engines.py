@@ -1,6 +1,7 @@
 """What maps over the blocks of a run is passed in: jobs, blocks and results can go to other processes."""
 
 import io
+import os
 import pickle
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import FrozenInstanceError, replace
@@ -15,7 +16,7 @@ from fixture_cases import Case, cases, job_of, renders
 from runs import INTEL, lines
 
 from fmtkit.converting.convert_options import RowOptions
-from fmtkit.converting.engines import Threads
+from fmtkit.converting.engines import Standing, TaskLostError, Threads
 from fmtkit.converting.pipeline import process, stream
 from fmtkit.converting.preparation import prepare
 from fmtkit.sources.opening import open_sources
@@ -174,3 +175,33 @@ def test_a_block_is_processed_alone_as_in_a_stream(tmp_path):
     alone, [piece] = process(job, 0, 0, block), stream(job)
     assert replace(alone, table=None, records=None, lines=None).rejects == piece.rejects
     assert alone.table.equals(piece.table)
+
+
+@pytest.mark.parametrize("deaths", [2, 3])
+def test_a_worker_out_of_memory_counts_as_one_that_died_and_a_lost_node_does_not(deaths):
+    if "CI" not in os.environ:  # there it is an error that it is missing
+        pytest.importorskip("ray")
+    import ray
+
+    from fmtkit.converting.ray_engine import _Flight, _result_of
+
+    node = ray.exceptions.NodeDiedError("the node is gone")
+    memory = ray.exceptions.OutOfMemoryError("the worker was killed for memory")
+    ends = iter([memory, node, node, node, *[memory] * (deaths - 1), None])
+
+    class Cluster:
+        exceptions = ray.exceptions
+
+        def get(self, result):
+            if (error := next(ends)) is not None:
+                raise error
+            return "done", None
+
+    standing, flight = Standing(), _Flight("the task", None)
+    if deaths == 3:
+        with pytest.raises(TaskLostError, match="killed for memory") as lost:
+            _result_of(Cluster(), flight, lambda task: None, standing)
+        assert lost.value.task == "the task"
+    else:
+        assert _result_of(Cluster(), flight, lambda task: None, standing) == "done"
+        assert standing.lost == 5

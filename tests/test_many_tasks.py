@@ -44,6 +44,7 @@ def holes(tmp_path):
 
 def drive(holes, out, monkeypatch, engine, watch=None, **options):
     monkeypatch.setattr(conversion_run, "engine_of", lambda options: engine)
+    monkeypatch.setattr(folder_sink, "SECONDS", 1000.0)
     options = ConvertOptions(type="chatml.intel", engine="ray", val_size=0.05, **options)
     return convert_to(str(holes), out, options, watch=watch)
 
@@ -144,6 +145,18 @@ def test_a_driver_killed_while_it_takes_shards_over_loses_none(holes, tmp_path, 
     drive(holes, tmp_path / "out", monkeypatch, workers, resume=True)
     assert workers.done == list(range(folder_sink.TASKS, TASKS))
     assert whole(tmp_path / "calm") == whole(tmp_path / "out")
+
+
+def test_a_checkpoint_does_not_wait_for_many_slow_tasks(holes, tmp_path, monkeypatch):
+    journal, seen = tmp_path / ".out.partial" / "journal.json", []
+
+    def watch(done, size, ledger):
+        monkeypatch.setattr(folder_sink, "SECONDS", -1.0)
+        seen.append(len(journal.read_bytes().splitlines()))
+
+    drive(holes, tmp_path / "out", monkeypatch, Workers(), watch)
+    # The fingerprint; then a task that waits for the one behind it, and each of the others.
+    assert seen == [1, *range(2, TASKS + 1)]
 
 
 def test_records_are_read_a_few_at_a_time(holes, tmp_path, monkeypatch):

@@ -6,15 +6,17 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from object_store import BUCKET
-from runs import INTEL
+from runs import INTEL, lines
 
 import fmtkit
 from fmtkit import storage
 from fmtkit.cli import main
+from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.errors import (
     LimitError,
@@ -25,12 +27,14 @@ from fmtkit.errors import (
     SourceError,
     WriteError,
 )
+from fmtkit.sources import parts
 from fmtkit.sources.opening import open_sources
 from fmtkit.training.convert_config import convert_config
 from fmtkit.writing import object_store
 from fmtkit.writing.formats import encode
 from fmtkit.writing.object_sinks import ObjectFolderSink, find_resumption
 from fmtkit.writing.sinks import Closing, Progress
+from fmtkit.writing.task_output import TaskRecord
 
 fsspec = pytest.importorskip("fsspec")
 import pyarrow as pa  # noqa: E402
@@ -291,6 +295,23 @@ def test_a_run_that_another_has_taken_over_stops(memory):
     second.finish(CLOSING)
 
 
+def test_a_run_whose_workers_write_is_stopped_where_another_took_over(memory, tmp_path):
+    path = storage.ObjectPath("memory://out")
+    first = sink_at(path)
+    place = first.workers_place()
+    (tmp_path / "shard").write_bytes(b"rows of the first")
+    second = sink_at(path, resume=find_resumption(path, FINGERPRINT))
+    with pytest.raises(WriteError, match="is being written by another run; this one stops"):
+        place.keep(tmp_path / "shard", "train-000000-000.parquet")
+    # Of a task that was done before, the driver learns it at the end.
+    first.adopt(TaskRecord(0), b"", Progress((0, 1), dict, dict, ends_task=True))
+    with pytest.raises(WriteError, match="is being written by another run; this one stops"):
+        first.finish(CLOSING)
+    assert not memory.exists("/out/manifest.json")
+    feed(second, 0, 3)
+    second.finish(CLOSING)
+
+
 def test_a_store_that_ignores_conditions_is_refused_by_name(memory, monkeypatch, source):
     whole_pipe = type(memory).pipe_file
     monkeypatch.setattr(
@@ -416,3 +437,41 @@ def test_a_source_that_was_replaced_by_one_of_the_same_size_is_not_resumed(serve
     system.pipe(f"{BUCKET}/rows.jsonl", data.replace(b"4", b"5"))
     with pytest.raises(ResumeError, match=r"sources\[0\]\.changed changed from"):
         fmtkit.convert(url, "intel", f"s3://{BUCKET}/out", hash="never", resume=True)
+
+
+def test_an_object_that_changes_midway_ends_the_run_and_is_not_gone_on_with(
+    server, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(parts, "PART_BYTES", 20_000)
+    system, url = fsspec.filesystem("s3"), f"s3://{BUCKET}/in/a.jsonl"
+    data = lines([INTEL | {"question": f"question {i}"} for i in range(3000)])
+    system.pipe(url, data)
+    options = ConvertOptions(type="intel", workers=1)
+
+    def watch(done, size, ledger):
+        system.pipe(url, data.replace(b"question 1", b"question X"))
+
+    with pytest.raises(SourceError, match=r"a\.jsonl.*it changed"):
+        convert_to(url, tmp_path / "out", options, watch=watch)
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(ResumeError, match=r"cannot resume .*changed from"):
+        convert_to(url, tmp_path / "out", replace(options, resume=True))
+
+
+def test_an_object_whose_end_never_comes_ends_the_run_with_its_name(server, tmp_path):
+    url = f"s3://{BUCKET}/in/a.jsonl"
+    fsspec.filesystem("s3").pipe(url, lines([INTEL] * 3000))
+    convert_to(url, tmp_path / "calm", ConvertOptions(type="intel"))
+    server.fault = lambda method, path, count: (
+        "cut" if method == "GET" and "a.jsonl" in path else None
+    )
+    with pytest.raises(SourceError, match=r"a\.jsonl") as ended:
+        convert_to(url, tmp_path / "out", ConvertOptions(type="intel"))
+    assert "\n" not in str(ended.value)
+    assert not (tmp_path / "out").exists()
+    server.fault = None
+    convert_to(url, tmp_path / "out", ConvertOptions(type="intel", resume=True))
+    files = ("manifest.json", "data/train-00000-of-00001.parquet")
+    assert [(tmp_path / "calm" / f).read_bytes() for f in files] == [
+        (tmp_path / "out" / f).read_bytes() for f in files
+    ]

@@ -8,15 +8,17 @@ end in the same bytes.
 
 import hashlib
 import shutil
+import time
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fmtkit.atomic import Written, sync_folder, write_bytes, write_json, writing
-from fmtkit.errors import OutputExistsError
+from fmtkit.errors import OutputExistsError, WriteError
 from fmtkit.writing import journal
 from fmtkit.writing.encoding import Encoded
 from fmtkit.writing.journal import Checkpoint, Journal, JournalFile, Shard
@@ -39,8 +41,8 @@ from fmtkit.writing.working_folder import (
 
 SHARD_BYTES = 256 * 2**20
 """The size from which on a shard is closed after the block."""
-TASKS = 256
-"""Tasks that workers did and one checkpoint names."""
+TASKS, SECONDS = 256, 5.0
+"""Tasks that workers did and one checkpoint names, at most; and how long the first of them waits for it."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,7 @@ class FolderSink:
         self._adopted = 0
         """How many tasks no checkpoint names yet, and where the run stands behind them."""
         self._behind: Progress | None = None
+        self._waiting = 0.0
         self._quarantine = QuarantineFile(
             self._work.out / QUARANTINE, resume_at=self._journal.quarantine_bytes
         )
@@ -181,13 +184,14 @@ class FolderSink:
         """Enter into the journal all shards since the checkpoint before, and then move those of workers."""
         bad = self._quarantine.sync()
         sync_folder(self._work.out)
-        shards = tuple(self._shards[self._recorded :])
+        shards, moves = tuple(self._shards[self._recorded :]), self._moves
+        # First, so that a run that is interrupted below does not enter them twice.
+        self._recorded, self._moves, self._adopted = len(self._shards), {}, 0
         self._journal_file.append(
-            Checkpoint(progress.next_block, shards, bad, progress.state(), self._moves)
+            Checkpoint(progress.next_block, shards, bad, progress.state(), moves)
         )
         with writing(self.path):
-            self._work.move(self._journal.id, self._moves)
-        self._recorded, self._moves, self._adopted = len(self._shards), {}, 0
+            self._work.move(self._journal.id, moves)
 
     def _close_shards(self, metadata: Mapping[str, str]) -> None:
         for split, rows in sorted(self._open.items()):
@@ -236,8 +240,10 @@ class FolderSink:
             own = working_name(shard.split, self._counts[shard.split], self._format)
             self._moves[shard.name] = own
             self._add(shard.split, shard.rows, shard.bytes, shard.sha256)
+        if not self._adopted:
+            self._waiting = time.monotonic()
         self._adopted, self._behind = self._adopted + 1, progress
-        if self._adopted == TASKS:
+        if self._adopted == TASKS or time.monotonic() - self._waiting > SECONDS:
             self._checkpoint(progress)
 
     def finish(self, closing: Closing) -> list[Written]:
@@ -310,6 +316,10 @@ class FolderSink:
 
     def suspend(self) -> None:
         """Stop so that a later run may resume."""
+        if self._adopted and self._behind is not None:
+            # For threads, which go on from the journal. Where it cannot be written, workers' records say it.
+            with suppress(WriteError):
+                self._checkpoint(self._behind)
         self._journal_file.close()
         self._discard_shards()
         self._quarantine.leave()

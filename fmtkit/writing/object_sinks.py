@@ -144,7 +144,7 @@ class ObjectFolderSink:
         self._task = 0
         self._closed = dict(map(_task_and_next, self._parts))
         """Task -> the number of its next shard, of the one that was read last and those before."""
-        self._there = names if resume else {}
+        self._there = {n: s for n, s in names.items() if n.startswith("data/")} if resume else {}
         self._bad = Spool(Path(self._folder.name) / QUARANTINE)
         self._new_bad = Spool(Path(self._folder.name) / "new")
         for number in range(self._checkpoints):
@@ -262,6 +262,7 @@ class ObjectFolderSink:
         """Upload what is open, further files, quarantine, report and manifest, which comes last."""
         self._check()
         self._upload(closing.metadata)
+        self._there.clear()
         written = [
             Written(self.path / "data" / part.name, part.rows, part.bytes, part.sha256)
             for part in self._parts
