@@ -8,9 +8,11 @@ from contextlib import ExitStack, contextmanager, suppress
 import gym_standin as standin
 import pytest
 
+from fmtkit import foreign_calls
 from fmtkit.errors import OptionError
 from fmtkit.training.life import TrainingError
 from fmtkit.training.rl.dialogs import calls
+from fmtkit.training.rl.failed_samples import Failures
 from fmtkit.training.rl.nemo_gym import head, routing
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
 from fmtkit.training.rl.nemo_gym.verify import Verify
@@ -23,11 +25,13 @@ def fault(kind: str) -> str:
 
 
 @contextmanager
-def verifying(server: str = "arithmetic", **settings):
+def verifying(server: str = "arithmetic", retries: int = 0, failures=None, **settings):
     with standin.running() as gym:
         directory = head.read(f"http://127.0.0.1:{gym.head_port}")
         own = GymSettings(**{"model_name": "tiny", "verify_timeout": 5, **settings})
-        reward = Verify(own, lambda name, agent: routing.verifier(directory, name, agent).url)
+        find = lambda name, agent: routing.verifier(directory, name, agent).url  # noqa: E731
+        reward = Verify(own, find, retries)
+        reward.failures = failures or reward.failures
 
         def judge(rows, completions, log=None):
             count = len(rows)
@@ -137,6 +141,40 @@ def test_answers_that_a_server_cannot_judge_are_left_out_and_counted():
         found = judge(rows, ["4"] * 4, logged.__setitem__)
     assert found == [1.0, None, None, None]
     assert logged == {"nemo_gym/verify_errors": 3.0, "nemo_gym/masked": 0.0}
+
+
+def test_the_trainer_learns_which_answers_failed_why_and_how_long_each_took():
+    failures = Failures()
+    with verifying(failures=failures, verify_timeout=0.3) as (_, judge):
+        judge([ROW, fault("500"), fault("slow")], ["4"] * 3)
+    failed = failures.take()
+    assert sorted(failed) == [1, 2]
+    assert "answered 500" in failed[1]
+    assert "did not answer within 0.3 s" in failed[2]
+    found = failures.timings.finding()
+    assert found.startswith("the slowest call of nemo_gym took")
+    assert "of 0.3 s, for completion '4'" in found
+    assert {name for name, _ in failures.timings.metrics()} == {
+        "seconds/nemo_gym/mean",
+        "seconds/nemo_gym/max",
+    }
+
+
+def test_an_answer_whose_judgement_fails_for_a_moment_is_judged_again(monkeypatch):
+    monkeypatch.setattr(foreign_calls, "_FIRST_PAUSE", 0.0)
+    failures = Failures()
+    refusals = iter([standin.Refused(500, "busy")])
+    with verifying(failures=failures, retries=1) as (gym, judge):
+
+        def once_busy(request):
+            for refusal in refusals:
+                raise refusal
+            return 1.0
+
+        gym.judge = once_busy
+        assert judge([ROW] * 3, ["4"] * 3) == [1.0] * 3
+        assert len(gym.posts("arithmetic/verify")) == 4
+    assert failures.take() == {}
 
 
 def test_a_batch_without_one_reward_ends_the_run():

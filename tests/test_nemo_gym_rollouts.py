@@ -9,6 +9,7 @@ import gym_standin as standin
 import pytest
 import tiny_training as tiny
 
+from fmtkit import foreign_calls
 from fmtkit.training.life import TrainingError
 from fmtkit.training.rl.dialogs import calls
 from fmtkit.training.rl.dialogs.dialog import CUT, MISMATCH, NO_TOKENS, NOTHING, PLAYED
@@ -103,11 +104,12 @@ def tokenizer(tmp_path_factory):
 
 
 @contextmanager
-def playing(tokenizer, limit=64, run_timeout=5, **options):
+def playing(tokenizer, limit=64, run_timeout=5, retries=0, **options):
     with standin.running(**options) as gym:
         directory = head.read(f"http://127.0.0.1:{gym.head_port}")
         settings = GymSettings(run_timeout=run_timeout)
-        play = Rollout(settings, lambda s, a: routing.player(directory, s, a).url, tokenizer)
+        find = lambda s, a: routing.player(directory, s, a).url  # noqa: E731
+        play = Rollout(settings, find, tokenizer, retries)
         trainer = SimpleNamespace(
             temperature=0.7, top_p=0.9, max_completion_length=limit, chat_template_kwargs={}
         )
@@ -126,6 +128,7 @@ def playing(tokenizer, limit=64, run_timeout=5, **options):
             assert problem_of(output, len(rows), needs_logprobs=True) is None
             return output
 
+        played.timings = play.timings
         yield gym, played
 
 
@@ -185,6 +188,35 @@ def test_a_dialog_that_fails_teaches_nothing_and_has_no_reward(tokenizer):
     words = ["played", "answered 500", "did not answer within 0.3 s", "answered 422"]
     for outcome, word in zip(output["nemo_gym_outcome"], words, strict=True):
         assert word in outcome
+
+
+def test_a_dialog_that_fails_for_a_moment_is_played_again(tokenizer, monkeypatch):
+    monkeypatch.setattr(foreign_calls, "_FIRST_PAUSE", 0.0)
+    refusals = iter([standin.Refused(500, "busy"), standin.Refused(500, "busy")])
+
+    def twice_busy(row, number):
+        for refusal in refusals:
+            raise refusal
+        return [([1, 2], [7], [-0.5])]
+
+    with playing(tokenizer, retries=2, play=twice_busy) as (gym, played):
+        output = played(ROW)
+        assert len(gym.posts("arithmetic_agent/run")) == 3
+    assert output["completion_ids"] == [[7]]
+    assert output["nemo_gym_outcome"] == [PLAYED]
+
+
+def test_dialogs_that_failed_and_those_that_the_gym_masks_say_why(tokenizer):
+    reward, logged = PlayedReward(3), {}
+    with playing(tokenizer, run_timeout=0.5) as (_, played):
+        output = played(ROW, ROW | {"fault": "slow"}, ROW | {"mask_sample": True})
+        assert "of 0.5 s, for 'warm?'" in played.timings.finding()
+    columns = {name: output[name] for name in ("env_reward", "num_turns", "nemo_gym_outcome")}
+    assert reward(log_extra=logged.__setitem__, **columns) == [1.0, None, None]
+    (row, reason), *others = reward.failures.take().items()
+    assert (row, others) == (1, [])
+    assert "did not answer within 0.5 s" in reason
+    assert logged == {"masked": [None, None, "the environment wants it left out"]}
 
 
 def test_a_model_server_that_tells_no_tokens_is_named(tokenizer):

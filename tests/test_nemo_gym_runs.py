@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import threading
 from pathlib import Path
 
@@ -215,6 +216,49 @@ def test_some_dialogs_that_fail_do_not_stop_the_run(model, tokenizer, tmp_path, 
     logs = steps(tmp_path)
     assert sum(log["nemo_gym/rollout_errors"] for log in logs) == 8
     assert all(log["loss"] == log["loss"] for log in logs)
+
+
+def masked(folder: Path) -> list[str]:
+    import pyarrow.parquet as pq
+
+    told = pq.read_table(folder / "run" / "completions.parquet")["masked"].to_pylist()
+    return [one for one in told if one and "500" in one]
+
+
+@SLOW
+@pytest.mark.parametrize(
+    ("share", "code", "said"),
+    [
+        (None, 0, ""),
+        (0.5, 0, ""),
+        (
+            0.1,
+            1,
+            r"2 of 4 samples failed, 2 of them thus: .* 500: .*max_failed_share: 0\.1 allows 1",
+        ),
+        (0, 1, r"2 of 4 samples failed, 2 of them thus: .* 500: .*; none may"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["single", "dialogs", "rloo"])
+def test_failures_of_a_gym_are_masked_and_counted_up_to_the_share_that_may_fail(
+    kind, share, code, said, model, tokenizer, tmp_path, here, capsys
+):
+    play, judge, _ = two_turns(tokenizer)
+    # Of two prompts of a batch one fails.
+    data = [row | ({"fault": "500"} if number % 2 else {}) for number, row in enumerate(rows())]
+    dialogs = kind == "dialogs"
+    with standin.running(play=play, judge=judge if dialogs else vowels) as gym:
+        more = {"rl": "rloo"} if kind == "rloo" else {"nemo_gym_multi_turn": dialogs}
+        trl = {"shuffle_dataset": False, **({} if share is None else {"max_failed_share": share})}
+        made = keys(tmp_path, model, gym, data, micro_batch_size=4, max_steps=2, trl=trl, **more)
+        assert runs.train(made).exit_code == code
+    if code:
+        assert re.search(said, " ".join(capsys.readouterr().err.split()))
+        return
+    logs = steps(tmp_path)
+    assert [log["failed_samples"] for log in logs] == [2.0, 2.0]
+    assert all("seconds/nemo_gym/max" in log for log in logs)
+    assert len(masked(tmp_path)) == (4 if kind != "rloo" else 0)
 
 
 @SLOW

@@ -6,6 +6,7 @@ an environment that has the real one (`pip install verifiers==0.2.1`), and the s
 
 import json
 import os
+import re
 import subprocess
 import sys
 import urllib.error
@@ -17,6 +18,7 @@ import pytest
 
 pytest.importorskip("trl")
 
+import pyarrow.parquet as pq
 import tiny_training as tiny
 import vllm_stub as vllm
 from transformers import AutoTokenizer
@@ -41,10 +43,14 @@ from datasets import Dataset
 class Counting(vf.MultiTurnEnv):
     """Says how often it was answered; may fail in a turn, and may never answer."""
 
-    fails_in, hangs, broken = 0, False, False
+    fails_in, hangs, broken, once = 0, False, False, False
+    played = {}
 
     async def env_response(self, messages, state, **_):
-        turn = len(state["trajectory"])
+        turn, row = len(state["trajectory"]), state["input"]["answer"]
+        self.played[row] = self.played.get(row, 0) + (turn == self.fails_in)
+        if self.once and turn == self.fails_in and self.played[row] > 1:
+            return [{"role": "user", "content": f"turn {turn}"}]
         if turn == self.fails_in and (self.broken or int(state["input"]["answer"]) % 2):
             raise vf.Error("the board is gone")
         if self.hangs:
@@ -57,10 +63,10 @@ def vowels(completion, **_):
     return float(sum(letter in "aeiou" for letter in said))
 
 
-def load_environment(rows=8, turns=3, fails_in=0, hangs=False, broken=False):
+def load_environment(rows=8, turns=3, fails_in=0, hangs=False, broken=False, once=False):
     data = [{"question": f"{n} say good", "answer": str(n)} for n in range(rows)]
     env = Counting(dataset=Dataset.from_list(data), rubric=vf.Rubric(funcs=[vowels]), max_turns=turns)
-    env.fails_in, env.hangs, env.broken = fails_in, hangs, broken
+    env.fails_in, env.hangs, env.broken, env.once = fails_in, hangs, broken, once
     return env
 '''
 
@@ -137,7 +143,33 @@ def test_an_episode_that_fails_in_its_second_turn_is_masked_and_counted(
     # answer of the model is an error as well, which a tiny model gives now and then.
     failed = sum(log["verifiers/rollout_errors"] for log in logs)
     assert failed >= 8.0 if REAL else failed == 8.0
+    assert sum(log["failed_samples"] for log in logs) == failed
+    assert all(log["seconds/verifiers/max"] > 0 for log in logs)
     assert all(log["loss"] == log["loss"] for log in logs)
+    told = pq.read_table(tmp_path / "run" / "completions.parquet")["masked"].to_pylist()
+    assert len([one for one in told if one and "the board is gone" in one]) == 8
+
+
+@SLOW
+def test_more_failed_episodes_than_may_be_end_the_run_with_the_reason(
+    model, home, tmp_path, here, capsys
+):
+    made = {"fails_in": 2, "rows": 8}
+    trl = {"max_failed_share": 0.1, "shuffle_dataset": False}
+    path = write(tmp_path, model, home, arguments=made, trl=trl)
+    assert runs.train(path).exit_code == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert re.search(r"2 of 4 samples failed, .*the board is gone.*max_failed_share: 0\.1", said)
+
+
+@SLOW
+def test_an_episode_that_fails_once_is_played_again_from_its_beginning(model, home, tmp_path, here):
+    made = {"fails_in": 2, "broken": True, "once": True}
+    trl = {"max_retries": 2, "max_failed_share": 0}
+    assert runs.train(write(tmp_path, model, home, arguments=made, trl=trl)).exit_code == 0
+    for log in steps(tmp_path):
+        assert log["verifiers/rollout_errors"] == 0.0
+        assert log["verifiers/num_turns"] == 3.0
 
 
 @SLOW

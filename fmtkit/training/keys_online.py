@@ -42,7 +42,7 @@ _TRL: tuple[Key, ...] = (
         "max_retries",
         "natural",
         "rl",
-        "times that a call of a reward, a rollout function or an environment is made again (0)",
+        "times that a call of a reward, a rollout function, an environment or a Gym is made again (0)",
     ),
     Key(
         "max_failed_share",

@@ -18,6 +18,7 @@ PLAYED = "played"
 CUT = "cut"
 MISMATCH = "prefix_mismatch"
 MASKED = "masked"
+LEFT_OUT = "the environment wants it left out"
 
 
 @dataclass

@@ -1,10 +1,14 @@
-"""What is done about calls that fail: few are counted, all of them stop the run."""
+"""What is done about calls that fail: they are made again, some are masked, all of them stop the run."""
 
+import time
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
-from fmtkit.training.rl.rewards.verdicts import RewardError
+from fmtkit.foreign_calls import retried
+from fmtkit.training.rl.dialogs.calls import CallError
+from fmtkit.training.rl.rewards.verdicts import FinalRewardError
 from fmtkit.training.rl.rollouts.lifeline import ServerLostError
 
 _RESUME = {
@@ -13,8 +17,40 @@ _RESUME = {
 }
 
 
-class GymError(RewardError, ServerLostError):
+class GymError(FinalRewardError, ServerLostError):
     """Say that a Gym gives no rewards any more, why, and how to go on; all processes raise it."""
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Tried(Generic[T]):
+    """What a call returned, or None and the reason; and the seconds of its slowest attempt."""
+
+    value: T | None
+    reason: str
+    seconds: float
+
+
+def tried(
+    call: Callable[[], T], retries: int, *, but: tuple[type[CallError], ...] = ()
+) -> Tried[T]:
+    """Make a call, again so many times where it raises CallError; errors of the types in `but` are final."""
+    seconds: list[float] = []
+
+    def once() -> T:
+        started = time.perf_counter()
+        try:
+            return call()
+        finally:
+            seconds.append(time.perf_counter() - started)
+
+    try:
+        value = retried(once, retries, but=but)
+    except CallError as error:
+        return Tried(None, str(error), max(seconds))
+    return Tried(value, "", max(seconds))
 
 
 def stop_if_none_answered(

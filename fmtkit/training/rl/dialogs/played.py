@@ -3,9 +3,17 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fmtkit.training.rl.dialogs.dialog import CUT, FAILED, MASKED, MISMATCH, NO_TOKENS
+from fmtkit.training.rl.dialogs.dialog import (
+    CUT,
+    FAILED,
+    LEFT_OUT,
+    MASKED,
+    MISMATCH,
+    NO_TOKENS,
+)
 from fmtkit.training.rl.dialogs.failures import stop_if_none_answered
 from fmtkit.training.rl.dialogs.naming import PLAYED
+from fmtkit.training.rl.failed_samples import Failures
 
 
 class PlayedReward:
@@ -18,12 +26,15 @@ class PlayedReward:
         """Take the most turns that a dialog should have, and what played it, as metrics name it."""
         self.max_turns = max_turns
         self.kind = kind
+        self.failures = Failures()
+        """Where the trainer learns which dialogs failed: those of the run's rewards."""
 
     def __call__(
         self,
         env_reward: Sequence[float | None] = (),
         num_turns: Sequence[int] = (),
         log_metric: Callable[[str, float], None] | None = None,
+        log_extra: Callable[[str, list[Any]], None] | None = None,
         **more: Any,
     ) -> list[float | None]:
         """Return the rewards; raise GymError if every dialog failed.
@@ -37,6 +48,9 @@ class PlayedReward:
         ]
         advice = NO_TOKENS if all(reason == NO_TOKENS for reason in reasons) else ""
         failed = stop_if_none_answered(reasons, "dialogs by /run", advice, kind=self.kind)
+        self.failures.add({row: reason for row, reason in enumerate(reasons) if reason})
+        if log_extra is not None and MASKED in found:
+            log_extra("masked", [LEFT_OUT if one == MASKED else None for one in found])
         if log_metric is not None:
             for name, outcome in (("prefix_mismatch", MISMATCH), ("cut", CUT), ("masked", MASKED)):
                 log_metric(f"{self.kind}/{name}", float(found.count(outcome)))

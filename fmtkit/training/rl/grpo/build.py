@@ -1,6 +1,6 @@
 """From a job to the trainer of an online method: its rewards, rollouts and features."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -42,14 +42,15 @@ def build_rloo(job: Job, parts: Parts) -> Any:
     trainer_class = load_class(parts.runner.trainer)
     section = job.sections.get("rl", {})
     inputs = trainer_inputs(job, parts, trainer_class) | _objects(job, parts)
-    rewards = _rewards(job, parts, open_gym(job, parts.tokenizer))
+    gym = open_gym(job, parts.tokenizer)
+    rewards = _rewards(job, parts, gym)
     make = partial(
         trainer_class,
         **inputs,
         reward_funcs=rewards.functions,
         rewards=rewards,
         features=read_settings(section),
-        max_failed_share=read_rollouts(section, run=job.run).max_failed_share,
+        max_failed_share=_share(section, gym),
     )
     return watched(job, _guarded(job, make))
 
@@ -105,10 +106,23 @@ def online_inputs(job: Job, parts: Parts) -> dict[str, Any]:
     if out.get("environment_factory"):
         timings = out["rewards"].failures.timings
         out["environment_factory"] = guarded(out["environment_factory"], out["rollouts"], timings)
+    if gym is not None:
+        out["rollouts"] = replace(out["rollouts"], masked_share=_share(section, gym))
     if gym is not None and gym.rollout is not None:
         out["rollout_func"] = gym.rollout
         out["rollouts"] = replace(out["rollouts"], lora_name=gym.policy)
     return out
+
+
+def _share(section: Mapping[str, Any], gym: Player | None) -> float:
+    """Return the share of samples that may fail; unless it is set, a Gym's and verifiers' may all but all.
+
+    All of them end the run in any case.
+    """
+    share = section.get("max_failed_share")
+    if share is None:
+        return 0.0 if gym is None else 1.0
+    return float(share)
 
 
 def _objects(job: Job, parts: Parts) -> dict[str, Any]:

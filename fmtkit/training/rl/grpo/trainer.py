@@ -135,7 +135,8 @@ class FmtkitGRPOTrainer(RolloutTrainer):
         mode = "train" if self.model.training else "eval"
         for name, value in failed_samples.seconds(self, self.rewards):
             self._metrics[mode][name].append(value)
-        share = self.rollouts.max_failed_share
+        own = self.rollouts.masked_share
+        share = self.rollouts.max_failed_share if own is None else own
         found: Tensor = failed_samples.masked(self, rewards, self.failed, share)
         return found
 

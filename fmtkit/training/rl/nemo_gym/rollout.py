@@ -6,31 +6,45 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fmtkit.training.rl.dialogs import calls
-from fmtkit.training.rl.dialogs.dialog import NO_TOKENS, NOTHING, PER_HOST, Dialog, columns
+from fmtkit.training.rl.dialogs.dialog import (
+    MASKED,
+    NO_TOKENS,
+    NOTHING,
+    PER_HOST,
+    Dialog,
+    columns,
+)
+from fmtkit.training.rl.dialogs.failures import Tried, tried
+from fmtkit.training.rl.failed_samples import Timings
 from fmtkit.training.rl.nemo_gym.bodies import row_of, run_body
 from fmtkit.training.rl.nemo_gym.reconstruction import reconstruct
-from fmtkit.training.rl.nemo_gym.settings import GymSettings
+from fmtkit.training.rl.nemo_gym.settings import KIND, GymSettings
 from fmtkit.training.rl.nemo_gym.verify import is_masked, reward_of
+from fmtkit.training.rl.rewards.calls import shown
 
 
 class Rollout:
     """TRL's rollout_func: dialogs as tokens, with the reward and the turns of each as columns."""
 
     takes_rows = True
+    plays_alone = True
 
     def __init__(
         self,
         settings: GymSettings,
         agent: Callable[[str | None, str | None], str],
         tokenizer: Any,
+        retries: int = 0,
     ) -> None:
-        """Take the settings, and what tells an agent's address from a row's server and agent.
+        """Take the settings, what tells an agent's address from a row's server and agent, and retries.
 
         The tokenizer is copied: this may run in a thread, and fast ones refuse two users at once.
         """
         self.settings = settings
         self.url_of = agent
         self.tokenizer = copy.deepcopy(tokenizer)
+        self.retries = retries
+        self.timings = Timings()
 
     def __call__(
         self, prompts: Sequence[Any], trainer: Any, rows: Sequence[Mapping[str, Any]]
@@ -43,32 +57,33 @@ class Rollout:
             "max_output_tokens": trainer.max_completion_length,
         }
         with ThreadPoolExecutor(PER_HOST) as threads:
-            played = list(threads.map(lambda row: self._played(row, sampling), rows))
+            found = list(threads.map(lambda row: self._tried(row, sampling), rows))
+        played = [_outcome(one) for one in found]
+        seconds, texts = [one.seconds for one in found], [shown(row["prompt"]) for row in rows]
+        self.timings.add(KIND, seconds, self.settings.run_timeout, texts)
         dialogs = [
             dialog or self._unplayed(row, trainer.chat_template_kwargs)
             for row, (dialog, _, _) in zip(rows, played, strict=True)
         ]
         for dialog in dialogs:
             dialog.cut(trainer.max_completion_length)
-        return columns(dialogs, played, "nemo_gym")
+        return columns(dialogs, played, KIND)
 
-    def _played(
+    def _tried(
         self, row: Mapping[str, Any], sampling: Mapping[str, float]
-    ) -> tuple[Dialog | None, float | None, str]:
-        """Return a dialog and its reward; None, None and the reason where there is none to learn."""
+    ) -> Tried[tuple[Dialog | None, float | None]]:
+        """Return a dialog and its reward, or the reason why there are none."""
         url = self.url_of(row["nemo_gym_server"], row["nemo_gym_agent"])
         body = run_body(row_of(row["nemo_gym_row"]), sampling)
-        try:
+
+        def once() -> tuple[Dialog | None, float | None]:
             answer = calls.post(f"{url}/run", body, self.settings.run_timeout)
-            reward = reward_of(answer)
-            dialog = reconstruct(_items(answer))
-        except calls.CallError as error:
-            return None, None, str(error)
-        if dialog is None or dialog.is_empty:
-            return None, None, NO_TOKENS if dialog is None else NOTHING
-        if is_masked(answer):
-            dialog.mask()
-        return dialog, reward, ""
+            reward, dialog = reward_of(answer), reconstruct(_items(answer))
+            if is_masked(answer) and dialog is not None and not dialog.is_empty:
+                dialog.mask()
+            return dialog, reward
+
+        return tried(once, self.retries)
 
     def _unplayed(self, row: Mapping[str, Any], variables: Mapping[str, Any] | None) -> Dialog:
         """Return a dialog that teaches nothing: the prompt, and an end that no loss looks at."""
@@ -82,6 +97,20 @@ class Rollout:
         dialog = Dialog(prompt_ids=list(ids))
         dialog.insert([self.tokenizer.eos_token_id])
         return dialog
+
+
+def _outcome(
+    found: Tried[tuple[Dialog | None, float | None]],
+) -> tuple[Dialog | None, float | None, str]:
+    """Return a dialog and its reward; None, None and the reason where there is none to learn."""
+    if found.value is None:
+        return None, None, found.reason
+    dialog, reward = found.value
+    if dialog is None:
+        return None, None, NO_TOKENS
+    if dialog.is_empty and dialog.outcome != MASKED:
+        return None, None, NOTHING
+    return dialog, reward, ""
 
 
 def _items(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:

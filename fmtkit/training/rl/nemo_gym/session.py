@@ -15,6 +15,7 @@ from fmtkit.training.rl.nemo_gym.head import Directory
 from fmtkit.training.rl.nemo_gym.rollout import Rollout
 from fmtkit.training.rl.nemo_gym.settings import GymSettings, read_settings
 from fmtkit.training.rl.nemo_gym.verify import Verify
+from fmtkit.training.rl.rewards import read_options
 
 
 def open_gym(job: Job, tokenizer: Any) -> Player | None:
@@ -36,12 +37,14 @@ def open_gym(job: Job, tokenizer: Any) -> Player | None:
     def player(server: str | None, agent: str | None) -> str:
         return routing.player(directory, server, agent).url
 
-    is_adapter = job.sections.get("rl", {}).get("vllm_lora_sync") is True
+    section = job.sections.get("rl", {})
+    retries = read_options(section).retries
+    is_adapter = section.get("vllm_lora_sync") is True
     policy = settings.policy_name(job.model, is_adapter=is_adapter)
     if settings.multi_turn:
-        rollout = Rollout(settings, player, tokenizer)
+        rollout = Rollout(settings, player, tokenizer, retries)
         return Player(PlayedReward(settings.max_turns), rollout, policy)
-    return Player(Verify(settings, judge), None, policy)
+    return Player(Verify(settings, judge, retries), None, policy)
 
 
 def find(settings: GymSettings) -> Directory:

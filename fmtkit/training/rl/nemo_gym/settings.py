@@ -7,6 +7,8 @@ from pathlib import Path
 from fmtkit.errors import OptionError
 from fmtkit.training.rl.dialogs.naming import POLICY
 
+KIND = "nemo_gym"
+"""What metrics call a Gym."""
 HEAD_HOST = "127.0.0.1"
 _PREFIX = "nemo_gym_"
 _TIMES = ("server_timeout", "verify_timeout", "run_timeout")

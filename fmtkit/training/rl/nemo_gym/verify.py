@@ -5,10 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fmtkit.training.rl.dialogs import calls
-from fmtkit.training.rl.dialogs.failures import stop_if_none_answered
+from fmtkit.training.rl.dialogs.dialog import LEFT_OUT
+from fmtkit.training.rl.dialogs.failures import Tried, stop_if_none_answered, tried
 from fmtkit.training.rl.dialogs.naming import VERIFY
+from fmtkit.training.rl.failed_samples import Failures
 from fmtkit.training.rl.nemo_gym.bodies import row_of, seed_body, verify_body
-from fmtkit.training.rl.nemo_gym.settings import GymSettings
+from fmtkit.training.rl.nemo_gym.settings import KIND, GymSettings
+from fmtkit.training.rl.rewards.calls import shown
 
 THREADS = 32
 """Calls at a time: a server takes milliseconds for one, and does many side by side."""
@@ -24,11 +27,17 @@ class Verify:
     __name__ = VERIFY
 
     def __init__(
-        self, settings: GymSettings, server: Callable[[str | None, str | None], str]
+        self,
+        settings: GymSettings,
+        server: Callable[[str | None, str | None], str],
+        retries: int = 0,
     ) -> None:
         """Take the settings, and what tells a server's address from a row's server and agent."""
         self.settings = settings
         self.url_of = server
+        self.retries = retries
+        self.failures = Failures()
+        """Where the trainer learns which answers failed: those of the run's rewards."""
 
     def __call__(
         self,
@@ -37,6 +46,7 @@ class Verify:
         nemo_gym_server: Sequence[str | None],
         nemo_gym_agent: Sequence[str | None],
         log_metric: Callable[[str, float], None] | None = None,
+        log_extra: Callable[[str, list[Any]], None] | None = None,
         **_: Any,
     ) -> list[float | None]:
         """Return the rewards in order; raise GymError if no call at all had an answer."""
@@ -45,26 +55,41 @@ class Verify:
             found = list(
                 threads.map(self._judged, range(len(completions)), urls, nemo_gym_row, completions)
             )
-        failed = stop_if_none_answered([reason for _, reason in found], "calls of /verify")
+        self._note(found, completions)
+        failed = stop_if_none_answered([one.reason or None for one in found], "calls of /verify")
+        masked = [one.value is None and not one.reason for one in found]
         if log_metric is not None:
             log_metric("nemo_gym/verify_errors", float(failed))
-            masked = sum(reward is None for reward, _ in found) - failed
-            log_metric("nemo_gym/masked", float(masked))
-        return [reward for reward, _ in found]
+            log_metric("nemo_gym/masked", float(sum(masked)))
+        if log_extra is not None and any(masked):
+            log_extra("masked", [LEFT_OUT if one else None for one in masked])
+        return [one.value for one in found]
+
+    def _note(
+        self, found: Sequence[Tried[float | None]], completions: Sequence[Completion]
+    ) -> None:
+        """Tell the trainer which answers failed, why, and how long each took."""
+        self.failures.add({row: one.reason for row, one in enumerate(found) if one.reason})
+        self.failures.timings.add(
+            KIND,
+            [one.seconds for one in found],
+            self.settings.verify_timeout,
+            [f"completion {shown(one)}" for one in completions],
+        )
 
     def _judged(
         self, number: int, url: str, row_text: str, completion: Completion
-    ) -> tuple[float | None, str | None]:
+    ) -> Tried[float | None]:
         """Return the reward of an answer, or None and the reason why there is none."""
         row = row_of(row_text)
         body = verify_body(row, text_of(completion), self.settings.model_name, number)
-        session, timeout = calls.session(), self.settings.verify_timeout
-        try:
+
+        def once() -> float | None:
+            session, timeout = calls.session(), self.settings.verify_timeout
             self._seed(url, seed_body(row), session)
-            answer = calls.post(f"{url}/verify", body, timeout, session, repeats=True)
-            return reward_of(answer), None
-        except calls.CallError as error:
-            return None, str(error)
+            return reward_of(calls.post(f"{url}/verify", body, timeout, session, repeats=True))
+
+        return tried(once, self.retries)
 
     def _seed(self, url: str, body: bytes, session: Any) -> None:
         """Begin a session: a stateful server judges by what it set up for this row."""

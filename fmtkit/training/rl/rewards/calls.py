@@ -15,7 +15,7 @@ from fmtkit.foreign_calls import OverdueError, in_parts, retried, within
 from fmtkit.training.rl.rewards.batch import CONTEXT, Batch
 from fmtkit.training.rl.rewards.entries import parameters
 from fmtkit.training.rl.rewards.recorders import recording, replay
-from fmtkit.training.rl.rewards.verdicts import RewardError, Value, checked
+from fmtkit.training.rl.rewards.verdicts import FinalRewardError, RewardError, Value, checked
 
 _OURS = frozenset({"prompts", "completions", "completion_ids"})
 _SILENT: dict[str, Callable[..., None]] = {
@@ -30,6 +30,10 @@ class _RaisedError(Exception):
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
         self.error = error
+
+
+_MASKED = (RewardError, OverdueError, _RaisedError)
+"""What fails samples where they may fail; anything else is a mistake of ours."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ class Called:
     def __call__(self, batch: Batch) -> list[Value]:
         """Return the rewards of a batch; raise RewardError for whatever is wrong."""
         try:
-            returned = retried(partial(self._returned, batch, self.seconds), self.retries)
+            returned = self._tried(batch, self.seconds, self.retries)
         except OverdueError as error:
             raise self.overdue(len(batch), error.where) from error
         except _RaisedError as found:
@@ -101,9 +105,7 @@ class Called:
         for part in in_parts(range(len(batch)), call, self.seconds, whole=self.least(batch)):
             rows = batch.part(part.rows.start, part.rows.stop)
             error = part.error
-            if error is not None and not isinstance(
-                error, (RewardError, OverdueError, _RaisedError)
-            ):
+            if isinstance(error, FinalRewardError) or not isinstance(error, (*_MASKED, type(None))):
                 raise error
             values = part.value if part.value is not None else [None] * len(rows)
             failed = {} if error is None else dict.fromkeys(part.rows, self._told(error, rows))
@@ -121,7 +123,7 @@ class Called:
         ends = len(rows) in {len(batch), self.least(batch)}
         context, logged = recording(part.context)
         quiet = replace(part, context=context)
-        returned = retried(partial(self._returned, quiet, seconds), self.retries if ends else 0)
+        returned = self._tried(quiet, seconds, self.retries if ends else 0)
         values = checked(returned, len(part), self.label, part.first)
         whole = len(rows) == len(batch)
         replay(batch.context, [one for one in logged if whole or one[0] != "log_extra"])
@@ -133,6 +135,9 @@ class Called:
         if isinstance(error, _RaisedError):
             return _one_reason(self.label, error.error, self._place(error.error.__traceback__))
         return str(error)
+
+    def _tried(self, batch: Batch, seconds: float, retries: int) -> Any:
+        return retried(partial(self._returned, batch, seconds), retries, but=(FinalRewardError,))
 
     def _returned(self, batch: Batch, seconds: float) -> Any:
         """Return what the function does; raise _RaisedError for what it raises itself."""

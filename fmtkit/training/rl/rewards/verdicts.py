@@ -22,6 +22,10 @@ class RewardError(TrainingError):
         self.trace = trace
 
 
+class FinalRewardError(RewardError):
+    """Say that another call would fare no better: it ends the run, however many samples may fail."""
+
+
 def checked(returned: Any, count: int, label: str, first: int = 0) -> list[Value]:
     """Return the rewards as floats and Nones; raise RewardError for anything else.
 

@@ -25,6 +25,8 @@ class RolloutSettings:
     environment_timeout: float = 600.0
     max_retries: int = 0
     max_failed_share: float = 0.0
+    masked_share: float | None = None
+    """Share of samples that failed and end no run, where it is not `max_failed_share`."""
     folder: Path = Path("vllm-adapters")
     lora_name: str = ""
 
@@ -45,7 +47,7 @@ class RolloutSettings:
 
 def read_settings(section: Mapping[str, object] | None, *, run: str | Path) -> RolloutSettings:
     """Read the keys of the section `rl` that concern rollouts; other keys are another's."""
-    names = set(RolloutSettings.__dataclass_fields__) - {"folder", "lora_name"}
+    names = set(RolloutSettings.__dataclass_fields__) - {"folder", "lora_name", "masked_share"}
     given = {n: v for n, v in (section or {}).items() if n in names and v is not None}
     folder = Path(run).resolve() / "vllm-adapters"
     return RolloutSettings(**given, folder=folder)  # type: ignore[arg-type]

@@ -215,9 +215,10 @@ class Endpoint:
         return f"http://127.0.0.1:{self.server.server_port}/{key}/v1", self.open[key]
 
     def end(self, url: str) -> None:
-        """Close a conversation: who plays it still is refused from now on."""
-        conversation = self.open.pop(url.split("/")[-2])
-        conversation.is_closed = True
+        """Close a conversation: who plays it still is refused from now on. It may be closed."""
+        conversation = self.open.pop(url.split("/")[-2], None)
+        if conversation is not None:
+            conversation.is_closed = True
 
     def close(self) -> None:
         """Stop serving."""

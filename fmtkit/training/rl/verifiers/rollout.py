@@ -1,8 +1,10 @@
 """Episodes of a `verifiers` environment as TRL's rollout_func, and the environment as a run sees it."""
 
 import json
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,13 @@ from fmtkit.errors import OptionError
 from fmtkit.training.job import Job
 from fmtkit.training.rl.dialogs import calls
 from fmtkit.training.rl.dialogs.dialog import NOTHING, PER_HOST, Dialog, columns
+from fmtkit.training.rl.dialogs.failures import Tried, tried
 from fmtkit.training.rl.dialogs.naming import POLICY
 from fmtkit.training.rl.dialogs.played import PlayedReward
 from fmtkit.training.rl.dialogs.player import Player
+from fmtkit.training.rl.failed_samples import Timings
+from fmtkit.training.rl.rewards import read_options
+from fmtkit.training.rl.rewards.calls import shown
 from fmtkit.training.rl.rollouts.contract import RolloutError
 from fmtkit.training.rl.rollouts.server import asks_server
 from fmtkit.training.rl.verifiers.endpoint import Conversation, Endpoint, Wording
@@ -41,24 +47,70 @@ def open_environment(job: Job, tokenizer: Any) -> Player | None:
             f"verifiers.environment: {settings.environment} is not served (no {file}); `fmtkit train` "
             "starts it on the machine of the first process"
         )
-    is_adapter = job.sections.get("rl", {}).get("vllm_lora_sync") is True
+    section = job.sections.get("rl", {})
+    is_adapter = section.get("vllm_lora_sync") is True
     model = POLICY if is_adapter else job.model
-    rollout = Rollout(settings, file.read_text(encoding="utf-8"), tokenizer, model)
+    retries = read_options(section).retries
+    rollout = Rollout(settings, file.read_text(encoding="utf-8"), tokenizer, model, retries)
     rollout.asks_server = asks_server(job.trainer)
     return Player(PlayedReward(None, KIND), rollout, model)
+
+
+class EndedError(calls.CallError):
+    """Say that an episode is not to be played again."""
+
+
+class Episode:
+    """The attempts at one episode: each has a conversation of its own, and the last one counts."""
+
+    def __init__(
+        self, begin: Callable[[], tuple[str, Conversation]], end: Callable[[str], None]
+    ) -> None:
+        """Take what opens a conversation at an address of its own, and what closes it."""
+        self._begin = begin
+        self._end = end
+        self._is_over = False
+        self._url, self.conversation = begin()
+
+    @property
+    def fault(self) -> str:
+        """Return why the environment cannot be served with this model, if so."""
+        return self.conversation.fault
+
+    @contextmanager
+    def attempt(self) -> Iterator[str]:
+        """Open a conversation and close it; raise EndedError where nothing is to be tried again."""
+        if self._is_over or self.fault:
+            raise EndedError(self.fault or "this dialog is over")
+        if self.conversation.is_closed:
+            self._url, self.conversation = self._begin()
+        try:
+            yield self._url
+        finally:
+            self._end(self._url)
+
+    def close(self) -> None:
+        """Refuse whatever is asked from now on."""
+        self._is_over = True
+        self._end(self._url)
 
 
 class Rollout:
     """Plays an episode for each row; the model's turns are its own, and theirs alone are trained on."""
 
     takes_rows = True
+    plays_alone = True
     asks_server = False
 
-    def __init__(self, settings: VerifiersSettings, url: str, tokenizer: Any, model: str) -> None:
-        """Take where the environment is served, and the name of the model in requests."""
+    def __init__(
+        self, settings: VerifiersSettings, url: str, tokenizer: Any, model: str, retries: int = 0
+    ) -> None:
+        """Take where the environment is served, the model's name in requests, and retries of an episode."""
         self.settings = settings
         self.url = url
         self.model = model
+        self.retries = retries
+        self.timings = Timings()
         self.wording = Wording(tokenizer)
         self.endpoint = Endpoint(self.wording, model)
 
@@ -77,58 +129,65 @@ class Rollout:
         else:
             policy = OwnPolicy(generating(trainer))
         limit = trainer.max_completion_length
-        dialogs = [self.endpoint.begin(limit, policy.sample) for _ in rows]
+        open_one = partial(self.endpoint.begin, limit, policy.sample)
+        episodes = [Episode(open_one, self.endpoint.end) for _ in rows]
         most = min(limit, self.settings.max_turn_tokens or limit)
         sampling = {"temperature": trainer.temperature, "top_p": trainer.top_p, "max_tokens": most}
         threads = ThreadPoolExecutor(PER_HOST)
         try:
             playing = [
-                threads.submit(self._reward, row, url, sampling)
-                for row, (url, _) in zip(rows, dialogs, strict=True)
+                threads.submit(self._tried, row, episode, sampling)
+                for row, episode in zip(rows, episodes, strict=True)
             ]
             policy.until(playing)
         finally:
-            for url, _ in dialogs:
-                self.endpoint.end(url)
+            for episode in episodes:
+                episode.close()
             threads.shutdown(wait=False, cancel_futures=True)
-        fault = next((found.fault for _, found in dialogs if found.fault), None)
+        fault = next((episode.fault for episode in episodes if episode.fault), None)
         if fault is not None:
             raise RolloutError(f"verifiers.environment: {self.settings.environment}: {fault}")
+        found = [future.result() for future in playing]
         played = [
-            self._played(row, found, future)
-            for row, (_, found), future in zip(rows, dialogs, playing, strict=True)
+            self._played(row, episode.conversation, one)
+            for row, episode, one in zip(rows, episodes, found, strict=True)
         ]
+        seconds, texts = [one.seconds for one in found], [shown(row["prompt"]) for row in rows]
+        self.timings.add(KIND, seconds, self.settings.run_timeout, texts)
         out = columns([dialog for dialog, _, _ in played], played, KIND)
         # Nothing corrects for the sampler where it is the model that trains.
         return out if trainer.use_vllm else {**out, "logprobs": None}
 
-    def _reward(
-        self, row: Mapping[str, Any], url: str, sampling: Mapping[str, float]
-    ) -> tuple[float | None, str]:
-        """Return the reward of an episode, or None and the reason why there is none."""
+    def _tried(
+        self, row: Mapping[str, Any], episode: "Episode", sampling: Mapping[str, float]
+    ) -> Tried[float]:
+        """Play an episode, and again where it fails; return its reward, or the reason why it has none."""
+
+        def once() -> float:
+            with episode.attempt() as url:
+                return self._reward(row, url, sampling)
+
+        return tried(once, self.retries, but=(EndedError,))
+
+    def _reward(self, row: Mapping[str, Any], url: str, sampling: Mapping[str, float]) -> float:
+        """Return the reward of an episode; raise CallError where it has none."""
         asked = {"task": row[TASK], "base_url": url, "model": self.model, "sampling": sampling}
-        try:
-            answer = calls.post(
-                f"{self.url}/run", json.dumps(asked).encode(), self.settings.run_timeout
-            )
-        except calls.CallError as error:
-            return None, str(error)
+        answer = calls.post(
+            f"{self.url}/run", json.dumps(asked).encode(), self.settings.run_timeout
+        )
         said = answer.get("error") if isinstance(answer, dict) else f"it answered {answer!r:.200}"
         if said:
-            return None, f"{self.settings.environment}: {said}"
+            raise calls.CallError(f"{self.settings.environment}: {said}")
         reward = answer.get("reward")
         if isinstance(reward, bool) or not isinstance(reward, (int, float)):
-            return None, f"{self.settings.environment}: its reward is {reward!r}"
-        return float(reward), ""
+            raise calls.CallError(f"{self.settings.environment}: its reward is {reward!r}")
+        return float(reward)
 
     def _played(
-        self,
-        row: Mapping[str, Any],
-        found: Conversation,
-        future: "Future[tuple[float | None, str]]",
+        self, row: Mapping[str, Any], found: Conversation, told: Tried[float]
     ) -> tuple[Dialog, float | None, str]:
         """Return a dialog, its reward, and why there is nothing to learn from it, if so."""
-        reward, reason = future.result()
+        reward, reason = told.value, told.reason
         dialog = found.dialog or Dialog(prompt_ids=self.wording.prompt(row["prompt"]))
         if not reason and dialog.is_empty:
             reward, reason = None, NOTHING
