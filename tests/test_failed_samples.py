@@ -1,16 +1,24 @@
 """Rewards, rollouts and environments that fail: tried again, masked within limits, never trained as 0."""
 
+import json
 import math
 from pathlib import Path
 
 import online_runs as online
+import pyarrow.parquet as pq
 import pytest
+import tiny_training as tiny
 import torch
+import trl
+import yaml
 from test_grpo_trainer import GROUP, logs, make_trainer, rows
 
 from fmtkit.errors import OptionError
+from fmtkit.training import process
+from fmtkit.training import run as runs
 from fmtkit.training.rl.failed_samples import Timings, allowed
 from fmtkit.training.rl.grpo.settings import GrpoSettings
+from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
 from fmtkit.training.rl.rewards import RewardError, RewardOptions, load_rewards, read_options
 from fmtkit.training.rl.rollouts.guarded_environments import guarded
 from fmtkit.training.rl.rollouts.settings import RolloutSettings, read_settings
@@ -162,10 +170,17 @@ def constant(completions, **_):
     return [1.0] * len(completions)
 
 
-def batches(trainer):
+def batches(trainer, names=None):
     found = []
     made = trainer._generate_and_score_completions
-    trainer._generate_and_score_completions = lambda inputs: found.append(made(inputs)) or found[-1]
+
+    def noting(inputs):
+        found.append(made(inputs))
+        if names is not None:
+            names.append([row["name"] for row in trainer.rows])
+        return found[-1]
+
+    trainer._generate_and_score_completions = noting
     trainer.train()
     return found
 
@@ -236,6 +251,31 @@ def test_failed_samples_follow_their_rows_under_dynamic_sampling(tmp_path):
         assert not {"w2", "w4"} & set(names)
         lost = (batch["completion_mask"].sum(1) == 0).tolist()
         assert len(lost) == len(names)
+
+
+def test_a_group_whose_only_difference_is_a_failed_sample_has_no_signal(tmp_path):
+    """Of w1 and w3 one answer fails, whose reward would be the only one that differs."""
+
+    def told(completions, name, **_):
+        alone = {"w1", "w3"}
+        return [
+            float(i % GROUP == 1) if n in alone else float(i % GROUP) for i, n in enumerate(name)
+        ]
+
+    features = GrpoSettings(dynamic_sampling=True)
+    play = rollout(failing=["w1", "w3", "w4"])
+    trainer = make_trainer(
+        tmp_path, told, features, rollout_func=play, rollouts=TOLERANT, data=rows(8), **WIDE
+    )
+    names = []
+    for batch in batches(trainer, names):
+        lost = (batch["completion_mask"].sum(1) == 0).view(-1, GROUP)
+        assert (lost.sum(1) <= 1).all()
+        assert (batch["advantages"].view(-1, GROUP).abs().amax(1) > 0).all()
+    trained = {name for batch in names for name in batch}
+    assert trained
+    assert trained.isdisjoint({"w1", "w3"})
+    assert sum(log["dynamic_sampling/dropped_groups"] for log in logs(trainer)) > 0
 
 
 # --- environments -----------------------------------------------------------------------------
@@ -342,6 +382,112 @@ def flaky(completions, prompts, **kwargs):
         raise ConnectionError("no judge")
     return [float(i) for i, _ in enumerate(completions)]
 """
+
+
+STAIRS = '''
+class Stairs:
+    """Every second one breaks in its third step, by an error or by never ending."""
+
+    made = 0
+    endless = ENDLESS
+
+    def __init__(self):
+        Stairs.made += 1
+        self.breaks = Stairs.made % 2 == 0
+
+    def reset(self, **row):
+        self.steps = 0
+
+    def step(self, up: int) -> str:
+        """Take a step.
+
+        Args:
+            up: How far.
+        """
+        self.steps += 1
+        while self.breaks and self.steps == 3:
+            if not self.endless:
+                raise ConnectionError("the stairs are gone")
+        return "up"
+
+    def get_reward(self):
+        return float(self.steps)
+'''
+
+
+def climbing(trainer, prompts, *_, **__):
+    """Answer in the place of the model: call the tool five times, then end."""
+    tokenizer = trainer.processing_class
+    step = '<tool_call>\n{"name": "step", "arguments": {"up": 1}}\n</tool_call><|im_end|>'
+    answers = []
+    for ids in prompts:
+        climbed = tokenizer.decode(ids).count("<tool_response>")
+        said = step if climbed < 5 else "good<|im_end|>"
+        answers.append(tokenizer(said, add_special_tokens=False)["input_ids"])
+    return answers, None
+
+
+@pytest.fixture(scope="module")
+def caller(tmp_path_factory):
+    """A tiny model whose template can write tool calls."""
+    template = Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja"
+    text = template.read_text(encoding="utf-8")
+    return tiny.make_model(tmp_path_factory.mktemp("caller"), template=text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("endless", "reason"),
+    [
+        (False, "environment Stairs.step raised ConnectionError: the stairs are gone"),
+        (True, "environment Stairs.step took more than 0.3 s"),
+    ],
+)
+@pytest.mark.parametrize("share", [0.5, 0.3])
+def test_an_environment_that_breaks_in_step_3_of_5_fails_its_samples_in_a_run_from_yaml(
+    endless, reason, share, caller, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(FmtkitGRPOTrainer, "_generate_single_turn", climbing)
+    monkeypatch.setattr(runs, "launched", lambda planned: process.main([str(planned.run)]))
+    name = f"stairs_{endless}_{share * 10:.0f}".lower()
+    (tmp_path / f"{name}.py").write_text(STAIRS.replace("ENDLESS", str(endless)), encoding="utf-8")
+    tiny.write_table("Prompt", tmp_path / "rows.parquet")
+    trl = {
+        "environment_factory": f"{name}.Stairs",
+        "environment_timeout": 0.3 if endless else 60,
+        "max_failed_share": share,
+        "num_generations": 4,
+        "max_completion_length": 2000,
+    }
+    whole = {
+        **tiny.STEP,
+        "rl": "grpo",
+        "base_model": caller,
+        "output_dir": str(tmp_path / "run"),
+        "datasets": [{"path": str(tmp_path / "rows.parquet")}],
+        "max_steps": 2,
+        "micro_batch_size": 4,
+        "trl": trl,
+    }
+    config = tmp_path / "run.yaml"
+    config.write_text(yaml.safe_dump(whole), encoding="utf-8")
+    code = runs.train(config).exit_code
+    said = " ".join(capsys.readouterr().err.split())
+    if share < 0.5:
+        assert code == 1
+        assert f"2 of 4 samples failed, 2 of them thus: {reason}" in said
+        assert "0.3 allows 1" in said
+        return
+    assert code == 0
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    found = [log for log in map(json.loads, lines) if "loss" in log]
+    assert [log["failed_samples"] for log in found] == [2.0, 2.0]
+    assert all(math.isfinite(log["loss"]) for log in found)
+    assert all("seconds/Stairs.step/max" in log for log in found)
+    told = pq.read_table(tmp_path / "run" / "completions.parquet").to_pylist()
+    broken = [one for one in told if one["masked"] and reason in one["masked"]]
+    assert len(broken) == 4
+    assert all(one["reward"] == 5.0 for one in told if one not in broken)
 
 
 @pytest.mark.slow

@@ -4,7 +4,10 @@ from itertools import islice
 
 import online_runs as online
 import pytest
+import scripted_rollouts as scripted
 import torch
+import vllm_stub as vllm
+from peft import LoraConfig
 from test_grpo_trainer import GROUP, logs, make_trainer, rows
 from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.rloo_trainer import RLOOTrainer
@@ -13,6 +16,7 @@ from fmtkit.errors import OptionError
 from fmtkit.training.rl.grpo.dynamic_sampling import NoSignalError, _key, _Tally, fresh_rows
 from fmtkit.training.rl.grpo.settings import GrpoSettings, read_settings
 from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
+from fmtkit.training.rl.rollouts.settings import RolloutSettings
 
 HARD = {f"w{n}" for n in range(2, 40, 2)}
 """Prompts whose answers all get one reward: every second one."""
@@ -221,6 +225,55 @@ def test_what_rewards_log_for_each_answer_follows_it(tmp_path):
 
     trainer, batches = trained(tmp_path, logging, max_steps=1, **WIDE)
     assert list(trainer._logs["extra"]["asked"]) == batches[0][0]
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_vllm_server_answers_the_further_rounds_whether_or_not_answers_are_made_ahead(
+    model, tmp_path, ahead
+):
+    seen = []
+
+    def odd(prompts, **_):
+        first = [int(prompt[-1]["content"].split()[0]) for prompt in prompts]
+        return [float(i % 2) if number % 2 else 0.0 for i, number in enumerate(first)]
+
+    stub = vllm.Stub(model)
+    with vllm.serving(stub) as port:
+        trainer = scripted.make_trainer(
+            model,
+            tmp_path,
+            rollouts=RolloutSettings(
+                vllm_lora_sync=True, async_prefetch=ahead, folder=tmp_path / "adapters"
+            ),
+            kind=FmtkitGRPOTrainer,
+            more={
+                "features": on(),
+                "peft_config": LoraConfig(r=4, target_modules=["q_proj"]),
+            },
+            vllm_server_host="127.0.0.1",
+            vllm_server_port=port,
+            vllm_server_timeout=0,
+            gradient_accumulation_steps=2,
+        )
+        trainer.reward_funcs = [odd]
+        vllm.attach(trainer, vllm.Client(f"http://127.0.0.1:{port}", model))
+        made = trainer._generate_and_score_completions
+
+        def noting(inputs):
+            output = made(inputs)
+            texts = [row["prompt"][-1]["content"] for row in trainer.rows]
+            seen.append([int(text.split()[0]) for text in texts])
+            return output
+
+        trainer._generate_and_score_completions = noting
+        trainer.train()
+    found = [log for log in logs(trainer) if "loss" in log]
+    assert len(seen) == len(found) == 4
+    assert all(number % 2 for batch in seen for number in batch)
+    assert {log["dynamic_sampling/unfilled_groups"] for log in found} == {0}
+    assert {log["frac_reward_zero_std"] for log in found} == {0}
+    assert sum(log["dynamic_sampling/dropped_groups"] for log in found) > 0
+    assert all(("prefetch/waited_seconds" in log) == ahead for log in found[1:])
 
 
 def test_replay_fills_what_is_left(tmp_path):

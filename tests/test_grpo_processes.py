@@ -1,6 +1,7 @@
 """Two processes train what one would: skipped batches, replay and re-rolling keep them in step."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ import tiny_training as tiny
 pytestmark = pytest.mark.slow
 
 REWARDS = '''
+import os
+
+
 def sometimes(completions, trainer_state, **kwargs):
     """Tell answers apart in every other step alone."""
     if trainer_state.global_step % 2:
@@ -34,6 +38,20 @@ def on_one_process(completions, prompts, **kwargs):
 
 def constant(completions, **kwargs):
     return [1.0] * len(completions)
+
+
+def away(completions, prompts, **kwargs):
+    """Fail for prompts with a certain word."""
+    if any("apple" in p[0]["content"] for p in prompts):
+        raise ConnectionError("the judge is away")
+    return [float(i) for i, _ in enumerate(prompts)]
+
+
+def away_on_one(completions, prompts, **kwargs):
+    """Fail for all that the second process asks for."""
+    if os.environ["RANK"] == "1":
+        raise ConnectionError("the judge is away")
+    return [float(i) for i, _ in enumerate(prompts)]
 
 
 def by_prompt(completions, prompts, **kwargs):
@@ -105,6 +123,36 @@ def test_replay_and_rerolling_keep_the_processes_in_step(model, tmp_path, capfd)
     _, steps = trained(capfd, tmp_path / "run", model, trl=trl, max_steps=8)
     assert len(steps) == 8
     assert any(log.get("replay/size") for log in steps)
+
+
+@pytest.mark.parametrize("sampling", [False, True])
+def test_failed_samples_of_one_process_are_counted_and_masked_on_both(
+    model, tmp_path, capfd, sampling
+):
+    trl = {"reward_funcs": ["rewards.away"], "max_failed_share": 0.9}
+    trl["dynamic_sampling"] = sampling
+    _, steps = trained(capfd, tmp_path / "run", model, trl=trl, max_steps=6)
+    assert len(steps) == 6
+    assert all(math.isfinite(log["loss"]) for log in steps)
+    # A prompt with the word fails with both of its answers: groups are lost whole.
+    assert {log["failed_samples"] % 2 for log in steps} == {0}
+    assert sum(log["failed_samples"] for log in steps) > 0
+    if sampling:
+        assert {log["dynamic_sampling/unfilled_groups"] for log in steps} == {0}
+        assert {log["frac_reward_zero_std"] for log in steps} == {0}
+
+
+def test_more_failures_on_one_process_than_may_be_on_both_end_both_with_one_line(
+    model, tmp_path, capfd
+):
+    trl = {"reward_funcs": ["rewards.away_on_one"], "max_failed_share": 0.2}
+    (tmp_path / "run").mkdir()
+    done = runs.fmtkit(capfd, "train", config_of(tmp_path / "run", model, trl=trl))
+    assert done.code == 1
+    assert "samples failed" in done.err
+    assert "the judge is away" in done.err
+    assert "max_failed_share: 0.2 allows 1" in done.err
+    assert "Traceback" not in done.err
 
 
 @pytest.mark.parametrize("group", [2, 4], ids=["whole groups", "groups over both"])

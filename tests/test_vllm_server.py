@@ -247,6 +247,48 @@ def test_a_server_that_dies_leaves_a_checkpoint_to_go_on_from(model, tmp_path, a
     assert [log["step"] for log in again.state.log_history if "loss" in log] == [1, 2, 3, 4]
 
 
+class Halving(vllm.Stub):
+    """Answers some requests for half of their prompts."""
+
+    def __init__(self, model: str, times: float) -> None:
+        super().__init__(model)
+        self.times = times
+
+    def answer(self, path, body):
+        status, value = super().answer(path, body)
+        if path == "/v1/completions" and self.times > 0:
+            self.times -= 1
+            value = {"choices": value["choices"][: len(value["choices"]) // 2]}
+        return status, value
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_server_that_answers_half_a_batch_is_asked_again(model, tmp_path, ahead):
+    stub = Halving(model, 1)
+    with vllm.serving(stub) as port:
+        trainer = served_run(model, tmp_path, port)
+        trainer.rollouts = replace(trainer.rollouts, async_prefetch=ahead)
+        trainer.train()
+    plain = vllm.Stub(model)
+    with vllm.serving(plain) as port:
+        whole = served_run(model, tmp_path / "whole", port)
+        whole.train()
+    asked = [[p for p, _ in one.calls].count("/v1/completions") for one in (stub, plain)]
+    assert asked == [5, 4]
+    assert scripted.losses(trainer) == scripted.losses(whole)
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_server_that_answers_half_of_every_batch_is_lost(model, tmp_path, ahead):
+    stub = Halving(model, float("inf"))
+    with vllm.serving(stub) as port:
+        trainer = served_run(model, tmp_path, port)
+        trainer.rollouts = replace(trainer.rollouts, async_prefetch=ahead)
+        with pytest.raises(TrainingError, match="it gave 2 of 4 answers"):
+            trainer.train()
+    assert [p for p, _ in stub.calls].count("/v1/completions") > 1
+
+
 def test_the_training_process_waits_before_it_loads_a_model(model, tmp_path, capsys):
     """The base model does not even exist; what is told is that the server is not there."""
     work = online.make_job(tmp_path, model)
