@@ -253,6 +253,40 @@ def test_failed_samples_follow_their_rows_under_dynamic_sampling(tmp_path):
         assert len(lost) == len(names)
 
 
+def test_a_reason_that_a_further_round_alone_has_is_kept_with_its_row(tmp_path):
+    """The first round has no failure, so that neither a mask nor a reason stands in its answers."""
+    rounds = []
+
+    def play(prompts, trainer):
+        rounds.append(len(prompts))
+        failing = [] if len(rounds) == 1 else [f"w{n}" for n in range(1, 40)]
+        made = rollout(failing)(prompts, trainer)
+        if failing:
+            made["env_mask"] = [[1, 1, 1] for _ in prompts]
+        return made
+
+    def later(completions, **_):
+        return [float(i % GROUP) * (len(rounds) > 1) for i, _ in enumerate(completions)]
+
+    trainer = make_trainer(
+        tmp_path,
+        later,
+        GrpoSettings(dynamic_sampling=True),
+        rollout_func=play,
+        rollouts=TOLERANT,
+        data=rows(20),
+        **{**WIDE, "max_steps": 1},
+    )
+    kept = {}
+    again = trainer.sampling._log_again
+    trainer.sampling._log_again = lambda found: kept.update(found.logged) or again(found)
+    (batch,) = batches(trainer)
+    assert len(rounds) > 1
+    lost = (batch["completion_mask"].sum(1) == 0).tolist()
+    assert sum(lost) == 2
+    assert [reason == "it broke" for reason in kept["masked"]] == lost
+
+
 def test_a_group_whose_only_difference_is_a_failed_sample_has_no_signal(tmp_path):
     """Of w1 and w3 one answer fails, whose reward would be the only one that differs."""
 

@@ -44,14 +44,14 @@ def away(completions, prompts, **kwargs):
     """Fail for prompts with a certain word."""
     if any("apple" in p[0]["content"] for p in prompts):
         raise ConnectionError("the judge is away")
-    return [float(i) for i, _ in enumerate(prompts)]
+    return [float(sum(map(ord, c[0]["content"]))) for c in completions]
 
 
 def away_on_one(completions, prompts, **kwargs):
     """Fail for all that the second process asks for."""
     if os.environ["RANK"] == "1":
         raise ConnectionError("the judge is away")
-    return [float(i) for i, _ in enumerate(prompts)]
+    return [float(sum(map(ord, c[0]["content"]))) for c in completions]
 
 
 def by_prompt(completions, prompts, **kwargs):
@@ -135,11 +135,14 @@ def test_failed_samples_of_one_process_are_counted_and_masked_on_both(
     assert len(steps) == 6
     assert all(math.isfinite(log["loss"]) for log in steps)
     # A prompt with the word fails with both of its answers: groups are lost whole.
-    assert {log["failed_samples"] % 2 for log in steps} == {0}
     assert sum(log["failed_samples"] for log in steps) > 0
-    if sampling:
-        assert {log["dynamic_sampling/unfilled_groups"] for log in steps} == {0}
-        assert {log["frac_reward_zero_std"] for log in steps} == {0}
+    if not sampling:
+        assert {log["failed_samples"] % 2 for log in steps} == {0}
+        return
+    assert sum(log["dynamic_sampling/dropped_groups"] for log in steps) > 0
+    for log in steps:
+        unfilled = log["dynamic_sampling/unfilled_groups"] / 4
+        assert log["frac_reward_zero_std"] == pytest.approx(unfilled)
 
 
 def test_more_failures_on_one_process_than_may_be_on_both_end_both_with_one_line(

@@ -232,7 +232,7 @@ class DynamicSampling:
         own, theirs = len(found.rows), len(more.rows)
         begin, other = accelerator.process_index * own, accelerator.process_index * theirs
         rows = [(old * group + k, new * group + k) for old, new in pairs for k in range(group)]
-        _align(found, more)
+        self._align(found, more)
         sent = {
             new: [column[new - other] for column in more.columns]
             for _, new in rows
@@ -244,6 +244,26 @@ class DynamicSampling:
             if begin <= old < begin + own:
                 for column, value in zip(found.columns, arrived[new], strict=True):
                     column[old - begin] = value
+
+    def _align(self, found: Answers, more: Answers) -> None:
+        """Give the answers of both rounds the same columns in one order, on every process.
+
+        A process or a round alone may have some: samples that failed have a mask and a reason.
+        """
+        both = (found, more)
+        made = [n for one in both for n, value in one.made.items() if value is not None]
+        logged = [n for one in both for n in one.logged]
+        every = self._of_all([("made", n) for n in made] + [("logged", n) for n in logged])
+        names = sorted(name for kind, name in set(every) if kind == "logged")
+        for one in both:
+            nothing = [None] * len(one.rows)
+            one.logged = {name: one.logged.get(name, list(nothing)) for name in names}
+            for name in self.names:
+                if ("made", name) in every and one.made[name] is None:
+                    one.made[name] = _filled(name, one)
+            if "extra_fields" in one.made:
+                # The rows have them as columns; TRL would write those of the first round over them.
+                one.made["extra_fields"] = {}
 
     def _log_again(self, found: Answers) -> None:
         for name, values in found.logged.items():
@@ -326,18 +346,11 @@ def fresh_rows(dataset: Any, seed: Sequence[int], seen: set[str]) -> Iterator[Ro
             seen.clear()
 
 
-def _align(found: Answers, more: Answers) -> None:
-    """Give the answers of a further round the columns that those of the batch have."""
-    for name, values in found.made.items():
-        if name == "extra_fields":
-            # The rows have them as columns; TRL would write those of the first round over them.
-            found.made[name], more.made[name] = {}, {}
-        elif values is not None and more.made[name] is None:
-            more.made[name] = [None] * len(more.rows)
-        elif values is None and more.made[name] is not None:
-            found.made[name] = [None] * len(found.rows)
-    nothing = [None] * len(more.rows)
-    more.logged = {name: more.logged.get(name, nothing) for name in found.logged}
+def _filled(name: str, answers: Answers) -> list[Any]:
+    """Return a column that other answers have: every token is the model's where no mask says otherwise."""
+    if name == "tool_mask":
+        return [[1] * len(ids) for ids in answers.made["completion_ids"]]
+    return [None] * len(answers.rows)
 
 
 def _totals(rewards: Tensor, weights: Tensor) -> Tensor:
