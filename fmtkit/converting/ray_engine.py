@@ -25,6 +25,8 @@ ENDING = 10.0
 """Seconds that workers have to end when a run does."""
 LOSSES = 20
 """How often a task may be lost with its node, or its result with the node that held it."""
+_OURS = f"fmtkit-{os.getpid()}"
+"""Ray's namespace of a cluster that this process started."""
 
 
 @dataclass
@@ -74,11 +76,8 @@ class Ray:
                     flying.extend(_Flight(t, run.remote([job], t)) for t in islice(tasks, 1))
                     yield result
             finally:
-                for flight in flying:
-                    ray.cancel(flight.result, force=True)
-                # What a worker was writing is not there behind the end of the run.
                 if flying:
-                    ray.wait([f.result for f in flying], num_returns=len(flying), timeout=ENDING)
+                    _end(ray, flying)
 
     def reach(self) -> None:
         """Connect to the cluster, or start one, until the end of the session.
@@ -108,7 +107,7 @@ class Ray:
                 cores = self.workers or os.cpu_count() or 1
                 # A dashboard of its own is of use where its address is shown.
                 shown = {"include_dashboard": watched is not None}
-                found = ray.init(address="local", num_cpus=cores, **shown, **quiet)
+                found = ray.init(address="local", num_cpus=cores, namespace=_OURS, **shown, **quiet)
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
             reason = " ".join(str(error).split())
             where = f"--ray-address {self.address}" if self.address else "--engine ray"
@@ -122,6 +121,17 @@ class Ray:
             yield
         finally:
             ray.shutdown()
+
+
+def _end(ray: Any, flying: deque[_Flight]) -> None:
+    """End the tasks under way, so that what they were writing is not there behind the end of the run."""
+    if ray.get_runtime_context().namespace == _OURS:
+        # A task that is cancelled just as its answer comes makes Ray 2.60 abort this process.
+        ray.shutdown()
+        return
+    for flight in flying:
+        ray.cancel(flight.result, force=True)
+    ray.wait([f.result for f in flying], num_returns=len(flying), timeout=ENDING)
 
 
 def _trouble(address: str | None) -> str | None:
