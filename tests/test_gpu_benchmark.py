@@ -9,19 +9,14 @@ import time
 from pathlib import Path
 
 import pytest
+from benchmark_modules import FOLDER, load
 
 pytest.importorskip("trl")
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "benchmarks"))
+gpu, gpu_cases = load("gpu"), load("gpu_cases")
+TINY, Case, Setting = gpu_cases.TINY, gpu_cases.Case, gpu_cases.Setting
 
-import gpu  # noqa: E402 - found in the folder of the benchmarks
-from gpu_cases import TINY, Case, NotRunError, Setting, cases  # noqa: E402
-
-# Its rewards.py would stand in the way of the modules that tests write for users.
-sys.path.remove(str(ROOT / "benchmarks"))
-
-PROGRAM = ROOT / "benchmarks" / "gpu.py"
+PROGRAM = FOLDER / "gpu.py"
 
 
 def run(*arguments: str, cuda: str = "") -> subprocess.CompletedProcess[str]:
@@ -35,7 +30,7 @@ def row_of(folder: Path, what, limit: float = 60) -> dict:
 
 
 def test_every_method_is_trained_in_full_and_with_lora() -> None:
-    names = [case.name for case in cases(TINY)]
+    names = [case.name for case in gpu_cases.cases(TINY)]
     for method in ("sft", "dpo", "kto", "reward", "grpo", "ebft structured", "ebft strided"):
         assert {f"{method}, full", f"{method}, LoRA"} <= set(names)
     assert {"flex", "fsdp2", "zero2", "zero3", "vllm colocate", "vllm server"} <= set(names)
@@ -46,7 +41,7 @@ def test_without_cuda_it_says_what_it_would_run() -> None:
     done = run()
     assert done.returncode == 0
     assert "no CUDA device is visible: nothing was run" in done.stdout
-    assert all(case.name in done.stdout for case in cases(TINY))
+    assert all(case.name in done.stdout for case in gpu_cases.cases(TINY))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +72,7 @@ def test_a_case_that_raises_is_a_row_with_its_reason_and_its_log(tmp_path) -> No
 
 def test_a_case_that_cannot_run_here_did_not_fail(tmp_path) -> None:
     def absent(setting):
-        raise NotRunError("vllm is not installed")
+        raise gpu_cases.NotRunError("vllm is not installed")
 
     found = row_of(tmp_path, absent)
     assert (found["status"], found["why"]) == ("not run", "vllm is not installed")
@@ -159,7 +154,7 @@ def test_the_whole_runs_on_a_cpu_with_the_losses_of_trl(tmp_path) -> None:
     told = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
     assert told["tiny"]
     rows = {found["name"]: found for found in told["cases"]}
-    assert list(rows) == [case.name for case in cases(TINY)]
+    assert list(rows) == [case.name for case in gpu_cases.cases(TINY)]
     elsewhere = {"fsdp2", "zero2", "zero3", "vllm colocate", "vllm server"}
     for name, found in rows.items():
         assert found["status"] == ("not run" if name in elsewhere else "ok"), found

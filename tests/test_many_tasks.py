@@ -2,11 +2,11 @@
 
 import hashlib
 import json
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from benchmark_modules import load
 
 from fmtkit.converting import conversion_run
 from fmtkit.converting.conversions import convert_to
@@ -16,10 +16,7 @@ from fmtkit.sources import parts
 from fmtkit.writing import folder_sink
 from fmtkit.writing.working_folder import WorkingFolder
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
-
-import scale
-
+scale = load("scale")
 TASKS = 500
 
 
