@@ -7,6 +7,7 @@ answer once; `dialogs_ahead` plays on.
 """
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -18,12 +19,12 @@ Rows = Sequence[dict[str, Any]]
 Job = Callable[[], Any]
 
 
-class Given:
+class Given(ABC):
     """Answers that TRL takes from a rollout function, which hands out what was made."""
 
+    @abstractmethod
     def finish(self, trainer: Any, made: Callable[[], Any]) -> dict[str, Any]:
         """Return this process's answers; raises what was raised where they were made."""
-        raise NotImplementedError
 
     def scoring(self, trainer: Any, made: Callable[[], Any]) -> AbstractContextManager[None]:
         """Do nothing around TRL's scoring."""
