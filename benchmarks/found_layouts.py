@@ -14,8 +14,8 @@ from collections import Counter
 from pathlib import Path
 
 from fmtkit.converting import preparation
+from fmtkit.inspection.type_guesses import guess
 from fmtkit.sources.opening import open_sources
-from fmtkit.surveying.type_guesses import guess
 
 ROOT = Path(__file__).resolve().parents[1]
 REAL = ROOT.parent / "shared" / "data" / "real"

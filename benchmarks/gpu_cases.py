@@ -311,7 +311,7 @@ def config_of(setting: Setting, method: Method, *, lora: bool) -> Result:
 def by_fmtkit(setting: Setting, config: Mapping[str, Any]) -> Callable[[], list[float]]:
     """Convert the rows and return the training, which is that of fmtkit's training process."""
     import fmtkit
-    from fmtkit.training import job, process
+    from fmtkit.training.run import job, process
 
     run = _fresh(config)
     fmtkit.train(_written(setting, config), prepare=True)
@@ -433,7 +433,7 @@ def dpo_by_hand(setting: Setting, lora: bool) -> Any:
 def kto_by_hand(setting: Setting, lora: bool) -> Any:
     from trl import KTOConfig, KTOTrainer
 
-    from fmtkit.training.rows import interleaved
+    from fmtkit.training.data.rows import interleaved
 
     inputs = _inputs(setting, "labels", lora)
     # TRL reads the rows of kto in order, and fmtkit mixes the labels: the same order for both.

@@ -68,7 +68,7 @@ sys.path[:0] = [sys.argv[1]]
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig
-from fmtkit.training import process
+from fmtkit.training.run import process
 process._quiet()
 from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
 from fmtkit.training.rl.rollouts.settings import RolloutSettings

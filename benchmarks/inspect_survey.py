@@ -91,8 +91,8 @@ def count_fmtkit(path: Path, folder: Path) -> dict[str, object]:
     """Count with fmtkit's counter on two threads."""
     import pyarrow as pa
 
-    from fmtkit import tokens
     from fmtkit.counting.token_counts import TokenCounter
+    from fmtkit.tokenizers import tokens
 
     texts = pa.array(texts_of(path), pa.large_string())
     counter = TokenCounter(tokens.load(folder), threads=2)
@@ -103,7 +103,7 @@ def count_fmtkit(path: Path, folder: Path) -> dict[str, object]:
 
 def count_batch(path: Path, folder: Path) -> dict[str, object]:
     """Count with the batch encoder of tokenizers, on all cores, a block of texts at a time."""
-    from fmtkit import tokens
+    from fmtkit.tokenizers import tokens
 
     os.environ["TOKENIZERS_PARALLELISM"] = "true"
     texts = texts_of(path)
@@ -128,7 +128,7 @@ def checksum(counts: list[int]) -> int:
 def survey_plain(path: Path, folder: Path) -> dict[str, object]:
     """Inspect without a tokenizer."""
     del folder
-    from fmtkit.surveying.survey import inspect
+    from fmtkit.inspection.survey import inspect
 
     begun = time.monotonic()
     found = inspect(path, type="intel")
@@ -137,7 +137,7 @@ def survey_plain(path: Path, folder: Path) -> dict[str, object]:
 
 def survey_tokens(path: Path, folder: Path) -> dict[str, object]:
     """Inspect with a tokenizer and a template: lengths, cutting report, masks, findings."""
-    from fmtkit.surveying.survey import inspect
+    from fmtkit.inspection.survey import inspect
 
     begun = time.monotonic()
     found = inspect(path, type="chatml.intel", tokenizer=str(folder))

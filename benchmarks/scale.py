@@ -31,14 +31,14 @@ import samples
 from convert import write_table
 from fsspec import AbstractFileSystem, register_implementation
 
-from fmtkit.atomic import sync_folder
-from fmtkit.codes import Reject
 from fmtkit.converting import conversion_run
 from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.engines import Inline
 from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.tasks import Task
+from fmtkit.core.atomic import sync_folder
+from fmtkit.core.codes import Reject
 from fmtkit.sources import parts
 from fmtkit.sources.parts import Part
 from fmtkit.writing import quarantine

@@ -41,14 +41,14 @@ transformers.Trainer.train, DPOTrainer.training_step = timed, first_timed
 PREPARE = """
 import sys
 from fmtkit import cli
-from fmtkit.training import run
+from fmtkit.training.run import run
 run.launched = lambda plan: 0
 sys.argv = ["fmtkit", "train", sys.argv[1], "--rebuild"]
 cli.main()
 """
 
 OURS = """
-from fmtkit.training import process
+from fmtkit.training.run import process
 sys.exit(process.main([sys.argv[1]]))
 """
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import fmtkit
 from fmtkit.converting import engines
-from fmtkit.training.planning import plan
+from fmtkit.training.planning.plan import plan
 
 ROOT = Path(__file__).resolve().parents[1]
 Walk = dict[str, list[str]]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from pages import commands, errors, formats, from_axolotl, modules, stub, targets, which_layout
 
-from fmtkit import table_schemas
-from fmtkit.codes import BAD_ROWS
-from fmtkit.surveying.survey_schema import survey_schema
-from fmtkit.training import config_page, schema
+from fmtkit.core.codes import BAD_ROWS
+from fmtkit.formats import table_schemas
+from fmtkit.inspection.survey_schema import survey_schema
+from fmtkit.training.config import config_page, schema
 
 ROOT = Path(__file__).resolve().parents[1]
 

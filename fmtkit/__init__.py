@@ -7,10 +7,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fmtkit import former_names
+
 if TYPE_CHECKING:
     from fmtkit.converting.replay import replay
     from fmtkit.converting.run_report import Report
-    from fmtkit.errors import FmtkitError, RejectedRowsWarning, UnreadTurnsWarning
+    from fmtkit.core.errors import FmtkitError, RejectedRowsWarning, UnreadTurnsWarning
+    from fmtkit.formats.registry import converter
     from fmtkit.library import (
         compare,
         convert,
@@ -24,8 +27,7 @@ if TYPE_CHECKING:
         types,
         validate,
     )
-    from fmtkit.registry import converter
-    from fmtkit.trl_datasets import to_trl
+    from fmtkit.training.data.trl_datasets import to_trl
 
 _SHIPPED = ("runners", "schemas", "templates")
 """Subpackages that an installation holds inside `fmtkit/`, and a clone beside it."""
@@ -40,22 +42,23 @@ def _add_clone(package: Path, path: list[str]) -> None:
 
 
 _add_clone(Path(__file__).parent, __path__)
+former_names.install()
 
 _HOMES = {
-    "FmtkitError": "fmtkit.errors",
-    "RejectedRowsWarning": "fmtkit.errors",
-    "UnreadTurnsWarning": "fmtkit.errors",
+    "FmtkitError": "fmtkit.core.errors",
+    "RejectedRowsWarning": "fmtkit.core.errors",
+    "UnreadTurnsWarning": "fmtkit.core.errors",
     "Report": "fmtkit.converting.run_report",
     "compare": "fmtkit.library",
     "convert": "fmtkit.library",
-    "converter": "fmtkit.registry",
+    "converter": "fmtkit.formats.registry",
     "inspect": "fmtkit.library",
     "merge": "fmtkit.library",
     "read": "fmtkit.library",
     "render": "fmtkit.library",
     "replay": "fmtkit.converting.replay",
     "table": "fmtkit.library",
-    "to_trl": "fmtkit.trl_datasets",
+    "to_trl": "fmtkit.training.data.trl_datasets",
     "train": "fmtkit.library",
     "try_run": "fmtkit.library",
     "types": "fmtkit.library",

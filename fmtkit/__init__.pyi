@@ -9,17 +9,17 @@ import pyarrow as pa
 from fmtkit.converting.replay import replay as replay
 from fmtkit.converting.run_report import Report as Report
 from fmtkit.converting.validation import Finding, Findings
-from fmtkit.errors import FmtkitError as FmtkitError
-from fmtkit.errors import RejectedRowsWarning as RejectedRowsWarning
-from fmtkit.errors import UnreadTurnsWarning as UnreadTurnsWarning
-from fmtkit.registry import converter as converter
+from fmtkit.core.errors import FmtkitError as FmtkitError
+from fmtkit.core.errors import RejectedRowsWarning as RejectedRowsWarning
+from fmtkit.core.errors import UnreadTurnsWarning as UnreadTurnsWarning
+from fmtkit.formats.registry import converter as converter
 from fmtkit.rendering.chat import ChatTemplate
-from fmtkit.surveying.survey import Survey
+from fmtkit.inspection.survey import Survey
 from fmtkit.training.comparing.comparison import Comparison
-from fmtkit.training.merging import Merged
-from fmtkit.training.run import Outcome
-from fmtkit.training.trying import Trial
-from fmtkit.trl_datasets import to_trl as to_trl
+from fmtkit.training.trained.merging import Merged
+from fmtkit.training.run.run import Outcome
+from fmtkit.training.trained.trying import Trial
+from fmtkit.training.data.trl_datasets import to_trl as to_trl
 
 __all__ = [
     "FmtkitError",

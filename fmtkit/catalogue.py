@@ -3,22 +3,17 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fmtkit import registry, resources, source_schemas
+from fmtkit.columns.kinds import DialogKind, Kind, ListKind, RecordKind, RowKind
 from fmtkit.converting import typenames
 from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.kinds import DialogKind, Kind, ListKind, RecordKind, RowKind
-from fmtkit.options import Options
-from fmtkit.registry import Converter
+from fmtkit.core.options import Options
+from fmtkit.core.tables import TABLES
+from fmtkit.formats import registry, resources, source_schemas
+from fmtkit.formats.registry import Converter
+from fmtkit.formats.table_schemas import row_schema
+from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.rendering import template_sources
-from fmtkit.surveying.inspect_options import InspectOptions
-from fmtkit.table_schemas import row_schema
-from fmtkit.tables import TABLES
-from fmtkit.training.train_options import (
-    CompareOptions,
-    MergeOptions,
-    TrainOptions,
-    TryOptions,
-)
+from fmtkit.training.train_options import CompareOptions, MergeOptions, TrainOptions, TryOptions
 
 OPTIONS: dict[str, type[Options]] = {
     "convert": ConvertOptions,

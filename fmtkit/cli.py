@@ -1,7 +1,7 @@
 """The command line: the commands of `fmtkit.commands` under one name, and how a run of one ends.
 
 Results go to stdout, everything else to stderr. Errors are one line; exit codes are those of the error
-classes (fmtkit.errors). Nothing heavy is imported before a command runs.
+classes (fmtkit.core.errors). Nothing heavy is imported before a command runs.
 """
 
 import io
@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from fmtkit.commands.flags import INTERRUPTED, QuickCommand, QuickGroup, print_version, say
-from fmtkit.errors import FmtkitError, UnusedKernelWarning
+from fmtkit.core.errors import FmtkitError, UnusedKernelWarning
 
 # typer brings a click of its own; this is the base of every complaint about flags.
 UsageError: Any = typer.BadParameter.__mro__[1]

@@ -14,37 +14,32 @@ from warnings import warn
 import pyarrow as pa
 
 from fmtkit import catalogue
+from fmtkit.columns.strict_kinds import part_faults
 from fmtkit.converting.conversions import RowStream, convert_to
 from fmtkit.converting.convert_options import ConvertOptions, RowOptions
 from fmtkit.converting.pipeline import Piece
 from fmtkit.converting.run_report import Report
 from fmtkit.converting.text_stage import render_table
 from fmtkit.converting.validation import Finding, Findings, finding_of, validate_sources
-from fmtkit.errors import OptionError, RejectedRowsWarning, TemplateError, UnreadTurnsWarning
-from fmtkit.options import keywords
+from fmtkit.core.errors import OptionError, RejectedRowsWarning, TemplateError, UnreadTurnsWarning
+from fmtkit.core.options import keywords
+from fmtkit.core.tables import WIDE_MESSAGE
+from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.chat import render as render_dialogs
 from fmtkit.rendering.content_parts import TEXTS, cuts_of, in_form
 from fmtkit.rendering.template_sources import TOKENIZER_DEFAULT, find_model_template, recognised
 from fmtkit.sources.canonical_json import canonical
-from fmtkit.strict_kinds import part_faults
-from fmtkit.surveying.inspect_options import InspectOptions
-from fmtkit.tables import WIDE_MESSAGE
-from fmtkit.tokens import load as load_tokenizer
-from fmtkit.training.train_options import (
-    CompareOptions,
-    MergeOptions,
-    TrainOptions,
-    TryOptions,
-)
+from fmtkit.tokenizers.tokens import load as load_tokenizer
+from fmtkit.training.train_options import CompareOptions, MergeOptions, TrainOptions, TryOptions
 from fmtkit.writing.formats import compression_of
 
 if TYPE_CHECKING:
-    from fmtkit.surveying.survey import Survey
+    from fmtkit.inspection.survey import Survey
     from fmtkit.training.comparing.comparison import Comparison
-    from fmtkit.training.merging import Merged
-    from fmtkit.training.run import Outcome
-    from fmtkit.training.trying import Trial
+    from fmtkit.training.run.run import Outcome
+    from fmtkit.training.trained.merging import Merged
+    from fmtkit.training.trained.trying import Trial
 
 Source = object
 Rejects = list[Finding]
@@ -226,7 +221,7 @@ def inspect(source: Source, type: str | None = None, *, options: InspectOptions)
     Example:
         >>> fmtkit.inspect("pairs.jsonl", tokenizer="./model").rows  # doctest: +SKIP
     """
-    from fmtkit.surveying.survey import inspect as survey
+    from fmtkit.inspection.survey import inspect as survey
 
     return survey(source, options)
 
@@ -433,7 +428,7 @@ def merge(
     Example:
         >>> fmtkit.merge("runs/dpo", dtype="bfloat16").folder  # doctest: +SKIP
     """
-    from fmtkit.training.merging import merge as merge_run
+    from fmtkit.training.trained.merging import merge as merge_run
 
     return merge_run(run, **options.given())
 
@@ -492,6 +487,6 @@ def try_run(run: str | Path, *, options: TryOptions) -> "Trial":
     Example:
         >>> fmtkit.try_run("runs/dpo", prompt="Who are you?").items[0].trained["answer"]  # doctest: +SKIP
     """
-    from fmtkit.training.trying import try_run as tried
+    from fmtkit.training.trained.trying import try_run as tried
 
     return tried(run, options)

@@ -1,6 +1,6 @@
 """AlphaPO: SimPO with a shaped reward, https://arxiv.org/abs/2501.03884."""
 
-from fmtkit.runner import Runner
+from fmtkit.core.runner import Runner
 
 RUNNER = Runner(
     method="alphapo",
@@ -10,7 +10,7 @@ RUNNER = Runner(
     about="SimPO with a reward bent by `alpha`",
     arguments={"loss_type": "alphapo"},
     defaults={"alpha": 0.25},
-    build="fmtkit.training.exact:build_trainer",
+    build="fmtkit.training.run.exact:build_trainer",
     mask="each_reply",
     row_variables=True,
     cuts=frozenset({"truncate-end"}),

@@ -1,6 +1,6 @@
 """Binary classifier optimisation, from single liked or disliked replies: https://arxiv.org/abs/2404.04656."""
 
-from fmtkit.runner import Runner
+from fmtkit.core.runner import Runner
 
 RUNNER = Runner(
     method="bco",
@@ -12,6 +12,6 @@ RUNNER = Runner(
     needs=frozenset({"reference"}),
     mask="unpaired",
     both_labels=True,
-    build="fmtkit.training.legacy:build_bco",
+    build="fmtkit.training.run.legacy:build_bco",
     instead="for pairs write rl: dpo with loss_type: bco_pair, for single replies rl: kto",
 )

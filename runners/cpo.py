@@ -1,6 +1,6 @@
 """Contrastive preference optimisation, without a reference: https://arxiv.org/abs/2401.08417."""
 
-from fmtkit.runner import Runner
+from fmtkit.core.runner import Runner
 
 RUNNER = Runner(
     method="cpo",
@@ -8,7 +8,7 @@ RUNNER = Runner(
     trainer="trl.experimental.cpo:CPOTrainer",
     config="trl.experimental.cpo:CPOConfig",
     about="prefer the chosen reply and keep it likely, without a reference model",
-    build="fmtkit.training.exact:build_trainer",
+    build="fmtkit.training.run.exact:build_trainer",
     mask="each_reply",
     row_variables=True,
     cuts=frozenset({"truncate-end"}),

@@ -1,6 +1,6 @@
 """On-policy distillation: learn from a teacher's probabilities on the model's own answers."""
 
-from fmtkit.runner import Runner
+from fmtkit.core.runner import Runner
 
 RUNNER = Runner(
     method="distillation",

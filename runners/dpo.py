@@ -1,6 +1,6 @@
 """Direct preference optimisation: https://arxiv.org/abs/2305.18290."""
 
-from fmtkit.runner import Runner
+from fmtkit.core.runner import Runner
 
 RUNNER = Runner(
     method="dpo",

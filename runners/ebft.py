@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fmtkit.runner import OUR_FEATURES, HealthLimits, Runner
+from fmtkit.core.runner import OUR_FEATURES, HealthLimits, Runner
 
 _STRUCTURED = Runner(
     method="ebft",

@@ -1,6 +1,6 @@
 """Group reward-decoupled policy optimisation: GRPO that scales each reward by itself."""
 
-from fmtkit.runner import OUR_FEATURES, HealthLimits, Runner
+from fmtkit.core.runner import OUR_FEATURES, HealthLimits, Runner
 
 RUNNER = Runner(
     method="gdpo",

@@ -1,6 +1,6 @@
 """Generalised knowledge distillation: https://arxiv.org/abs/2306.13649."""
 
-from fmtkit.runner import Runner
+from fmtkit.core.runner import Runner
 
 RUNNER = Runner(
     method="gkd",

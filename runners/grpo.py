@@ -5,7 +5,7 @@
 
 from dataclasses import replace
 
-from fmtkit.runner import OUR_FEATURES, HealthLimits, Runner
+from fmtkit.core.runner import OUR_FEATURES, HealthLimits, Runner
 
 _SYNC = Runner(
     method="grpo",

@@ -1,6 +1,6 @@
 """Identity preference optimisation: DPO with a squared loss, https://arxiv.org/abs/2310.12036."""
 
-from fmtkit.runner import Runner
+from fmtkit.core.runner import Runner
 
 RUNNER = Runner(
     method="ipo",

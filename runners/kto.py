@@ -1,6 +1,6 @@
 """Kahneman-Tversky optimisation, from single liked or disliked replies: https://arxiv.org/abs/2402.01306."""
 
-from fmtkit.runner import Runner, Settings
+from fmtkit.core.runner import Runner, Settings
 
 
 def _pairs_in_a_batch(config: Settings) -> str | None:

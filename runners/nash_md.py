@@ -1,6 +1,6 @@
 """Nash learning by mirror descent, judged by a reward model: https://arxiv.org/abs/2312.00886."""
 
-from fmtkit.runner import Runner
+from fmtkit.core.runner import Runner
 
 RUNNER = Runner(
     method="nash_md",
@@ -11,6 +11,6 @@ RUNNER = Runner(
     trl=">=1.9.2,<=1.13.0",
     needs=frozenset({"reward_model"}),
     own=frozenset({"max_length"}),
-    build="fmtkit.training.legacy:build_online",
+    build="fmtkit.training.run.legacy:build_online",
     instead="or write rl: online_dpo",
 )

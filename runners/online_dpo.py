@@ -1,6 +1,6 @@
 """Online DPO: pairs of the model's own answers, ranked by a reward: https://arxiv.org/abs/2402.04792."""
 
-from fmtkit.runner import Runner
+from fmtkit.core.runner import Runner
 
 RUNNER = Runner(
     method="online_dpo",

@@ -1,6 +1,6 @@
 """Odds ratio preference optimisation, without a reference: https://arxiv.org/abs/2403.07691."""
 
-from fmtkit.runner import Runner
+from fmtkit.core.runner import Runner
 
 RUNNER = Runner(
     method="orpo",
@@ -8,7 +8,7 @@ RUNNER = Runner(
     trainer="trl.experimental.orpo:ORPOTrainer",
     config="trl.experimental.orpo:ORPOConfig",
     about="learn the chosen reply and prefer it, without a reference model",
-    build="fmtkit.training.exact:build_trainer",
+    build="fmtkit.training.run.exact:build_trainer",
     mask="each_reply",
     row_variables=True,
     cuts=frozenset({"truncate-end"}),

@@ -1,6 +1,6 @@
 """Proximal policy optimisation with a reward model and a value model."""
 
-from fmtkit.runner import Runner
+from fmtkit.core.runner import Runner
 
 RUNNER = Runner(
     method="ppo",
@@ -11,6 +11,6 @@ RUNNER = Runner(
     trl=">=1.8,<=1.12.0",
     needs=frozenset({"reward_model"}),
     own=frozenset({"max_length"}),
-    build="fmtkit.training.legacy:build_ppo",
+    build="fmtkit.training.run.legacy:build_ppo",
     instead="or write rl: grpo or rl: rloo, which need no value model",
 )

@@ -1,6 +1,6 @@
 """Process reward models: label the separator after each step, by plain token classification."""
 
-from fmtkit.runner import Runner
+from fmtkit.core.runner import Runner
 
 RUNNER = Runner(
     method="prm",
@@ -12,7 +12,7 @@ RUNNER = Runner(
     sees_lengths=True,
     key="process_reward_model",
     guessed_from=frozenset({"Stepwise"}),
-    build="fmtkit.training.stepwise:build_trainer",
+    build="fmtkit.training.run.stepwise:build_trainer",
     own=frozenset({"max_length"}),
     cuts=frozenset({"truncate-end"}),
 )

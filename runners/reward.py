@@ -1,6 +1,6 @@
 """Outcome reward models, after Bradley and Terry."""
 
-from fmtkit.runner import Runner
+from fmtkit.core.runner import Runner
 
 RUNNER = Runner(
     method="reward",

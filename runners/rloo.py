@@ -1,6 +1,6 @@
 """REINFORCE with a leave-one-out baseline: https://arxiv.org/abs/2402.14740."""
 
-from fmtkit.runner import HealthLimits, Runner
+from fmtkit.core.runner import HealthLimits, Runner
 
 RUNNER = Runner(
     method="rloo",

@@ -1,6 +1,6 @@
 """Supervised fine-tuning: learn the replies of conversations."""
 
-from fmtkit.runner import Runner
+from fmtkit.core.runner import Runner
 
 RUNNER = Runner(
     method="sft",

@@ -3,7 +3,7 @@
 The paper's loss is `cpo_alpha: 0`; above it the likelihood of the chosen reply is added.
 """
 
-from fmtkit.runner import Runner
+from fmtkit.core.runner import Runner
 
 RUNNER = Runner(
     method="simpo",
@@ -12,7 +12,7 @@ RUNNER = Runner(
     config="trl.experimental.cpo:CPOConfig",
     about="prefer the chosen reply by its mean log-probability",
     arguments={"loss_type": "simpo"},
-    build="fmtkit.training.exact:build_trainer",
+    build="fmtkit.training.run.exact:build_trainer",
     mask="each_reply",
     row_variables=True,
     cuts=frozenset({"truncate-end"}),

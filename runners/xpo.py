@@ -1,6 +1,6 @@
 """Exploratory preference optimisation, judged by a reward model: https://arxiv.org/abs/2405.21046."""
 
-from fmtkit.runner import Runner
+from fmtkit.core.runner import Runner
 
 RUNNER = Runner(
     method="xpo",
@@ -11,6 +11,6 @@ RUNNER = Runner(
     trl=">=1.8,<=1.13.0",
     needs=frozenset({"reward_model"}),
     own=frozenset({"max_length"}),
-    build="fmtkit.training.legacy:build_online",
+    build="fmtkit.training.run.legacy:build_online",
     instead="or write rl: online_dpo",
 )

@@ -51,7 +51,7 @@ def remember_globals(detect: Any) -> None:
 @pytest.fixture(autouse=True)
 def own_converters() -> Iterator[None]:
     """Forget the converters of the plugins that a test loads: they would fit the files of others."""
-    from fmtkit import registry
+    from fmtkit.formats import registry
 
     count = len(registry._CONVERTERS)
     yield
@@ -66,7 +66,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return the folder of a tiny model with a chat template: one of a session, never written to."""
     import tiny_training as tiny
 
-    from fmtkit.training import process
+    from fmtkit.training.run import process
 
     process._quiet()
     return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)

@@ -140,7 +140,7 @@ def outcomes(folder: Path, first: int, last: int) -> Iterator[Outcome]:
 def main(folder: Path, first: int, last: int) -> None:
     """Convert mutants one after another."""
     import fmtkit
-    from fmtkit.errors import NothingWrittenError, SourceError
+    from fmtkit.core.errors import NothingWrittenError, SourceError
 
     files = {kind: sound(kind) for kind in KINDS}
     for number in range(first, last):

@@ -14,11 +14,11 @@ from test_kernel_layouts import job_of, laid_rows
 from test_kernel_lines import check, check_kinds
 from test_parse import CASES, bound, sound_lines
 
+from fmtkit.columns.text_layout import Layout
 from fmtkit.converting import fusing
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.preparation import Job
 from fmtkit.reading import clean_lines
-from fmtkit.text_layout import Layout
 
 MOST_TARGETS = 256
 """A byte chooses one."""

@@ -26,9 +26,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from fmtkit.atomic import PartialFile
-from fmtkit.codes import Reject
-from fmtkit.errors import ResumeError
+from fmtkit.core.atomic import PartialFile
+from fmtkit.core.codes import Reject
+from fmtkit.core.errors import ResumeError
 from fmtkit.writing import quarantine
 from fmtkit.writing.folder_sink import FolderSink, ResumePoint, find_resume
 from fmtkit.writing.formats import encode

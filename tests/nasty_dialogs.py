@@ -5,9 +5,9 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from fmtkit.core.tables import WIDE_MESSAGE
 from fmtkit.rendering.content_parts import TEXTS, Cuts, cuts_of, in_form, texts_of
 from fmtkit.rendering.jinja_environment import text_part
-from fmtkit.tables import WIDE_MESSAGE
 
 DIALOGS = pa.list_(WIDE_MESSAGE)
 

@@ -144,7 +144,7 @@ def server(running, monkeypatch):
     """Give an empty bucket, in the environment too."""
     import fsspec
 
-    from fmtkit import storage
+    from fmtkit.core import storage
 
     for name, value in (CREDENTIALS | {"AWS_ENDPOINT_URL": running.url}).items():
         monkeypatch.setenv(name, value)

@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from fmtkit.tables import WIDE_MESSAGE
+from fmtkit.core.tables import WIDE_MESSAGE
 
 FEW = settings(max_examples=30, deadline=None)
 """For properties that cost milliseconds an example."""

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.ledger import TERMS
-from fmtkit.errors import FmtkitError
+from fmtkit.core.errors import FmtkitError
 
 Line = bytes | Mapping[str, Any]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fmtkit.training.schema import build
+from fmtkit.training.config.schema import build
 
 SCHEMA: dict[str, Any] = json.loads(json.dumps(build()))
 

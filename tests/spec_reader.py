@@ -1,11 +1,11 @@
-"""Reads JSON lines by a ReadSpec alone, as `fmtkit.read_spec` says it: slow, and nothing of the strict parser."""
+"""Reads JSON lines by a ReadSpec alone, as `fmtkit.columns.read_spec` says it: slow, and nothing of the strict parser."""
 
 import json
 import re
 from functools import singledispatch
 from typing import Any
 
-from fmtkit import read_spec as spec
+from fmtkit.columns import read_spec as spec
 
 INT64 = range(-(2**63), 2**63)
 LONE = re.compile("[\ud800-\udfff]")

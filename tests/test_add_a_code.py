@@ -1,4 +1,4 @@
-"""A code for bad rows is one entry of fmtkit/codes.py; everything that knows codes knows it."""
+"""A code for bad rows is one entry of fmtkit/core/codes.py; everything that knows codes knows it."""
 
 import json
 import os
@@ -15,10 +15,10 @@ CONVERTER = """
 import polars as pl
 
 from fmtkit.columns import Text
-from fmtkit.dialogs import pair
-from fmtkit.problems import Problem
-from fmtkit.registry import converter
-from fmtkit.tables import Preference
+from fmtkit.columns.dialogs import pair
+from fmtkit.columns.problems import Problem
+from fmtkit.formats.registry import converter
+from fmtkit.core.tables import Preference
 
 
 @converter(name="manners")
@@ -35,9 +35,9 @@ from pathlib import Path
 
 import fmtkit
 
-spec = importlib.util.spec_from_file_location("fmtkit.codes", "codes.py")
+spec = importlib.util.spec_from_file_location("fmtkit.core.codes", "codes.py")
 codes = importlib.util.module_from_spec(spec)
-sys.modules["fmtkit.codes"] = fmtkit.codes = codes
+sys.modules["fmtkit.core.codes"] = fmtkit.core.codes = codes
 spec.loader.exec_module(codes)
 
 sys.path.insert(0, sys.argv.pop(1))

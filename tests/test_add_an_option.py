@@ -37,8 +37,10 @@ import generate
 from pages import commands
 
 from fmtkit import library
-from fmtkit.training import config, config_page, datasets, planning, schema
-from fmtkit.training.convert_config import _entry
+from fmtkit.training.config import config, config_page, schema
+from fmtkit.training.data import datasets
+from fmtkit.training.planning import plan as planning
+from fmtkit.training.data.convert_config import _entry
 
 
 def error(function, *arguments, **given):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from fmtkit.training import at_hand, planning
+from fmtkit.training.planning import at_hand
+from fmtkit.training.planning import plan as planning
 
 
 @pytest.mark.parametrize("wish", ["flash_attention_2", "flash_attention_3", "kernels-community/a"])

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from fmtkit.atomic import PartialFile, partial_name, write_json, writing
-from fmtkit.errors import OutputExistsError, WriteError
+from fmtkit.core.atomic import PartialFile, partial_name, write_json, writing
+from fmtkit.core.errors import OutputExistsError, WriteError
 
 
 @contextmanager

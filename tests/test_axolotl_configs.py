@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from fmtkit.errors import FmtkitError
-from fmtkit.training import checks, planning
-from fmtkit.training.check import Run
-from fmtkit.training.keys import aliases, dataset_table, table
-from fmtkit.training.problem import RefusalError
+from fmtkit.core.errors import FmtkitError
+from fmtkit.training.config.keys import aliases, dataset_table, table
+from fmtkit.training.config.problem import RefusalError
+from fmtkit.training.planning import checks
+from fmtkit.training.planning import plan as planning
+from fmtkit.training.planning.check import Run
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "axolotl"
 EXAMPLES = Path(__file__).parents[2] / "shared" / "data" / "axolotl_examples"
@@ -169,7 +170,7 @@ def test_loftq_starts_the_adapter():
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_ligers_kernels_are_switched_on_where_they_are_and_a_note_where_not(is_there, monkeypatch):
-    from fmtkit.training import derived
+    from fmtkit.training.planning import derived
 
     monkeypatch.setattr(derived, "installed", lambda _: "0.6" if is_there else None)
     for keys in ({"use_liger_kernel": True}, {"liger_rope": True, "liger_rms_norm": True}):
@@ -183,8 +184,8 @@ def test_ligers_kernels_are_switched_on_where_they_are_and_a_note_where_not(is_t
 
 
 def test_loftq_without_its_packages_or_a_device_is_told_before_anything_is_converted(monkeypatch):
-    monkeypatch.setattr("fmtkit.training.checks.find_spec", lambda _: None)
-    monkeypatch.setattr("fmtkit.training.gpus.may_be_there", lambda _: False)
+    monkeypatch.setattr("fmtkit.training.planning.checks.find_spec", lambda _: None)
+    monkeypatch.setattr("fmtkit.training.vllm.gpus.may_be_there", lambda _: False)
     keys = {"adapter": "lora", "peft": {"loftq_config": {"loftq_bits": 4}}}
     plan = planning.plan(keys, partial=True)
     found = checks.find_packages(Run(plan))

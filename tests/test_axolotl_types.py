@@ -8,8 +8,8 @@ import pytest
 
 from fmtkit import convert
 from fmtkit.converting import typenames
-from fmtkit.errors import FmtkitError, OptionError, UnknownNameError
-from fmtkit.training import planning
+from fmtkit.core.errors import FmtkitError, OptionError, UnknownNameError
+from fmtkit.training.planning import plan as planning
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 from pages.from_axolotl import TYPES

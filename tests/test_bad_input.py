@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from runs import INTEL, KTO, convert, convert_file, line, lines
 
-from fmtkit.codes import REASONS
-from fmtkit.errors import ColumnMismatchError, NothingWrittenError, OptionError
+from fmtkit.core.codes import REASONS
+from fmtkit.core.errors import ColumnMismatchError, NothingWrittenError, OptionError
 from fmtkit.writing.quarantine import RAW_BYTES
 
 TOKENIZER = str(Path(__file__).parents[1] / "fixtures" / "tokenizer")

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nasty_dialogs import DIALOGS, column, messages, prompts, say
 
-from fmtkit.errors import TemplateError
+from fmtkit.core.errors import TemplateError
+from fmtkit.core.tables import MESSAGE
 from fmtkit.rendering import chat, template_sources
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.content_parts import Forms, forms_of, in_form
 from fmtkit.rendering.tracing import Fault, Interpreter, Request
-from fmtkit.tables import MESSAGE
 
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
 ASKED = say(("user", "Name a fruit."))
@@ -217,7 +217,7 @@ def test_rendering_imports_neither_pandas_nor_transformers():
     program = """
 import sys, io, json, pyarrow as pa, pyarrow.json
 from fmtkit.rendering import chat, template_sources
-from fmtkit.tables import MESSAGE
+from fmtkit.core.tables import MESSAGE
 turns = [{"role": "user", "content": " <think>hi"}, {"role": "assistant", "content": "x"}]
 row = {"messages": turns}
 lines = io.BytesIO((json.dumps(row) + chr(10)).encode() * 9)

@@ -9,7 +9,7 @@ import pytest
 from runs import INTEL, lines
 
 import fmtkit
-from fmtkit import storage
+from fmtkit.core import storage
 
 PACKAGE = Path(fmtkit.__file__).parent
 OF_DAY = {"time", "time_ns", "localtime", "now", "utcnow", "today"}
@@ -62,7 +62,7 @@ def test_what_reads_and_writes_rows_asks_for_no_time_of_day():
     found = set()
     for path in PACKAGE.rglob("*.py"):
         name = path.relative_to(PACKAGE).as_posix()
-        if name.startswith(("training/", "surveying/", "commands/")):
+        if name.startswith(("training/", "inspection/", "commands/")):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if (

@@ -15,8 +15,8 @@ import yaml
 pytest.importorskip("trl")
 
 import fmtkit
-from fmtkit import tokens
-from fmtkit.errors import OptionError, SourceError
+from fmtkit.core.errors import OptionError, SourceError
+from fmtkit.tokenizers import tokens
 from fmtkit.training.comparing.rules import ONLY, RULES, Judge
 from fmtkit.training.comparing.spool import Row, Spool
 
@@ -264,10 +264,10 @@ def test_a_spool_gives_back_any_row(tmp_path):
 
 def test_a_turn_that_ends_with_a_character_of_several_tokens_is_learnt_to_its_end():
     """An emoji is four tokens: its first alone was learnt, and the end of the turn was not found."""
+    from fmtkit.inspection.masks import Masking, mask_row
     from fmtkit.rendering import template_sources
     from fmtkit.rendering.row_templates import RowTemplate
-    from fmtkit.surveying.masks import Masking, mask_row
-    from fmtkit.turn_rule import TurnRule
+    from fmtkit.tokenizers.turn_rule import TurnRule
 
     tokenizer = tokens.load("tokenizers/ends")
     template = RowTemplate(template_sources.find_family("chatml"))
@@ -370,7 +370,7 @@ def test_the_command_tells_rules_and_exits_by_what_it_found(tmp_path):
 def test_control_bytes_of_rows_never_reach_the_terminal(tmp_path, capsys):
     from datasets import Dataset
 
-    from fmtkit.run_listings import print_comparison
+    from fmtkit.commands.run_listings import print_comparison
     from fmtkit.training.comparing.comparison import compare
 
     tokenizer = tokens.load("tokenizers/ends")

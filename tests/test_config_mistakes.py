@@ -5,9 +5,9 @@ import subprocess
 import pytest
 import warm
 
-from fmtkit.errors import FmtkitError, OptionError
-from fmtkit.training.config import load, parse
-from fmtkit.training.problem import RefusalError, excerpt
+from fmtkit.core.errors import FmtkitError, OptionError
+from fmtkit.training.config.config import load, parse
+from fmtkit.training.config.problem import RefusalError, excerpt
 
 GOOD = "base_model: a/b\ndatasets:\n  - {path: a/b, type: alpaca}\n"
 

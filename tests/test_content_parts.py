@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nasty_dialogs import column, say
 
 import fmtkit
-from fmtkit.errors import TemplateError
+from fmtkit.core.errors import TemplateError
 from fmtkit.rendering import chat, survival, template_sources
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.content_parts import TEXTS, Form, Forms, cuts_of, forms_of, in_form
@@ -319,7 +319,7 @@ def test_a_trainer_learns_the_texts_of_a_template_that_reads_parts(
     pytest.importorskip("trl")
     import tiny_training as tiny
 
-    from fmtkit.training import build
+    from fmtkit.training.run import build
 
     source = (Path(parts_model) / "chat_template.jinja").read_text()
     work = tiny.make_job(tmp_path / "run", parts_model, method, table, {"max_steps": 1}, wide=wide)

@@ -19,7 +19,7 @@ import fmtkit
 from fmtkit.converting import pipeline
 from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.errors import (
+from fmtkit.core.errors import (
     LimitError,
     NothingWrittenError,
     OptionError,

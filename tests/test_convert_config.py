@@ -11,9 +11,10 @@ from runs import INTEL, KTO, fmtkit, lines
 pytest.importorskip("trl")
 
 from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.training import datasets, planning
-from fmtkit.training.convert_config import convert_config
-from fmtkit.training.run import template_text
+from fmtkit.training.data import datasets
+from fmtkit.training.data.convert_config import convert_config
+from fmtkit.training.planning import plan as planning
+from fmtkit.training.run.run import template_text
 
 LONG = " ".join(["why"] * 300)
 CHAT = {"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from fixture_cases import Case, cases, read_lines, renders, run
 
-from fmtkit import registry
+from fmtkit.formats import registry
 
 EVERY = [pytest.param(case, id=str(case)) for case in cases()]
 RENDERED = [

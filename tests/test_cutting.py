@@ -9,7 +9,7 @@ from test_lengths import counter as counter  # noqa: PLC0414 - a fixture of sing
 
 from fmtkit.counting.lengths import count_columns
 from fmtkit.counting.token_counts import TokenCounter
-from fmtkit.surveying.cutting import CuttingTally
+from fmtkit.inspection.cutting import CuttingTally
 
 LADDER = (4, 8, 12, 16, 24)
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from damaged_files import mutant, outcomes, sound
 
-from fmtkit.errors import SourceError
+from fmtkit.core.errors import SourceError
+from fmtkit.core.worker import Worker
 from fmtkit.sources import arrow_trial
 from fmtkit.sources.columnar import checked
 from fmtkit.sources.opening import open_sources
-from fmtkit.worker import Worker
 
 FEW, MANY = 480, 12_000
 

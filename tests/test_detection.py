@@ -6,9 +6,9 @@ import pytest
 from runs import INTEL, KTO
 
 from fmtkit.converting import detection, preparation
-from fmtkit.errors import ColumnMismatchError, OptionError, UnknownNameError
+from fmtkit.core.errors import ColumnMismatchError, OptionError, UnknownNameError
+from fmtkit.inspection.type_guesses import guess
 from fmtkit.sources.opening import open_sources
-from fmtkit.surveying.type_guesses import guess
 
 USER, BOT, OTHER = (
     {"role": "user", "content": "q"},

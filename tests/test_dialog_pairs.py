@@ -4,8 +4,8 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmtkit.dialog_pairs import ASKING, begins_with, joined, same_dialog, shared_turns
-from fmtkit.typed_kinds import WIDE
+from fmtkit.columns.dialog_pairs import ASKING, begins_with, joined, same_dialog, shared_turns
+from fmtkit.columns.typed_kinds import WIDE
 
 MESSAGE = st.fixed_dictionaries(
     {

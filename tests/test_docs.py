@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from fmtkit import codes, registry
-from fmtkit.surveying.advice import ADVICE
+from fmtkit.core import codes
+from fmtkit.formats import registry
+from fmtkit.inspection.advice import ADVICE
 
 ROOT = Path(__file__).parents[1]
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)

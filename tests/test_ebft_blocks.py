@@ -13,8 +13,8 @@ from transformers import (
     MistralForCausalLM,
 )
 
-from fmtkit.anchors import AnchorRule, anchor_positions
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
+from fmtkit.counting.anchors import AnchorRule, anchor_positions
 from fmtkit.training.rl.ebft.attention_support import attending, check_layers, choose_attention
 from fmtkit.training.rl.ebft.block_generation import generate_blocks, sample
 from fmtkit.training.rl.ebft.block_layout import BlockLayout

@@ -9,7 +9,7 @@ from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.engines import Threads
 from fmtkit.converting.pipeline import stream
 from fmtkit.converting.preparation import prepare
-from fmtkit.errors import ColumnMismatchError, OptionError
+from fmtkit.core.errors import ColumnMismatchError, OptionError
 from fmtkit.sources.opening import open_sources
 
 GOLDENS = Path(__file__).parents[2] / "shared" / "data" / "goldens"

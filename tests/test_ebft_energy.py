@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, tensor
 
-from fmtkit.errors import FmtkitError
+from fmtkit.core.errors import FmtkitError
 from fmtkit.training.rl.ebft import whitening
 from fmtkit.training.rl.ebft.advantages import advantages
 from fmtkit.training.rl.ebft.energy_reward import Weights, energy

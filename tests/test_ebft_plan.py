@@ -4,9 +4,9 @@ import pytest
 
 pytest.importorskip("trl")
 
-from fmtkit.errors import OptionError, UnknownNameError
-from fmtkit.training import planning
-from fmtkit.training.config import parse
+from fmtkit.core.errors import OptionError, UnknownNameError
+from fmtkit.training.config.config import parse
+from fmtkit.training.planning import plan as planning
 
 STRIDED = """
 base_model: a/m

@@ -14,8 +14,8 @@ import runs
 import tiny_training as tiny
 import yaml
 
-from fmtkit.training import process
-from fmtkit.training.build import make_trainer, parts_of
+from fmtkit.training.run import process
+from fmtkit.training.run.build import make_trainer, parts_of
 
 LORA = {"adapter": "lora", "lora_r": 4, "lora_alpha": 8, "lora_target_linear": True}
 STRUCTURED = {

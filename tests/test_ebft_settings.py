@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import pytest
 
-from fmtkit.errors import OptionError, UnknownNameError
+from fmtkit.core.errors import OptionError, UnknownNameError
 from fmtkit.training.rl.ebft.ebft_settings import read_settings
 from fmtkit.training.rl.ebft.settings_plan import plan_settings, scale_rewards
 

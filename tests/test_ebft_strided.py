@@ -11,8 +11,8 @@ from ebft_toys import lora, tiny_model, word_tokenizer
 from torch import Tensor, tensor
 from transformers import MistralConfig, MistralForCausalLM, TrainingArguments
 
-from fmtkit.anchors import AnchorRule
-from fmtkit.errors import ColumnMismatchError, FmtkitError, OptionError
+from fmtkit.core.errors import ColumnMismatchError, FmtkitError, OptionError
+from fmtkit.counting.anchors import AnchorRule
 from fmtkit.training.rl.ebft.ebft_settings import EbftSettings, read_settings
 from fmtkit.training.rl.ebft.feature_network import adapter_network, copied_network
 from fmtkit.training.rl.ebft.strided import StridedTrainer

@@ -12,7 +12,7 @@ from ebft_toys import lora, tiny_model, word_tokenizer
 from torch import Tensor, tensor
 from trl import GRPOConfig
 
-from fmtkit.errors import ColumnMismatchError, FmtkitError, OptionError
+from fmtkit.core.errors import ColumnMismatchError, FmtkitError, OptionError
 from fmtkit.training.rl.ebft.conversation_rollout import Rollout, first_turn, inserted_turns
 from fmtkit.training.rl.ebft.ebft_reward import padded
 from fmtkit.training.rl.ebft.ebft_settings import read_settings

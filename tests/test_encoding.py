@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_tables import FEW, tables
 
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 from fmtkit.writing import formats
 from fmtkit.writing.formats import compression_of, encode
 

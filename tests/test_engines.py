@@ -74,9 +74,9 @@ def test_every_format_converts_alike_on_copies_of_its_job(case: Case) -> None:
 def test_blocks_convert_alike_in_other_processes(tmp_path):
     (tmp_path / "plugin_of_mine.py").write_text(
         "from fmtkit.columns import Text\n"
-        "from fmtkit.dialogs import pair\n"
-        "from fmtkit.registry import converter\n"
-        "from fmtkit.tables import Preference\n\n"
+        "from fmtkit.columns.dialogs import pair\n"
+        "from fmtkit.formats.registry import converter\n"
+        "from fmtkit.core.tables import Preference\n\n"
         "@converter()\n"
         "def mine(q: Text, a: Text, b: Text) -> Preference:\n"
         "    return pair(q, a, b)\n"
@@ -92,7 +92,7 @@ def test_blocks_convert_alike_in_other_processes(tmp_path):
         tokenizer=TOKENIZER,
         max_length=500,
     )
-    from fmtkit import registry
+    from fmtkit.formats import registry
 
     registry.load_plugin(options.plugins[0])
     job = prepare(open_sources([str(tmp_path / f"{n}.jsonl") for n in "abc"]), options)

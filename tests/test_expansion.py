@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import fmtkit
-from fmtkit import registry
 from fmtkit.converting import pipeline
 from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.convert_options import ConvertOptions
+from fmtkit.formats import registry
 from fmtkit.sources import jsonl
 
 PLUGIN = '''
@@ -22,13 +22,13 @@ from typing import Annotated
 import polars as pl
 
 from fmtkit.columns import records
-from fmtkit.expansion import several
-from fmtkit.kinds import TextKind
-from fmtkit.kinds import ListKind
-from fmtkit.kinds import NumberKind
-from fmtkit.problems import Column
-from fmtkit.registry import converter
-from fmtkit.tables import Ranking
+from fmtkit.columns.expansion import several
+from fmtkit.columns.kinds import TextKind
+from fmtkit.columns.kinds import ListKind
+from fmtkit.columns.kinds import NumberKind
+from fmtkit.columns.problems import Column
+from fmtkit.formats.registry import converter
+from fmtkit.core.tables import Ranking
 
 NODE = {"prompt": TextKind(), "replies": ListKind(TextKind()), "scores": ListKind(NumberKind())}
 
@@ -159,9 +159,9 @@ def test_a_ranking_without_a_pair_is_counted_beside_one_with_a_pair(tmp_path):
 
 SEVERAL = '''
 from fmtkit.columns import Texts
-from fmtkit.expansion import several
-from fmtkit.registry import converter
-from fmtkit.tables import Completion
+from fmtkit.columns.expansion import several
+from fmtkit.formats.registry import converter
+from fmtkit.core.tables import Completion
 import polars as pl
 
 

@@ -13,15 +13,15 @@ import trl
 import yaml
 from test_grpo_trainer import GROUP, logs, make_trainer, rows
 
-from fmtkit.errors import OptionError
-from fmtkit.training import process
-from fmtkit.training import run as runs
+from fmtkit.core.errors import OptionError
 from fmtkit.training.rl.failed_samples import Timings, allowed
 from fmtkit.training.rl.grpo.settings import GrpoSettings
 from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
 from fmtkit.training.rl.rewards import RewardError, RewardOptions, load_rewards, read_options
 from fmtkit.training.rl.rollouts.guarded_environments import guarded
 from fmtkit.training.rl.rollouts.settings import RolloutSettings, read_settings
+from fmtkit.training.run import process
+from fmtkit.training.run import run as runs
 
 TOLERANT = RolloutSettings(max_failed_share=0.5)
 BAD = "bad"

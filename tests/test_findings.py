@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fmtkit.surveying import fingerprints
-from fmtkit.surveying.advice import ADVICE
-from fmtkit.surveying.balances import kto_weights
-from fmtkit.surveying.findings import Finding, Findings
-from fmtkit.tables import MESSAGE, WIDE_MESSAGE
+from fmtkit.core.tables import MESSAGE, WIDE_MESSAGE
+from fmtkit.inspection import fingerprints
+from fmtkit.inspection.advice import ADVICE
+from fmtkit.inspection.balances import kto_weights
+from fmtkit.inspection.findings import Finding, Findings
 
 WORDS = ("red", "green", "blue", "grey")
 

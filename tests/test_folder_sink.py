@@ -13,7 +13,7 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
-from fmtkit.errors import OutputExistsError, ResumeError, WriteError
+from fmtkit.core.errors import OutputExistsError, ResumeError, WriteError
 from fmtkit.writing.folder_sink import FolderSink, find_resume
 from fmtkit.writing.formats import encode
 from fmtkit.writing.sinks import Closing, Progress

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from fmtkit import foreign_calls
-from fmtkit.foreign_calls import OverdueError, in_parts, retried, within, within_or_abandoned
+from fmtkit.core import foreign_calls
+from fmtkit.core.foreign_calls import OverdueError, in_parts, retried, within, within_or_abandoned
 
 
 @pytest.fixture

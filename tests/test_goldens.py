@@ -15,7 +15,7 @@ from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.engines import Threads
 from fmtkit.converting.pipeline import stream
 from fmtkit.converting.preparation import prepare
-from fmtkit.errors import ColumnMismatchError, FmtkitError
+from fmtkit.core.errors import ColumnMismatchError, FmtkitError
 
 GOLDENS = Path(__file__).parents[2] / "shared" / "data" / "goldens"
 METHODS = {"dpo": "dpo", "kto": "kto", "orpo": "orpo", "bt": "reward", "prm": "prm"}

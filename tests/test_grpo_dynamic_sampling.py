@@ -12,7 +12,7 @@ from test_grpo_trainer import GROUP, logs, make_trainer, rows
 from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.rloo_trainer import RLOOTrainer
 
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 from fmtkit.training.rl.grpo.dynamic_sampling import NoSignalError, _key, _Tally, fresh_rows
 from fmtkit.training.rl.grpo.settings import GrpoSettings, read_settings
 from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer

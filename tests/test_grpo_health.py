@@ -2,10 +2,10 @@
 
 import pytest
 
-from fmtkit.runner import HealthLimits, find
-from fmtkit.training.interrupts import Stop
-from fmtkit.training.life import RunLog, TokenCounter, findings
+from fmtkit.core.runner import HealthLimits, find
 from fmtkit.training.rl.grpo.health import OnlineHealth
+from fmtkit.training.run.callbacks import RunLog, TokenCounter, findings
+from fmtkit.training.run.interrupts import Stop
 
 SOUND = {
     "loss": 0.0,

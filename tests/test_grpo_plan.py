@@ -6,13 +6,14 @@ pytest.importorskip("trl")
 
 import tiny_training as tiny
 
-from fmtkit.errors import OptionError
-from fmtkit.runner import find
-from fmtkit.training import planning, trainer_package
-from fmtkit.training.config import parse
-from fmtkit.training.job import Source
-from fmtkit.training.problem import RefusalError
+from fmtkit.core.errors import OptionError
+from fmtkit.core.runner import find
+from fmtkit.training.config.config import parse
+from fmtkit.training.config.problem import RefusalError
+from fmtkit.training.planning import plan as planning
+from fmtkit.training.planning import trainer_package
 from fmtkit.training.rl.grpo import group_rule
+from fmtkit.training.run.job import Source
 
 BASE = "base_model: a/m\ndatasets: [{path: a/b, type: gsm8k}]\n"
 
@@ -238,7 +239,7 @@ def test_without_a_gpu_it_is_refused_before_anything_is_loaded(monkeypatch) -> N
 
 
 def test_a_trl_that_the_trainer_was_not_made_for_is_named(monkeypatch) -> None:
-    from fmtkit.errors import DependencyError
+    from fmtkit.core.errors import DependencyError
 
     monkeypatch.setattr(trainer_package, "installed", lambda _: "1.17.0")
     with pytest.raises(DependencyError, match=r"made for trl>=1.16,<1.17, and trl 1.17.0 is"):

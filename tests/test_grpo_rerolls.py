@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 from fmtkit.training.rl.grpo.rerolls import WAITING, Rerolls, failed
 from fmtkit.training.rl.grpo.settings import read_settings
 

@@ -11,7 +11,7 @@ pytest.importorskip("trl")
 import online_runs as online
 import tiny_training as tiny
 
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 
 METHODS = ["grpo", "gdpo", "rloo", "online_dpo"]
 GRPO_LOSSES = ["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"]

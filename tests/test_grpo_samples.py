@@ -11,7 +11,7 @@ pytest.importorskip("trl")
 
 import online_runs as online
 
-from fmtkit.errors import WriteError
+from fmtkit.core.errors import WriteError
 from fmtkit.training.rl.grpo import samples, samples_page
 from fmtkit.training.rl.grpo.keep_samples import rows_of
 from fmtkit.training.rl.grpo.samples import FILE, SampleTable

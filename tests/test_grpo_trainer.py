@@ -10,7 +10,7 @@ from ebft_toys import lora, tiny_model, word_tokenizer
 from trl import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 from fmtkit.training.rl.grpo.importance_ratio import importance_ratio
 from fmtkit.training.rl.grpo.settings import GrpoSettings
 from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer

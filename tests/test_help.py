@@ -15,10 +15,11 @@ import runs
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from fmtkit import registry, runner
 from fmtkit.cli import AFTERWARDS, COMMANDS, EXAMPLES, PANELS, application
 from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.errors import NEAREST, UnknownNameError
+from fmtkit.core import runner
+from fmtkit.core.errors import NEAREST, UnknownNameError
+from fmtkit.formats import registry
 
 ROOT = Path(__file__).parents[1]
 COLOURS = ROOT / "docs/examples/colours.jsonl"

@@ -12,10 +12,13 @@ from typing import Any, NamedTuple
 import pytest
 import tiny_training as tiny
 
-from fmtkit.errors import FmtkitError, ResumeError
-from fmtkit.runner import find
-from fmtkit.training import build, datasets, freezing, handover, planning, resuming, rows
-from fmtkit.training.job import Job
+from fmtkit.core.errors import FmtkitError, ResumeError
+from fmtkit.core.runner import find
+from fmtkit.training.data import datasets, rows
+from fmtkit.training.planning import plan as planning
+from fmtkit.training.run import build, freezing, resuming
+from fmtkit.training.run import make_job as handover
+from fmtkit.training.run.job import Job
 
 EXAMPLES = Path(__file__).parents[2] / "shared" / "data" / "axolotl_examples"
 """What each key of axolotl's examples asks for; users of fmtkit have none."""
@@ -386,9 +389,9 @@ def test_a_plugin_brings_a_type_of_its_own(tmp_path):
     file.write_text(
         '"""Poems."""\n'
         "from fmtkit.columns import Text\n"
-        "from fmtkit.dialogs import pair\n"
-        "from fmtkit.registry import converter\n"
-        "from fmtkit.tables import Preference\n\n"
+        "from fmtkit.columns.dialogs import pair\n"
+        "from fmtkit.formats.registry import converter\n"
+        "from fmtkit.core.tables import Preference\n\n"
         "@converter()\n"
         "def preference(title: Text, good: Text, bad: Text) -> Preference:\n"
         '    """https://example.org/poems."""\n'

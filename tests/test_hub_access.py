@@ -5,8 +5,9 @@ import socket
 
 import pytest
 
-from fmtkit import hub_access, tokens
-from fmtkit.errors import OptionError, TokenizerError
+from fmtkit.core import hub_access
+from fmtkit.core.errors import OptionError, TokenizerError
+from fmtkit.tokenizers import tokens
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +79,9 @@ def test_a_run_says_why_model_or_data_cannot_be_had(nobody, tmp_path, monkeypatc
     pytest.importorskip("trl")
     import tiny_training as tiny
 
-    from fmtkit.training import datasets, planning, slices
+    from fmtkit.training.config import slices
+    from fmtkit.training.data import datasets
+    from fmtkit.training.planning import plan as planning
 
     constants = pytest.importorskip("huggingface_hub.constants")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))

@@ -12,7 +12,7 @@ from hub_standin import TOKEN, Hub, running
 from runs import INTEL, lines
 
 import fmtkit
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 from fmtkit.writing.outputs import HubFolder, hub_folder
 
 NAME = "someone/pairs"

@@ -15,7 +15,7 @@ import torch
 import vllm_stub as vllm
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-from fmtkit.training import process
+from fmtkit.training.run import process
 
 OLD = [-1.0, -2.0, -0.5]
 SAMPLED = [-1.0, -3.5, -0.5]

@@ -12,13 +12,13 @@ from runs import fmtkit as command
 from test_survey import GOLDENS, rows_of, tokenizer, write
 
 import fmtkit
-from fmtkit.anchors import AnchorRule, read_rule, row_anchors, token_count
-from fmtkit.errors import OptionError, UnknownNameError
+from fmtkit.core.errors import OptionError, UnknownNameError
+from fmtkit.core.tables import Tokens
+from fmtkit.counting.anchors import AnchorRule, read_rule, row_anchors, token_count
+from fmtkit.inspection.anchor_counts import AnchorTally, place_anchors
+from fmtkit.inspection.survey_record import Survey
+from fmtkit.inspection.survey_schema import survey_schema
 from fmtkit.reports.terminal import print_row
-from fmtkit.surveying.anchor_counts import AnchorTally, place_anchors
-from fmtkit.surveying.survey_record import Survey
-from fmtkit.surveying.survey_schema import survey_schema
-from fmtkit.tables import Tokens
 
 __all__ = ["tokenizer"]
 

@@ -12,11 +12,11 @@ from rich.console import Console
 from test_survey import GOLDENS, tokenizer, write
 
 import fmtkit
-from fmtkit import resources
+from fmtkit.formats import resources
+from fmtkit.inspection.advice import SEVERITIES
+from fmtkit.inspection.survey_schema import survey_schema
 from fmtkit.reports.histograms import bars, sparkline
 from fmtkit.reports.terminal import MARKS, print_survey
-from fmtkit.surveying.advice import SEVERITIES
-from fmtkit.surveying.survey_schema import survey_schema
 
 __all__ = ["tokenizer"]
 

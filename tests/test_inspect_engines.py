@@ -16,12 +16,12 @@ from test_engines import TOKENIZER, Pickling
 
 from fmtkit.converting import pipeline
 from fmtkit.converting.engines import engine_of
-from fmtkit.errors import FmtkitError
+from fmtkit.core.errors import FmtkitError
+from fmtkit.inspection import fingerprints, inspection
+from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.reports import json as json_report
 from fmtkit.sources import jsonl
 from fmtkit.sources.blocks import MAX_LINE_BYTES
-from fmtkit.surveying import fingerprints, inspection
-from fmtkit.surveying.inspect_options import InspectOptions
 
 RAY = {"engine": "ray"}
 SHORT = "several words, and a few more"

@@ -11,7 +11,7 @@ import pytest
 import fmtkit
 from fmtkit.converting import joined_rows
 from fmtkit.converting.joined_rows import JoinedSource
-from fmtkit.errors import ColumnMismatchError, NothingWrittenError
+from fmtkit.core.errors import ColumnMismatchError, NothingWrittenError
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.jsonl import blocks_of_lines
 

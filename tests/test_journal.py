@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from fmtkit.errors import ResumeError, WriteError
+from fmtkit.core.errors import ResumeError, WriteError
 from fmtkit.writing import journal
 from fmtkit.writing.journal import Checkpoint, Journal, JournalFile, Shard, check_fingerprint
 

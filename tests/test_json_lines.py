@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_tables import FEW, tables
 
-from fmtkit.errors import WriteError
+from fmtkit.core.errors import WriteError
 from fmtkit.writing.json_lines import encode
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from runs import INTEL, convert, convert_file, line
 
 from fmtkit.converting.keeping import JSON_FIELD
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 
 ROW = line(INTEL)[:-1]
 

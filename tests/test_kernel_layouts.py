@@ -13,19 +13,19 @@ from line_mutants import mutants
 from test_kernel_lines import STRESS, mostly_sound
 from test_parse import CASES, sound_lines
 
+from fmtkit.columns.text_layout import Ask, Condition, Layout, Shape, View
+from fmtkit.columns.text_layout import Path as Way
+from fmtkit.columns.turn_sources import Blank, Equal, Last, Texts, turns
 from fmtkit.converting import fusing
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.fusing import Fusion
 from fmtkit.converting.pipeline import Piece, process
 from fmtkit.converting.preparation import Job, prepare
-from fmtkit.errors import FmtkitError
+from fmtkit.core.errors import FmtkitError
 from fmtkit.reading import clean_lines, native
 from fmtkit.rendering import tiers
 from fmtkit.sources.blocks import JsonBlock
 from fmtkit.sources.opening import open_sources
-from fmtkit.text_layout import Ask, Condition, Layout, Shape, View
-from fmtkit.text_layout import Path as Way
-from fmtkit.turn_sources import Blank, Equal, Last, Texts, turns
 
 pytestmark = pytest.mark.skipif(
     native.kernel() is None, reason=f"there is no native kernel: {native.why_not()}"
@@ -333,8 +333,8 @@ OTHER = Texts((("assistant", "other"),))
 
 
 def spec():
-    from fmtkit.kinds import TextKind
-    from fmtkit.read_spec import spec_of
+    from fmtkit.columns.kinds import TextKind
+    from fmtkit.columns.read_spec import spec_of
 
     named = [
         ("question", ("question",), TextKind(), True),

@@ -18,15 +18,15 @@ from line_mutants import mutants
 from test_conversions import contents
 from test_parse import CASES, bound, sound_lines
 
+from fmtkit.columns.kinds import IntegerKind, NumberKind, OpenKind, TextKind, TreeKind
+from fmtkit.columns.read_spec import node_of, spec_of
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.column_kinds import kinds_of_rows
 from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.convert_options import ConvertOptions, RowOptions
 from fmtkit.converting.preparation import prepare
 from fmtkit.converting.unread_turns import carried
-from fmtkit.errors import NothingWrittenError
-from fmtkit.kinds import IntegerKind, NumberKind, OpenKind, TextKind, TreeKind
-from fmtkit.read_spec import node_of, spec_of
+from fmtkit.core.errors import NothingWrittenError
 from fmtkit.reading import clean_lines, native
 from fmtkit.reading.clean_lines import BLANK, CLEAN, UNSURE
 from fmtkit.sources.opening import open_sources

@@ -18,13 +18,21 @@ from spec_reader import UnsureError, read_line
 from test_parse import CASES, bound
 
 from fmtkit import catalogue
+from fmtkit.columns.kinds import (
+    BranchKind,
+    IntegerKind,
+    Kind,
+    ListKind,
+    RecordKind,
+    TextKind,
+    TreeKind,
+)
+from fmtkit.columns.read_spec import node_of
+from fmtkit.columns.strict_kinds import judge, value_of
+from fmtkit.columns.typed_kinds import dtype_of
 from fmtkit.converting.unread_turns import carried
-from fmtkit.kinds import BranchKind, IntegerKind, Kind, ListKind, RecordKind, TextKind, TreeKind
-from fmtkit.read_spec import node_of
-from fmtkit.source_schemas import schema_of, source_schema
+from fmtkit.formats.source_schemas import schema_of, source_schema
 from fmtkit.sources.strict import parse
-from fmtkit.strict_kinds import judge, value_of
-from fmtkit.typed_kinds import dtype_of
 
 MUTANTS = 60
 EXTRA = ("name", "tool_calls", "function_call", "reasoning", "thinking", "train", "weight", "image")
@@ -167,12 +175,12 @@ from typing import Annotated
 
 import polars as pl
 
-from fmtkit.dialogs import dialog
+from fmtkit.columns.dialogs import dialog
 from fmtkit.converting.unread_turns import carried
-from fmtkit.kinds import BranchKind, IntegerKind, ListKind, RecordKind, TextKind, TreeKind
-from fmtkit.problems import Column, Problem
-from fmtkit.registry import converter
-from fmtkit.tables import Preference
+from fmtkit.columns.kinds import BranchKind, IntegerKind, ListKind, RecordKind, TextKind, TreeKind
+from fmtkit.columns.problems import Column, Problem
+from fmtkit.formats.registry import converter
+from fmtkit.core.tables import Preference
 
 TURN = RecordKind(
     {"text": TextKind(), "rank": IntegerKind(), "replies": ListKind(BranchKind("turn"))},

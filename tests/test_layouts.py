@@ -10,12 +10,12 @@ import runs
 from fixture_cases import Case, cases, read_lines
 
 import fmtkit
-from fmtkit import registry
 from fmtkit.converting import detection, preparation
 from fmtkit.converting.near_misses import likeness
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
+from fmtkit.formats import registry
+from fmtkit.inspection.type_guesses import guess
 from fmtkit.sources.opening import open_sources
-from fmtkit.surveying.type_guesses import guess
 
 USER, BOT = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
 PAIR = {"chosen": "a", "rejected": "b"}

@@ -8,7 +8,7 @@ from tokenizers import models, pre_tokenizers
 
 from fmtkit.counting.lengths import Tally, count_columns, count_lists, summarize, summarize_all
 from fmtkit.counting.token_counts import TokenCounter
-from fmtkit.tokens import Tokenizer
+from fmtkit.tokenizers.tokens import Tokenizer
 
 
 @pytest.fixture(scope="module")

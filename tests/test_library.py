@@ -15,7 +15,7 @@ from runs import INTEL, lines
 
 import fmtkit
 from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.errors import (
+from fmtkit.core.errors import (
     FmtkitError,
     LimitError,
     OptionError,

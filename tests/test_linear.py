@@ -12,16 +12,16 @@ import pyarrow as pa
 import pytest
 from fixture_cases import FIXTURES, Case, run
 
-from fmtkit import thinking
+from fmtkit.columns import thinking
+from fmtkit.columns.strict_kinds import json_value
 from fmtkit.converting import pairing
 from fmtkit.converting.column_kinds import kinds_of_columns
+from fmtkit.core.tables import MESSAGE
 from fmtkit.rendering.spans import find_spans
 from fmtkit.rendering.template_sources import find_model_template
 from fmtkit.sources.marks import faults
 from fmtkit.sources.opening import open_sources
 from fmtkit.sources.strict import parse
-from fmtkit.strict_kinds import json_value
-from fmtkit.tables import MESSAGE
 
 MIB = 1 << 20
 LINE = 16 * MIB

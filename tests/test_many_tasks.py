@@ -11,7 +11,7 @@ from benchmark_modules import load
 from fmtkit.converting import conversion_run
 from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.errors import WriteError
+from fmtkit.core.errors import WriteError
 from fmtkit.sources import parts
 from fmtkit.writing import folder_sink
 from fmtkit.writing.working_folder import WorkingFolder

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import fmtkit
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 
 ROWS = [{"q": "Hi", "good": "a", "bad": "b"}] * 3
 

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fmtkit import tokens
-from fmtkit.errors import OptionError, UnknownNameError
+from fmtkit.core.errors import OptionError, UnknownNameError
+from fmtkit.inspection import masks
+from fmtkit.inspection.masked import Masked
+from fmtkit.inspection.masks import Masking
+from fmtkit.inspection.step_masks import mask_steps
 from fmtkit.rendering.row_templates import RowTemplate, compile_template
-from fmtkit.surveying import masks
-from fmtkit.surveying.masked import Masked
-from fmtkit.surveying.masks import Masking
-from fmtkit.surveying.step_masks import mask_steps
-from fmtkit.tokens import Tokenizer
+from fmtkit.tokenizers import tokens
+from fmtkit.tokenizers.tokens import Tokenizer
 
 ROOT = Path(__file__).parents[1]
 GOLDENS = ROOT.parent / "shared/data/goldens/tokenizer"
@@ -226,8 +226,8 @@ def test_a_template_that_rewrites_its_prompt_is_noted(setup):
 
 def test_a_method_that_is_not_there_is_an_error_before_any_row(tmp_path):
     from fmtkit.converting import typenames
-    from fmtkit.surveying.as_trained import masking_of
-    from fmtkit.surveying.inspect_options import InspectOptions
+    from fmtkit.inspection.as_trained import masking_of
+    from fmtkit.inspection.inspect_options import InspectOptions
 
     name = typenames.read("mine.rows", functions=True)
     with pytest.raises(UnknownNameError, match="no method named 'grop'; did you mean 'grpo'"):

@@ -14,8 +14,15 @@ pytest.importorskip("trl")
 import tiny_training as tiny
 
 import fmtkit
-from fmtkit.errors import OptionError, OutputExistsError, ResumeError, UnknownNameError, WriteError
-from fmtkit.training import merging, process
+from fmtkit.core.errors import (
+    OptionError,
+    OutputExistsError,
+    ResumeError,
+    UnknownNameError,
+    WriteError,
+)
+from fmtkit.training.run import process
+from fmtkit.training.trained import merging
 
 LORA = {"adapter": "lora", "lora_r": 4, "lora_target_linear": True, "learning_rate": 0.02}
 TABLE = {"dpo": "Preference", "sft": "Conversation", "reward": "Preference", "prm": "Stepwise"}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fmtkit.errors import DependencyError, OptionError, UnusedKernelWarning
+from fmtkit.core.errors import DependencyError, OptionError, UnusedKernelWarning
 from fmtkit.reading import native
 
 ROOT = Path(__file__).parents[1]

@@ -8,14 +8,14 @@ from contextlib import ExitStack, contextmanager, suppress
 import gym_standin as standin
 import pytest
 
-from fmtkit import foreign_calls
-from fmtkit.errors import OptionError
-from fmtkit.training.life import TrainingError
+from fmtkit.core import foreign_calls
+from fmtkit.core.errors import OptionError
 from fmtkit.training.rl.dialogs import calls
 from fmtkit.training.rl.failed_samples import Failures
 from fmtkit.training.rl.nemo_gym import head, routing
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
 from fmtkit.training.rl.nemo_gym.verify import Verify
+from fmtkit.training.run.callbacks import TrainingError
 
 ROW = '{"responses_create_params":{"input":"2+2?","temperature":1.0},"answer":"4","level":0.10}'
 

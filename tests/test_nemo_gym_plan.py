@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fmtkit.errors import FmtkitError, OptionError
-from fmtkit.training import keys_online, planning
+from fmtkit.core.errors import FmtkitError, OptionError
+from fmtkit.training.config import keys_online
+from fmtkit.training.planning import plan as planning
 from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.dialogs.played import PlayedReward
 from fmtkit.training.rl.nemo_gym import run as gym_run

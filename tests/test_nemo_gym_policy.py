@@ -8,9 +8,10 @@ import scripted_rollouts as scripted
 import vllm_stub as vllm
 from peft import LoraConfig
 
-from fmtkit.training import planning, process
+from fmtkit.training.planning import plan as planning
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
+from fmtkit.training.run import process
 
 
 class Stub(vllm.Stub):

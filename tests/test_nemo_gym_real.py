@@ -217,8 +217,8 @@ def test_a_run_trains_on_the_data_and_the_rewards_of_the_real_servers(gym, tmp_p
     pytest.importorskip("trl")
     import tiny_training as tiny
 
-    from fmtkit.training import process
-    from fmtkit.training import run as runs
+    from fmtkit.training.run import process
+    from fmtkit.training.run import run as runs
 
     process._quiet()
     monkeypatch.setattr(runs, "launched", lambda planned: process.main([str(planned.run)]))

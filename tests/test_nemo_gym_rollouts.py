@@ -9,8 +9,7 @@ import gym_standin as standin
 import pytest
 import tiny_training as tiny
 
-from fmtkit import foreign_calls
-from fmtkit.training.life import TrainingError
+from fmtkit.core import foreign_calls
 from fmtkit.training.rl.dialogs import calls
 from fmtkit.training.rl.dialogs.dialog import CUT, MISMATCH, NO_TOKENS, NOTHING, PLAYED
 from fmtkit.training.rl.dialogs.played import PlayedReward
@@ -19,6 +18,7 @@ from fmtkit.training.rl.nemo_gym.reconstruction import reconstruct
 from fmtkit.training.rl.nemo_gym.rollout import Rollout
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
 from fmtkit.training.rl.rollouts.contract import problem_of
+from fmtkit.training.run.callbacks import TrainingError
 
 ROW = {"responses_create_params": {"input": "warm?"}, "answer": "tokens [6]"}
 PROMPT = [{"role": "user", "content": "warm?"}]

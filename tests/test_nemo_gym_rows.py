@@ -11,7 +11,7 @@ from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.engines import Threads
 from fmtkit.converting.pipeline import stream
 from fmtkit.converting.preparation import prepare
-from fmtkit.training import kept_columns
+from fmtkit.training.data import kept_columns
 
 ROW = {"responses_create_params": {"input": "2+2?"}, "answer": "4", "level": 3}
 

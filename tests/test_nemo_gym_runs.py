@@ -14,9 +14,9 @@ import gym_standin as standin
 import tiny_training as tiny
 from test_nemo_gym_launching import make_gym
 
-from fmtkit.errors import OptionError
-from fmtkit.training import process
-from fmtkit.training import run as runs
+from fmtkit.core.errors import OptionError
+from fmtkit.training.run import process
+from fmtkit.training.run import run as runs
 
 SLOW = pytest.mark.slow
 

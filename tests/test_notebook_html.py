@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import fmtkit
-from fmtkit.notebook_html import LONGEST, MOST, card, table, text
+from fmtkit.core.notebook_html import LONGEST, MOST, card, table, text
 
 HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)> \x1b[31m\u202e &amp;"
 ROWS = [

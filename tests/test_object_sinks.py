@@ -14,11 +14,11 @@ from object_store import BUCKET
 from runs import INTEL, lines
 
 import fmtkit
-from fmtkit import storage
 from fmtkit.cli import main
 from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.errors import (
+from fmtkit.core import storage
+from fmtkit.core.errors import (
     LimitError,
     NothingWrittenError,
     OptionError,
@@ -29,7 +29,7 @@ from fmtkit.errors import (
 )
 from fmtkit.sources import parts
 from fmtkit.sources.opening import open_sources
-from fmtkit.training.convert_config import convert_config
+from fmtkit.training.data.convert_config import convert_config
 from fmtkit.writing import object_store
 from fmtkit.writing.formats import encode
 from fmtkit.writing.object_sinks import ObjectFolderSink, find_resumption

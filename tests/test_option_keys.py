@@ -16,20 +16,22 @@ pytest.importorskip("trl")
 import tiny_training as tiny
 
 from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.errors import FmtkitError, UnknownNameError
-from fmtkit.training import config, datasets, keys, planning, schema
-from fmtkit.training.convert_config import convert_config
-from fmtkit.training.keys import OF_DATASET
-from fmtkit.training.run import template_text
+from fmtkit.core.errors import FmtkitError, UnknownNameError
+from fmtkit.training.config import config, keys, schema
+from fmtkit.training.config.keys import OF_DATASET
+from fmtkit.training.data import datasets
+from fmtkit.training.data.convert_config import convert_config
+from fmtkit.training.planning import plan as planning
+from fmtkit.training.run.run import template_text
 from fmtkit.training.train_options import TrainOptions
 
 OPTIONS = ConvertOptions.declared()
 KEYED = {name: option.keys for name, option in OPTIONS.items() if option.keys}
 SAID = [(name, key) for name, found in KEYED.items() for key in found]
 PLUGIN = """from fmtkit.columns import Text
-from fmtkit.dialogs import pair
-from fmtkit.registry import converter
-from fmtkit.tables import Preference
+from fmtkit.columns.dialogs import pair
+from fmtkit.formats.registry import converter
+from fmtkit.core.tables import Preference
 
 
 @converter()

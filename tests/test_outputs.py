@@ -13,7 +13,7 @@ import pytest
 import fmtkit
 from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.errors import (
+from fmtkit.core.errors import (
     FmtkitError,
     LimitError,
     NothingWrittenError,
@@ -390,7 +390,7 @@ def config(folder, *entries):
 
 
 def test_each_folder_of_a_config_is_looked_at_before_the_first_is_written(tmp_path):
-    from fmtkit.training.convert_config import convert_config
+    from fmtkit.training.data.convert_config import convert_config
 
     first = source(tmp_path / "a.jsonl", GOOD)
     second = source(tmp_path / "b.jsonl", GOOD)

@@ -14,9 +14,9 @@ from test_survey import GOLDENS, tokenizer, write
 
 import fmtkit
 from fmtkit.counting.lengths import Tally
+from fmtkit.inspection.inspect_options import InspectOptions
+from fmtkit.inspection.inspection import run
 from fmtkit.reports import html
-from fmtkit.surveying.inspect_options import InspectOptions
-from fmtkit.surveying.inspection import run
 
 __all__ = ["tokenizer"]
 

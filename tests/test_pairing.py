@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fmtkit.columns.typed_kinds import NARROW, WIDE
 from fmtkit.converting.pairing import POLICIES, check_policy, pair_up
-from fmtkit.errors import OptionError, UnknownNameError
-from fmtkit.typed_kinds import NARROW, WIDE
+from fmtkit.core.errors import OptionError, UnknownNameError
 
 EXACT = [policy for policy in POLICIES if policy not in ("none", "margin:M")] + [
     "margin:0.5",

@@ -14,7 +14,7 @@ from fmtkit.converting.engines import Threads
 from fmtkit.converting.ledger import TERMS, Ledger
 from fmtkit.converting.pipeline import Piece, Progress, process, stream
 from fmtkit.converting.preparation import Job, prepare
-from fmtkit.errors import ColumnMismatchError, OptionError
+from fmtkit.core.errors import ColumnMismatchError, OptionError
 from fmtkit.sources.jsonl import blocks_of_lines
 from fmtkit.sources.opening import Source, open_sources
 

@@ -8,9 +8,9 @@ from runs import INTEL, fmtkit, lines
 HEAD = (
     "import polars as pl\n"
     "from fmtkit.columns import Text\n"
-    "from fmtkit.dialogs import pair\n"
-    "from fmtkit.registry import converter\n"
-    "from fmtkit.tables import Preference\n"
+    "from fmtkit.columns.dialogs import pair\n"
+    "from fmtkit.formats.registry import converter\n"
+    "from fmtkit.core.tables import Preference\n"
 )
 SHOUT = (
     "def loud(text):\n"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmtkit.codes import REASONS, Reject
+from fmtkit.core.codes import REASONS, Reject
 from fmtkit.writing import quarantine
 from fmtkit.writing.quarantine import RAW_BYTES, QuarantineFile
 

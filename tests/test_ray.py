@@ -26,9 +26,9 @@ from fmtkit.converting.engines import TaskLostError, Threads
 from fmtkit.converting.pipeline import stream
 from fmtkit.converting.ray_engine import Ray
 from fmtkit.converting.tasks import Task
-from fmtkit.errors import LimitError, OptionError, OutputExistsError, SourceError, WriteError
+from fmtkit.core.errors import LimitError, OptionError, OutputExistsError, SourceError, WriteError
 from fmtkit.sources import parts
-from fmtkit.training.convert_config import convert_config
+from fmtkit.training.data.convert_config import convert_config
 
 if "CI" not in os.environ:  # there it is an error that it is missing
     pytest.importorskip("ray")

@@ -6,7 +6,7 @@ import pytest
 import tiny_training as tiny
 
 import fmtkit
-from fmtkit.errors import OptionError, TemplateError
+from fmtkit.core.errors import OptionError, TemplateError
 from fmtkit.rendering.template_sources import find_model_template
 
 TOOL = {

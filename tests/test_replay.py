@@ -147,8 +147,8 @@ def test_what_cannot_be_replayed_is_one_line_and_changes_nothing() -> None:
 
 def test_a_plugin_of_the_run_must_be_given_again() -> None:
     Path("mine.py").write_text(
-        "from fmtkit.columns import Text\nfrom fmtkit.dialogs import pair\n"
-        "from fmtkit.registry import converter\nfrom fmtkit.tables import Preference\n\n\n"
+        "from fmtkit.columns import Text\nfrom fmtkit.columns.dialogs import pair\n"
+        "from fmtkit.formats.registry import converter\nfrom fmtkit.core.tables import Preference\n\n\n"
         "@converter()\ndef rows(question: Text, chosen: Text, rejected: Text) -> Preference:\n"
         "    return pair(question, chosen, rejected)\n"
     )

@@ -7,7 +7,7 @@ import pytest
 from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.ledger import Ledger
-from fmtkit.tables import TABLES
+from fmtkit.core.tables import TABLES
 
 NAMES = ("report", "quarantine", "manifest")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fmtkit.errors import DependencyError
+from fmtkit.core.errors import DependencyError
 from fmtkit.rewards import accuracy, math_verifier, numeric_match
 from fmtkit.rewards.equality import is_same
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 import reward_modules as modules
 
-from fmtkit.errors import OptionError
-from fmtkit.foreign_calls import OverdueError, within
+from fmtkit.core.errors import OptionError
+from fmtkit.core.foreign_calls import OverdueError, within
 from fmtkit.training.rl.rewards import RewardError, RewardOptions, load_rewards
 
 

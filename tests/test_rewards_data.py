@@ -9,10 +9,13 @@ pytest.importorskip("datasets")
 
 import tiny_training as tiny
 
-from fmtkit.errors import OptionError
-from fmtkit.runner import find
-from fmtkit.training import config, datasets, handover, planning, rows
-from fmtkit.training.data_remarks import data_remarks
+from fmtkit.core.errors import OptionError
+from fmtkit.core.runner import find
+from fmtkit.training.config import config
+from fmtkit.training.data import datasets, rows
+from fmtkit.training.data.data_remarks import data_remarks
+from fmtkit.training.planning import plan as planning
+from fmtkit.training.run import make_job as handover
 
 TRANSFORMS = """
 def oai_gsm8k_transform(cfg, *args, **kwargs):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 from fmtkit.rewards import (
     LIBRARY,
     accuracy,

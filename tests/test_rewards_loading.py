@@ -5,7 +5,7 @@ import sys
 import pytest
 import reward_modules as modules
 
-from fmtkit.errors import FmtkitError, OptionError
+from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.training.rl.rewards import RewardOptions, entries, load_rewards, read_options
 
 

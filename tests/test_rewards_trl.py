@@ -8,8 +8,8 @@ pytest.importorskip("trl")
 
 import online_runs as online
 
-from fmtkit.training import process
 from fmtkit.training.rl.rewards import RewardError
+from fmtkit.training.run import process
 
 REWARDS = """
 

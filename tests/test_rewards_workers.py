@@ -154,7 +154,7 @@ def test_environments_are_scored_where_they_live(load):
 
 def test_a_worker_loads_neither_torch_nor_trl():
     code = (
-        "import sys, fmtkit.training.rl.rewards.serving, fmtkit.worker;"
+        "import sys, fmtkit.training.rl.rewards.serving, fmtkit.core.worker;"
         "print(*{m.partition('.')[0] for m in sys.modules})"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -13,9 +13,9 @@ import tiny_training as tiny
 import torch
 import trl
 
-from fmtkit.training import process
 from fmtkit.training.rl.rollouts.contract import RolloutError
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
+from fmtkit.training.run import process
 
 AHEAD = RolloutSettings(async_prefetch=True)
 ENDING = "<|im_end|>"

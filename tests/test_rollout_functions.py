@@ -12,7 +12,7 @@ import scripted_rollouts as scripted
 import vllm_stub as vllm
 from transformers import AutoTokenizer
 
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 from fmtkit.training.rl import imports
 from fmtkit.training.rl.rollouts import contract, legacy, loading
 from fmtkit.training.rl.rollouts.contract import Rollout, RolloutError

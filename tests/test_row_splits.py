@@ -9,7 +9,8 @@ from runs import fmtkit
 
 pytest.importorskip("trl")
 
-from fmtkit.training import datasets, planning
+from fmtkit.training.data import datasets
+from fmtkit.training.planning import plan as planning
 
 
 def rows(count: int, prompts: int) -> list[dict]:
@@ -106,7 +107,7 @@ def test_a_conversion_of_the_config_has_the_same_split_as_its_run(config, tmp_pa
     file = config(rows(30, 30), rows(30, 5), val_set_size=0.2)
     _, held_out = prepared(file)
     from fmtkit.converting.convert_options import ConvertOptions
-    from fmtkit.training.convert_config import convert_config
+    from fmtkit.training.data.convert_config import convert_config
 
     convert_config(file, [], tmp_path / "out", ConvertOptions())
     files = sorted((tmp_path / "out").glob("*/data/validation-*.parquet"))

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fmtkit.errors import FmtkitError, OptionError, OutputExistsError
-from fmtkit.training import planning, run_folder
-from fmtkit.training.check import Run
-from fmtkit.training.config import dumps, load
-from fmtkit.training.run import train
+from fmtkit.core.errors import FmtkitError, OptionError, OutputExistsError
+from fmtkit.training.config.config import dumps, load
+from fmtkit.training.planning import plan as planning
+from fmtkit.training.planning.check import Run
+from fmtkit.training.run import run_folder
+from fmtkit.training.run.run import train
 
 PAIR = {"prompt": "q", "chosen": "a", "rejected": "b"}
 

@@ -10,11 +10,12 @@ pytest.importorskip("trl")
 
 import tiny_training as tiny
 
-from fmtkit.runner import find
-from fmtkit.training import build, process, rows
-from fmtkit.training.arguments import fields_of
-from fmtkit.training.job import Job
-from fmtkit.training.life import TrainingError
+from fmtkit.core.runner import find
+from fmtkit.training.config.arguments import fields_of
+from fmtkit.training.data import rows
+from fmtkit.training.run import build, process
+from fmtkit.training.run.callbacks import TrainingError
+from fmtkit.training.run.job import Job
 
 RUNS = {
     "sft": "Conversation",

@@ -4,7 +4,8 @@ from typing import Any
 import pytest
 from nasty_dialogs import column, say
 
-from fmtkit.errors import TemplateError
+from fmtkit.core.errors import TemplateError
+from fmtkit.core.worker import Limits
 from fmtkit.rendering import chat, template_sources
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.leaf_json import decode_leaf, encode_leaf, harmless
@@ -12,7 +13,6 @@ from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.rendering.sandbox import Sandbox
 from fmtkit.rendering.tracing import Fault, Interpreter, Request, Shape, View
 from fmtkit.rendering.unknowns import Slot
-from fmtkit.worker import Limits
 
 QUICK = Limits(seconds=0.5)
 LOOP = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"

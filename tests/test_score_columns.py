@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from fmtkit.inspection.score_columns import read_scores, score_names
 from fmtkit.sources.blocks import ArrowBlock, JsonBlock, RowsBlock
-from fmtkit.surveying.score_columns import read_scores, score_names
 
 ROWS = [
     {"chosen": "a", "rejected": "b", "score_chosen": 3, "score_rejected": 1.5},

@@ -11,10 +11,12 @@ pytest.importorskip("trl")
 import tiny_training as tiny
 from runs import fmtkit
 
-from fmtkit.errors import OptionError
-from fmtkit.surveying.inspect_options import InspectOptions
-from fmtkit.training import build, inspect_config, planning, process, run
-from fmtkit.training.job import read as read_job
+from fmtkit.core.errors import OptionError
+from fmtkit.inspection.inspect_options import InspectOptions
+from fmtkit.training.data import inspect_config
+from fmtkit.training.planning import plan as planning
+from fmtkit.training.run import build, process, run
+from fmtkit.training.run.job import read as read_job
 
 TURNS = [
     {"from": "system", "value": "big stone", "train": False},

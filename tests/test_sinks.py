@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fmtkit.errors import OptionError, OutputExistsError, WriteError
+from fmtkit.core.errors import OptionError, OutputExistsError, WriteError
 from fmtkit.writing import formats
 from fmtkit.writing.formats import encode
 from fmtkit.writing.sinks import Closing, FileSink, Progress

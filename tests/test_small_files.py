@@ -10,7 +10,7 @@ import pytest
 from fmtkit.converting import pipeline
 from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.errors import LimitError
+from fmtkit.core.errors import LimitError
 
 MESSAGES = [{"role": "user", "content": "q"}]
 

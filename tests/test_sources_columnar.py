@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmtkit.errors import OptionError, SourceError
+from fmtkit.core.errors import OptionError, SourceError
 from fmtkit.sources.blocks import BLOCK_BYTES, ArrowBlock, JsonBlock
 from fmtkit.sources.columnar import cut_tables, decoded
 from fmtkit.sources.opening import Source, open_sources

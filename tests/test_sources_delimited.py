@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmtkit.errors import SourceError
+from fmtkit.core.errors import SourceError
 from fmtkit.sources.blocks import RowsBlock
 from fmtkit.sources.delimited import Table, sniffed
 from fmtkit.sources.opening import open_sources

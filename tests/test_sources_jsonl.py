@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmtkit.errors import SourceError
+from fmtkit.core.errors import SourceError
 from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, JsonBlock
 from fmtkit.sources.jsonl import blocks_of_lines, line_feeds
 from fmtkit.sources.locations import local

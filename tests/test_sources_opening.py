@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fmtkit.errors import DependencyError, OptionError, SourceError
+from fmtkit.core.errors import DependencyError, OptionError, SourceError
 from fmtkit.sources.opening import open_sources
 
 ROW = b'{"a": 1}\n'
@@ -198,7 +198,7 @@ def test_a_file_url_is_a_path(tmp_path: Path) -> None:
 
 HUB = """
 import sys
-from fmtkit.errors import FmtkitError
+from fmtkit.core.errors import FmtkitError
 from fmtkit.sources.opening import open_sources
 try:
     open_sources("hf://datasets/nobody/nothing@main")

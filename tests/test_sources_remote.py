@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fmtkit import hub_access, reachability, storage
-from fmtkit.errors import SourceError
+from fmtkit.core import hub_access, reachability, storage
+from fmtkit.core.errors import SourceError
 from fmtkit.sources.opening import open_sources
 
 fsspec = pytest.importorskip("fsspec")

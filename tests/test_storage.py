@@ -8,8 +8,8 @@ from object_store import BUCKET, CREDENTIALS
 from runs import INTEL
 
 import fmtkit
-from fmtkit import storage
-from fmtkit.errors import DependencyError, SourceError
+from fmtkit.core import storage
+from fmtkit.core.errors import DependencyError, SourceError
 from fmtkit.sources import remote
 from fmtkit.sources.opening import open_sources
 

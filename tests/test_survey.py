@@ -13,9 +13,10 @@ import pytest
 import sick_rows
 
 import fmtkit
-from fmtkit import catalogue, tokens
-from fmtkit.errors import ColumnMismatchError, OptionError, TokenizerError
-from fmtkit.surveying.survey_record import Survey
+from fmtkit import catalogue
+from fmtkit.core.errors import ColumnMismatchError, OptionError, TokenizerError
+from fmtkit.inspection.survey_record import Survey
+from fmtkit.tokenizers import tokens
 
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared"

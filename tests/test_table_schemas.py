@@ -7,8 +7,8 @@ import pytest
 from fixture_cases import cases
 from jsonschema import Draft202012Validator
 
-from fmtkit.table_schemas import file_names, row_schema
-from fmtkit.tables import TABLES, Preference, Stepwise
+from fmtkit.core.tables import TABLES, Preference, Stepwise
+from fmtkit.formats.table_schemas import file_names, row_schema
 
 SCHEMAS = Path(__file__).parents[1] / "schemas"
 USER, BOT = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}

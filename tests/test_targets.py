@@ -13,12 +13,12 @@ import yaml
 from typer.testing import CliRunner
 
 import fmtkit
-from fmtkit import target_registry
 from fmtkit.cli import application
 from fmtkit.commands import flags
 from fmtkit.converting.conversions import RowStream
 from fmtkit.converting.convert_options import RowOptions
-from fmtkit.errors import NothingWrittenError, OptionError, UnknownNameError
+from fmtkit.core.errors import NothingWrittenError, OptionError, UnknownNameError
+from fmtkit.formats import target_registry
 from fmtkit.rendering.template_sources import find_model_template
 
 METHODS = {
@@ -55,7 +55,7 @@ def export(rows: list[Any], to: str, table: str, folder: Path, **options: Any) -
 
 
 def fmtkit_table(name: str) -> Any:
-    from fmtkit.tables import TABLES
+    from fmtkit.core.tables import TABLES
 
     return TABLES[name]
 
@@ -260,9 +260,9 @@ def test_lengths_are_counted_by_a_template_and_the_rows_stay_messages(tmp_path: 
 def test_a_plugin_adds_a_target(tmp_path: Path) -> None:
     plugin = tmp_path / "mine.py"
     plugin.write_text(
-        "from fmtkit.exports import question, text_of_reply\n"
-        "from fmtkit.tables import Completion\n"
-        "from fmtkit.target_registry import Rows, target\n\n\n"
+        "from fmtkit.columns.exports import question, text_of_reply\n"
+        "from fmtkit.core.tables import Completion\n"
+        "from fmtkit.formats.target_registry import Rows, target\n\n\n"
         "@target(reads='completion')\n"
         "def rows(table: Completion) -> Rows:\n"
         "    return {'ask': question(table.prompt), 'say': text_of_reply(table.completion)}\n"

@@ -19,7 +19,7 @@ from fmtkit.converting.engines import Threads
 from fmtkit.converting.pipeline import Progress, stream
 from fmtkit.converting.preparation import Job, prepare
 from fmtkit.converting.tasks import tasks_of
-from fmtkit.errors import SourceError
+from fmtkit.core.errors import SourceError
 from fmtkit.sources import opening, parts
 from fmtkit.sources.opening import open_sources
 from fmtkit.sources.parts import blocks_of_part, parts_of

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fmtkit.errors import TemplateError, UnknownNameError
+from fmtkit.core.errors import TemplateError, UnknownNameError
 from fmtkit.rendering import template_sources
 
 TOKENIZER = Path(__file__).parents[2] / "shared" / "data" / "goldens" / "tokenizer"
@@ -118,7 +118,7 @@ from importlib import util
 found = util.find_spec
 util.find_spec = lambda name, *a: None if name == "trl" else found(name, *a)
 from fmtkit.rendering import template_sources
-from fmtkit.errors import DependencyError
+from fmtkit.core.errors import DependencyError
 print(template_sources.find_family("llama3").name, "qwen3" in template_sources.names())
 for name in ("qwen3", "llama3", "trl:qwen3"):
     try:

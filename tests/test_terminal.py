@@ -6,11 +6,12 @@ import sys
 import pytest
 from rich.console import Console
 
-from fmtkit import listings, terminal
 from fmtkit.catalogue import types
+from fmtkit.commands import listings
 from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.validation import validate_sources
+from fmtkit.reports import console as terminal
 
 HOSTILE = '{"question": "q", "chosen": "\\u001b[31mred", "rejected": {"[bold]": 1}}\n'
 

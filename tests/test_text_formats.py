@@ -1,9 +1,9 @@
 import polars as pl
 import pytest
 
-from fmtkit.errors import OptionError
-from fmtkit.problems import Column
-from fmtkit.text_formats import formatted, mentions, parse_format
+from fmtkit.columns.problems import Column
+from fmtkit.columns.text_formats import formatted, mentions, parse_format
+from fmtkit.core.errors import OptionError
 
 KNOWN = {"prompt": Column(pl.col("prompt")), "system": Column(pl.col("system"))}
 DATA = pl.DataFrame({"prompt": ["p", "{system}", None], "system": [None, "{0}", "s"]})

@@ -14,7 +14,7 @@ from tokenizers import AddedToken, models, normalizers, pre_tokenizers, trainers
 
 from fmtkit.counting import pieces, token_counts
 from fmtkit.counting.token_counts import TokenCounter
-from fmtkit.tokens import Tokenizer
+from fmtkit.tokenizers.tokens import Tokenizer
 
 WORDS = (
     "the quick brown fox doesn't jump; she'll say it's 12345 times, I'VE seen 3rd/4th (foo)bar\n"

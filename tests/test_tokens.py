@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fmtkit import tokens
-from fmtkit.errors import TokenizerError
+from fmtkit.core.errors import TokenizerError
+from fmtkit.tokenizers import tokens
 
 GOLDENS = Path(__file__).parents[2] / "shared/data/goldens/tokenizer"
 pytestmark = pytest.mark.skipif(not GOLDENS.is_dir(), reason="needs ../shared/data/goldens")

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import runs
 
-from fmtkit.training import planning
-from fmtkit.training.datasets import options_of
-from fmtkit.training.slices import parse_slice
+from fmtkit.training.config.slices import parse_slice
+from fmtkit.training.data.datasets import options_of
+from fmtkit.training.planning import plan as planning
 
 TOKENIZER = str(Path(__file__).parents[1] / "fixtures" / "tokenizer")
 

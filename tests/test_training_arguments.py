@@ -7,10 +7,10 @@ from dataclasses import fields
 
 import pytest
 
-from fmtkit.errors import DependencyError, OptionError
-from fmtkit.runner import shipped
-from fmtkit.training.arguments import fields_of, has_class
-from fmtkit.training.keys import table
+from fmtkit.core.errors import DependencyError, OptionError
+from fmtkit.core.runner import shipped
+from fmtkit.training.config.arguments import fields_of, has_class
+from fmtkit.training.config.keys import table
 
 pytest.importorskip("trl")
 
@@ -28,7 +28,7 @@ def test_the_fields_are_those_of_the_real_class(config):
 
 def test_no_import_is_made_to_read_them():
     code = (
-        "import sys; from fmtkit.training.arguments import fields_of; fields_of('trl:DPOConfig');"
+        "import sys; from fmtkit.training.config.arguments import fields_of; fields_of('trl:DPOConfig');"
         "assert not {'torch', 'transformers', 'trl'} & set(sys.modules), 'imported'"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -81,8 +81,8 @@ def test_an_argument_has_the_name_that_the_installed_transformers_knows(
 
     import tiny_training as tiny
 
-    from fmtkit import runner
-    from fmtkit.training import build
+    from fmtkit.core import runner
+    from fmtkit.training.run import build
 
     work = tiny.make_job(tmp_path, "model", "dpo", "Preference", {"gradient_checkpointing": True})
     older = make_dataclass("Older", [*{*work.trainer} - set(build._FORMER_NAMES), "output_dir", "run_name", "disable_tqdm", "logging_nan_inf_filter", "dataloader_pin_memory", *build._FORMER_NAMES.values()], namespace={"__init__": lambda self, **values: self.__dict__.update(values)}, init=False)  # fmt: skip

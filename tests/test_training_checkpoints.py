@@ -14,10 +14,11 @@ pytest.importorskip("trl")
 import runs as commands
 import tiny_training as tiny
 
-from fmtkit.errors import ResumeError
-from fmtkit.training import checkpoints, planning, process
-from fmtkit.training import run as runs
-from fmtkit.training.checkpoints import Expected
+from fmtkit.core.errors import ResumeError
+from fmtkit.training.planning import plan as planning
+from fmtkit.training.run import checkpoints, process
+from fmtkit.training.run import run as runs
+from fmtkit.training.run.checkpoints import Expected
 
 STATE = "trainer_state.json"
 
@@ -224,7 +225,7 @@ def test_the_states_of_every_process_are_there(run):
 
 KILLER = """
 import os, signal, sys, threading, time
-if "fmtkit.training.process" in " ".join(sys.orig_argv):
+if "fmtkit.training.run.process" in " ".join(sys.orig_argv):
     file = os.environ["KILL_AT"]  # now: accelerate empties the environment for a while
     def watch():
         while not os.path.exists(file):

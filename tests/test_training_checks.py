@@ -9,9 +9,10 @@ pytest.importorskip("trl")
 
 import tiny_training as tiny
 
-from fmtkit.errors import FmtkitError, OptionError, TokenizerError
-from fmtkit.training import checks, planning
-from fmtkit.training.job import Source
+from fmtkit.core.errors import FmtkitError, OptionError, TokenizerError
+from fmtkit.training.planning import checks
+from fmtkit.training.planning import plan as planning
+from fmtkit.training.run.job import Source
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +156,7 @@ def test_finished_text_without_an_end_of_turn_is_remarked(model, tmp_path, end, 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from fmtkit.tables import TABLES
+    from fmtkit.core.tables import TABLES
 
     columns = frozenset({"prompt", "chosen", "rejected"})
     rows = [{"prompt": "q", "chosen": f"a{end}", "rejected": f"b{end}"}] * 32

@@ -52,7 +52,7 @@ def test_a_dry_run_prints_the_plan_as_json(config, capsys):
     plan = json.loads(done.out)
     assert plan["missing"] == []
     assert plan["datasets"][0]["table"] == "Preference"
-    assert any("fmtkit.training.several" in part for part in plan["launch"]["command"])
+    assert any("fmtkit.training.run.several" in part for part in plan["launch"]["command"])
 
 
 def test_a_fragment_plans_with_a_list_of_what_it_misses(config, capsys):

@@ -3,9 +3,9 @@
 import pytest
 import yaml
 
-from fmtkit.errors import OptionError, UnknownNameError
-from fmtkit.training.config import dumps, load, parse
-from fmtkit.training.keys import table
+from fmtkit.core.errors import OptionError, UnknownNameError
+from fmtkit.training.config.config import dumps, load, parse
+from fmtkit.training.config.keys import table
 
 
 def test_a_number_with_an_exponent_and_no_point_is_a_number():

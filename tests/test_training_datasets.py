@@ -9,9 +9,10 @@ pytest.importorskip("trl")
 
 import tiny_training as tiny
 
-from fmtkit.errors import FmtkitError, OptionError
-from fmtkit.training import datasets, planning
-from fmtkit.training.slices import parse_slice
+from fmtkit.core.errors import FmtkitError, OptionError
+from fmtkit.training.config.slices import parse_slice
+from fmtkit.training.data import datasets
+from fmtkit.training.planning import plan as planning
 
 ROWS = [{"question": f"Q{i} red", "chosen": f"good {i}", "rejected": f"bad {i}"} for i in range(20)]
 

@@ -13,21 +13,17 @@ pytest.importorskip("trl")
 import runs
 import tiny_training as tiny
 
-from fmtkit.errors import FmtkitError, OptionError
-from fmtkit.runner import shipped
-from fmtkit.training import (
-    checklist,
-    config_page,
-    named_arguments,
-    planning,
-    train,
-    trainer_rules,
-)
-from fmtkit.training.arguments import fields_of, has_class
-from fmtkit.training.check import NEEDS
-from fmtkit.training.config import load, parse
-from fmtkit.training.problem import RefusalError
-from fmtkit.training.trainer_source import find_class, installed
+from fmtkit.core.errors import FmtkitError, OptionError
+from fmtkit.core.runner import shipped
+from fmtkit.training import train
+from fmtkit.training.config import config_page, named_arguments
+from fmtkit.training.config.arguments import fields_of, has_class
+from fmtkit.training.config.config import load, parse
+from fmtkit.training.config.problem import RefusalError
+from fmtkit.training.planning import checklist, trainer_rules
+from fmtkit.training.planning import plan as planning
+from fmtkit.training.planning.check import NEEDS
+from fmtkit.training.planning.trainer_source import find_class, installed
 
 # What no run can do -> what is said of it. Each of these was planned once, and failed later.
 FAULTS = {
@@ -252,7 +248,7 @@ def test_every_check_has_a_code_of_its_own_and_says_what_it_finds():
 
 
 def test_the_schema_says_from_which_trl_it_was_made():
-    from fmtkit import resources
+    from fmtkit.formats import resources
 
     assert f"trl {installed('trl')}" in resources.schema("config")["description"]
 

@@ -7,8 +7,10 @@ import pytest
 
 pytest.importorskip("trl")
 
-from fmtkit.errors import ColumnMismatchError, OptionError, UnknownNameError
-from fmtkit.training import config_words, finished_text, planning
+from fmtkit.core.errors import ColumnMismatchError, OptionError, UnknownNameError
+from fmtkit.training.config import config_words
+from fmtkit.training.planning import plan as planning
+from fmtkit.training.planning import prerendered as finished_text
 
 TEXTS = {"prompt": "q", "chosen": "a", "rejected": "b"}
 MESSAGES = {

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fmtkit import user_modules
-from fmtkit.errors import OptionError
+from fmtkit.core import user_modules
+from fmtkit.core.errors import OptionError
 from fmtkit.training.rl import imports
 
 KEY = "trl.reward_funcs"
@@ -131,7 +131,7 @@ def test_a_spawned_process_of_a_training_process_finds_the_users_functions(tmp_p
     written(tmp_path, "user/scores.py", "def score(x): return x + 1\n")
     main = """
 import multiprocessing, sys
-from fmtkit import user_modules
+from fmtkit.core import user_modules
 if __name__ == "__mp_main__":
     user_modules.serve(sys.argv[1:])
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ import psutil
 import pytest
 import yaml
 
-from fmtkit.runner import find
-from fmtkit.training import interrupts
-from fmtkit.training.interrupts import Stop
-from fmtkit.training.life import RunLog, TokenCounter
+from fmtkit.core.runner import find
+from fmtkit.training.run import interrupts
+from fmtkit.training.run.callbacks import RunLog, TokenCounter
+from fmtkit.training.run.interrupts import Stop
 
 ARGS = SimpleNamespace(world_size=1, device="cpu")
 
@@ -209,4 +209,4 @@ def test_a_process_that_the_system_kills_is_told_as_a_lack_of_memory(model, tmp_
 
 def is_worker(process: psutil.Process, run: Path) -> bool:
     words = process.info["cmdline"] or []
-    return words[-1:] == [str(run)] and "fmtkit.training.several" not in words
+    return words[-1:] == [str(run)] and "fmtkit.training.run.several" not in words

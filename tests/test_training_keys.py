@@ -5,11 +5,11 @@ from pathlib import Path
 
 from jsonschema import Draft202012Validator
 
-from fmtkit import resources
-from fmtkit.training import schema
-from fmtkit.training.key import DESTINATIONS
-from fmtkit.training.keys import aliases, table
-from fmtkit.training.keys_data import DATASET_KEYS
+from fmtkit.formats import resources
+from fmtkit.training.config import schema
+from fmtkit.training.config.key import DESTINATIONS
+from fmtkit.training.config.keys import aliases, table
+from fmtkit.training.config.keys_data import DATASET_KEYS
 
 
 def test_the_shipped_schema_is_that_of_the_table():
@@ -42,7 +42,7 @@ def test_every_key_of_the_documents_sections_is_known():
 
 
 def test_the_page_of_keys_is_that_of_the_table():
-    from fmtkit.training import config_page
+    from fmtkit.training.config import config_page
 
     page = Path(__file__).parent.parent / "docs" / "config.md"
     assert page.read_text(encoding="utf-8") == config_page.text()

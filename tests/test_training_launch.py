@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from fmtkit.errors import OptionError, UnknownNameError
-from fmtkit.training import gpus
-from fmtkit.training.config import load
-from fmtkit.training.launch import PROFILES, make
+from fmtkit.core.errors import OptionError, UnknownNameError
+from fmtkit.training.config.config import load
+from fmtkit.training.run.launch import PROFILES, make
+from fmtkit.training.vllm import gpus
 
 RUN = Path("runs/x")
 
@@ -24,13 +24,13 @@ def inner(made, name):
 
 def test_one_process_is_plain_python():
     made = launch()
-    assert made.command[1:] == ("-P", "-m", "fmtkit.training.process", "runs/x")
+    assert made.command[1:] == ("-P", "-m", "fmtkit.training.run.process", "runs/x")
     assert not made.needs_cuda
 
 
 def test_several_processes_go_through_torchrun():
     assert "--nproc_per_node=2" in launch(num_processes=2).command
-    assert "fmtkit.training.several" in launch(num_processes=2).command
+    assert "fmtkit.training.run.several" in launch(num_processes=2).command
 
 
 @pytest.mark.parametrize("profile", PROFILES)

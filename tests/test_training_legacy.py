@@ -17,8 +17,8 @@ pytest.importorskip("trl")
 
 import tiny_training as tiny
 
-from fmtkit.runner import find
-from fmtkit.training.arguments import has_class, installed
+from fmtkit.core.runner import find
+from fmtkit.training.config.arguments import has_class, installed
 
 pytestmark = pytest.mark.slow
 

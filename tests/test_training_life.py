@@ -5,10 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from fmtkit.runner import find
-from fmtkit.training import curves
-from fmtkit.training.interrupts import Stop
-from fmtkit.training.life import (
+from fmtkit.core.runner import find
+from fmtkit.training.run import curves
+from fmtkit.training.run.callbacks import (
     METRICS,
     LossWatchdog,
     RunLog,
@@ -17,7 +16,8 @@ from fmtkit.training.life import (
     findings,
     out_of_memory,
 )
-from fmtkit.training.progress import described
+from fmtkit.training.run.interrupts import Stop
+from fmtkit.training.run.progress import described
 
 
 def log_of(folder, method="dpo"):

@@ -10,15 +10,15 @@ pytest.importorskip("trl")
 
 import tiny_training as tiny
 
-from fmtkit import tokens
-from fmtkit.errors import TemplateError
+from fmtkit.core.errors import TemplateError
+from fmtkit.core.tables import TABLES
+from fmtkit.inspection import masks
+from fmtkit.inspection.masks import Masking
+from fmtkit.inspection.shown_rows import Place, RowViewer
 from fmtkit.rendering import row_templates
-from fmtkit.surveying import masks
-from fmtkit.surveying.masks import Masking
-from fmtkit.surveying.shown_rows import Place, RowViewer
-from fmtkit.tables import TABLES
-from fmtkit.training import build, process
-from fmtkit.training.job import Job, Source
+from fmtkit.tokenizers import tokens
+from fmtkit.training.run import build, process
+from fmtkit.training.run.job import Job, Source
 
 TABLE = {
     "sft": "Conversation",

@@ -8,7 +8,7 @@ import pytest
 
 CODE = """
 import resource, sys
-from fmtkit.training import memory
+from fmtkit.training.run import memory
 kept = memory.keep_freed() if sys.argv[1] == "keep" else None
 block = bytearray(24 << 20)
 del block

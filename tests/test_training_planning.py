@@ -8,10 +8,10 @@ import pytest
 
 pytest.importorskip("trl")
 
-from fmtkit.errors import DependencyError, OptionError
-from fmtkit.training import planning
-from fmtkit.training.config import parse
-from fmtkit.training.problem import RefusalError
+from fmtkit.core.errors import DependencyError, OptionError
+from fmtkit.training.config.config import parse
+from fmtkit.training.config.problem import RefusalError
+from fmtkit.training.planning import plan as planning
 
 # Our own words for every YAML block of the documents: name -> (YAML, method that is planned).
 BLOCKS = {
@@ -219,8 +219,8 @@ def test_what_cannot_be_honoured_ends_in_its_named_refusal(text):
 
 @pytest.mark.parametrize("method", ["bco", "ppo", "nash_md", "xpo"])
 def test_a_method_that_trl_has_removed_names_the_version_to_install(method):
-    from fmtkit.runner import find
-    from fmtkit.training.arguments import has_class
+    from fmtkit.core.runner import find
+    from fmtkit.training.config.arguments import has_class
 
     if has_class(find(method).trainer):
         pytest.skip("this TRL still has it")

@@ -13,9 +13,12 @@ pytest.importorskip("trl")
 import runs
 import tiny_training as tiny
 
-from fmtkit.errors import OptionError
-from fmtkit.training import checks, handover, launch, planning, process
-from fmtkit.training.check import Run
+from fmtkit.core.errors import OptionError
+from fmtkit.training.planning import checks
+from fmtkit.training.planning import plan as planning
+from fmtkit.training.planning.check import Run
+from fmtkit.training.run import launch, process
+from fmtkit.training.run import make_job as handover
 
 REWARD = "def length(completions, **kwargs): return [float(len(str(c))) for c in completions]\n"
 ONLINE = {"reward_funcs": ["rewards.length"], "num_generations": 2, "max_completion_length": 4}

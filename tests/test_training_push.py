@@ -15,7 +15,7 @@ pytest.importorskip("trl")
 
 import tiny_training as tiny
 
-from fmtkit.training import planning
+from fmtkit.training.planning import plan as planning
 
 
 def test_the_plan_says_that_it_pushes_and_who_said_so():

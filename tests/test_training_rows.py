@@ -8,9 +8,9 @@ pytest.importorskip("datasets")
 
 import tiny_training as tiny
 
-from fmtkit.tables import TABLES
-from fmtkit.training import rows
-from fmtkit.training.job import Job, Source
+from fmtkit.core.tables import TABLES
+from fmtkit.training.data import rows
+from fmtkit.training.run.job import Job, Source
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_a_narrow_table_is_left_as_it_is(work):
 
 
 def rows_runner(method):
-    from fmtkit.runner import find
+    from fmtkit.core.runner import find
 
     return find(method)
 

@@ -13,10 +13,10 @@ pytest.importorskip("trl")
 
 import tiny_training as tiny
 
-from fmtkit import run_listings
-from fmtkit.errors import OptionError, ResumeError
-from fmtkit.training import run as runs
+from fmtkit.commands import run_listings
+from fmtkit.core.errors import OptionError, ResumeError
 from fmtkit.training import train
+from fmtkit.training.run import run as runs
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def shutil_tree(folder: Path) -> None:
 
 def prepared(config, **options):
     """Plan and prepare a run without starting it."""
-    from fmtkit.training import planning
+    from fmtkit.training.planning import plan as planning
 
     plan = planning.plan(config)
     runs._prepare(plan, resume=options.get("resume", False), rebuild=False)
@@ -152,7 +152,7 @@ def test_a_prepared_run_trains_by_the_command_that_is_printed(config, tmp_path, 
     assert done.code == 0
     assert (tmp_path / "run" / "job.json").is_file()
     assert not (tmp_path / "run" / "checkpoints").exists()
-    assert done.out == f"{sys.executable} -P -m fmtkit.training.process {tmp_path / 'run'}\n"
+    assert done.out == f"{sys.executable} -P -m fmtkit.training.run.process {tmp_path / 'run'}\n"
     subprocess.run(done.out.split(), check=True, capture_output=True)
     assert json.loads((tmp_path / "run" / "report.json").read_text())["steps"] == 1
 
@@ -195,7 +195,7 @@ def test_a_model_that_is_not_there_is_one_line_before_any_process(config):
 def test_what_needs_cuda_says_so_before_anything_is_converted(
     config, tmp_path, monkeypatch, override, words
 ):
-    monkeypatch.setattr("fmtkit.training.gpus.may_be_there", lambda _: False)
+    monkeypatch.setattr("fmtkit.training.vllm.gpus.may_be_there", lambda _: False)
     with pytest.raises(OptionError, match=words):
         train(config, overrides=[override])
     assert not (tmp_path / "run" / "data").exists()
@@ -214,7 +214,7 @@ def test_what_needs_cuda_says_so_before_anything_is_converted(
 def test_an_optimizer_of_a_package_that_is_not_here_is_told_before_anything_is_converted(
     optimizer, package, config, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("fmtkit.training.checks.find_spec", lambda _: None)
+    monkeypatch.setattr("fmtkit.training.planning.checks.find_spec", lambda _: None)
     with pytest.raises(OptionError, match=f"{optimizer} needs the package {package}: pip install"):
         train(config, overrides=[f"optimizer={optimizer}"])
     assert not (tmp_path / "run" / "data").exists()
@@ -225,7 +225,7 @@ def test_a_process_without_cuda_says_so_before_a_model_is_loaded(config, monkeyp
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
     # A driver that cannot be asked: the training process finds out.
-    monkeypatch.setattr("fmtkit.training.gpus.may_be_there", lambda _: True)
+    monkeypatch.setattr("fmtkit.training.vllm.gpus.may_be_there", lambda _: True)
     outcome = train(config, overrides=["adapter=qlora"])
     assert outcome.exit_code == 2
     error = capfd.readouterr().err

@@ -6,7 +6,7 @@ from pathlib import Path
 import chromium
 import pytest
 
-from fmtkit.training import curves, run_page
+from fmtkit.training.run import curves, run_page
 
 REPORT = {
     "method": "dpo",

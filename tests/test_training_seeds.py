@@ -13,9 +13,9 @@ from seed_yaml import Found
 
 pytest.importorskip("trl")
 
-from fmtkit.training import planning
-from fmtkit.training.config import parse
-from fmtkit.training.problem import RefusalError
+from fmtkit.training.config.config import parse
+from fmtkit.training.config.problem import RefusalError
+from fmtkit.training.planning import plan as planning
 
 SEEDS = Path(__file__).parent.parent.parent / "shared" / "seeds"
 

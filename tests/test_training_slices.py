@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.errors import FmtkitError, OptionError
-from fmtkit.training import convert_config
-from fmtkit.training.slices import choice, parse_slice, wish_of
+from fmtkit.core.errors import FmtkitError, OptionError
+from fmtkit.training.config.slices import choice, parse_slice, wish_of
+from fmtkit.training.data import convert_config
 
 SLICES = [
     "train",

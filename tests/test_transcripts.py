@@ -2,8 +2,8 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmtkit.problems import Column
-from fmtkit.transcripts import question_or_transcript, transcript
+from fmtkit.columns.problems import Column
+from fmtkit.columns.transcripts import question_or_transcript, transcript
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12).map(str.strip)
 SAID = TEXT.filter(lambda text: text != "" and "Human:" not in text and "Assistant:" not in text)

@@ -12,7 +12,7 @@ import tiny_training as tiny
 from datasets import Dataset, load_dataset
 
 import fmtkit
-from fmtkit.errors import OptionError, SourceError
+from fmtkit.core.errors import OptionError, SourceError
 from fmtkit.rendering.template_sources import find_model_template
 
 TOOLS = [

@@ -15,8 +15,8 @@ pytest.importorskip("trl")
 import tiny_training as tiny
 
 import fmtkit
-from fmtkit.errors import OptionError, UnknownNameError
-from fmtkit.training import process
+from fmtkit.core.errors import OptionError, UnknownNameError
+from fmtkit.training.run import process
 
 LORA = {"adapter": "lora", "lora_r": 4, "lora_target_linear": True, "learning_rate": 0.02}
 TABLE = {
@@ -156,7 +156,7 @@ def test_single_replies_have_the_mean_reward_of_each_label(runs):
 def test_a_reward_model_scores_pairs_by_its_head(runs, model):
     import torch
 
-    from fmtkit.training import trained_model
+    from fmtkit.training.trained import trained_model
 
     trial = fmtkit.try_run(runs("reward"), data=rows_of(runs("reward")))
     assert trial.summary["trained"]["accuracy"] > 0.5
@@ -270,8 +270,8 @@ def test_without_prompts_on_a_terminal_the_command_says_what_it_takes(runs):
 
 
 def test_control_bytes_of_an_answer_never_reach_the_terminal(capsys):
-    from fmtkit.run_listings import print_trial
-    from fmtkit.training.trying import Item, Trial
+    from fmtkit.commands.run_listings import print_trial
+    from fmtkit.training.trained.trying import Item, Trial
 
     evil = "\x1b]0;owned\x07 \x9b31m"
     answer = {"answer": evil, "tokens": 3, "finished": True}

@@ -12,11 +12,12 @@ from trl import unpair_preference_dataset
 
 import fmtkit
 from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.errors import OptionError
-from fmtkit.registry import tables_of
-from fmtkit.tables import TABLES, steps_to, table_for
-from fmtkit.training import planning, train
-from fmtkit.training.convert_config import convert_config
+from fmtkit.core.errors import OptionError
+from fmtkit.core.tables import TABLES, steps_to, table_for
+from fmtkit.formats.registry import tables_of
+from fmtkit.training import train
+from fmtkit.training.data.convert_config import convert_config
+from fmtkit.training.planning import plan as planning
 
 PAIRS = [
     {"question": f"q{i}", "chosen": f"good {i}", "rejected": f"bad {i}", "system": "s" * (i % 2)}

@@ -10,7 +10,7 @@ from runs import INTEL, convert, lines
 
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.validation import validate_sources
-from fmtkit.errors import ColumnMismatchError, OptionError
+from fmtkit.core.errors import ColumnMismatchError, OptionError
 
 USER, BOT = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
 BAD = INTEL | {"chosen": None}

@@ -23,12 +23,14 @@ import tiny_training as tiny
 import vllm_stub as vllm
 from transformers import AutoTokenizer
 
-from fmtkit.errors import DependencyError, FmtkitError, OptionError
-from fmtkit.training import keys_online, planning, process
-from fmtkit.training import run as runs
+from fmtkit.core.errors import DependencyError, FmtkitError, OptionError
+from fmtkit.training.config import keys_online
+from fmtkit.training.planning import plan as planning
 from fmtkit.training.rl.dialogs.played import PlayedReward
 from fmtkit.training.rl.verifiers.endpoint import Endpoint, RefusedError, Wording
 from fmtkit.training.rl.verifiers.policy import OwnPolicy, ServerPolicy
+from fmtkit.training.run import process
+from fmtkit.training.run import run as runs
 
 SLOW = pytest.mark.slow
 STANDIN = Path(__file__).parent / "verifiers_standin"

@@ -15,7 +15,7 @@ pytest.importorskip("requests", reason="TRL's client of vLLM needs requests")
 import vllm_stub as vllm
 from test_vllm_client import configured, packages  # noqa: F401 - a fixture
 
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 from fmtkit.training.rl.rollouts import lifeline
 from fmtkit.training.rl.rollouts.lifeline import Lifeline, ServerLostError, StoppedError
 from fmtkit.training.rl.rollouts.server import Server

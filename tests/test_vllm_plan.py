@@ -10,9 +10,11 @@ pytest.importorskip("trl")
 
 from test_vllm_serve import install
 
-from fmtkit.errors import DependencyError, OptionError
-from fmtkit.training import listening, planning, vllm_ready
-from fmtkit.training.problem import RefusalError
+from fmtkit.core.errors import DependencyError, OptionError
+from fmtkit.training.config.problem import RefusalError
+from fmtkit.training.planning import plan as planning
+from fmtkit.training.vllm import listening
+from fmtkit.training.vllm import ready as vllm_ready
 
 WHOLE = {
     "base_model": "a/m",

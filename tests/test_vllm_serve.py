@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 import runs
 
-from fmtkit.errors import DependencyError, OptionError
-from fmtkit.training import gpus, listening, vllm_command, vllm_serve, vllm_versions
-from fmtkit.training.config import load
-from fmtkit.training.keys import table
+from fmtkit.core.errors import DependencyError, OptionError
+from fmtkit.training.config.config import load
+from fmtkit.training.config.keys import table
+from fmtkit.training.vllm import command as vllm_command
+from fmtkit.training.vllm import gpus, listening
+from fmtkit.training.vllm import serve as vllm_serve
+from fmtkit.training.vllm import versions as vllm_versions
 
 RUN = {"base_model": "a/m", "rl": "grpo", "trl": {"use_vllm": True}}
 LORA = {**RUN, "adapter": "lora", "trl": {"use_vllm": True, "vllm_lora_sync": True}}

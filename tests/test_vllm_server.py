@@ -14,14 +14,14 @@ import vllm_stub as vllm
 from peft import LoraConfig
 from transformers import TrainerCallback
 
-from fmtkit.errors import OptionError
-from fmtkit.training import process
-from fmtkit.training.life import TrainingError
+from fmtkit.core.errors import OptionError
 from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
 from fmtkit.training.rl.rollouts import readiness, server
 from fmtkit.training.rl.rollouts.lifeline import GuardedClient, Lifeline, ServerLostError
 from fmtkit.training.rl.rollouts.server import Server, ServerError
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
+from fmtkit.training.run import process
+from fmtkit.training.run.callbacks import TrainingError
 
 START = "fmtkit vllm-serve run.yaml"
 NCCL = {"weight_transfer_config": {"backend": "nccl"}}

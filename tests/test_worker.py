@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fmtkit.worker import Limits, Overrun, Worker, WorkerError
+from fmtkit.core.worker import Limits, Overrun, Worker, WorkerError
 
 TARGET = """
 import os
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 
 def serve(setup):
     if setup.get("fails"):
@@ -100,7 +100,7 @@ def test_a_target_that_cannot_begin_says_why(tmp_path, monkeypatch):
 def test_a_worker_that_lost_its_parent_ends_by_itself(tmp_path):
     (tmp_path / "served_alone.py").write_text(TARGET)
     program = (
-        "from fmtkit.worker import *\n"
+        "from fmtkit.core.worker import *\n"
         "w = Worker('served_alone:serve', {}, Limits(seconds=1))\n"
         "print(w.answer([b'pid'])[0].decode(), flush=True)\n"
         "w.answer([b'loop'])\n"

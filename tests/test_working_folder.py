@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from fmtkit.errors import OutputExistsError
+from fmtkit.core.errors import OutputExistsError
 from fmtkit.writing.working_folder import refuse_existing
 
 

@@ -7,9 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fmtkit.tables import TABLES
-from fmtkit.training import checklist, demo, handover, job, planning
-from fmtkit.training.check import Run
+from fmtkit.core.tables import TABLES
+from fmtkit.training import demo
+from fmtkit.training.planning import checklist
+from fmtkit.training.planning import plan as planning
+from fmtkit.training.planning.check import Run
+from fmtkit.training.run import job
+from fmtkit.training.run import make_job as handover
 
 WORDS = [
     "red",

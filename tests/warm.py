@@ -21,10 +21,19 @@ from pathlib import Path
 from typing import Any
 
 IMPORTED = (
-    *("fmtkit.cli", "fmtkit.library", "fmtkit.converting.conversions", "fmtkit.surveying.survey"),
-    *("fmtkit.training.run", "fmtkit.training.checklist", "fmtkit.training.named_arguments"),
+    *("fmtkit.cli", "fmtkit.library", "fmtkit.converting.conversions", "fmtkit.inspection.survey"),
+    *(
+        "fmtkit.training.run.run",
+        "fmtkit.training.planning.checklist",
+        "fmtkit.training.config.named_arguments",
+    ),
     *("fmtkit.training.rl.grpo.plan", "fmtkit.training.rl.nemo_gym.plan", "fmtkit.reports.faces"),
-    *("fmtkit.terminal", "fmtkit.listings", "fmtkit.run_listings", "fmtkit.converters"),
+    *(
+        "fmtkit.reports.console",
+        "fmtkit.commands.listings",
+        "fmtkit.commands.run_listings",
+        "fmtkit.converters",
+    ),
     *("jsonschema", "polars", "pyarrow.compute", "rich.table", "yaml"),
 )
 
@@ -93,8 +102,8 @@ def _read_classes() -> None:
 
     No method is looked for by its name: that would find the packages of this process for good.
     """
-    from fmtkit import runner
-    from fmtkit.training import arguments
+    from fmtkit.core import runner
+    from fmtkit.training.config import arguments
 
     for name in runner.shipped_names():
         one = import_module(f"{runner.GROUP}.{name}").RUNNER

@@ -1,9 +1,9 @@
 # ruff: noqa: E501 -- the lines are Markdown
 """docs/errors.md: exit codes, errors, and the codes of rows, warnings and findings."""
 
-from fmtkit import errors
-from fmtkit.codes import BAD_ROWS, ODD_ROWS, Code
-from fmtkit.surveying.advice import ADVICE
+from fmtkit.core import errors
+from fmtkit.core.codes import BAD_ROWS, ODD_ROWS, Code
+from fmtkit.inspection.advice import ADVICE
 from pages.markdown import NOTICE, code, sentence, table
 
 HEAD = f"""\
@@ -77,7 +77,7 @@ def text() -> str:
 
 
 def _tree() -> str:
-    """Return the error tree as the docstring of fmtkit.errors draws it."""
+    """Return the error tree as the docstring of fmtkit.core.errors draws it."""
     drawn = (errors.__doc__ or "").split("\n\n")[1]
     return drawn.strip("\n")
 

@@ -5,17 +5,18 @@ from collections.abc import Iterable
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from fmtkit import registry, runner
 from fmtkit.converting import typenames
+from fmtkit.core import runner
+from fmtkit.core.tables import Ranking, table_for
+from fmtkit.formats import registry
 from fmtkit.rendering.template_sources import OF_THE_TOKENIZER
-from fmtkit.tables import Ranking, table_for
-from fmtkit.training import keys
-from fmtkit.training.arguments import REMOVED
 from fmtkit.training.comparing.rules import ONLY, RULES
-from fmtkit.training.key import Key
-from fmtkit.training.named_arguments import everywhere
-from fmtkit.training.refusals_run import PLUGINS, PLUGINS_THAT_TRAIN
-from fmtkit.training.schema import made_from
+from fmtkit.training.config import keys
+from fmtkit.training.config.arguments import REMOVED
+from fmtkit.training.config.key import Key
+from fmtkit.training.config.named_arguments import everywhere
+from fmtkit.training.config.schema import made_from
+from fmtkit.training.planning.refusals_run import PLUGINS, PLUGINS_THAT_TRAIN
 
 _HEAD = """# Coming from axolotl
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import fmtkit
-from fmtkit import target_registry
-from fmtkit.target_registry import LOSSES, Target
+from fmtkit.formats import target_registry
+from fmtkit.formats.target_registry import LOSSES, Target
 from pages.markdown import NOTICE, code, table
 
 HEAD = f"""\
@@ -46,7 +46,7 @@ it is; `fmtkit.to_trl(table)` does the same to a table in memory.
 `llama-factory` writes `dataset_info.json` beside the rows of a folder, `axolotl` the lines of `datasets:`; of a single file
 they are printed and stand in the report (`beside`).
 
-A package adds a target as it adds a type: a function with `@fmtkit.target_registry.target(...)` in a file that `--plugin`
+A package adds a target as it adds a type: a function with `@fmtkit.formats.target_registry.target(...)` in a file that `--plugin`
 names, or an entry point in the group `fmtkit.targets`.
 """
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from fmtkit import registry
+from fmtkit.formats import registry
 from pages.markdown import NOTICE, code
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"

@@ -7,8 +7,8 @@ import typer
 from fmtkit.commands.flags import Json, NoProgress, Plugin, Quiet, Sources, flags, say
 from fmtkit.commands.importing import quick_imports
 from fmtkit.converting.convert_options import ConvertOptions, RowOptions
-from fmtkit.errors import OptionError
-from fmtkit.escaping import counted
+from fmtkit.core.errors import OptionError
+from fmtkit.core.escaping import counted
 
 
 @flags(ConvertOptions)
@@ -33,9 +33,9 @@ def convert(
     Each row is converted or accounted for: bad rows go to the quarantine with their line and reason.
     """
     with quick_imports():
-        from fmtkit import terminal
         from fmtkit.converting.conversions import convert_to
         from fmtkit.converting.progress_bar import progress
+        from fmtkit.reports import console as terminal
 
     if out.startswith("memory://"):
         raise OptionError(
@@ -45,7 +45,7 @@ def convert(
         if options.config is None:
             reports = [convert_to(source or [], out, options, watch=watch)]
         else:
-            from fmtkit.training.convert_config import convert_config
+            from fmtkit.training.data.convert_config import convert_config
 
             reports = convert_config(
                 options.config,
@@ -77,8 +77,8 @@ def validate(
     Prints `file:line: code: message` for every bad row, not only the first.
     """
     with quick_imports():
-        from fmtkit import terminal
         from fmtkit.converting.validation import validate_sources
+        from fmtkit.reports import console as terminal
 
     findings = validate_sources(source or [], options, schema=schema)
     terminal.print_findings(findings, as_json=json, quiet=quiet)
@@ -103,9 +103,9 @@ def replay(
     They are repaired by a function, or by hand: `raw` in the quarantine.
     """
     with quick_imports():
-        from fmtkit import terminal
         from fmtkit.converting import replay as replaying
         from fmtkit.converting.progress_bar import progress
+        from fmtkit.reports import console as terminal
 
     with progress(shown=not (quiet or no_progress or json)) as watch:
         report = replaying.replay(quarantine, fix=fix, plugins=plugin or (), watch=watch)

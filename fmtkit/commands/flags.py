@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from fmtkit.errors import OptionError
-from fmtkit.options import PAIRS, Option, Options, default_of, flag_of
+from fmtkit.core.errors import OptionError
+from fmtkit.core.options import PAIRS, Option, Options, default_of, flag_of
 
 Sources = Annotated[
     list[str] | None,
@@ -230,14 +230,14 @@ def _completer(name: str, found: Option) -> Callable[[str], list[str]] | None:
 
 def target_names(incomplete: str) -> list[str]:
     """Return the targets that begin so."""
-    from fmtkit import target_registry
+    from fmtkit.formats import target_registry
 
     return [one for one in target_registry.names() if one.startswith(incomplete)]
 
 
 def loss_names(incomplete: str) -> list[str]:
     """Return what a target may leave out and begins so, behind what is named already."""
-    from fmtkit import target_registry
+    from fmtkit.formats import target_registry
 
     named, comma, begun = incomplete.rpartition(",")
     return [named + comma + one for one in target_registry.LOSSES if one.startswith(begun)]
@@ -245,7 +245,7 @@ def loss_names(incomplete: str) -> list[str]:
 
 def type_names(incomplete: str) -> list[str]:
     """Return the types that begin so; behind a template and a dot its sources."""
-    from fmtkit import registry
+    from fmtkit.formats import registry
 
     head, dot, _ = incomplete.rpartition(".")
     sources = [f"{head}.{one}" for one in registry.names()] if dot else []
@@ -261,7 +261,7 @@ def schema_names(incomplete: str) -> list[str]:
 
 def method_names(incomplete: str) -> list[str]:
     """Return the training methods that begin so."""
-    from fmtkit import runner
+    from fmtkit.core import runner
 
     return [one for one in runner.names() if one.startswith(incomplete)]
 
@@ -312,6 +312,6 @@ def print_version(asked: bool) -> None:
 
 def say(text: str) -> None:
     """Tell something beside the results: one line on stderr."""
-    from fmtkit.escaping import one_line
+    from fmtkit.core.escaping import one_line
 
     sys.stderr.write(one_line(text) + "\n")

@@ -6,7 +6,7 @@ import typer
 
 from fmtkit.commands.flags import Json, Quiet, Sources, flags
 from fmtkit.commands.importing import quick_imports
-from fmtkit.surveying.inspect_options import InspectOptions
+from fmtkit.inspection.inspect_options import InspectOptions
 
 
 @flags(InspectOptions)
@@ -49,7 +49,7 @@ def inspect(
     if options.config is None:
         found = show(source or [], options, fail_on=codes, **faces)
     else:
-        from fmtkit.training.inspect_config import inspect_config
+        from fmtkit.training.data.inspect_config import inspect_config
 
         inspected = inspect_config(options.config, source or [], options)
         found = show_all(inspected, fail_on=codes, **faces)

@@ -16,7 +16,8 @@ def types(
     json: Json = False,
 ) -> None:
     """List the types: columns, table, options."""
-    from fmtkit import catalogue, listings
+    from fmtkit import catalogue
+    from fmtkit.commands import listings
 
     listings.print_types(catalogue.types(name, plugins=plugin or ()), name, as_json=json)
 
@@ -37,7 +38,8 @@ def schema(
     plugin: Plugin = None,
 ) -> None:
     """Print a JSON Schema."""
-    from fmtkit import catalogue, terminal
+    from fmtkit import catalogue
+    from fmtkit.reports import console as terminal
 
     if source:
         terminal.print_json(catalogue.source_schema(name, plugins=plugin or ()))
@@ -53,13 +55,14 @@ def templates(
     json: Json = False,
 ) -> None:
     """List the templates, or print one."""
-    from fmtkit import catalogue, listings
+    from fmtkit import catalogue
+    from fmtkit.commands import listings
 
     listings.print_templates(catalogue.templates(name), name, as_json=json)
 
 
 def env(json: Json = False) -> None:
     """Print versions, devices and the state of the native kernel, to paste in a bug report."""
-    from fmtkit import environment, listings
+    from fmtkit.commands import environment, listings
 
     listings.print_environment(environment.describe(), as_json=json)

@@ -14,7 +14,7 @@ def list_rewards(context: typer.Context, json: Json = False) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    from fmtkit import reward_listings
+    from fmtkit.commands import reward_listings
 
     reward_listings.print_library(as_json=json)
 
@@ -34,7 +34,7 @@ def try_rewards(
     The completions are the reference of a row (where it has one), an empty text, and its own question.
     Exits 1 if a function ends with an error, or there is no reward at all.
     """
-    from fmtkit import reward_listings
+    from fmtkit.commands import reward_listings
     from fmtkit.training.rl.rewards import trial
 
     outcome = trial.run(config, rows=n, completions=completions, overrides=set_ or ())

@@ -5,13 +5,8 @@ from typing import Annotated
 import typer
 
 from fmtkit.commands.flags import Json, Set, flags, say
-from fmtkit.errors import OptionError
-from fmtkit.training.train_options import (
-    CompareOptions,
-    MergeOptions,
-    TrainOptions,
-    TryOptions,
-)
+from fmtkit.core.errors import OptionError
+from fmtkit.training.train_options import CompareOptions, MergeOptions, TrainOptions, TryOptions
 
 
 @flags(TrainOptions)
@@ -37,8 +32,9 @@ def train(
 
     With --dry-run a config that lacks something is planned too, and what it misses is listed.
     """
-    from fmtkit import run_listings, training
-    from fmtkit.training.listing import print_outcome
+    from fmtkit import training
+    from fmtkit.commands import run_listings
+    from fmtkit.training.run.listing import print_outcome
 
     if (config is None) == (config_option is None):
         raise OptionError("give one CONFIG.yaml: fmtkit train CONFIG, or fmtkit train -c CONFIG")
@@ -65,7 +61,7 @@ def compare(
 
     Rows are aligned by content, whatever their order. Exits 1 where a row differs or is on one side only.
     """
-    from fmtkit import run_listings
+    from fmtkit.commands import run_listings
     from fmtkit.training.comparing.comparison import compare as compare_rows
 
     found = compare_rows(config, against, rows=options.rows, overrides=options.overrides)
@@ -86,8 +82,8 @@ def merge(
 
     With --adapter DIR any adapter of peft. The base model is loaded in full precision.
     """
-    from fmtkit.terminal import print_json
-    from fmtkit.training.merging import merge as merge_run
+    from fmtkit.reports.console import print_json
+    from fmtkit.training.trained.merging import merge as merge_run
 
     merged = merge_run(run, **options.given())
     for note in merged.notes:
@@ -112,8 +108,8 @@ def try_run(
     import sys
     from dataclasses import replace
 
-    from fmtkit import run_listings
-    from fmtkit.training import trying
+    from fmtkit.commands import run_listings
+    from fmtkit.training.trained import trying
 
     if not options.prompt and options.data is None:
         if sys.stdin.isatty():
@@ -148,7 +144,7 @@ def vllm_serve(
 
     Runs in the environment that has vLLM; the trainer waits for it. Docs: docs/vllm.md.
     """
-    from fmtkit.training import vllm_serve as serving
+    from fmtkit.training.vllm import serve as serving
 
     if not (dry_run or json):
         serving.serve(config, set_ or (), flags or (), say=say)

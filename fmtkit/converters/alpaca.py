@@ -1,9 +1,9 @@
 """Stanford Alpaca: an instruction, sometimes an input to it, and the output; earlier turns, if any."""
 
 from fmtkit.columns import ABSENT, Exchanges, Flag, Text, first_given, one_filled
-from fmtkit.dialogs import after, chosen_over, dialog, with_context
-from fmtkit.registry import converter
-from fmtkit.tables import Completion, Preference, Unpaired
+from fmtkit.columns.dialogs import after, chosen_over, dialog, with_context
+from fmtkit.core.tables import Completion, Preference, Unpaired
+from fmtkit.formats.registry import converter
 
 OUTPUTS = ("response", "output")
 

@@ -1,9 +1,9 @@
 """Questions and instructions that axolotl puts into turns of USER and ASSISTANT."""
 
 from fmtkit.columns import ABSENT, Text
-from fmtkit.instructions import CHAT, answered, introduced
-from fmtkit.registry import converter
-from fmtkit.tables import Segments
+from fmtkit.columns.instructions import CHAT, answered, introduced
+from fmtkit.core.tables import Segments
+from fmtkit.formats.registry import converter
 
 _WITH_INPUT = (
     "Below is an instruction from a USER that describes a task, paired with an input that provides "

@@ -1,9 +1,9 @@
 """An instruction in the prompt text of Stanford Alpaca, or in another that axolotl knows for it."""
 
 from fmtkit.columns import ABSENT, Text
-from fmtkit.instructions import CHAT, CHATML, INSTRUCT, PHI, STANFORD, answered, introduced
-from fmtkit.registry import converter
-from fmtkit.tables import Segments
+from fmtkit.columns.instructions import CHAT, CHATML, INSTRUCT, PHI, STANFORD, answered, introduced
+from fmtkit.core.tables import Segments
+from fmtkit.formats.registry import converter
 
 
 @converter(text=True, aliases=["alpaca:instruct", "alpaca_instruct"])

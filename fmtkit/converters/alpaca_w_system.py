@@ -1,9 +1,9 @@
 """Instructions with a system text of their own, in the prompt texts that axolotl knows for them."""
 
 from fmtkit.columns import ABSENT, Text
-from fmtkit.instructions import CHAT, CHATML, INSTRUCT, Style, answered
-from fmtkit.registry import converter
-from fmtkit.tables import Segments
+from fmtkit.columns.instructions import CHAT, CHATML, INSTRUCT, Style, answered
+from fmtkit.core.tables import Segments
+from fmtkit.formats.registry import converter
 
 _ORCA = Style(
     "### Human:\n{instruction}\n### Additional Context:\n{input}\n### Assistant:\n",

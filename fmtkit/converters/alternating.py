@@ -1,11 +1,11 @@
 """Conversations as lists of texts: the user speaks first, and the two take turns."""
 
 from fmtkit.columns import ABSENT, Text, Texts, first_given
-from fmtkit.dialogs import conversation as learnt
-from fmtkit.dialogs import with_system
-from fmtkit.registry import converter
-from fmtkit.tables import Conversation
-from fmtkit.turns import alternating
+from fmtkit.columns.dialogs import conversation as learnt
+from fmtkit.columns.dialogs import with_system
+from fmtkit.columns.turns import alternating
+from fmtkit.core.tables import Conversation
+from fmtkit.formats.registry import converter
 
 
 @converter(any_of=[("data", "dialog", "dialogue", "conversation", "conversations", "turns")])

@@ -1,9 +1,9 @@
 """Argilla: an instruction with two responses, or with one completion and a label."""
 
 from fmtkit.columns import ABSENT, Flag, Text
-from fmtkit.dialogs import judged, pair
-from fmtkit.registry import converter
-from fmtkit.tables import Preference, Unpaired
+from fmtkit.columns.dialogs import judged, pair
+from fmtkit.core.tables import Preference, Unpaired
+from fmtkit.formats.registry import converter
 
 
 @converter(differs="works for DPO, for which axolotl documents the name but has no function")

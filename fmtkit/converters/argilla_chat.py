@@ -1,9 +1,9 @@
 """Argilla, as chats: two whole conversations, or one with a label."""
 
 from fmtkit.columns import ABSENT, Flag, Messages, Text
-from fmtkit.dialogs import context_of, continued, reply_of, split_pair
-from fmtkit.registry import converter
-from fmtkit.tables import Preference, Unpaired
+from fmtkit.columns.dialogs import context_of, continued, reply_of, split_pair
+from fmtkit.core.tables import Preference, Unpaired
+from fmtkit.formats.registry import converter
 
 
 @converter(differs="the prompt is every turn but the last; axolotl reads turns 0 and 1 only")

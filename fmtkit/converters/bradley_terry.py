@@ -1,9 +1,9 @@
 """A question and two answers for a reward model with the model's own chat template."""
 
 from fmtkit.columns import ABSENT, Text
-from fmtkit.dialogs import pair
-from fmtkit.registry import converter
-from fmtkit.tables import Preference
+from fmtkit.columns.dialogs import pair
+from fmtkit.core.tables import Preference
+from fmtkit.formats.registry import converter
 
 
 @converter(

@@ -1,10 +1,10 @@
 """Messages for the model's own chat template, under names that the options give."""
 
 from fmtkit.columns import ABSENT, Messages, Text, Tools, WideMessages, WideReply, WideTurns
-from fmtkit.dialogs import split_pair, with_question
-from fmtkit.registry import converter
-from fmtkit.tables import Preference
-from fmtkit.tool_pairs import cut_pair, whole, whole_with, without_answer
+from fmtkit.columns.dialogs import split_pair, with_question
+from fmtkit.columns.tool_pairs import cut_pair, whole, whole_with, without_answer
+from fmtkit.core.tables import Preference
+from fmtkit.formats.registry import converter
 
 
 @converter(

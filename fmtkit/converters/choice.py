@@ -3,12 +3,12 @@
 import polars as pl
 
 from fmtkit.columns import ABSENT, Number, Text, WideMessages
-from fmtkit.dialogs import chosen_over, dialog
-from fmtkit.errors import UnknownNameError
-from fmtkit.problems import Problem
-from fmtkit.registry import converter
-from fmtkit.tables import Preference
-from fmtkit.tool_pairs import cut_pair, whole
+from fmtkit.columns.dialogs import chosen_over, dialog
+from fmtkit.columns.problems import Problem
+from fmtkit.columns.tool_pairs import cut_pair, whole
+from fmtkit.core.errors import UnknownNameError
+from fmtkit.core.tables import Preference
+from fmtkit.formats.registry import converter
 
 CRITERIA = ("better", "safer")
 

@@ -3,11 +3,11 @@
 from typing import Annotated, TypeAlias
 
 from fmtkit.columns import ABSENT, Tools
-from fmtkit.dialogs import conversation
-from fmtkit.kinds import DialogKind
-from fmtkit.problems import Column
-from fmtkit.registry import converter
-from fmtkit.tables import Conversation
+from fmtkit.columns.dialogs import conversation
+from fmtkit.columns.kinds import DialogKind
+from fmtkit.columns.problems import Column
+from fmtkit.core.tables import Conversation
+from fmtkit.formats.registry import converter
 
 ROLES = {
     "System": "system",

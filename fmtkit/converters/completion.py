@@ -1,11 +1,11 @@
 """A prompt and its completion, each of them text or messages; or a text that is trained on as a whole."""
 
 from fmtkit.columns import ABSENT, Reply, Text, Turns
-from fmtkit.dialogs import completion as completed
-from fmtkit.dialogs import with_system
-from fmtkit.instructions import document
-from fmtkit.registry import converter
-from fmtkit.tables import Completion, Segments
+from fmtkit.columns.dialogs import completion as completed
+from fmtkit.columns.dialogs import with_system
+from fmtkit.columns.instructions import document
+from fmtkit.core.tables import Completion, Segments
+from fmtkit.formats.registry import converter
 
 
 @converter()

@@ -3,10 +3,10 @@
 import polars as pl
 
 from fmtkit.columns import Text
-from fmtkit.instructions import CHAT, answered, learnt
-from fmtkit.problems import Column, literal
-from fmtkit.registry import converter
-from fmtkit.tables import Segments
+from fmtkit.columns.instructions import CHAT, answered, learnt
+from fmtkit.columns.problems import Column, literal
+from fmtkit.core.tables import Segments
+from fmtkit.formats.registry import converter
 
 _SYSTEM = "Use the following contextual information to concisely answer the question.\n"
 _UNKNOWN = (

@@ -1,9 +1,9 @@
 """One question under any of its usual names, with a better and a worse answer."""
 
 from fmtkit.columns import ABSENT, Text, first_filled
-from fmtkit.dialogs import pair
-from fmtkit.registry import converter
-from fmtkit.tables import Preference
+from fmtkit.columns.dialogs import pair
+from fmtkit.core.tables import Preference
+from fmtkit.formats.registry import converter
 
 
 @converter(

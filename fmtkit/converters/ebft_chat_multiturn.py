@@ -1,9 +1,9 @@
 """Conversations whose answers are references: the first with what follows, the last, or each."""
 
 from fmtkit.columns import ABSENT, WideMessages, WideShareGPT
-from fmtkit.references import conversation_of, every_reply, first_reply, last_reply
-from fmtkit.registry import converter
-from fmtkit.tables import Reference
+from fmtkit.columns.references import conversation_of, every_reply, first_reply, last_reply
+from fmtkit.core.tables import Reference
+from fmtkit.formats.registry import converter
 
 EITHER = [("messages", "conversations")]
 

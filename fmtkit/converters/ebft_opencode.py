@@ -1,9 +1,9 @@
 """OpenCodeInstruct: a task and the code that solves it, as a reference."""
 
 from fmtkit.columns import Text
-from fmtkit.dialogs import dialog
-from fmtkit.registry import converter
-from fmtkit.tables import Reference
+from fmtkit.columns.dialogs import dialog
+from fmtkit.core.tables import Reference
+from fmtkit.formats.registry import converter
 
 
 @converter(

@@ -1,9 +1,9 @@
 """Conversations with thinking: the last answer as a reference, its thinking in, off or apart."""
 
 from fmtkit.columns import ABSENT, WideMessages, WideShareGPT
-from fmtkit.references import conversation_of, last_answer, last_reply, last_thought
-from fmtkit.registry import converter
-from fmtkit.tables import Reference
+from fmtkit.columns.references import conversation_of, last_answer, last_reply, last_thought
+from fmtkit.core.tables import Reference
+from fmtkit.formats.registry import converter
 
 EITHER = [("messages", "conversations")]
 

@@ -1,10 +1,10 @@
 """Texts and conversations as tokens in which blocks are rewritten: strided EBFT."""
 
 from fmtkit.columns import ABSENT, Text, WideMessages, WideShareGPT, first_filled
-from fmtkit.documents import Answer, Continuation, Document
-from fmtkit.problems import literal
-from fmtkit.references import conversation_of, plain, prompt_of
-from fmtkit.registry import converter
+from fmtkit.columns.documents import Answer, Continuation, Document
+from fmtkit.columns.problems import literal
+from fmtkit.columns.references import conversation_of, plain, prompt_of
+from fmtkit.formats.registry import converter
 
 EITHER = [("conversations", "messages")]
 

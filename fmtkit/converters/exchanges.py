@@ -5,13 +5,13 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import ABSENT, Text, first_given, records
-from fmtkit.dialogs import conversation as learnt
-from fmtkit.dialogs import with_system
-from fmtkit.kinds import TextKind
-from fmtkit.problems import Column
-from fmtkit.registry import converter
-from fmtkit.tables import Conversation
-from fmtkit.turns import of_exchanges
+from fmtkit.columns.dialogs import conversation as learnt
+from fmtkit.columns.dialogs import with_system
+from fmtkit.columns.kinds import TextKind
+from fmtkit.columns.problems import Column
+from fmtkit.columns.turns import of_exchanges
+from fmtkit.core.tables import Conversation
+from fmtkit.formats.registry import converter
 
 ASKED = ("human", "input", "user", "question", "prompt", "query", "instruction")
 SAID = ("assistant", "output", "bot", "answer", "response", "gpt")

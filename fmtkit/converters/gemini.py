@@ -5,13 +5,13 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import ABSENT, records
-from fmtkit.dialogs import conversation, with_system
-from fmtkit.kinds import FlagKind, Kind, ListKind, NumberKind, RecordKind, TextKind
-from fmtkit.problems import Column, Problem
-from fmtkit.registry import converter
-from fmtkit.tables import Conversation, Preference
-from fmtkit.tool_pairs import cut_pair, whole_with
-from fmtkit.turns import joined_texts, speaker, turn, turns
+from fmtkit.columns.dialogs import conversation, with_system
+from fmtkit.columns.kinds import FlagKind, Kind, ListKind, NumberKind, RecordKind, TextKind
+from fmtkit.columns.problems import Column, Problem
+from fmtkit.columns.tool_pairs import cut_pair, whole_with
+from fmtkit.columns.turns import joined_texts, speaker, turn, turns
+from fmtkit.core.tables import Conversation, Preference
+from fmtkit.formats.registry import converter
 
 ROLES = {"user": "user", "model": "assistant", "system": "system"}
 OTHER_PARTS: dict[str, Kind] = {

@@ -1,9 +1,9 @@
 """GPTeacher: an instruction, sometimes an input to it, and the response, in Stanford's prompt text."""
 
 from fmtkit.columns import ABSENT, Text
-from fmtkit.instructions import STANFORD, answered, introduced, style_of
-from fmtkit.registry import converter
-from fmtkit.tables import Segments
+from fmtkit.columns.instructions import STANFORD, answered, introduced, style_of
+from fmtkit.core.tables import Segments
+from fmtkit.formats.registry import converter
 
 
 @converter(text=True)

@@ -5,11 +5,11 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import ABSENT, Text, first_filled, records
-from fmtkit.dialogs import dialog, of_each, ranking
-from fmtkit.kinds import FlagKind, NumberKind, RecordKind, TextKind
-from fmtkit.problems import Column, Problem
-from fmtkit.registry import converter
-from fmtkit.tables import Ranking
+from fmtkit.columns.dialogs import dialog, of_each, ranking
+from fmtkit.columns.kinds import FlagKind, NumberKind, RecordKind, TextKind
+from fmtkit.columns.problems import Column, Problem
+from fmtkit.core.tables import Ranking
+from fmtkit.formats.registry import converter
 
 Solutions: TypeAlias = Annotated[
     Column,

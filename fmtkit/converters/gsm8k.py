@@ -1,10 +1,10 @@
 """GSM8K: a question, and a worked answer with the number after ####."""
 
 from fmtkit.columns import Text
-from fmtkit.dialogs import dialog
-from fmtkit.problems import Problem
-from fmtkit.registry import converter
-from fmtkit.tables import Prompt
+from fmtkit.columns.dialogs import dialog
+from fmtkit.columns.problems import Problem
+from fmtkit.core.tables import Prompt
+from fmtkit.formats.registry import converter
 
 
 @converter(keeps=True)

@@ -5,12 +5,12 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import ABSENT, Messages, Number, Text, blank, first_given, one_filled, records
-from fmtkit.dialogs import asks, chosen_over, dialog, judged, message, of_each, ranking
-from fmtkit.errors import UnknownNameError
-from fmtkit.kinds import NumberKind, TextKind
-from fmtkit.problems import Column, Problem
-from fmtkit.registry import converter
-from fmtkit.tables import Preference, Ranking, Unpaired
+from fmtkit.columns.dialogs import asks, chosen_over, dialog, judged, message, of_each, ranking
+from fmtkit.columns.kinds import NumberKind, TextKind
+from fmtkit.columns.problems import Column, Problem
+from fmtkit.core.errors import UnknownNameError
+from fmtkit.core.tables import Preference, Ranking, Unpaired
+from fmtkit.formats.registry import converter
 
 ATTRIBUTES = ("helpfulness", "correctness", "coherence", "complexity", "verbosity")
 FIRST, SECOND = ("response_1", "response1"), ("response_2", "response2")

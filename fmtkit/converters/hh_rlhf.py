@@ -1,10 +1,10 @@
 r"""HH-RLHF: two transcripts of `\n\nHuman:` and `\n\nAssistant:` turns."""
 
 from fmtkit.columns import Text
-from fmtkit.dialogs import split_pair
-from fmtkit.registry import converter
-from fmtkit.tables import Preference
-from fmtkit.transcripts import transcript
+from fmtkit.columns.dialogs import split_pair
+from fmtkit.columns.transcripts import transcript
+from fmtkit.core.tables import Preference
+from fmtkit.formats.registry import converter
 
 
 @converter()

@@ -1,9 +1,9 @@
 """Input, chosen, rejected: one question and two answers."""
 
 from fmtkit.columns import ABSENT, Text
-from fmtkit.dialogs import pair
-from fmtkit.registry import converter
-from fmtkit.tables import Preference
+from fmtkit.columns.dialogs import pair
+from fmtkit.core.tables import Preference
+from fmtkit.formats.registry import converter
 
 
 @converter()

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from fmtkit import buffers
-from fmtkit.buffers import Int64s
 from fmtkit.columns import ABSENT, Text, Tools, WideMessages, blank
-from fmtkit.problems import Column, Problem
-from fmtkit.registry import converter
-from fmtkit.tables import Preference
-from fmtkit.tool_pairs import cut_pair, whole
+from fmtkit.columns.problems import Column, Problem
+from fmtkit.columns.tool_pairs import cut_pair, whole
+from fmtkit.core import buffers
+from fmtkit.core.buffers import Int64s
+from fmtkit.core.tables import Preference
+from fmtkit.formats.registry import converter
 
 WINDOW = 4096
 """Bytes of two texts that are compared at once."""

@@ -5,10 +5,10 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import records
-from fmtkit.kinds import FlagKind, TextKind
-from fmtkit.problems import Column, Problem, literal
-from fmtkit.registry import converter
-from fmtkit.tables import Segments
+from fmtkit.columns.kinds import FlagKind, TextKind
+from fmtkit.columns.problems import Column, Problem, literal
+from fmtkit.core.tables import Segments
+from fmtkit.formats.registry import converter
 
 # White space is a segment like another: a text may be blank, and what is null is said here.
 Stretches: TypeAlias = Annotated[

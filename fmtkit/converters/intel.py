@@ -1,9 +1,9 @@
 """Intel Orca: one question, answers to it, and sometimes a system prompt."""
 
 from fmtkit.columns import ABSENT, Flag, Text
-from fmtkit.dialogs import judged, pair
-from fmtkit.registry import converter
-from fmtkit.tables import Preference, Unpaired
+from fmtkit.columns.dialogs import judged, pair
+from fmtkit.core.tables import Preference, Unpaired
+from fmtkit.formats.registry import converter
 
 
 @converter()

@@ -3,9 +3,9 @@
 import polars as pl
 
 from fmtkit.columns import ABSENT, Text
-from fmtkit.instructions import STANFORD, answered, introduced, style_of
-from fmtkit.registry import converter
-from fmtkit.tables import Segments
+from fmtkit.columns.instructions import STANFORD, answered, introduced, style_of
+from fmtkit.core.tables import Segments
+from fmtkit.formats.registry import converter
 
 
 @converter(text=True)

@@ -7,14 +7,14 @@ import polars as pl
 from polars import Expr
 
 from fmtkit.columns import ABSENT, Tools
-from fmtkit.dialogs import conversation
-from fmtkit.kinds import ROLES, ListKind, NumberKind, RecordKind, TextKind
-from fmtkit.problems import Column, Problem
-from fmtkit.registry import converter
-from fmtkit.strict_kinds import written_calls
-from fmtkit.tables import Conversation, Preference
-from fmtkit.tool_pairs import cut_pair, whole
-from fmtkit.turns import joined_texts, speaker, turn, turns
+from fmtkit.columns.dialogs import conversation
+from fmtkit.columns.kinds import ROLES, ListKind, NumberKind, RecordKind, TextKind
+from fmtkit.columns.problems import Column, Problem
+from fmtkit.columns.strict_kinds import written_calls
+from fmtkit.columns.tool_pairs import cut_pair, whole
+from fmtkit.columns.turns import joined_texts, speaker, turn, turns
+from fmtkit.core.tables import Conversation, Preference
+from fmtkit.formats.registry import converter
 
 CALLS = ("tool_call", "tool_calls")
 KNOWN = ("text", "reasoning", *CALLS)

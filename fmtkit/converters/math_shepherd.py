@@ -4,9 +4,9 @@ import polars as pl
 from polars import Expr
 
 from fmtkit.columns import Text
-from fmtkit.problems import Column, Problem
-from fmtkit.registry import converter
-from fmtkit.tables import Stepwise
+from fmtkit.columns.problems import Column, Problem
+from fmtkit.core.tables import Stepwise
+from fmtkit.formats.registry import converter
 
 MARK = "ки"
 FIRST_STEP = r"(?s)\A(.*?)\s*(Step 1:.*)\z"

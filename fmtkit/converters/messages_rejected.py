@@ -1,11 +1,11 @@
 """A conversation, and a worse reply to put in place of its last one, as in ms-swift."""
 
 from fmtkit.columns import ABSENT, Text, Tools, WideMessages, WideReply, first_given
-from fmtkit.dialogs import all_but_last, with_system
-from fmtkit.problems import Column
-from fmtkit.registry import converter
-from fmtkit.tables import Preference
-from fmtkit.tool_pairs import cut_pair, whole, whole_with
+from fmtkit.columns.dialogs import all_but_last, with_system
+from fmtkit.columns.problems import Column
+from fmtkit.columns.tool_pairs import cut_pair, whole, whole_with
+from fmtkit.core.tables import Preference
+from fmtkit.formats.registry import converter
 
 
 @converter(wide=True, any_of=[("rejected_response", "rejected_messages")])

@@ -3,10 +3,10 @@
 import polars as pl
 
 from fmtkit.columns import ABSENT, Text, Texts, first_filled
-from fmtkit.instructions import CHAT, Style, answered, style_of
-from fmtkit.problems import Column, literal
-from fmtkit.registry import converter
-from fmtkit.tables import Segments
+from fmtkit.columns.instructions import CHAT, Style, answered, style_of
+from fmtkit.columns.problems import Column, literal
+from fmtkit.core.tables import Segments
+from fmtkit.formats.registry import converter
 
 _EXPLAIN = "Choose the answer that best answers the question. Explain your reasoning.\n"
 _CONCISE = "Choose the answer that best answers the question. Be concise in your response.\n\n"

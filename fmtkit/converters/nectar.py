@@ -5,12 +5,12 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import ABSENT, Text, records
-from fmtkit.dialogs import asks, of_each, ranking, with_system
-from fmtkit.kinds import NumberKind, TextKind
-from fmtkit.problems import Column
-from fmtkit.registry import converter
-from fmtkit.tables import Ranking
-from fmtkit.transcripts import question_or_transcript
+from fmtkit.columns.dialogs import asks, of_each, ranking, with_system
+from fmtkit.columns.kinds import NumberKind, TextKind
+from fmtkit.columns.problems import Column
+from fmtkit.columns.transcripts import question_or_transcript
+from fmtkit.core.tables import Ranking
+from fmtkit.formats.registry import converter
 
 Ranked: TypeAlias = Annotated[Column, records({"answer": TextKind(), "rank": NumberKind()})]
 

@@ -5,11 +5,11 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import ABSENT, Tools, WholeRow
-from fmtkit.dialogs import asks
-from fmtkit.kinds import ROLES, DialogKind, RecordKind, TextKind
-from fmtkit.problems import Column, literal
-from fmtkit.registry import converter
-from fmtkit.tables import Prompt
+from fmtkit.columns.dialogs import asks
+from fmtkit.columns.kinds import ROLES, DialogKind, RecordKind, TextKind
+from fmtkit.columns.problems import Column, literal
+from fmtkit.core.tables import Prompt
+from fmtkit.formats.registry import converter
 
 AGENTS = "responses_api_agents"
 Input: TypeAlias = Annotated[

@@ -6,12 +6,12 @@ import polars as pl
 from polars import Expr
 
 from fmtkit.columns import ABSENT, Text, filled, records
-from fmtkit.dialogs import conversation, with_system
-from fmtkit.kinds import TextKind
-from fmtkit.problems import Column, Problem
-from fmtkit.registry import converter
-from fmtkit.tables import Conversation
-from fmtkit.turns import speaker, turn, turns
+from fmtkit.columns.dialogs import conversation, with_system
+from fmtkit.columns.kinds import TextKind
+from fmtkit.columns.problems import Column, Problem
+from fmtkit.columns.turns import speaker, turn, turns
+from fmtkit.core.tables import Conversation
+from fmtkit.formats.registry import converter
 
 ROLES = {"User": "user", "Assistant": "assistant", "System": "system", "Human": "user"}
 Spoken: TypeAlias = Annotated[

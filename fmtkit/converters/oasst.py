@@ -6,12 +6,20 @@ from typing import Annotated, Any, TypeAlias
 import polars as pl
 
 from fmtkit.columns import blank, records
-from fmtkit.expansion import several
-from fmtkit.kinds import BranchKind, FlagKind, ListKind, NumberKind, RecordKind, TextKind, TreeKind
-from fmtkit.problems import Column, Problem
-from fmtkit.registry import converter
-from fmtkit.tables import Conversation, Ranking
-from fmtkit.typed_kinds import NARROW
+from fmtkit.columns.expansion import several
+from fmtkit.columns.kinds import (
+    BranchKind,
+    FlagKind,
+    ListKind,
+    NumberKind,
+    RecordKind,
+    TextKind,
+    TreeKind,
+)
+from fmtkit.columns.problems import Column, Problem
+from fmtkit.columns.typed_kinds import NARROW
+from fmtkit.core.tables import Conversation, Ranking
+from fmtkit.formats.registry import converter
 
 ROLES = {"prompter": "user", "assistant": "assistant", "system": "system"}
 MESSAGE = RecordKind(

@@ -1,9 +1,9 @@
 """Open Assistant as axolotl's `oasst` has it: INSTRUCTION and RESPONSE, in Stanford's prompt text."""
 
 from fmtkit.columns import Text
-from fmtkit.instructions import STANFORD, answered, introduced, style_of
-from fmtkit.registry import converter
-from fmtkit.tables import Segments
+from fmtkit.columns.instructions import STANFORD, answered, introduced, style_of
+from fmtkit.core.tables import Segments
+from fmtkit.formats.registry import converter
 
 
 @converter(name="oasst", text=True)

@@ -1,9 +1,9 @@
 """OpenAI chat: messages, with tool calls, tools, a system text and weights where there are any."""
 
 from fmtkit.columns import ABSENT, TextOrParts, Tools, WideMessages
-from fmtkit.dialogs import conversation, with_system, without_system
-from fmtkit.registry import converter
-from fmtkit.tables import Conversation
+from fmtkit.columns.dialogs import conversation, with_system, without_system
+from fmtkit.core.tables import Conversation
+from fmtkit.formats.registry import converter
 
 
 @converter(

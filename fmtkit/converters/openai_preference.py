@@ -1,9 +1,9 @@
 """OpenAI preference fine-tuning: the input's messages, a preferred and a non-preferred output."""
 
 from fmtkit.columns import ABSENT, Tools, WideMessages
-from fmtkit.registry import converter
-from fmtkit.tables import Preference
-from fmtkit.tool_pairs import cut_pair, whole_with
+from fmtkit.columns.tool_pairs import cut_pair, whole_with
+from fmtkit.core.tables import Preference
+from fmtkit.formats.registry import converter
 
 
 @converter(wide=True, paths={"messages": "input.messages", "tools": "input.tools"})

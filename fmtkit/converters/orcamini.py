@@ -1,10 +1,10 @@
 """Orca Mini: a question under a system heading, which stands there also where there is no system text."""
 
 from fmtkit.columns import ABSENT, Text
-from fmtkit.instructions import learnt
-from fmtkit.registry import converter
-from fmtkit.tables import Segments
-from fmtkit.text_formats import formatted
+from fmtkit.columns.instructions import learnt
+from fmtkit.columns.text_formats import formatted
+from fmtkit.core.tables import Segments
+from fmtkit.formats.registry import converter
 
 _FORMAT = "### System:\n{system}\n\n### User:\n{instruction}\n\n### Response:\n"
 

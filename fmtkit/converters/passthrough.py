@@ -16,11 +16,10 @@ from fmtkit.columns import (
     WideMessages,
     records,
 )
-from fmtkit.dialogs import asks
-from fmtkit.kinds import DialogKind, FlagKind, ListKind, NumberKind, TextKind
-from fmtkit.problems import Column, Problem, uneven
-from fmtkit.registry import converter
-from fmtkit.tables import (
+from fmtkit.columns.dialogs import asks
+from fmtkit.columns.kinds import DialogKind, FlagKind, ListKind, NumberKind, TextKind
+from fmtkit.columns.problems import Column, Problem, uneven
+from fmtkit.core.tables import (
     Completion,
     Conversation,
     Preference,
@@ -32,6 +31,7 @@ from fmtkit.tables import (
     Tokens,
     Unpaired,
 )
+from fmtkit.formats.registry import converter
 
 Dialogs: TypeAlias = Annotated[Column, ListKind(DialogKind(wide=True))]
 Scores: TypeAlias = Annotated[Column, ListKind(NumberKind())]

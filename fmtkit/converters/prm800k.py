@@ -7,12 +7,12 @@ import polars as pl
 from polars import Expr
 
 from fmtkit.columns import Text, blank, records
-from fmtkit.errors import UnknownNameError
-from fmtkit.expansion import several
-from fmtkit.kinds import ListKind, NumberKind, RecordKind, TextKind
-from fmtkit.problems import Column, Problem
-from fmtkit.registry import converter
-from fmtkit.tables import Stepwise
+from fmtkit.columns.expansion import several
+from fmtkit.columns.kinds import ListKind, NumberKind, RecordKind, TextKind
+from fmtkit.columns.problems import Column, Problem
+from fmtkit.core.errors import UnknownNameError
+from fmtkit.core.tables import Stepwise
+from fmtkit.formats.registry import converter
 
 RATED = RecordKind({"text": TextKind(), "rating": NumberKind()}, optional=frozenset({"rating"}))
 Steps: TypeAlias = Annotated[

@@ -1,9 +1,9 @@
 """A prompt with two answers, or with one completion and a label, all of them text."""
 
 from fmtkit.columns import ABSENT, Flag, Text
-from fmtkit.dialogs import judged, pair
-from fmtkit.registry import converter
-from fmtkit.tables import Preference, Unpaired
+from fmtkit.columns.dialogs import judged, pair
+from fmtkit.core.tables import Preference, Unpaired
+from fmtkit.formats.registry import converter
 
 
 @converter()

@@ -3,11 +3,11 @@
 import polars as pl
 
 from fmtkit.columns import ABSENT, Exchanges, Flag, Text, filled, first_given, one_filled
-from fmtkit.dialogs import after, chosen_over, dialog, with_context
-from fmtkit.problems import Column
-from fmtkit.registry import converter
-from fmtkit.tables import Completion, Preference, Unpaired
-from fmtkit.turns import turn
+from fmtkit.columns.dialogs import after, chosen_over, dialog, with_context
+from fmtkit.columns.problems import Column
+from fmtkit.columns.turns import turn
+from fmtkit.core.tables import Completion, Preference, Unpaired
+from fmtkit.formats.registry import converter
 
 QUESTIONS = ("question", "query", "prompt", "instruction", "input", "human", "problem")
 ANSWERS = ("answer", "response", "output", "assistant", "completion", "solution")

@@ -9,10 +9,10 @@ from fmtkit.columns import (
     WideShareGPT,
     WideShareGPTReply,
 )
-from fmtkit.dialogs import answered, with_system
-from fmtkit.registry import converter
-from fmtkit.tables import Preference
-from fmtkit.tool_pairs import cut_pair, whole_with
+from fmtkit.columns.dialogs import answered, with_system
+from fmtkit.columns.tool_pairs import cut_pair, whole_with
+from fmtkit.core.tables import Preference
+from fmtkit.formats.registry import converter
 
 
 @converter()

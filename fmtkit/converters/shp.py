@@ -3,9 +3,9 @@
 import polars as pl
 
 from fmtkit.columns import Flag, Text
-from fmtkit.dialogs import pair
-from fmtkit.registry import converter
-from fmtkit.tables import Preference
+from fmtkit.columns.dialogs import pair
+from fmtkit.core.tables import Preference
+from fmtkit.formats.registry import converter
 
 
 @converter()

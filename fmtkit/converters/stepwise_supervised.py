@@ -3,9 +3,9 @@
 import polars as pl
 
 from fmtkit.columns import Labels, Text, Texts
-from fmtkit.problems import uneven
-from fmtkit.registry import converter
-from fmtkit.tables import Stepwise
+from fmtkit.columns.problems import uneven
+from fmtkit.core.tables import Stepwise
+from fmtkit.formats.registry import converter
 
 
 @converter(differs="lengths must match, and soft labels are kept")

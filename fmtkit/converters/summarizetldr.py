@@ -1,9 +1,9 @@
 """An article and its summary, which a turn of the user asks for."""
 
 from fmtkit.columns import Text
-from fmtkit.instructions import Style, answered
-from fmtkit.registry import converter
-from fmtkit.tables import Segments
+from fmtkit.columns.instructions import Style, answered
+from fmtkit.core.tables import Segments
+from fmtkit.formats.registry import converter
 
 _ASKED = "USER: Summarize the following article as a TL;DR.\n{instruction}\nASSISTANT:"
 

@@ -1,8 +1,8 @@
 """Plain text to learn as it is."""
 
 from fmtkit.columns import Text
-from fmtkit.registry import converter
-from fmtkit.tables import Conversation
+from fmtkit.core.tables import Conversation
+from fmtkit.formats.registry import converter
 
 
 @converter(text=True)

@@ -3,11 +3,11 @@ r"""Transcripts: conversations written as one text of `USER:` and `ASSISTANT:` t
 import polars as pl
 
 from fmtkit.columns import ABSENT, Messages, Text, first_given
-from fmtkit.dialogs import conversation, with_system
-from fmtkit.problems import Column, Problem
-from fmtkit.registry import converter
-from fmtkit.tables import Conversation
-from fmtkit.transcripts import is_marked, marked_turns, untold
+from fmtkit.columns.dialogs import conversation, with_system
+from fmtkit.columns.problems import Column, Problem
+from fmtkit.columns.transcripts import is_marked, marked_turns, untold
+from fmtkit.core.tables import Conversation
+from fmtkit.formats.registry import converter
 
 
 @converter(any_of=[("text", "chat", "transcript", "dialogue", "conversation")])

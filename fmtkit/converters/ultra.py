@@ -1,9 +1,9 @@
 """UltraFeedback, binarised: a prompt with two conversations, or with one completion and a label."""
 
 from fmtkit.columns import ABSENT, Flag, Messages, Text
-from fmtkit.dialogs import answers, judged, split_pair, with_question
-from fmtkit.registry import converter
-from fmtkit.tables import Preference, Unpaired
+from fmtkit.columns.dialogs import answers, judged, split_pair, with_question
+from fmtkit.core.tables import Preference, Unpaired
+from fmtkit.formats.registry import converter
 
 
 @converter(

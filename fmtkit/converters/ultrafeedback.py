@@ -5,12 +5,12 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import Text, records
-from fmtkit.dialogs import dialog, of_each, ranking
-from fmtkit.errors import UnknownNameError
-from fmtkit.kinds import NumberKind, RecordKind, TextKind
-from fmtkit.problems import Column, Problem
-from fmtkit.registry import converter
-from fmtkit.tables import Ranking
+from fmtkit.columns.dialogs import dialog, of_each, ranking
+from fmtkit.columns.kinds import NumberKind, RecordKind, TextKind
+from fmtkit.columns.problems import Column, Problem
+from fmtkit.core.errors import UnknownNameError
+from fmtkit.core.tables import Ranking
+from fmtkit.formats.registry import converter
 
 ASPECTS = ("helpfulness", "honesty", "instruction_following", "truthfulness")
 RATED = RecordKind({"Rating": TextKind()}, optional=frozenset({"Rating"}))

@@ -1,11 +1,11 @@
 """The user's own columns and formats: a dict `type` of axolotl's configs."""
 
 from fmtkit.columns import ABSENT, Flag, Text, filled
-from fmtkit.instructions import Style, answered
-from fmtkit.problems import Column, Problem
-from fmtkit.registry import converter
-from fmtkit.tables import Preference, Segments, Unpaired
-from fmtkit.text_formats import formatted, mentions
+from fmtkit.columns.instructions import Style, answered
+from fmtkit.columns.problems import Column, Problem
+from fmtkit.columns.text_formats import formatted, mentions
+from fmtkit.core.tables import Preference, Segments, Unpaired
+from fmtkit.formats.registry import converter
 
 
 @converter(

@@ -1,9 +1,9 @@
 """verl: a prompt to answer while training, and a reward model with the true answer."""
 
 from fmtkit.columns import Text, WideTurns
-from fmtkit.dialogs import asks
-from fmtkit.registry import converter
-from fmtkit.tables import Prompt
+from fmtkit.columns.dialogs import asks
+from fmtkit.core.tables import Prompt
+from fmtkit.formats.registry import converter
 
 
 @converter(keeps=True, wide=True, paths={"ground_truth": "reward_model.ground_truth"})

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import polars as pl
 
 from fmtkit.columns import Open, Text, Tools, blank
-from fmtkit.problems import Problem
-from fmtkit.registry import converter
-from fmtkit.strict_kinds import json_value, written_calls
-from fmtkit.tables import Conversation
-from fmtkit.turns import turn
+from fmtkit.columns.problems import Problem
+from fmtkit.columns.strict_kinds import json_value, written_calls
+from fmtkit.columns.turns import turn
+from fmtkit.core.tables import Conversation
+from fmtkit.formats.registry import converter
 
 
 @converter(wide=True)

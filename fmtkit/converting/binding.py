@@ -12,23 +12,19 @@ from typing import Any
 
 import polars as pl
 
-from fmtkit.codes import PRECEDENCE
 from fmtkit.columns import ABSENT
+from fmtkit.columns.kinds import Kind, RowKind, TextKind
+from fmtkit.columns.read_spec import ReadSpec, spec_of
+from fmtkit.columns.strict_kinds import absent, contents, value_of
+from fmtkit.columns.typed_kinds import dtype_of, parameter, shape_of
 from fmtkit.converting.bound_column import MEDIA, BoundColumn, Row, column_faults, kept_faults
 from fmtkit.converting.unread_turns import CarriedKind
-from fmtkit.kinds import Kind, RowKind, TextKind
-from fmtkit.pickling import PickledByFields
-from fmtkit.read_spec import ReadSpec, spec_of
-from fmtkit.registry import Converter
+from fmtkit.core.codes import PRECEDENCE
+from fmtkit.core.pickling import PickledByFields
+from fmtkit.core.tables import Table
+from fmtkit.formats.registry import Converter
 from fmtkit.rendering.content_parts import Cuts, cuts_of
-from fmtkit.sources.marks import (
-    Fault,
-    faults_anywhere,
-    is_unicode,
-)
-from fmtkit.strict_kinds import absent, contents, value_of
-from fmtkit.tables import Table
-from fmtkit.typed_kinds import dtype_of, parameter, shape_of
+from fmtkit.sources.marks import Fault, faults_anywhere, is_unicode
 
 
 @dataclass(frozen=True)

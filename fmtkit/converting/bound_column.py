@@ -7,9 +7,9 @@ from typing import Any
 import polars as pl
 from polars import Expr
 
-from fmtkit.kinds import Kind
+from fmtkit.columns.kinds import Kind
+from fmtkit.columns.strict_kinds import absent, judge
 from fmtkit.sources.marks import Duplicated, Fault, duplicate, marks
-from fmtkit.strict_kinds import absent, judge
 
 Row = Mapping[str, Any]
 MEDIA = frozenset({"image", "images", "audio", "audios", "video", "videos"})

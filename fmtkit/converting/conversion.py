@@ -7,15 +7,15 @@ from pathlib import Path
 import polars as pl
 from polars import Expr
 
-from fmtkit import user_modules
-from fmtkit.codes import PRECEDENCE
+from fmtkit.columns.expansion import expand, expansion_problems
+from fmtkit.columns.problems import Column, Problem
+from fmtkit.columns.turn_sources import Rule
 from fmtkit.converting import unread_turns
 from fmtkit.converting.binding import Binding
-from fmtkit.errors import OptionError
-from fmtkit.expansion import expand, expansion_problems
-from fmtkit.problems import Column, Problem
-from fmtkit.tables import TEXT_NAMES, Table
-from fmtkit.turn_sources import Rule
+from fmtkit.core import user_modules
+from fmtkit.core.codes import PRECEDENCE
+from fmtkit.core.errors import OptionError
+from fmtkit.core.tables import TEXT_NAMES, Table
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,6 @@ from importlib.metadata import version
 from pathlib import Path, PurePath
 from typing import Any
 
-from fmtkit.atomic import Written
-from fmtkit.codes import Reject
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.engines import Cluster, Threads, engine_of
 from fmtkit.converting.error_limit import why_ended
@@ -22,7 +20,9 @@ from fmtkit.converting.splitting import Encoding, Split
 from fmtkit.converting.task_work import TIERS, RowCount, TaskWork, named
 from fmtkit.converting.tasks import HERE, Task, can_travel, tasks_of
 from fmtkit.converting.user_functions import TransformedSource
-from fmtkit.errors import LimitError, NothingWrittenError, OptionError
+from fmtkit.core.atomic import Written
+from fmtkit.core.codes import Reject
+from fmtkit.core.errors import LimitError, NothingWrittenError, OptionError
 from fmtkit.sources.raw import Location
 from fmtkit.sources.spooling import MadeSource
 from fmtkit.writing import destinations, journal, quarantine, sinks

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from fmtkit import registry
 from fmtkit.converting.conversion_run import ConversionRun, Watcher
 from fmtkit.converting.convert_options import HASHED, ConvertOptions, RowOptions
 from fmtkit.converting.engines import session
@@ -29,9 +28,10 @@ from fmtkit.converting.splitting import (
     prompt_hashes,
 )
 from fmtkit.converting.task_work import check_places, results_of_rows
-from fmtkit.errors import LimitError, NothingWrittenError, OptionError, WriteError
+from fmtkit.core.errors import LimitError, NothingWrittenError, OptionError, WriteError
+from fmtkit.core.storage import ObjectPath
+from fmtkit.formats import registry
 from fmtkit.sources.opening import Source, open_sources
-from fmtkit.storage import ObjectPath
 from fmtkit.writing import destinations, formats
 from fmtkit.writing.hub_output import HubOutput
 from fmtkit.writing.outputs import Destination, HubFolder, destination, hub_folder

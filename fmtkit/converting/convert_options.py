@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fmtkit import targets
-from fmtkit.errors import OptionError
-from fmtkit.options import (
+from fmtkit.core.errors import OptionError
+from fmtkit.core.options import (
     CHOICE,
     COLUMNS,
     COUNT,

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
-from fmtkit import registry
 from fmtkit.converting.binding import Binding, bind, watching
 from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.conversion import convert_frame
@@ -17,10 +16,11 @@ from fmtkit.converting.joined_rows import joined, lacks
 from fmtkit.converting.near_misses import is_message, likeness, proposal, spelled, spelling
 from fmtkit.converting.type_options import MESSAGE_OPTIONS
 from fmtkit.converting.unread_turns import watched
-from fmtkit.errors import ColumnMismatchError, OptionError, near_match
-from fmtkit.escaping import counted
-from fmtkit.registry import Converter
-from fmtkit.tables import steps_to, table_for
+from fmtkit.core.errors import ColumnMismatchError, OptionError, near_match
+from fmtkit.core.escaping import counted
+from fmtkit.core.tables import steps_to, table_for
+from fmtkit.formats import registry
+from fmtkit.formats.registry import Converter
 
 SAMPLE_ROWS = 200
 """Rows of the first block that are looked at closely."""

@@ -11,7 +11,7 @@ from itertools import islice
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
-from fmtkit.errors import SourceError
+from fmtkit.core.errors import SourceError
 
 if TYPE_CHECKING:
     from fmtkit.converting.convert_options import SourceOptions

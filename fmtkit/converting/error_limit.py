@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fmtkit.codes import Reject
 from fmtkit.converting.ledger import Ledger
+from fmtkit.core.codes import Reject
 
 if TYPE_CHECKING:
     from fmtkit.converting.convert_options import RowOptions

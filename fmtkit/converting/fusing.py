@@ -1,9 +1,9 @@
 """Rows that are made as their lines are read, without a frame in between.
 
-Where it is known as data what the dialogs of a type are made of (`fmtkit.turn_sources`), the kernel lays
-a line out at once (`fmtkit.text_layout`): as messages, or as text where the template was traced on such
-conversations before. What it does not lay out (a rule that does not hold, a control token, a conversation
-of a new shape) is left for the ordinary way, which makes the same of every row.
+Where it is known as data what the dialogs of a type are made of (`fmtkit.columns.turn_sources`), the kernel
+lays a line out at once (`fmtkit.columns.text_layout`): as messages, or as text where the template was traced
+on such conversations before. What it does not lay out (a rule that does not hold, a control token, a
+conversation of a new shape) is left for the ordinary way, which makes the same of every row.
 """
 
 from collections import Counter
@@ -16,13 +16,29 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from fmtkit.buffers import Int64s
+from fmtkit.columns.expansion import Several
+from fmtkit.columns.kinds import MESSAGE_KEYS, DialogKind, Kind, TextKind
+from fmtkit.columns.problems import Problem
+from fmtkit.columns.strict_kinds import value_of
+from fmtkit.columns.text_layout import (
+    LEFT,
+    MOST_TURNS,
+    MOST_VIEWS,
+    RIGHT,
+    Ask,
+    Condition,
+    Layout,
+    Path,
+    Shape,
+    View,
+)
+from fmtkit.columns.text_layout import Trim as Trimmed
+from fmtkit.columns.turn_sources import Null, turns
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.conversion import columns_of
 from fmtkit.converting.text_stage import SIDES, TextStage, rendered_of
-from fmtkit.expansion import Several
-from fmtkit.kinds import MESSAGE_KEYS, DialogKind, Kind, TextKind
-from fmtkit.problems import Problem
+from fmtkit.core.buffers import Int64s
+from fmtkit.core.tables import DIALOG_COLUMNS, MESSAGE, TEXT_NAMES, WIDE_MESSAGE
 from fmtkit.reading import clean_lines
 from fmtkit.rendering.batch_answers import Unknowns, trimmed_slot
 from fmtkit.rendering.content_parts import TEXTS
@@ -35,22 +51,6 @@ from fmtkit.rendering.tiers import sample_of
 from fmtkit.rendering.tracing import Fault, Leaf, Signature
 from fmtkit.rendering.unknowns import ANY_SYMBOL, Question, symbolic
 from fmtkit.sources.records import Records, Row
-from fmtkit.strict_kinds import value_of
-from fmtkit.tables import DIALOG_COLUMNS, MESSAGE, TEXT_NAMES, WIDE_MESSAGE
-from fmtkit.text_layout import (
-    LEFT,
-    MOST_TURNS,
-    MOST_VIEWS,
-    RIGHT,
-    Ask,
-    Condition,
-    Layout,
-    Path,
-    Shape,
-    View,
-)
-from fmtkit.text_layout import Trim as Trimmed
-from fmtkit.turn_sources import Null, turns
 
 MOST_SHAPES = 1_000
 """Shapes of conversations that a layout holds."""

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from typing import Any
 
-from fmtkit.codes import Reject
+from fmtkit.columns.kinds import RowKind
+from fmtkit.columns.strict_kinds import judge
 from fmtkit.converting import reading
-from fmtkit.kinds import RowKind
+from fmtkit.core.codes import Reject
 from fmtkit.sources.blocks import Block, MadeBlock
 from fmtkit.sources.canonical_json import canonical
 from fmtkit.sources.spooling import MadeSource
-from fmtkit.strict_kinds import judge
 
 ROWS = "rows"
 MOST = 10_000

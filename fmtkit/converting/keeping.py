@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from fmtkit.columns.kinds import BoolKind, IntegerKind, Kind, NumberKind, OpenKind, TextKind
 from fmtkit.converting.column_kinds import kinds_of_columns
 from fmtkit.converting.engines import Engine
 from fmtkit.converting.type_options import TypeOptions
-from fmtkit.errors import OptionError, near_match
-from fmtkit.kinds import BoolKind, IntegerKind, Kind, NumberKind, OpenKind, TextKind
-from fmtkit.registry import Converter
+from fmtkit.core.errors import OptionError, near_match
+from fmtkit.core.tables import Table
+from fmtkit.formats.registry import Converter
 from fmtkit.sources.blocks import Readable
-from fmtkit.tables import Table
 
 MOST_KEPT = 1000
 """Columns that are kept without being named: each row holds all of them."""

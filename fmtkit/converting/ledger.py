@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from fmtkit.codes import Reject
-from fmtkit.errors import FmtkitError
+from fmtkit.core.codes import Reject
+from fmtkit.core.errors import FmtkitError
 
 TERMS = (
     "converted",

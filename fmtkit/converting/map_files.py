@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fmtkit import registry
-from fmtkit.errors import OptionError, near_match
+from fmtkit.core.errors import OptionError, near_match
+from fmtkit.formats import registry
 
 WORDS = {
     "prompt": ("instruction", "question", "prompt", "query"),

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from fmtkit.columns.kinds import DialogKind, Kind
+from fmtkit.columns.strict_kinds import judge
 from fmtkit.converting import type_options
 from fmtkit.converting.unread_turns import LABELS, head_of, looks_like_turns, words_of
-from fmtkit.errors import near_match
-from fmtkit.kinds import DialogKind, Kind
-from fmtkit.registry import Converter
-from fmtkit.strict_kinds import judge
+from fmtkit.core.errors import near_match
+from fmtkit.formats.registry import Converter
 
 Row = Mapping[str, Any]
 ROWS = 20

@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 from polars import Expr
 
-from fmtkit.dialog_pairs import same_dialog
-from fmtkit.errors import OptionError, UnknownNameError
+from fmtkit.columns.dialog_pairs import same_dialog
+from fmtkit.core.errors import OptionError, UnknownNameError
 
 POLICIES = {
     "best-worst": "the best reply against the worst",
@@ -33,7 +33,7 @@ _MARGIN = re.compile(r"margin:(\d+(?:\.\d+)?)")
 class Paired:
     """Preference rows with `__row`, the rows that made none, and the counts of rankings.
 
-    A source row may hold several rankings (`fmtkit.expansion`): it is without a pair where none of
+    A source row may hold several rankings (`fmtkit.columns.expansion`): it is without a pair where none of
     them makes one, and `unpaired` counts the rankings that make none in rows that do.
     """
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from fmtkit import buffers
-from fmtkit.codes import Reject
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.unread_turns import carried
+from fmtkit.core import buffers
+from fmtkit.core.codes import Reject
 from fmtkit.reading import clean_lines
 from fmtkit.rendering.content_parts import Cuts
 from fmtkit.sources.records import Records, Row

@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from fmtkit.kinds import DialogKind, Kind, ListKind
-from fmtkit.registry import Converter
-from fmtkit.tables import Table
-from fmtkit.typed_kinds import may_carry
+from fmtkit.columns.kinds import DialogKind, Kind, ListKind
+from fmtkit.columns.typed_kinds import may_carry
+from fmtkit.core.tables import Table
+from fmtkit.formats.registry import Converter
 
 NAME = "passthrough"
 

@@ -15,14 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from fmtkit import buffers
-from fmtkit.codes import PRECEDENCE, Reject
-from fmtkit.converting import (
-    control_tokens,
-    pairing,
-    reading,
-    verdicts,
-)
+from fmtkit.converting import control_tokens, pairing, reading, verdicts
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.conversion import convert_frame
 from fmtkit.converting.engines import Engine, TaskLostError, engine_of
@@ -31,11 +24,13 @@ from fmtkit.converting.parse import Parsed
 from fmtkit.converting.preparation import Job
 from fmtkit.converting.read_plan import ReadPlan
 from fmtkit.converting.tasks import PART_SHIFT, Task, tasks_of
+from fmtkit.core import buffers
+from fmtkit.core.codes import PRECEDENCE, Reject
+from fmtkit.core.tables import DIALOG_COLUMNS
 from fmtkit.rendering.content_parts import Cuts
 from fmtkit.sources.blocks import BLOCK_BYTES, Block, JsonBlock
 from fmtkit.sources.parts import blocks_of_part
 from fmtkit.sources.records import JoinedRows, Records, Rows
-from fmtkit.tables import DIALOG_COLUMNS
 from fmtkit.writing.task_output import Counts
 
 Numbered = tuple[int, int, Block]

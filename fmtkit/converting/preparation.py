@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fmtkit import registry, target_registry
+from fmtkit.columns.documents import Untokenized
 from fmtkit.converting import (
     control_tokens,
     detection,
@@ -43,12 +43,12 @@ from fmtkit.converting.token_stage import TokenStage
 from fmtkit.converting.type_options import TypeOptions
 from fmtkit.converting.unread_turns import CarriedKind, watched
 from fmtkit.converting.user_functions import TransformedSource, find_function
-from fmtkit.documents import Untokenized
-from fmtkit.errors import ColumnMismatchError, OptionError
-from fmtkit.registry import Converter
+from fmtkit.core.errors import ColumnMismatchError, OptionError
+from fmtkit.core.tables import TABLES, Preference, Prompt, Ranking, Table, Tokens, Unpaired
+from fmtkit.formats import registry, target_registry
+from fmtkit.formats.registry import Converter
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.opening import Source
-from fmtkit.tables import TABLES, Preference, Prompt, Ranking, Table, Tokens, Unpaired
 from fmtkit.writing import outputs, working_folder
 from fmtkit.writing.file_output import FileOutput
 

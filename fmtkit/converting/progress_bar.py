@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from fmtkit.converting.engines import WATCHED, Standing
-from fmtkit.escaping import counted
+from fmtkit.core.escaping import counted
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

@@ -14,8 +14,8 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from fmtkit.converting.engines import WATCHED, Standing, TaskLostError, at_end
-from fmtkit.errors import DependencyError, FmtkitError, OptionError
-from fmtkit.reachability import trouble_with
+from fmtkit.core.errors import DependencyError, FmtkitError, OptionError
+from fmtkit.core.reachability import trouble_with
 
 T = TypeVar("T")
 

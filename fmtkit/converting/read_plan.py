@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from fmtkit.columns.typed_kinds import dtype_of, read
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.bound_column import Row
 from fmtkit.sources.marks import is_unicode
-from fmtkit.typed_kinds import dtype_of, read
 
 MOST_NAMES = 256
 """Of the columns that a source shows: more are data."""

@@ -8,19 +8,19 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from fmtkit import buffers
-from fmtkit.codes import Reject
+from fmtkit.columns.kinds import DialogKind, TextKind
+from fmtkit.columns.strict_kinds import json_value
+from fmtkit.columns.typed_kinds import arrow_type, doubts, holds_strange_numbers, may_carry
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.parse import Parsed, parse_records
 from fmtkit.converting.read_plan import ReadPlan
 from fmtkit.converting.unread_turns import CarriedKind
-from fmtkit.kinds import DialogKind, TextKind
+from fmtkit.core import buffers
+from fmtkit.core.codes import Reject
 from fmtkit.rendering.content_parts import Cuts
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.records import ArrowRows, Records, Rows
-from fmtkit.strict_kinds import json_value
-from fmtkit.typed_kinds import arrow_type, doubts, holds_strange_numbers, may_carry
 
 
 def records_of(block: Block, binding: Binding | None = None) -> Rows:

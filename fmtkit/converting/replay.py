@@ -19,14 +19,15 @@ from typing import IO, Any, cast
 
 import pyarrow as pa
 
-from fmtkit import registry, user_modules
-from fmtkit.atomic import write_json
 from fmtkit.converting.conversion_run import Watcher, fingerprint_of
 from fmtkit.converting.conversions import open_named, with_split, write_jobs
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.preparation import prepare
 from fmtkit.converting.run_report import Report
-from fmtkit.errors import OptionError, ResumeError, SourceError
+from fmtkit.core import user_modules
+from fmtkit.core.atomic import write_json
+from fmtkit.core.errors import OptionError, ResumeError, SourceError
+from fmtkit.formats import registry
 from fmtkit.sources.compression import compression_of
 from fmtkit.sources.jsonl import BOM
 from fmtkit.sources.opening import Source

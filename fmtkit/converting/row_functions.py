@@ -7,9 +7,9 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-from fmtkit import user_modules
-from fmtkit.errors import OptionError, near_match
-from fmtkit.worker import Serve
+from fmtkit.core import user_modules
+from fmtkit.core.errors import OptionError, near_match
+from fmtkit.core.worker import Serve
 
 ALL = "__all__"
 FILTERED = b"null"

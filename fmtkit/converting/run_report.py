@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from fmtkit import notebook_html
-from fmtkit.atomic import Written
-from fmtkit.codes import REASONS, WARNINGS
 from fmtkit.converting.ledger import TERMS, Ledger
 from fmtkit.converting.pipeline import Progress
 from fmtkit.converting.preparation import Job
+from fmtkit.core import notebook_html
+from fmtkit.core.atomic import Written
+from fmtkit.core.codes import REASONS, WARNINGS
 
 
 @dataclass(frozen=True)

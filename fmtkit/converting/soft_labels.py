@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from fmtkit.columns.kinds import FlagKind, ListKind
+from fmtkit.columns.read_spec import ReadSpec, spec_of
 from fmtkit.converting.engines import Engine
 from fmtkit.converting.tasks import look_at_all
-from fmtkit.kinds import FlagKind, ListKind
-from fmtkit.read_spec import ReadSpec, spec_of
 from fmtkit.reading import clean_lines
 from fmtkit.sources.blocks import Block, Readable
 from fmtkit.sources.records import Records, Rows

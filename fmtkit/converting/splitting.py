@@ -14,8 +14,8 @@ import polars as pl
 import pyarrow as pa
 from polars import Expr
 
-from fmtkit import buffers
-from fmtkit.errors import OptionError
+from fmtkit.core import buffers
+from fmtkit.core.errors import OptionError
 from fmtkit.writing.encoding import Encoded
 from fmtkit.writing.formats import encode
 

@@ -4,12 +4,12 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from fmtkit import runner
 from fmtkit.converting import detection
 from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.detection import Fit, certainty
 from fmtkit.converting.near_misses import is_message
-from fmtkit.errors import ColumnMismatchError, OptionError
+from fmtkit.core import runner
+from fmtkit.core.errors import ColumnMismatchError, OptionError
 
 RIVALS = 3
 

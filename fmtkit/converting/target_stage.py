@@ -14,21 +14,23 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from fmtkit import buffers, exports, target_registry
-from fmtkit.buffers import Bools
+from fmtkit.columns import exports
+from fmtkit.columns.dialog_pairs import same_dialog
+from fmtkit.columns.kinds import MAY_BE_EMPTY
+from fmtkit.columns.problems import Column, Problem
+from fmtkit.columns.strict_kinds import json_value
 from fmtkit.converting.text_stage import Done, RowFailure, TextStage
 from fmtkit.converting.turn_table import TurnTable
-from fmtkit.dialog_pairs import same_dialog
-from fmtkit.errors import OptionError, near_match
-from fmtkit.kinds import MAY_BE_EMPTY
-from fmtkit.pickling import PickledByFields
-from fmtkit.problems import Column, Problem
+from fmtkit.core import buffers
+from fmtkit.core.buffers import Bools
+from fmtkit.core.errors import OptionError, near_match
+from fmtkit.core.pickling import PickledByFields
+from fmtkit.core.tables import DIALOG_COLUMNS, TEXT_NAMES, Completion, Conversation, Table
+from fmtkit.formats import target_registry
+from fmtkit.formats.target_registry import LOSSES, Rows, Target
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.content_parts import Cuts
 from fmtkit.sources.canonical_json import canonical
-from fmtkit.strict_kinds import json_value
-from fmtkit.tables import DIALOG_COLUMNS, TEXT_NAMES, Completion, Conversation, Table
-from fmtkit.target_registry import LOSSES, Rows, Target
 
 OPTIONAL = {b"fmtkit:optional": b"1"}
 """Metadata of a column of which JSON lines leave a null out."""

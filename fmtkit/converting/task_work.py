@@ -15,10 +15,10 @@ from fmtkit.converting.pipeline import Piece, Progress, stream
 from fmtkit.converting.preparation import AnySource, Job
 from fmtkit.converting.splitting import Encoding
 from fmtkit.converting.tasks import Task, can_travel, tasks_of
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
+from fmtkit.core.storage import ObjectPath
 from fmtkit.sources.opening import Source
 from fmtkit.sources.parts import blocks_of_part
-from fmtkit.storage import ObjectPath
 from fmtkit.writing import quarantine
 from fmtkit.writing.outputs import Destination
 from fmtkit.writing.task_output import SHARD_BYTES, Counts, Place, TaskRecord, TaskWriter, Trace

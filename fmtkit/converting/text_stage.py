@@ -10,17 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fmtkit import buffers
-from fmtkit.converting import kept_aside
+from fmtkit.converting import shadowed_columns as kept_aside
 from fmtkit.converting.convert_options import AS_MADE, RowOptions
 from fmtkit.converting.typenames import TypeName
-from fmtkit.errors import OptionError
-from fmtkit.registry import Converter
-from fmtkit.rendering import chat, template_sources
-from fmtkit.rendering.chat import ChatTemplate, Rendering, ReplyRendering
-from fmtkit.rendering.content_parts import Cuts
-from fmtkit.rendering.render_plan import Plan
-from fmtkit.tables import (
+from fmtkit.core import buffers
+from fmtkit.core.errors import OptionError
+from fmtkit.core.tables import (
     DIALOG_COLUMNS,
     TEXT_NAMES,
     Completion,
@@ -31,6 +26,11 @@ from fmtkit.tables import (
     Table,
     Tokens,
 )
+from fmtkit.formats.registry import Converter
+from fmtkit.rendering import chat, template_sources
+from fmtkit.rendering.chat import ChatTemplate, Rendering, ReplyRendering
+from fmtkit.rendering.content_parts import Cuts
+from fmtkit.rendering.render_plan import Plan
 
 if TYPE_CHECKING:
     from fmtkit.counting.length_limit import LengthLimit
@@ -401,8 +401,8 @@ def _cut(done: Done, limit: "LengthLimit", rows: np.ndarray) -> Done:
 
 def _tokens(done: Done, table: pa.Table, stage: TextStage, cuts: Mapping[int, Cuts]) -> Done:
     """Tokenise the rows that are left; the assistant's turns (of a completion, the reply) are trained on."""
-    from fmtkit import tokens
     from fmtkit.rendering.spans import find_spans, token_rows
+    from fmtkit.tokenizers import tokens
 
     assert stage.template is not None
     assert stage.tokenizer_name is not None

@@ -9,20 +9,20 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from fmtkit import tokens
-from fmtkit.buffers import whole
+from fmtkit.columns.documents import Answer, Continuation, Document
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.text_stage import Done, RowFailure
 from fmtkit.converting.typenames import TypeName
-from fmtkit.documents import Answer, Continuation, Document
-from fmtkit.errors import OptionError
-from fmtkit.registry import Converter
+from fmtkit.core.buffers import whole
+from fmtkit.core.errors import OptionError
+from fmtkit.core.tables import MESSAGE, Table, Tokens
+from fmtkit.formats.registry import Converter
 from fmtkit.rendering import chat, template_sources
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.content_parts import Cuts
 from fmtkit.rendering.spans import TokenRow, continuation_rows, find_spans, token_rows
-from fmtkit.tables import MESSAGE, Table, Tokens
-from fmtkit.tokens import Tokenizer
+from fmtkit.tokenizers import tokens
+from fmtkit.tokenizers.tokens import Tokenizer
 
 COLUMNS = frozenset(Tokens.column_names())
 

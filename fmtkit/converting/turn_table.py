@@ -7,9 +7,9 @@ import polars as pl
 import pyarrow as pa
 from polars import Expr
 
-from fmtkit import buffers
-from fmtkit.buffers import Bools, Int64s
-from fmtkit.typed_kinds import WIDE
+from fmtkit.columns.typed_kinds import WIDE
+from fmtkit.core import buffers
+from fmtkit.core.buffers import Bools, Int64s
 
 
 @dataclass(frozen=True)

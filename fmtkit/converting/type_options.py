@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fmtkit.errors import OptionError, UnknownNameError
-from fmtkit.kinds import MESSAGE_KEYS, ROLES, DialogKind, FlagKind, Kind
-from fmtkit.registry import Converter
+from fmtkit.columns.kinds import MESSAGE_KEYS, ROLES, DialogKind, FlagKind, Kind
+from fmtkit.core.errors import OptionError, UnknownNameError
+from fmtkit.formats.registry import Converter
 
 MESSAGE_OPTIONS = (
     "roles",

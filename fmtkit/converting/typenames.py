@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fmtkit import registry, runner
-from fmtkit.errors import OptionError, UnknownNameError, near_match
-from fmtkit.instructions import style_of
+from fmtkit.columns.instructions import style_of
+from fmtkit.core import runner
+from fmtkit.core.errors import OptionError, UnknownNameError, near_match
+from fmtkit.formats import registry
 
 MODEL_TEMPLATE_SOURCES = frozenset({"chat_template", "bradley_terry"})
 """Sources `NAME.something` that are rendered with the model's own template, not a text family."""

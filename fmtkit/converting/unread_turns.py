@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from polars import Expr
 
-from fmtkit import buffers
-from fmtkit.buffers import Int64s
-from fmtkit.kinds import Kind
-from fmtkit.read_spec import MARK, Node, TextsNode, node_of
+from fmtkit.columns.kinds import Kind
+from fmtkit.columns.read_spec import MARK, Node, TextsNode, node_of
+from fmtkit.columns.strict_kinds import holds, json_value, value_of
+from fmtkit.columns.typed_kinds import dtype_of, read
+from fmtkit.core import buffers
+from fmtkit.core.buffers import Int64s
 from fmtkit.sources.marks import is_unicode
-from fmtkit.strict_kinds import holds, json_value, value_of
-from fmtkit.typed_kinds import dtype_of, read
 
 TURNS = frozenset(
     {

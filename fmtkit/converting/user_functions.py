@@ -11,16 +11,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fmtkit.codes import Reject
+from fmtkit.columns.kinds import RowKind
+from fmtkit.columns.strict_kinds import judge
 from fmtkit.converting import reading
 from fmtkit.converting.row_functions import FILTERED
-from fmtkit.errors import OptionError, near_match
-from fmtkit.kinds import RowKind
+from fmtkit.core.codes import Reject
+from fmtkit.core.errors import OptionError, near_match
+from fmtkit.core.worker import Limits, Overrun, Worker
 from fmtkit.sources.blocks import Block, MadeBlock
 from fmtkit.sources.canonical_json import canonical
 from fmtkit.sources.spooling import MadeSource
-from fmtkit.strict_kinds import judge
-from fmtkit.worker import Limits, Overrun, Worker
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from fmtkit import notebook_html
-from fmtkit.codes import Reject
 from fmtkit.converting.conversions import RowStream
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.error_limit import ErrorLimit
@@ -16,8 +14,10 @@ from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.pipeline import Piece
 from fmtkit.converting.preparation import Job
 from fmtkit.converting.run_report import Report
-from fmtkit.escaping import counted
-from fmtkit.table_schemas import row_schema
+from fmtkit.core import notebook_html
+from fmtkit.core.codes import Reject
+from fmtkit.core.escaping import counted
+from fmtkit.formats.table_schemas import row_schema
 
 
 @dataclass(frozen=True)

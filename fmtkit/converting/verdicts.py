@@ -1,4 +1,4 @@
-"""Verdicts: of all that is wrong with a row, the code that comes first in `fmtkit.codes`.
+"""Verdicts: of all that is wrong with a row, the code that comes first in `fmtkit.core.codes`.
 
 The strict judge looks at single values, the converter at how they go together. What one of them
 finds must not hide what the other knows.
@@ -7,10 +7,10 @@ finds must not hide what the other knows.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fmtkit.codes import PRECEDENCE, Reject
+from fmtkit.columns.problems import Problem
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.conversion import convert_frame
-from fmtkit.problems import Problem
+from fmtkit.core.codes import PRECEDENCE, Reject
 from fmtkit.sources.marks import Fault
 from fmtkit.sources.records import Rows
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from fmtkit import tokens
+from fmtkit.core.pickling import PickledByFields
 from fmtkit.counting.lengths import RowLengths, count_columns, count_lists
 from fmtkit.counting.token_counts import TokenCounter
-from fmtkit.pickling import PickledByFields
-from fmtkit.segment_tokens import segment_tokens
-from fmtkit.tokens import Tokenizer
+from fmtkit.tokenizers import tokens
+from fmtkit.tokenizers.segment_tokens import segment_tokens
+from fmtkit.tokenizers.tokens import Tokenizer
 
 if TYPE_CHECKING:
     from fmtkit.rendering.spans import TokenRow

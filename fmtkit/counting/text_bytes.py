@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fmtkit import buffers
+from fmtkit.core import buffers
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]

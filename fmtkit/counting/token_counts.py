@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fmtkit import buffers
+from fmtkit.core import buffers
+from fmtkit.core.errors import TokenizerError
 from fmtkit.counting import added_tokens, pieces, text_bytes
-from fmtkit.errors import TokenizerError
-from fmtkit.tokens import Tokenizer
+from fmtkit.tokenizers.tokens import Tokenizer
 
 Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]

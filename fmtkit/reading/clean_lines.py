@@ -16,9 +16,8 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fmtkit.buffers import MAX_INT32
-from fmtkit.kinds import MAY_BE_EMPTY
-from fmtkit.read_spec import (
+from fmtkit.columns.kinds import MAY_BE_EMPTY
+from fmtkit.columns.read_spec import (
     BoolNode,
     DialogNode,
     DoubleNode,
@@ -32,10 +31,8 @@ from fmtkit.read_spec import (
     TextNode,
     TextsNode,
 )
-from fmtkit.reading.native import kernel
-from fmtkit.tables import MARKS
-from fmtkit.text_layout import Layout, Shape
-from fmtkit.turn_sources import (
+from fmtkit.columns.text_layout import Layout, Shape
+from fmtkit.columns.turn_sources import (
     ASKING,
     SYSTEM,
     AllButLast,
@@ -63,6 +60,9 @@ from fmtkit.turn_sources import (
     WithoutSystem,
     sources_of,
 )
+from fmtkit.core.buffers import MAX_INT32
+from fmtkit.core.tables import MARKS
+from fmtkit.reading.native import kernel
 
 CLEAN, BLANK, UNSURE = 0, 1, 2
 _INT64 = -(2**63), 2**63 - 1
@@ -95,7 +95,7 @@ def read(block: bytes, spec: ReadSpec) -> CleanLines | None:
 
     Args:
         block: JSON lines, cut after a line feed or at the end of the source.
-        spec: What to read; `fmtkit.read_spec` says what becomes of it.
+        spec: What to read; `fmtkit.columns.read_spec` says what becomes of it.
     """
     native = kernel()
     compiled = None if native is None else _compiled(spec)

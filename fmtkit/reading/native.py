@@ -22,7 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from fmtkit.errors import DependencyError, OptionError, UnusedKernelWarning
+from fmtkit.core.errors import DependencyError, OptionError, UnusedKernelWarning
 
 VARIABLE = "FMTKIT_KERNEL"
 OFF, REQUIRED = "0", "require"

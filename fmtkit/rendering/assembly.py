@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fmtkit.buffers import MAX_INT32, Bools, Int64s, ends, from_offsets, offsets_of, texts
+from fmtkit.core.buffers import MAX_INT32, Bools, Int64s, ends, from_offsets, offsets_of, texts
 from fmtkit.rendering.batch_answers import Rows, Unknowns, trimmed_slot
 from fmtkit.rendering.text_columns import TextColumn, Trim, text_column
 from fmtkit.rendering.unknowns import FIRST, LAST

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fmtkit.buffers import Bools, Int64s
+from fmtkit.core.buffers import Bools, Int64s
 from fmtkit.rendering.dialog_columns import DialogColumn
 from fmtkit.rendering.text_columns import TextColumn, Trim
 from fmtkit.rendering.unknowns import (

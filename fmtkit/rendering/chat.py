@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from jinja2.exceptions import TemplateSyntaxError
 
-from fmtkit.buffers import whole
-from fmtkit.errors import TemplateError
-from fmtkit.pickling import PickledByFields
+from fmtkit.core.buffers import whole
+from fmtkit.core.errors import TemplateError
+from fmtkit.core.pickling import PickledByFields
 from fmtkit.rendering.content_parts import Cuts
 from fmtkit.rendering.dialog_columns import dialog_column
 from fmtkit.rendering.render_plan import Engine, Plan

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 
-from fmtkit.buffers import Int64s
+from fmtkit.core.buffers import Int64s
 from fmtkit.rendering.batch_answers import Rows
 from fmtkit.rendering.tracing import Leaf
 from fmtkit.rendering.unknowns import Question, Unknown

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fmtkit.buffers import Bools, Int64s, numbers, offsets_of, validity
+from fmtkit.core.buffers import Bools, Int64s, numbers, offsets_of, validity
 from fmtkit.rendering.content_parts import TEXTS, Cuts, Form, Forms
 from fmtkit.rendering.jinja_environment import text_part
 from fmtkit.rendering.text_columns import TextColumn, text_column

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from fmtkit.buffers import Int64s
+from fmtkit.core.buffers import Int64s
 from fmtkit.rendering.batch_answers import Rows, Unknowns
 from fmtkit.rendering.dialog_columns import DialogColumn, signature
 from fmtkit.rendering.jinja_environment import text_part

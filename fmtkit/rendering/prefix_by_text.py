@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fmtkit.buffers import Bools, Int64s
+from fmtkit.core.buffers import Bools, Int64s
 from fmtkit.rendering.batch_answers import Rows, Unknowns, trimmed_slot
 from fmtkit.rendering.reply_cut import Cut, cut, shared
 from fmtkit.rendering.tracing import Fault, Leaf

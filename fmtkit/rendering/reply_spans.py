@@ -4,8 +4,8 @@ Most templates of models mark nothing. There a turn reaches from the generation 
 before to the end of the turn, as fmtkit.rendering.spans finds it for whole columns.
 """
 
-from fmtkit import thinking
-from fmtkit.errors import TemplateError
+from fmtkit.columns import thinking
+from fmtkit.core.errors import TemplateError
 from fmtkit.rendering.row_templates import Message, RowTemplate, Span
 from fmtkit.rendering.spans import SPEAKER, span_of
 

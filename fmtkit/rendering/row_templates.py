@@ -12,16 +12,16 @@ from typing import Any
 
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from fmtkit.errors import TemplateError
+from fmtkit.core.errors import TemplateError
+from fmtkit.core.tables import MARKS
+from fmtkit.core.worker import Limits, Overrun, Serve, Worker
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.content_parts import in_form
 from fmtkit.rendering.jinja_environment import GENERATION_END, GENERATION_START, BoundedEnvironment
 from fmtkit.rendering.render_plan import Output
 from fmtkit.rendering.sandbox import Compiling
 from fmtkit.rendering.tracing import Fault, Interpreter, Request
-from fmtkit.tables import MARKS
-from fmtkit.tokens import Tokenizer
-from fmtkit.worker import Limits, Overrun, Serve, Worker
+from fmtkit.tokenizers.tokens import Tokenizer
 
 Message = Mapping[str, Any]
 Span = tuple[int, int]

@@ -11,7 +11,8 @@ from typing import Any
 
 from jinja2.exceptions import TemplateSyntaxError
 
-from fmtkit.errors import TemplateError
+from fmtkit.core.errors import TemplateError
+from fmtkit.core.worker import Limits, Overrun, Serve, Worker
 from fmtkit.rendering.jinja_environment import BoundedEnvironment, environment
 from fmtkit.rendering.leaf_json import decode_leaf, encode_leaf, harmless
 from fmtkit.rendering.tracing import (
@@ -25,7 +26,6 @@ from fmtkit.rendering.tracing import (
     traceable,
 )
 from fmtkit.rendering.unknowns import Slot
-from fmtkit.worker import Limits, Overrun, Serve, Worker
 
 MAX_OVERRUNS = 5
 SPARE_OUTPUT = 1 << 18

@@ -10,11 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from fmtkit import thinking
+from fmtkit.columns import thinking
 from fmtkit.rendering import chat
 from fmtkit.rendering.chat import ChatTemplate, Failure
 from fmtkit.rendering.content_parts import Cuts
-from fmtkit.tokens import Tokenizer
+from fmtkit.tokenizers.tokens import Tokenizer
 
 Span = tuple[int, int]
 """First character and the one behind the last."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fmtkit.buffers import Bools, Int64s
+from fmtkit.core.buffers import Bools, Int64s
 from fmtkit.rendering.batch_answers import Rows, Unknowns
 from fmtkit.rendering.reply_cut import Problem
 from fmtkit.rendering.tracing import Signature

@@ -12,10 +12,10 @@ from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
-from fmtkit import tokens
-from fmtkit.errors import DependencyError, TemplateError, UnknownNameError
+from fmtkit.core.errors import DependencyError, TemplateError, UnknownNameError
 from fmtkit.rendering.chat import ChatTemplate
-from fmtkit.tokens import Tokenizer
+from fmtkit.tokenizers import tokens
+from fmtkit.tokenizers.tokens import Tokenizer
 
 _SUFFIX = ".jinja"
 

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fmtkit.buffers import Bools, Int64s, offsets_of, validity
+from fmtkit.core.buffers import Bools, Int64s, offsets_of, validity
 
 Trim = tuple[str, str | None]
 """strip, lstrip or rstrip, and its characters (None: white space)."""

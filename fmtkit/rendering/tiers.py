@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fmtkit.buffers import Bools, Int64s, offsets_of, validity
+from fmtkit.core.buffers import Bools, Int64s, offsets_of, validity
 from fmtkit.rendering.dialog_columns import DialogColumn
 from fmtkit.rendering.plain_rows import PlainRow, PlainRows
 from fmtkit.rendering.render_plan import Outcome, Plan

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fmtkit.buffers import Bools, Int64s
+from fmtkit.core.buffers import Bools, Int64s
 from fmtkit.rendering.assembly import Assembly
 from fmtkit.rendering.batch_answers import Rows, Unknowns
 from fmtkit.rendering.content_parts import Forms, forms_of

@@ -7,8 +7,8 @@ is searched only where a template asks for what a content holds, and so writes a
 import re
 from collections.abc import Callable
 
-from fmtkit import thinking
-from fmtkit.errors import TemplateError
+from fmtkit.columns import thinking
+from fmtkit.core.errors import TemplateError
 from fmtkit.rendering.row_templates import Message, RowTemplate, Span
 
 _OPEN, _CLOSE = "\U0010ffe0", "\U0010ffe1"

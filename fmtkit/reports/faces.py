@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fmtkit import terminal
-from fmtkit.codes import REASONS
-from fmtkit.errors import OptionError, UnknownNameError
+from fmtkit.core.codes import REASONS
+from fmtkit.core.errors import OptionError, UnknownNameError
+from fmtkit.inspection.advice import ADVICE
+from fmtkit.inspection.inspect_options import InspectOptions
+from fmtkit.inspection.inspection import Inspection, run
+from fmtkit.reports import console as terminal
 from fmtkit.reports import html as html_page
 from fmtkit.reports import json as json_report
 from fmtkit.reports import plot as plot_file
 from fmtkit.reports.terminal import print_survey
-from fmtkit.surveying.advice import ADVICE
-from fmtkit.surveying.inspect_options import InspectOptions
-from fmtkit.surveying.inspection import Inspection, run
 
 
 def show(

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from fmtkit.atomic import write_bytes
+from fmtkit.core.atomic import write_bytes
 from fmtkit.counting.lengths import Tally
+from fmtkit.inspection.inspection import Inspection
 from fmtkit.reports import page
 from fmtkit.reports.page_rows import page_rows
-from fmtkit.surveying.inspection import Inspection
 from fmtkit.writing.outputs import page_path
 
 SUFFIXES = (".html", ".htm")

@@ -2,7 +2,7 @@
 
 import json
 
-from fmtkit.surveying.survey_record import Survey
+from fmtkit.inspection.survey_record import Survey
 
 
 def encode(survey: Survey) -> str:

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from fmtkit.inspection.inspection import Inspection
+from fmtkit.inspection.row_fetch import RowFetch, spread
+from fmtkit.inspection.shown_rows import RowViewer, ShownRow, ShownSide
+from fmtkit.inspection.survey_making import show
 from fmtkit.reports.page import CHUNK_ROWS, packed
-from fmtkit.surveying.inspection import Inspection
-from fmtkit.surveying.row_fetch import RowFetch, spread
-from fmtkit.surveying.shown_rows import RowViewer, ShownRow, ShownSide
-from fmtkit.surveying.survey_making import show
 
 MOST_ROWS = 10_000
 MOST_BYTES = 20_000_000

@@ -3,10 +3,10 @@
 import io
 from pathlib import Path
 
-from fmtkit.atomic import write_bytes
-from fmtkit.errors import DependencyError, OptionError
+from fmtkit.core.atomic import write_bytes
+from fmtkit.core.errors import DependencyError, OptionError
+from fmtkit.inspection.survey_record import Survey
 from fmtkit.reports.terminal import main_lengths
-from fmtkit.surveying.survey_record import Survey
 from fmtkit.writing.outputs import page_path
 
 _MARKS = {".png": b"Software\0fmtkit", ".svg": b"<dc:title>fmtkit</dc:title>"}

@@ -12,17 +12,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fmtkit.codes import REASONS
+from fmtkit.core.codes import REASONS
+from fmtkit.core.escaping import counted, one_line
 from fmtkit.counting.lengths import Lengths
-from fmtkit.escaping import counted, one_line
+from fmtkit.inspection.cutting import Cutting
+from fmtkit.inspection.mask_summary import MaskSummary
+from fmtkit.inspection.shown_rows import Place, ShownRow, ShownSide
+from fmtkit.inspection.source_columns import ColumnSummary
+from fmtkit.inspection.survey_record import BadRow, Found, Survey
+from fmtkit.inspection.type_guesses import Guess
 from fmtkit.reports.histograms import bars, sparkline
 from fmtkit.reports.token_text import side_text
-from fmtkit.surveying.cutting import Cutting
-from fmtkit.surveying.mask_summary import MaskSummary
-from fmtkit.surveying.shown_rows import Place, ShownRow, ShownSide
-from fmtkit.surveying.source_columns import ColumnSummary
-from fmtkit.surveying.survey_record import BadRow, Found, Survey
-from fmtkit.surveying.type_guesses import Guess
 
 PLACES = 8
 """Places that a finding names with --all; --json has more."""

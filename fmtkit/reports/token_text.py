@@ -3,8 +3,8 @@
 from rich.style import Style
 from rich.text import Text
 
-from fmtkit.escaping import visible
-from fmtkit.surveying.shown_rows import ShownSide
+from fmtkit.core.escaping import visible
+from fmtkit.inspection.shown_rows import ShownSide
 
 TRAINED = (Style(color="green", bold=True), Style(color="green", bold=True, underline=True))
 CONTEXT = (Style(color="bright_black"), Style(color="bright_black", underline=True))

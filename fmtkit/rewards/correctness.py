@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 from fmtkit.rewards.answers import final_answer, text_of
 from fmtkit.rewards.equality import Quantity, is_same, last_number, quantity_of
 from fmtkit.rewards.math_verifier import check_installed, value_of, verifies

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 from fmtkit.rewards.answers import text_of
 
 _UNITS = ("tokens", "words", "characters")

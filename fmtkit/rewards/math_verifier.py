@@ -10,9 +10,9 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
-from fmtkit.errors import DependencyError
+from fmtkit.core.errors import DependencyError
+from fmtkit.core.worker import Limits, Overrun, Serve, Worker
 from fmtkit.rewards.equality import expression, expressions
-from fmtkit.worker import Limits, Overrun, Serve, Worker
 
 _TARGET = "fmtkit.rewards.math_verifier:serve"
 _SECONDS = 10.0

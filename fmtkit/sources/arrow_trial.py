@@ -16,9 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from fmtkit.errors import SourceError
+from fmtkit.core.errors import SourceError
+from fmtkit.core.worker import Limits, Overrun, Worker
 from fmtkit.sources.columnar import ARROW_ERRORS, IpcReader, checked, each_batch, open_ipc, reason
-from fmtkit.worker import Limits, Overrun, Worker
 
 PIECE_BYTES = 128 << 20
 """How much is validated at a time: what is read again soon after is still in the page cache."""

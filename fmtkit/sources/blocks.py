@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 import pyarrow as pa
 
-from fmtkit.codes import Reject
+from fmtkit.core.codes import Reject
 from fmtkit.sources.records import ArrowRows, ListedRows, MadeRows, Records, Row
 
 ReadCells = Callable[[Row], Row]

@@ -8,7 +8,7 @@ from typing import Literal, cast
 
 import pyarrow as pa
 
-from fmtkit.errors import SourceError
+from fmtkit.core.errors import SourceError
 from fmtkit.sources.raw import RawBytes, Readable
 
 Compression = Literal["gzip", "zstd"]

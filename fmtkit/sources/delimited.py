@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from fmtkit.codes import Reject
-from fmtkit.errors import OptionError, SourceError
+from fmtkit.core.codes import Reject
+from fmtkit.core.errors import OptionError, SourceError
 from fmtkit.sources.blocks import RowsBlock
 from fmtkit.sources.jsonl import blocks_of_lines
 from fmtkit.sources.raw import RawBytes, Readable

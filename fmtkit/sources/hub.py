@@ -10,8 +10,8 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from fmtkit import hub_access
-from fmtkit.errors import DependencyError, OptionError, SourceError
+from fmtkit.core import hub_access
+from fmtkit.core.errors import DependencyError, OptionError, SourceError
 from fmtkit.sources.columnar import PARQUET_BATCH_ROWS
 from fmtkit.sources.memory import TableReader
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fmtkit.codes import Reject
+from fmtkit.core.codes import Reject
 from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, JsonBlock
 from fmtkit.sources.lines import places_of_line_feeds
 from fmtkit.sources.raw import RawBytes, Readable, fill, read_fully

@@ -5,7 +5,7 @@ import re
 from pathlib import PurePosixPath
 from typing import Literal
 
-from fmtkit.errors import SourceError
+from fmtkit.core.errors import SourceError
 from fmtkit.sources.jsonl import BOM
 from fmtkit.sources.raw import PEEK_BYTES
 

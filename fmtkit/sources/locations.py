@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from fmtkit.errors import SourceError
+from fmtkit.core.errors import SourceError
 from fmtkit.sources.paths import local_files
 from fmtkit.sources.raw import Location, Readable
 from fmtkit.sources.remote import remote

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fmtkit.codes import Reject
+from fmtkit.core.codes import Reject
 from fmtkit.sources.blocks import JsonBlock
 from fmtkit.sources.jsonl import line_feeds
 from fmtkit.sources.raw import RawBytes, Readable, read_fully

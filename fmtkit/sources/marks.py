@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from fmtkit.codes import PRECEDENCE
+from fmtkit.core.codes import PRECEDENCE
 
 _LONE = re.compile("[\ud800-\udfff]")
 LONE = "half a surrogate pair"

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from fmtkit.errors import OptionError, SourceError
+from fmtkit.core.errors import OptionError, SourceError
 from fmtkit.sources.blocks import MAX_LINE_BYTES, Block
 from fmtkit.sources.compression import head_of_text
 from fmtkit.sources.delimited import checked_delimiter, sniffed

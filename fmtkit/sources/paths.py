@@ -4,7 +4,7 @@ import glob
 import re
 from pathlib import Path
 
-from fmtkit.errors import SourceError, near_match
+from fmtkit.core.errors import SourceError, near_match
 from fmtkit.sources.kinds import SUFFIXES, data_suffix
 
 OUTPUT_NAMES = re.compile(

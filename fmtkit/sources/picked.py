@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fmtkit.codes import Reject
-from fmtkit.errors import OptionError
+from fmtkit.core.codes import Reject
+from fmtkit.core.errors import OptionError
 from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock, MadeBlock, RowsBlock
 from fmtkit.sources.readers import Reader
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
-from fmtkit.errors import SourceError
+from fmtkit.core.errors import SourceError
 
 TAIL_BYTES = 64 << 10
 """Where the last line feed of a block is looked for before the block is read."""

@@ -10,7 +10,7 @@ from typing import IO, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fmtkit.errors import SourceError
+from fmtkit.core.errors import SourceError
 from fmtkit.sources.arrow_trial import Trial
 from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock, RowsBlock
 from fmtkit.sources.columnar import (

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from fmtkit.codes import Reject
+from fmtkit.core.codes import Reject
 from fmtkit.sources.canonical_json import canonical, number_of
 from fmtkit.sources.lines import Lines, find_lines
 from fmtkit.sources.marks import NON_FINITE, NOT_TEXT, OVERFLOW, Fault, NotText

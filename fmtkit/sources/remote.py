@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fmtkit import hub_access, reachability, storage
-from fmtkit.errors import SourceError
+from fmtkit.core import hub_access, reachability, storage
+from fmtkit.core.errors import SourceError
 from fmtkit.sources.paths import is_data
 from fmtkit.sources.raw import Location
 

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
-from fmtkit.pickling import PickledByFields
+from fmtkit.core.pickling import PickledByFields
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.readers import Reader
 from fmtkit.sources.temporary import room_for

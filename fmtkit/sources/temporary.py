@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fmtkit.errors import FmtkitError, WriteError
+from fmtkit.core.errors import FmtkitError, WriteError
 
 
 @contextmanager

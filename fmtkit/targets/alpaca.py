@@ -1,9 +1,9 @@
 """Stanford Alpaca: one instruction and its output, sometimes with a system text."""
 
-from fmtkit.exports import question, system_text, text_of_reply
-from fmtkit.problems import literal
-from fmtkit.tables import Completion, Preference, Unpaired
-from fmtkit.target_registry import Rows, target
+from fmtkit.columns.exports import question, system_text, text_of_reply
+from fmtkit.columns.problems import literal
+from fmtkit.core.tables import Completion, Preference, Unpaired
+from fmtkit.formats.target_registry import Rows, target
 
 
 @target(reads="alpaca", holds=("system",), system="first")

@@ -2,9 +2,9 @@
 
 import json
 
-from fmtkit.exports import KEYS, asking, learnable, messages, only_item, single
-from fmtkit.tables import Conversation, Preference
-from fmtkit.target_registry import Rows, target
+from fmtkit.columns.exports import KEYS, asking, learnable, messages, only_item, single
+from fmtkit.core.tables import Conversation, Preference
+from fmtkit.formats.target_registry import Rows, target
 
 LINES = "datasets.yaml"
 

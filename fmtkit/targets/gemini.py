@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from fmtkit.exports import (
+from fmtkit.columns.exports import (
     asking,
     each,
     key,
@@ -12,9 +12,9 @@ from fmtkit.exports import (
     system_text,
     without_first_system,
 )
-from fmtkit.problems import Column
-from fmtkit.tables import Conversation, Preference
-from fmtkit.target_registry import Rows, target
+from fmtkit.columns.problems import Column
+from fmtkit.core.tables import Conversation, Preference
+from fmtkit.formats.target_registry import Rows, target
 
 NAMES = {"user": "user", "assistant": "model"}
 

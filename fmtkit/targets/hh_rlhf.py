@@ -2,11 +2,11 @@ r"""HH-RLHF: two transcripts of `\n\nHuman:` and `\n\nAssistant:` turns."""
 
 import polars as pl
 
-from fmtkit.exports import any_turn, asking, key, no_place, single, whole
-from fmtkit.problems import Column
-from fmtkit.tables import Preference
-from fmtkit.target_registry import Rows, target
-from fmtkit.transcripts import ASSISTANT, HUMAN
+from fmtkit.columns.exports import any_turn, asking, key, no_place, single, whole
+from fmtkit.columns.problems import Column
+from fmtkit.columns.transcripts import ASSISTANT, HUMAN
+from fmtkit.core.tables import Preference
+from fmtkit.formats.target_registry import Rows, target
 
 MARKS = {"user": HUMAN, "assistant": ASSISTANT}
 

@@ -3,9 +3,9 @@
 import json
 from pathlib import PurePath
 
-from fmtkit.exports import alternating, learnable, only_item, sharegpt, single, whole
-from fmtkit.tables import Conversation, Preference, Unpaired
-from fmtkit.target_registry import Rows, target
+from fmtkit.columns.exports import alternating, learnable, only_item, sharegpt, single, whole
+from fmtkit.core.tables import Conversation, Preference, Unpaired
+from fmtkit.formats.target_registry import Rows, target
 
 INFO = "dataset_info.json"
 

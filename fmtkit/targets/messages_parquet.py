@@ -1,8 +1,8 @@
 """Parquet with lists of messages, as most chats on the Hub are kept."""
 
-from fmtkit.exports import KEYS, asking, learnable, messages, single, whole
-from fmtkit.tables import Conversation, Preference, Unpaired
-from fmtkit.target_registry import Rows, target
+from fmtkit.columns.exports import KEYS, asking, learnable, messages, single, whole
+from fmtkit.core.tables import Conversation, Preference, Unpaired
+from fmtkit.formats.target_registry import Rows, target
 
 TURNS = ("system", "developer", "turns")
 

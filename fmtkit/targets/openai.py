@@ -1,8 +1,8 @@
 """OpenAI chat: messages with weights, calls of tools and tools, one conversation a line."""
 
-from fmtkit.exports import learnable, weighed
-from fmtkit.tables import Conversation
-from fmtkit.target_registry import Rows, target
+from fmtkit.columns.exports import learnable, weighed
+from fmtkit.core.tables import Conversation
+from fmtkit.formats.target_registry import Rows, target
 
 
 @target(

@@ -2,10 +2,10 @@
 
 import polars as pl
 
-from fmtkit.exports import answering, asking, messages, parted
-from fmtkit.problems import Column
-from fmtkit.tables import Preference
-from fmtkit.target_registry import Rows, target
+from fmtkit.columns.exports import answering, asking, messages, parted
+from fmtkit.columns.problems import Column
+from fmtkit.core.tables import Preference
+from fmtkit.formats.target_registry import Rows, target
 
 KEYS = ("name", "tool_calls", "tool_call_id")
 

@@ -1,8 +1,8 @@
 """One text and the text that follows it, with a label where there is one."""
 
-from fmtkit.exports import question, text_of_reply
-from fmtkit.tables import Completion, Unpaired
-from fmtkit.target_registry import Rows, target
+from fmtkit.columns.exports import question, text_of_reply
+from fmtkit.core.tables import Completion, Unpaired
+from fmtkit.formats.target_registry import Rows, target
 
 
 @target(reads="completion")

@@ -1,8 +1,8 @@
 """ShareGPT: conversations of {from, value}, calls of tools as turns of their own."""
 
-from fmtkit.exports import learnable, sharegpt
-from fmtkit.tables import Conversation
-from fmtkit.target_registry import Rows, target
+from fmtkit.columns.exports import learnable, sharegpt
+from fmtkit.core.tables import Conversation
+from fmtkit.formats.target_registry import Rows, target
 
 
 @target(reads="sharegpt", holds=("system", "turns", "tools", "tool_calls"), calls="bare")

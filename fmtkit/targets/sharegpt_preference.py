@@ -1,8 +1,8 @@
 """ShareGPT with a better and a worse reply, one {from, value} each."""
 
-from fmtkit.exports import asking, only_item, sharegpt, single
-from fmtkit.tables import Preference
-from fmtkit.target_registry import Rows, target
+from fmtkit.columns.exports import asking, only_item, sharegpt, single
+from fmtkit.core.tables import Preference
+from fmtkit.formats.target_registry import Rows, target
 
 
 @target(reads="sharegpt_preference", holds=("system", "turns"))

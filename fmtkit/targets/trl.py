@@ -2,10 +2,10 @@
 
 from functools import partial
 
-from fmtkit.exports import KEYS, messages
-from fmtkit.problems import Column
-from fmtkit.tables import Completion, Conversation, Preference, Prompt, Stepwise, Unpaired
-from fmtkit.target_registry import Rows, target
+from fmtkit.columns.exports import KEYS, messages
+from fmtkit.columns.problems import Column
+from fmtkit.core.tables import Completion, Conversation, Preference, Prompt, Stepwise, Unpaired
+from fmtkit.formats.target_registry import Rows, target
 
 held = partial(
     target,

@@ -7,12 +7,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fmtkit.training.planning import Plan, plan
-    from fmtkit.training.run import Outcome, train
+    from fmtkit.training.planning.plan import Plan, plan
+    from fmtkit.training.run.run import Outcome, train
 
 __all__ = ["Outcome", "Plan", "plan", "train"]
 
-_MODULES = {"Outcome": "run", "Plan": "planning", "plan": "planning", "train": "run"}
+_MODULES = {
+    "Outcome": "run.run",
+    "Plan": "planning.plan",
+    "plan": "planning.plan",
+    "train": "run.run",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from fmtkit.errors import SourceError
+from fmtkit.core.errors import SourceError
 
 SPECIAL = ("<|pad|>", "<|begin_of_text|>", "<|im_start|>", "<|im_end|>")
 """Padding is no end of turn: a model that pads with its end never learns to stop."""

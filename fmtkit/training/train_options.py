@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fmtkit.options import (
+from fmtkit.core.options import (
     AMOUNT,
     COUNT,
     NATURAL,

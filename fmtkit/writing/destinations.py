@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fmtkit import storage
-from fmtkit.atomic import partial_name
-from fmtkit.errors import OptionError
-from fmtkit.storage import ObjectPath
+from fmtkit.core import storage
+from fmtkit.core.atomic import partial_name
+from fmtkit.core.errors import OptionError
+from fmtkit.core.storage import ObjectPath
 from fmtkit.writing import folder_sink, object_sinks, working_folder
 from fmtkit.writing.file_output import FileOutput, refuse_file
 from fmtkit.writing.folder_sink import FolderSink, ResumePoint

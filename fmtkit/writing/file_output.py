@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fmtkit.atomic import PartialFile, Written, partial_name, sync_folder, whole_json, writing
-from fmtkit.errors import OutputExistsError
+from fmtkit.core.atomic import PartialFile, Written, partial_name, sync_folder, whole_json, writing
+from fmtkit.core.errors import OutputExistsError
 from fmtkit.writing.outputs import (
     entries_of,
     entry,

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fmtkit.atomic import Written, sync_folder, write_bytes, write_json, writing
-from fmtkit.errors import OutputExistsError, WriteError
+from fmtkit.core.atomic import Written, sync_folder, write_bytes, write_json, writing
+from fmtkit.core.errors import OutputExistsError, WriteError
 from fmtkit.writing import journal
 from fmtkit.writing.encoding import Encoded
 from fmtkit.writing.journal import Checkpoint, Journal, JournalFile, Shard

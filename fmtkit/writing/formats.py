@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from fmtkit import plugins
-from fmtkit.errors import OptionError, near_match
+from fmtkit.core import plugins
+from fmtkit.core.errors import OptionError, near_match
 from fmtkit.writing.encoding import Encoded, encode_arrow, encode_json_lines, encode_parquet
 from fmtkit.writing.stitching import ArrowStitcher, JsonLinesStitcher, ParquetStitcher, Stitcher
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fmtkit import storage
-from fmtkit.errors import DependencyError, OptionError, OutputExistsError, WriteError
+from fmtkit.core import storage
+from fmtkit.core.errors import DependencyError, OptionError, OutputExistsError, WriteError
 from fmtkit.writing.outputs import HUB, HubFolder, entries_of, read_json
 from fmtkit.writing.working_folder import MANIFEST, REPORT
 

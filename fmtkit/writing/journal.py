@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fmtkit.atomic import PartialFile, sync_folder, write_bytes, writing
-from fmtkit.errors import ResumeError, WriteError
+from fmtkit.core.atomic import PartialFile, sync_folder, write_bytes, writing
+from fmtkit.core.errors import ResumeError, WriteError
 
 _VERSION = 2
 

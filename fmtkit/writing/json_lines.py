@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fmtkit.errors import WriteError
+from fmtkit.core.errors import WriteError
 
 OPTIONAL = b"fmtkit:optional"
 """Metadata of a column of which a null is left out, as within a message."""

@@ -21,9 +21,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fmtkit.atomic import Written, json_document, writing
-from fmtkit.errors import OutputExistsError, ResumeError
-from fmtkit.storage import ObjectPath
+from fmtkit.core.atomic import Written, json_document, writing
+from fmtkit.core.errors import OutputExistsError, ResumeError
+from fmtkit.core.storage import ObjectPath
 from fmtkit.writing import journal
 from fmtkit.writing.encoding import Encoded
 from fmtkit.writing.object_store import Store

@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fmtkit import reachability, storage
-from fmtkit.errors import FmtkitError, WriteError
-from fmtkit.storage import ObjectPath
+from fmtkit.core import reachability, storage
+from fmtkit.core.errors import FmtkitError, WriteError
+from fmtkit.core.storage import ObjectPath
 
 PART_BYTES = 32 << 20
 """Of an upload in parts; smaller files are one request."""

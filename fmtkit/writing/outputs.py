@@ -16,9 +16,9 @@ from functools import lru_cache
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
-from fmtkit.atomic import Written, partial_name, writing
-from fmtkit.errors import OptionError, OutputExistsError, near_match
-from fmtkit.storage import WRITABLE, ObjectPath, public
+from fmtkit.core.atomic import Written, partial_name, writing
+from fmtkit.core.errors import OptionError, OutputExistsError, near_match
+from fmtkit.core.storage import WRITABLE, ObjectPath, public
 from fmtkit.writing import formats
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(:/|::)")

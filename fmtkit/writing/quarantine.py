@@ -6,8 +6,8 @@ from base64 import b64encode
 from collections.abc import Iterable
 from pathlib import Path
 
-from fmtkit.atomic import PartialFile, Written
-from fmtkit.codes import Reject
+from fmtkit.core.atomic import PartialFile, Written
+from fmtkit.core.codes import Reject
 
 RAW_BYTES = 2**20
 """More of a row than this is not kept; `raw_bytes` then tells its whole length."""

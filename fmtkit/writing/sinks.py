@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from fmtkit.atomic import PartialFile, Written, partial_name, writing
-from fmtkit.errors import OptionError, WriteError
-from fmtkit.storage import ObjectPath
+from fmtkit.core.atomic import PartialFile, Written, partial_name, writing
+from fmtkit.core.errors import OptionError, WriteError
+from fmtkit.core.storage import ObjectPath
 from fmtkit.writing import formats
 from fmtkit.writing.encoding import Encoded
 from fmtkit.writing.file_output import FileOutput, refuse_file

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from fmtkit.atomic import sync_folder, write_bytes, writing
-from fmtkit.errors import ResumeError, WriteError
-from fmtkit.storage import ObjectPath
+from fmtkit.core.atomic import sync_folder, write_bytes, writing
+from fmtkit.core.errors import ResumeError, WriteError
+from fmtkit.core.storage import ObjectPath
 from fmtkit.writing.encoding import Encoded
 from fmtkit.writing.object_store import Store
 from fmtkit.writing.sinks import RowFile

@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fmtkit.atomic import Written, partial_name, sync_folder, writing
-from fmtkit.errors import OutputExistsError, ResumeError
+from fmtkit.core.atomic import Written, partial_name, sync_folder, writing
+from fmtkit.core.errors import OutputExistsError, ResumeError
 from fmtkit.writing.journal import Journal, Shard
 from fmtkit.writing.outputs import (
     entries_of,

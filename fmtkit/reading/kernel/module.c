@@ -14,7 +14,7 @@
 #error "setup.py passes FMTKIT_VERSION, fmtkit's own version"
 #endif
 
-static const char SPEC[] = "fmtkit.read_spec", LAYOUT[] = "fmtkit.text_layout";
+static const char SPEC[] = "fmtkit.columns.read_spec", LAYOUT[] = "fmtkit.columns.text_layout";
 
 static void drop_spec(PyObject *capsule) { free_spec(PyCapsule_GetPointer(capsule, SPEC)); }
 

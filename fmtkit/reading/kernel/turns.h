@@ -1,5 +1,5 @@
 /* The turns of a line, the dialogs that are made of them, and the rules that these must keep: what
- * fmtkit/turn_sources.py declares, on one line.
+ * fmtkit/columns/turn_sources.py declares, on one line.
  */
 
 #ifndef FMTKIT_TURNS_H
@@ -39,7 +39,7 @@ typedef struct {
     uint8_t turns[MOST_TURNS];
 } Talk;
 
-/* In the order of the classes in fmtkit/turn_sources.py. */
+/* In the order of the classes in fmtkit/columns/turn_sources.py. */
 typedef enum { MAKE_TEXTS, MAKE_MESSAGES, MAKE_LED, MAKE_WITHOUT_SYSTEM, MAKE_ALL_BUT_LAST, MAKE_LAST,
                MAKE_WITHOUT_ANSWER, MAKE_BEHIND, MAKE_BEFORE, MAKE_SHARED, MAKE_APART,
                MAKES } Make;

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from fmtkit.errors import OptionError
-from fmtkit.tokens import Tokenizer
+from fmtkit.core.errors import OptionError
+from fmtkit.tokenizers.tokens import Tokenizer
 from fmtkit.training.comparing import own_rows, prepared
 from fmtkit.training.comparing.alignment import Aligned, Numbers, align
 from fmtkit.training.comparing.prepared import Form, Prepared
 from fmtkit.training.comparing.rules import ONLY, RULES, Difference, Judge
 from fmtkit.training.comparing.spool import Row, Spool
-from fmtkit.training.finished_text import settled
-from fmtkit.training.planning import Plan, plan
+from fmtkit.training.planning.plan import Plan, plan
+from fmtkit.training.planning.prerendered import settled
 
 _AROUND = 12
 """Tokens of context before the first that differs, and from it on."""

@@ -6,16 +6,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fmtkit.errors import OptionError
-from fmtkit.surveying.masked import Masked
-from fmtkit.surveying.masks import Masking, mask_row
-from fmtkit.tokens import Tokenizer
-from fmtkit.training import datasets, handover
+from fmtkit.core.errors import OptionError
+from fmtkit.inspection.masked import Masked
+from fmtkit.inspection.masks import Masking, mask_row
+from fmtkit.tokenizers.tokens import Tokenizer
 from fmtkit.training.comparing.prepared import Form, last_learnt
 from fmtkit.training.comparing.spool import Row
-from fmtkit.training.job import Job
-from fmtkit.training.planning import Plan
-from fmtkit.training.run import template_text
+from fmtkit.training.data import datasets
+from fmtkit.training.planning.plan import Plan
+from fmtkit.training.run import make_job as handover
+from fmtkit.training.run.job import Job
+from fmtkit.training.run.run import template_text
 
 _FORMS: Mapping[str, Form] = {
     "Conversation": "tokens",
@@ -64,7 +65,7 @@ def converted(plan: Plan, folder: Path) -> OwnRows:
 
     Raises what a run raises before its training process is started.
     """
-    from fmtkit.training.build import load_tokenizer
+    from fmtkit.training.run.build import load_tokenizer
 
     made = replace(plan, run=folder, test_datasets=())
     text = template_text(made)
@@ -89,8 +90,8 @@ def rows(own: OwnRows) -> Iterator[Row]:
     """Yield the rows in the order of the sources, those to evaluate on last."""
     from fmtkit.rendering import template_sources
     from fmtkit.rendering.row_templates import RowTemplate
-    from fmtkit.training.rows import mixed
-    from fmtkit.training.trained_messages import masking_of_row
+    from fmtkit.training.data.rows import mixed
+    from fmtkit.training.data.trained_messages import masking_of_row
 
     work, plan = own.job, own.plan
     limit = work.trainer.get("max_length") or work.own.get("max_length")

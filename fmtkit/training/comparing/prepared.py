@@ -14,11 +14,11 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from fmtkit.errors import OptionError, SourceError
+from fmtkit.core.errors import OptionError, SourceError
+from fmtkit.inspection.masked import common_prefix
 from fmtkit.sources.arrow_trial import Trial
 from fmtkit.sources.columnar import ARROW_ERRORS, each_batch, open_ipc, reason
-from fmtkit.surveying.masked import common_prefix
-from fmtkit.tokens import Tokenizer
+from fmtkit.tokenizers.tokens import Tokenizer
 from fmtkit.training.comparing.spool import Row
 
 Form = Literal["tokens", "scores", "pairs", "replies"]

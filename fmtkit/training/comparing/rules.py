@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from fmtkit.tokens import Tokenizer
+from fmtkit.tokenizers.tokens import Tokenizer
 from fmtkit.training.comparing.spool import Row
 
 RULES = {

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fmtkit.training.life import TrainingError
+from fmtkit.training.run.callbacks import TrainingError
 
 ROLLOUT_ERROR = "rollout_error"
 """Column by which a rollout function says of each answer why there is none; None where there is one."""

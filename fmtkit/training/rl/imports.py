@@ -21,8 +21,8 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
-from fmtkit import user_modules
-from fmtkit.errors import OptionError, near_match
+from fmtkit.core import user_modules
+from fmtkit.core.errors import OptionError, near_match
 
 
 def places_of(source: str | Path) -> tuple[Path, ...]:

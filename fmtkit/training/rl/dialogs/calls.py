@@ -4,7 +4,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fmtkit.foreign_calls import OverdueError, within_or_abandoned
+from fmtkit.core.foreign_calls import OverdueError, within_or_abandoned
 
 if TYPE_CHECKING:
     from requests import Response, Session

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 
 POLICY = "fmtkit-policy"
 """Name of the adapter that those who play ask for, unless a key gives one."""

@@ -3,14 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fmtkit.training.rl.dialogs.dialog import (
-    CUT,
-    FAILED,
-    LEFT_OUT,
-    MASKED,
-    MISMATCH,
-    NO_TOKENS,
-)
+from fmtkit.training.rl.dialogs.dialog import CUT, FAILED, LEFT_OUT, MASKED, MISMATCH, NO_TOKENS
 from fmtkit.training.rl.dialogs.failures import stop_if_none_answered
 from fmtkit.training.rl.dialogs.naming import PLAYED
 from fmtkit.training.rl.failed_samples import Failures

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from fmtkit.training.job import Job
 from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.failed_samples import Failures
 from fmtkit.training.rl.rewards import Rewards, load_rewards, read_options
+from fmtkit.training.run.job import Job
 
 
 class PlayersReward(Protocol):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 from fmtkit.training.rl.ebft.language_model import LanguageModel, causal_model
 
 Attention = Literal["sdpa", "eager", "flex_attention"]

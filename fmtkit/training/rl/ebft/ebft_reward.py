@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from fmtkit.errors import ColumnMismatchError, FmtkitError, OptionError
+from fmtkit.core.errors import ColumnMismatchError, FmtkitError, OptionError
 from fmtkit.training.rl.ebft.ebft_settings import EbftSettings
 from fmtkit.training.rl.ebft.energy_reward import energy
 from fmtkit.training.rl.ebft.feature_network import FeatureNetwork

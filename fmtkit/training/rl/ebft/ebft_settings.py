@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from fmtkit.anchors import AnchorRule
-from fmtkit.errors import OptionError, UnknownNameError
+from fmtkit.core.errors import OptionError, UnknownNameError
+from fmtkit.counting.anchors import AnchorRule
 
 Mode = Literal["structured", "strided"]
 EmbedMethod = Literal["last_token", "mean_pooling", "completion_mean", "concat"]

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, normalize
 
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 from fmtkit.training.rl.ebft.whitening import Space, whiten
 
 Baseline = Literal["group", "loo"]

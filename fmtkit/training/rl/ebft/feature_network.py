@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 import torch
 from torch import nn
 
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 from fmtkit.training.rl.ebft.language_model import LanguageModel, decoder_body
 
 FeatureNetwork = Callable[[], AbstractContextManager[nn.Module]]

@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from fmtkit.errors import FmtkitError
+from fmtkit.core.errors import FmtkitError
 
 Pooling = Literal["last_token", "mean_pooling", "completion_mean", "concat"]
 

@@ -1,10 +1,10 @@
 """What a plan says of EBFT: its keys read together, and what of a configuration it has no use for."""
 
-from fmtkit.runner import Runner
-from fmtkit.training.config import Config
-from fmtkit.training.launch import Launch
-from fmtkit.training.resolve import Argument, Resolution
+from fmtkit.core.runner import Runner
+from fmtkit.training.config.config import Config
+from fmtkit.training.planning.resolve import Argument, Resolution
 from fmtkit.training.rl.ebft.settings_plan import plan_settings
+from fmtkit.training.run.launch import Launch
 
 LENGTH = 1024
 """Tokens of a document where sequence_len is unset: the transforms of strided mode need one."""

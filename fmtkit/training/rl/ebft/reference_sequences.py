@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fmtkit.errors import ColumnMismatchError
+from fmtkit.core.errors import ColumnMismatchError
 
 Message = Mapping[str, Any]
 Prompt = str | list[Message]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 from fmtkit.training.rl.ebft.ebft_settings import EbftSettings, read_settings
 
 STRUCTURED_KEYS = frozenset({"adaptive_max_tokens", "gt_length_multiplier", "multi_turn_train"})

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers import Trainer
 
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 from fmtkit.training.rl.ebft.attention_support import Attention, attending, check_layers
 from fmtkit.training.rl.ebft.block_loss import cross_entropy, policy_loss, token_log_probs
 from fmtkit.training.rl.ebft.block_mask import additive, dense_mask, flex_mask

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fmtkit.anchors import AnchorRule, Row, row_anchors, token_count
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
+from fmtkit.counting.anchors import AnchorRule, Row, row_anchors, token_count
 
 PLACEHOLDER = 1
 """Where a block lies that only fills its batch; it is generated, and counts nowhere."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fmtkit.errors import ColumnMismatchError, OptionError
+from fmtkit.core.errors import ColumnMismatchError, OptionError
 from fmtkit.training.rl.ebft.conversation_rollout import roll_out_conversations
 from fmtkit.training.rl.ebft.ebft_reward import EBFTReward, check_group_rows
 from fmtkit.training.rl.ebft.ebft_settings import EbftSettings

@@ -1,9 +1,9 @@
 """What a plan says of `trl.backend: async`: TRL's AsyncGRPOTrainer on GPUs, beside a vLLM server."""
 
-from fmtkit.runner import Runner
-from fmtkit.training.check import Check, Subject
-from fmtkit.training.resolve import Argument, Resolution
-from fmtkit.training.vllm_plan import ASYNC
+from fmtkit.core.runner import Runner
+from fmtkit.training.planning.check import Check, Subject
+from fmtkit.training.planning.resolve import Argument, Resolution
+from fmtkit.training.vllm.plan import ASYNC
 
 _TAKEN = frozenset(
     {

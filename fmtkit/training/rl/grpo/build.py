@@ -6,8 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fmtkit.training.build import Parts, load_class, trainer_inputs
-from fmtkit.training.job import Job
 from fmtkit.training.rl.dialogs.player import Player
 from fmtkit.training.rl.grpo import tool_template
 from fmtkit.training.rl.grpo.keep_samples import keeper
@@ -21,6 +19,8 @@ from fmtkit.training.rl.rollouts.loading import rollout_objects
 from fmtkit.training.rl.rollouts.server import TIMEOUT, asks_server
 from fmtkit.training.rl.rollouts.settings import read_settings as read_rollouts
 from fmtkit.training.rl.verifiers.rollout import open_environment
+from fmtkit.training.run.build import Parts, load_class, trainer_inputs
+from fmtkit.training.run.job import Job
 
 
 def build_grpo(job: Job, parts: Parts) -> Any:

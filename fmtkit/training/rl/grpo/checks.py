@@ -4,17 +4,17 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from fmtkit.errors import OptionError
-from fmtkit.training import gpus
-from fmtkit.training.check import Run
+from fmtkit.core.errors import OptionError
+from fmtkit.training.planning.check import Run
 from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.grpo import async_plan
 from fmtkit.training.rl.imports import places_of
 from fmtkit.training.rl.rewards import entries, options
 from fmtkit.training.rl.rollouts import loading
+from fmtkit.training.vllm import gpus
 
 if TYPE_CHECKING:
-    from fmtkit.training.planning import Plan
+    from fmtkit.training.planning.plan import Plan
 
 
 def lacking_device(plan: "Plan") -> str | None:

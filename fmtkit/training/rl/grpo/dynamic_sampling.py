@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fmtkit.errors import OptionError, near_match
-from fmtkit.training.life import TrainingError
+from fmtkit.core.errors import OptionError, near_match
 from fmtkit.training.rl.grpo.settings import GrpoSettings
+from fmtkit.training.run.callbacks import TrainingError
 
 Row = dict[str, Any]
 

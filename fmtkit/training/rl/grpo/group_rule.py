@@ -8,10 +8,10 @@ share of each process.
 from dataclasses import dataclass
 from math import gcd
 
-from fmtkit.errors import OptionError
-from fmtkit.runner import Runner
-from fmtkit.training.problem import RefusalError
-from fmtkit.training.resolve import Resolution
+from fmtkit.core.errors import OptionError
+from fmtkit.core.runner import Runner
+from fmtkit.training.config.problem import RefusalError
+from fmtkit.training.planning.resolve import Resolution
 
 _BATCH, _ACCUMULATION = 8, 1
 """Defaults of transformers: rows of a micro-batch, and micro-batches of a step."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     # Reward workers load this module by way of TrainingError, and start without pyarrow.
-    from fmtkit.runner import HealthLimits
+    from fmtkit.core.runner import HealthLimits
 
 Log = Mapping[str, float]
 

@@ -6,18 +6,18 @@ Imports nothing heavy: a dry run reads it.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from fmtkit.errors import near_match
-from fmtkit.runner import OUR_FEATURES, Runner, methods
-from fmtkit.training.check import Check, Subject
-from fmtkit.training.config import Config
-from fmtkit.training.launch import Launch, processes_of
-from fmtkit.training.resolve import Resolution
+from fmtkit.core.errors import near_match
+from fmtkit.core.runner import OUR_FEATURES, Runner, methods
+from fmtkit.training.config.config import Config
+from fmtkit.training.planning.check import Check, Subject
+from fmtkit.training.planning.resolve import Resolution
 from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.grpo import async_plan, group_rule
 from fmtkit.training.rl.grpo.settings import GrpoSettings, read_settings
 from fmtkit.training.rl.imports import places_of
 from fmtkit.training.rl.rewards import entries, options
 from fmtkit.training.rl.rollouts import settings as rollouts
+from fmtkit.training.run.launch import Launch, processes_of
 
 IDLE: dict[str, object] = {
     "async_prefetch": False,

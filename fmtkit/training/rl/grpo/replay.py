@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from trl.models.utils import disable_gradient_checkpointing
 
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 from fmtkit.training.rl.grpo.importance_ratio import importance_ratio
 from fmtkit.training.rl.grpo.padded_rows import TokenRow, placed, rows_of
 from fmtkit.training.rl.grpo.replay_buffer import ReplayBuffer

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fmtkit import atomic
+from fmtkit.core import atomic
 
 Row = dict[str, Any]
 

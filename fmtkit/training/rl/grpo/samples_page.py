@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fmtkit import atomic
+from fmtkit.core import atomic
 from fmtkit.reports import page
 from fmtkit.training.rl.grpo.samples import FILE, REWARD, Row
 

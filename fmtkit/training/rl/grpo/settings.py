@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import copy
 from typing import Any
 
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 
 _NEXT = (
     "use a model that calls tools with its own template (chat_template: tokenizer_default), such as "

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fmtkit.training.life import RunLog
 from fmtkit.training.rl import failed_samples
 from fmtkit.training.rl.failed_samples import FailedSamplesError
 from fmtkit.training.rl.grpo import zero_advantage
@@ -25,6 +24,7 @@ from fmtkit.training.rl.rewards import RewardError, Rewards
 from fmtkit.training.rl.rollouts.contract import RolloutError
 from fmtkit.training.rl.rollouts.lifeline import ServerLostError, lost
 from fmtkit.training.rl.rollouts.trainer import RolloutTrainer
+from fmtkit.training.run.callbacks import RunLog
 
 Row = dict[str, Any]
 _TOGETHER = (ServerLostError, NoSignalError, FailedSamplesError)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import yaml
 
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 from fmtkit.training.rl.dialogs import calls
 
 RESOURCES = "resources_servers"

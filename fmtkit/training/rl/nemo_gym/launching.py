@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from fmtkit.errors import DependencyError, OptionError
-from fmtkit.training import interrupts
+from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.training.rl.dialogs import calls
 from fmtkit.training.rl.dialogs.own_process import interrupt, stop, tail
 from fmtkit.training.rl.nemo_gym import head, places
 from fmtkit.training.rl.nemo_gym.head import AGENTS, Directory
 from fmtkit.training.rl.nemo_gym.settings import HEAD_HOST, GymSettings
+from fmtkit.training.run import interrupts
 
 INSTALL = "pip install nemo-gym"
 _POLL = 0.5

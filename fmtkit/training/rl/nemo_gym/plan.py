@@ -6,14 +6,14 @@ Imports nothing heavy and asks no server: a dry run reads it.
 from collections.abc import Mapping
 from pathlib import Path
 
-from fmtkit.errors import OptionError, near_match
-from fmtkit.runner import Runner, methods
-from fmtkit.training.config import Config, Entry
-from fmtkit.training.launch import Launch
-from fmtkit.training.resolve import Resolution
+from fmtkit.core.errors import OptionError, near_match
+from fmtkit.core.runner import Runner, methods
+from fmtkit.training.config.config import Config, Entry
+from fmtkit.training.planning.resolve import Resolution
 from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.nemo_gym import places
 from fmtkit.training.rl.nemo_gym.settings import GymSettings, read_settings
+from fmtkit.training.run.launch import Launch
 
 TYPE = "nemo_gym"
 _KEYS = ("path", "server_name", "max_samples")

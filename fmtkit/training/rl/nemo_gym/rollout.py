@@ -6,14 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fmtkit.training.rl.dialogs import calls
-from fmtkit.training.rl.dialogs.dialog import (
-    MASKED,
-    NO_TOKENS,
-    NOTHING,
-    PER_HOST,
-    Dialog,
-    columns,
-)
+from fmtkit.training.rl.dialogs.dialog import MASKED, NO_TOKENS, NOTHING, PER_HOST, Dialog, columns
 from fmtkit.training.rl.dialogs.failures import Tried, tried
 from fmtkit.training.rl.failed_samples import Timings
 from fmtkit.training.rl.nemo_gym.bodies import row_of, run_body

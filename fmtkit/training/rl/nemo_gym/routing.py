@@ -1,6 +1,6 @@
 """Which server a row goes to: its own words first, then what the agents' configuration tells."""
 
-from fmtkit.errors import OptionError, near_match
+from fmtkit.core.errors import OptionError, near_match
 from fmtkit.training.rl.nemo_gym.head import AGENTS, RESOURCES, Directory, Server
 
 

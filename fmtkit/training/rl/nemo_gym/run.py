@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fmtkit.errors import OptionError
-from fmtkit.training import job
-from fmtkit.training.planning import Plan
+from fmtkit.core.errors import OptionError
+from fmtkit.training.planning.plan import Plan
 from fmtkit.training.rl.nemo_gym import launching, session
 from fmtkit.training.rl.nemo_gym.plan import policy_name, settings_of
 from fmtkit.training.rl.rollouts.server import address, asks_server
+from fmtkit.training.run import job
 
 LOG = "nemo_gym.log"
 

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
-from fmtkit.errors import OptionError
-from fmtkit.tables import GYM_COLUMNS
-from fmtkit.training.job import Job, Source
+from fmtkit.core.errors import OptionError
+from fmtkit.core.tables import GYM_COLUMNS
 from fmtkit.training.rl.dialogs import calls
 from fmtkit.training.rl.dialogs.played import PlayedReward
 from fmtkit.training.rl.dialogs.player import Player
@@ -16,6 +15,7 @@ from fmtkit.training.rl.nemo_gym.rollout import Rollout
 from fmtkit.training.rl.nemo_gym.settings import GymSettings, read_settings
 from fmtkit.training.rl.nemo_gym.verify import Verify
 from fmtkit.training.rl.rewards import read_options
+from fmtkit.training.run.job import Job, Source
 
 
 def open_gym(job: Job, tokenizer: Any) -> Player | None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from fmtkit.errors import OptionError, near_match
-from fmtkit.foreign_calls import OverdueError, in_parts, retried, within
+from fmtkit.core.errors import OptionError, near_match
+from fmtkit.core.foreign_calls import OverdueError, in_parts, retried, within
 from fmtkit.training.rl.rewards.batch import CONTEXT, Batch
 from fmtkit.training.rl.rewards.entries import parameters
 from fmtkit.training.rl.rewards.recorders import recording, replay

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fmtkit.errors import OptionError, near_match
+from fmtkit.core.errors import OptionError, near_match
 from fmtkit.rewards import LIBRARY
 from fmtkit.training.rl import imports
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from fmtkit.errors import OptionError
-from fmtkit.training.job import Job
+from fmtkit.core.errors import OptionError
 from fmtkit.training.rl import imports
 from fmtkit.training.rl.failed_samples import Failures
 from fmtkit.training.rl.rewards.calls import Called, check_columns
@@ -18,6 +17,7 @@ from fmtkit.training.rl.rewards.one_batch import OneBatch
 from fmtkit.training.rl.rewards.options import RewardOptions, read_options
 from fmtkit.training.rl.rewards.pool import Pool, Spec, spec_of
 from fmtkit.training.rl.rewards.verdicts import Value
+from fmtkit.training.run.job import Job
 
 
 class Rewards:

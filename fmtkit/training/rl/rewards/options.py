@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 
 SECONDS = 600.0
 """A call may take so long unless `trl.reward_timeout` says otherwise; NCCL gives up after the same."""

@@ -16,13 +16,13 @@ from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
+from fmtkit.core.worker import Limits, Overrun, Worker
 from fmtkit.training.rl.rewards.batch import Batch
 from fmtkit.training.rl.rewards.calls import Called, Scored
 from fmtkit.training.rl.rewards.entries import Entry
 from fmtkit.training.rl.rewards.options import RewardOptions
 from fmtkit.training.rl.rewards.recorders import NAMES, replay
 from fmtkit.training.rl.rewards.verdicts import RewardError
-from fmtkit.worker import Limits, Overrun, Worker
 
 Spec = bytes
 """A pickled pair: the folders that the module of a function lies in, and a pickled Entry or function."""

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fmtkit import user_modules
+from fmtkit.core import user_modules
+from fmtkit.core.worker import Serve
 from fmtkit.training.rl.rewards.batch import Batch
 from fmtkit.training.rl.rewards.calls import Called
 from fmtkit.training.rl.rewards.entries import Entry
@@ -18,7 +19,6 @@ from fmtkit.training.rl.rewards.loading import made
 from fmtkit.training.rl.rewards.pool import GREETING
 from fmtkit.training.rl.rewards.recorders import recording
 from fmtkit.training.rl.rewards.verdicts import RewardError
-from fmtkit.worker import Serve
 
 
 def serve(setup: Mapping[str, Any]) -> Serve:

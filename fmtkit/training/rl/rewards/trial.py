@@ -8,10 +8,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from fmtkit.errors import OptionError
-from fmtkit.training import config as configs
-from fmtkit.training import planning
-from fmtkit.training.planning import Plan
+from fmtkit.core.errors import OptionError
+from fmtkit.training.config import config as configs
+from fmtkit.training.planning import plan as planning
+from fmtkit.training.planning.plan import Plan
 from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.imports import places_of
 from fmtkit.training.rl.rewards import entries, trial_rows
@@ -109,7 +109,7 @@ def _outcome(
 
 def _ids(plan: Plan, tried: Sequence[Tried]) -> tuple[list[list[int]], list[str]]:
     """Return the completions' tokens, by the model's tokenizer where it is a folder here."""
-    from fmtkit import tokens
+    from fmtkit.tokenizers import tokens
 
     folder = Path(plan.config.text("tokenizer_config") or plan.model or "").expanduser()
     if not (folder / "tokenizer.json").is_file():

@@ -12,17 +12,17 @@ import pyarrow.parquet as pq
 
 from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.keeping import JSON_FIELD
-from fmtkit.errors import NothingWrittenError, OptionError, SourceError
+from fmtkit.core.errors import NothingWrittenError, OptionError, SourceError
+from fmtkit.core.tables import MARKS
 from fmtkit.rewards.answers import text_of
 from fmtkit.rewards.correctness import REFERENCES
 from fmtkit.sources.blocks import ArrowBlock, JsonBlock
 from fmtkit.sources.canonical_json import canonical
 from fmtkit.sources.opening import open_sources
 from fmtkit.sources.records import plain_json
-from fmtkit.tables import MARKS
-from fmtkit.training import datasets
-from fmtkit.training.planning import DatasetPlan, Plan
-from fmtkit.training.slices import wish_of
+from fmtkit.training.config.slices import wish_of
+from fmtkit.training.data import datasets
+from fmtkit.training.planning.plan import DatasetPlan, Plan
 
 _UNMEASURED: dict[str, Any] = {
     "tokenizer": None,

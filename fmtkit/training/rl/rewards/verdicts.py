@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any
 
-from fmtkit.training.life import TrainingError
+from fmtkit.training.run.callbacks import TrainingError
 
 Value = float | None
 

@@ -28,8 +28,8 @@ loaded and checked. What RolloutTrainer overrides, and what a subclass may use:
 A rollout function is called f(prompts, trainer) as TRL does, or f(prompts, trainer, rows) if it has the
 attribute `takes_rows = True`: the rows are those of its own batch, also when it runs ahead of time.
 
-Before a run, without torch: `fmtkit.training.vllm_plan` (combinations of keys), `loading.check_names`,
-`fmtkit.training.vllm_ready` (versions, GPUs). In a training process, before the model is loaded:
+Before a run, without torch: `fmtkit.training.vllm.plan` (combinations of keys), `loading.check_names`,
+`fmtkit.training.vllm.ready` (versions, GPUs). In a training process, before the model is loaded:
 `readiness.wait_for(job)`.
 A server that is gone ends in ServerLostError: every process raises it between two steps, so the GRPO
 trainer saves a checkpoint (`lifeline.save_progress(trainer)`) before the run ends with exit code 1.

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from fmtkit.errors import OptionError
-from fmtkit.foreign_calls import OverdueError, Part, in_parts, retried, within
-from fmtkit.training.life import TrainingError
+from fmtkit.core.errors import OptionError
+from fmtkit.core.foreign_calls import OverdueError, Part, in_parts, retried, within
 from fmtkit.training.rl.failed_samples import ROLLOUT_ERROR, Timings
+from fmtkit.training.run.callbacks import TrainingError
 
 _NEEDED = ("prompt_ids", "completion_ids", "logprobs")
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-from fmtkit.training.life import TrainingError
 from fmtkit.training.rl.rollouts.contract import RolloutError, told
+from fmtkit.training.run.callbacks import TrainingError
 
 Rows = Sequence[dict[str, Any]]
 Pool = dict[Any, list[Any]]

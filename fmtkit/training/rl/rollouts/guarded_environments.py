@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from fmtkit.errors import OptionError
-from fmtkit.foreign_calls import OverdueError, retried, within
+from fmtkit.core.errors import OptionError
+from fmtkit.core.foreign_calls import OverdueError, retried, within
 from fmtkit.training.rl.failed_samples import Timings
 from fmtkit.training.rl.rollouts.contract import told
 from fmtkit.training.rl.rollouts.settings import RolloutSettings

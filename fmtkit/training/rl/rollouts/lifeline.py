@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from fmtkit.foreign_calls import Call
-from fmtkit.training.interrupts import INTERRUPTED
-from fmtkit.training.life import RunLog, TrainingError
+from fmtkit.core.foreign_calls import Call
 from fmtkit.training.rl.rollouts.server import REQUEST_SECONDS, Server, ServerError
+from fmtkit.training.run.callbacks import RunLog, TrainingError
+from fmtkit.training.run.interrupts import INTERRUPTED
 
 _TRIES = 2
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 from fmtkit.training.rl import imports
 
 ROLLOUT, TOOLS, ENVIRONMENT = "trl.rollout_func", "trl.tools", "trl.environment_factory"

@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fmtkit.errors import OptionError
-from fmtkit.training.life import TrainingError
+from fmtkit.core.errors import OptionError
 from fmtkit.training.rl.rollouts.lifeline import Lifeline, ServerLostError, asked_to_stop
 from fmtkit.training.rl.rollouts.server import Server, ServerError
+from fmtkit.training.run.callbacks import TrainingError
 
 
 @contextmanager

@@ -3,8 +3,8 @@
 import os
 import sys
 
-from fmtkit.training.job import Job
 from fmtkit.training.rl.rollouts import server
+from fmtkit.training.run.job import Job
 
 _PEFT_RANK = 8
 

@@ -14,8 +14,8 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from fmtkit.errors import OptionError
-from fmtkit.training.life import TrainingError
+from fmtkit.core.errors import OptionError
+from fmtkit.training.run.callbacks import TrainingError
 
 HOST, PORT, TIMEOUT = "0.0.0.0", 8000, 240.0  # noqa: S104 - TRL's own defaults
 REQUEST_SECONDS = 1800.0

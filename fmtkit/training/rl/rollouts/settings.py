@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fmtkit.errors import OptionError
+from fmtkit.core.errors import OptionError
 from fmtkit.training.rl.rollouts.server import REQUEST_SECONDS
 
 

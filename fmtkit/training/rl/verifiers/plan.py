@@ -5,12 +5,12 @@ Imports nothing heavy and starts nothing: a dry run reads it.
 
 from pathlib import Path
 
-from fmtkit.errors import OptionError
-from fmtkit.runner import Runner, methods
-from fmtkit.training.config import Config, Entry
-from fmtkit.training.launch import Launch, processes_of
-from fmtkit.training.resolve import Resolution
+from fmtkit.core.errors import OptionError
+from fmtkit.core.runner import Runner, methods
+from fmtkit.training.config.config import Config, Entry
+from fmtkit.training.planning.resolve import Resolution
 from fmtkit.training.rl.verifiers.settings import ROWS, VerifiersSettings, read_settings
+from fmtkit.training.run.launch import Launch, processes_of
 
 _NAMED = "verifiers.environment"
 _PREFIX = "verifiers."

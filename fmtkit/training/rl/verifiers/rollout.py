@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fmtkit.errors import OptionError
-from fmtkit.training.job import Job
+from fmtkit.core.errors import OptionError
 from fmtkit.training.rl.dialogs import calls
 from fmtkit.training.rl.dialogs.dialog import NOTHING, PER_HOST, Dialog, columns
 from fmtkit.training.rl.dialogs.failures import Tried, tried
@@ -23,12 +22,8 @@ from fmtkit.training.rl.rollouts.contract import RolloutError
 from fmtkit.training.rl.rollouts.server import asks_server
 from fmtkit.training.rl.verifiers.endpoint import Conversation, Endpoint, Wording
 from fmtkit.training.rl.verifiers.policy import OwnPolicy, ServerPolicy, generating
-from fmtkit.training.rl.verifiers.settings import (
-    ADDRESS,
-    TASK,
-    VerifiersSettings,
-    read_settings,
-)
+from fmtkit.training.rl.verifiers.settings import ADDRESS, TASK, VerifiersSettings, read_settings
+from fmtkit.training.run.job import Job
 
 KIND = "verifiers"
 

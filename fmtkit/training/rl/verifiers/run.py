@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fmtkit import atomic
-from fmtkit.errors import OptionError
-from fmtkit.training import interrupts
-from fmtkit.training.planning import Plan
+from fmtkit.core import atomic
+from fmtkit.core.errors import OptionError
+from fmtkit.training.planning.plan import Plan
 from fmtkit.training.rl.dialogs.own_process import interrupt, stop, tail
 from fmtkit.training.rl.imports import places_of
 from fmtkit.training.rl.verifiers.plan import settings_of
 from fmtkit.training.rl.verifiers.settings import ADDRESS, LOG, ROWS, VerifiersSettings
+from fmtkit.training.run import interrupts
 
 BRIDGE = Path(__file__).with_name("bridge.py")
 _POLL = 0.2

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fmtkit.errors import DependencyError, OptionError
+from fmtkit.core.errors import DependencyError, OptionError
 
 ROWS, ADDRESS, LOG = "verifiers.jsonl", "verifiers.address", "verifiers.log"
 """Files of the run folder: the environment's dataset, where it is served, and what it says."""

@@ -1,0 +1,127 @@
+"""The vocabulary of converters, first half: kinds of source column, and what can be wrong with one.
+
+The second half, `fmtkit.columns.dialogs`, makes dialogs of such columns.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, TypeAlias
+
+import polars as pl
+from polars import Expr
+
+from fmtkit.columns.kinds import (
+    SHAREGPT_ROLES,
+    DialogKind,
+    FlagKind,
+    Kind,
+    LabelKind,
+    ListKind,
+    NumberKind,
+    OpenKind,
+    RecordKind,
+    RowKind,
+    TextKind,
+    ToolsKind,
+)
+from fmtkit.columns.problems import Column, Problem
+
+_EITHER = frozenset({"text", "messages"})
+_ANY = frozenset({"text", "message", "messages"})
+_SHAREGPT = {"role": "from", "content": "value", "roles": SHAREGPT_ROLES}
+
+Text: TypeAlias = Annotated[Column, TextKind()]
+TextOrParts: TypeAlias = Annotated[Column, TextKind(parts=True)]
+Flag: TypeAlias = Annotated[Column, FlagKind()]
+Number: TypeAlias = Annotated[Column, NumberKind()]
+Texts: TypeAlias = Annotated[Column, ListKind(TextKind())]
+Exchanges: TypeAlias = Annotated[Column, ListKind(ListKind(TextKind()))]
+"""Earlier turns: pairs of what the user asked and what the assistant answered."""
+Labels: TypeAlias = Annotated[Column, ListKind(LabelKind())]
+Open: TypeAlias = Annotated[Column, OpenKind()]
+WholeRow: TypeAlias = Annotated[Column, RowKind()]
+Tools: TypeAlias = Annotated[Column, ToolsKind()]
+Messages: TypeAlias = Annotated[Column, DialogKind()]
+Reply: TypeAlias = Annotated[Column, DialogKind(accepts=_ANY)]
+Turns: TypeAlias = Annotated[Column, DialogKind(accepts=_EITHER, speaker="user")]
+WideMessages: TypeAlias = Annotated[Column, DialogKind(wide=True)]
+WideReply: TypeAlias = Annotated[Column, DialogKind(accepts=_ANY, wide=True)]
+WideTurns: TypeAlias = Annotated[Column, DialogKind(accepts=_EITHER, speaker="user", wide=True)]
+ShareGPT: TypeAlias = Annotated[Column, DialogKind(**_SHAREGPT)]
+ShareGPTMessage: TypeAlias = Annotated[
+    Column, DialogKind(accepts=frozenset({"message"}), **_SHAREGPT)
+]
+ShareGPTReply: TypeAlias = Annotated[Column, DialogKind(accepts=_ANY, **_SHAREGPT)]
+WideShareGPTReply: TypeAlias = Annotated[
+    Column, DialogKind(accepts=_ANY, wide=True, function_calls=True, **_SHAREGPT)
+]
+WideShareGPT: TypeAlias = Annotated[Column, DialogKind(wide=True, function_calls=True, **_SHAREGPT)]
+
+ABSENT = Column(pl.lit(None, dtype=pl.String))
+"""Default of a column that a source may leave out."""
+
+
+def records(fields: Mapping[str, Kind], optional: tuple[str, ...] = ()) -> ListKind:
+    """Return the kind of a list of objects with these fields."""
+    return ListKind(RecordKind(fields, frozenset(optional)))
+
+
+def filled(text: Expr) -> Expr:
+    """Tell whether a text is there and not empty."""
+    return text.fill_null("").str.len_bytes() > 0
+
+
+def blank(text: Expr) -> Expr:
+    """Tell whether a text is there and has nothing but white space."""
+    return ~text.str.contains(r"\S")
+
+
+def first_filled(**columns: Column) -> Column:
+    """Take the first of these columns that holds a text; what is blank counts as empty."""
+    values = {name: column.value for name, column in columns.items()}
+    chosen = pl.coalesce(
+        pl.when(value.str.contains(r"\S")).then(value) for value in values.values()
+    )
+    names = ", ".join(columns)
+    absent = pl.all_horizontal(value.is_null() for value in values.values())
+    problems = [problem for column in columns.values() for problem in column.problems]
+    problems.append(
+        Problem("null_field", list(columns)[-1], absent, f"all of {names} are null or absent")
+    )
+    for name, value in values.items():
+        empty = chosen.is_null() & value.is_not_null()
+        problems.append(
+            Problem(
+                "empty_field", name, empty, f"{name} is empty or blank, and so is all of {names}"
+            )
+        )
+    return Column(chosen, tuple(problems))
+
+
+def one_filled(columns: Mapping[str, Column], *, needed: bool = True) -> Column:
+    """Take the one of these columns that holds a text; two that say different things are a problem.
+
+    With `needed` a row in which all are null or blank has a problem too.
+    """
+    first = first_filled(**columns)
+    chosen = first.value
+    twice = [
+        Problem(
+            "ambiguous_fields",
+            name,
+            column.value.str.contains(r"\S") & (column.value != chosen),
+            f"{name} and another of {', '.join(columns)} hold a text: --map says which one counts",
+        )
+        for name, column in columns.items()
+    ]
+    kept = first if needed else Column(chosen).having(*columns.values())
+    return kept.but(chosen, *twice)
+
+
+def first_given(**columns: Column) -> Column:
+    """Take the first of these columns that is not null."""
+    given = pl.coalesce(column.value for column in columns.values())
+    names = ", ".join(columns)
+    absent = Problem(
+        "null_field", list(columns)[-1], given.is_null(), f"all of {names} are null or absent"
+    )
+    return Column(given, (absent,)).having(*columns.values())

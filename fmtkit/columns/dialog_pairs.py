@@ -1,0 +1,161 @@
+"""The two dialogs of each row: where they part, whether they are the same, one behind the other.
+
+An expression cannot compare two lists item by item, and polars' own concat_list of messages takes 20
+times as long, so these are functions over whole columns. A null dialog has no messages; the marks in
+`train` are no part of what is said.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from polars import Expr
+
+from fmtkit.columns.turn_sources import ASKING
+from fmtkit.core import buffers
+from fmtkit.core.buffers import Bools, Int64s
+from fmtkit.core.tables import MARKS
+
+
+def shared_turns(one: Expr, other: Expr) -> Expr:
+    """Count the messages that both dialogs begin with, up to the last one that asks for a reply."""
+    return pl.map_batches([one, other], _shared, return_dtype=pl.Int64, is_elementwise=True)
+
+
+def same_dialog(one: Expr, other: Expr) -> Expr:
+    """Tell whether two dialogs hold the same messages; null where there is none to compare."""
+    return pl.map_batches([one, other], _same, return_dtype=pl.Boolean, is_elementwise=True)
+
+
+def begins_with(dialog: Expr, turns: Expr, where: Expr) -> Expr:
+    """Tell whether a dialog begins with these turns; true where the mask leaves a row out."""
+    return pl.map_batches(
+        [dialog, turns, where], _begins, return_dtype=pl.Boolean, is_elementwise=True
+    )
+
+
+def joined(first: Expr, second: Expr, where: Expr) -> Expr:
+    """Lay the second dialog behind the first in some rows; in the others it stays alone."""
+    # Both are lists of the same messages; polars is not told their dtype, so it takes the input's.
+    return pl.map_batches([second, first, where], _joined, is_elementwise=True)
+
+
+@dataclass(frozen=True)
+class _Dialogs:
+    """The messages of a column laid end to end: row i has those from starts[i], sizes[i] of them."""
+
+    messages: pl.Series
+    starts: Int64s
+    sizes: Int64s
+    valid: Bools
+
+    @classmethod
+    def of(cls, column: pl.Series) -> "_Dialogs":
+        lists = buffers.whole(column.to_arrow(compat_level=pl.CompatLevel.newest()))
+        offsets, valid = buffers.offsets_of(lists), buffers.validity(lists)
+        messages = pl.from_arrow(lists.values)
+        assert isinstance(messages, pl.Series)
+        return cls(messages, offsets[:-1], np.where(valid, np.diff(offsets), 0), valid)
+
+
+@dataclass(frozen=True)
+class _Beginnings:
+    """The first messages of two dialogs, side by side: `sizes` of each row."""
+
+    sizes: Int64s
+    within: Int64s
+    """Of each pair of messages: its place in its row."""
+    equal: Bools
+    asks: Bools
+    """Whether the first dialog's message asks for a reply."""
+
+    @classmethod
+    def of(cls, one: _Dialogs, other: _Dialogs, sizes: Int64s) -> "_Beginnings":
+        within = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        pairs = pl.DataFrame(
+            {
+                "one": one.messages.gather(np.repeat(one.starts, sizes) + within),
+                "other": other.messages.gather(np.repeat(other.starts, sizes) + within),
+            }
+        )
+        ours, theirs = pl.col("one").struct, pl.col("other").struct
+        names = [name for name in pairs.get_column("one").struct.fields if name not in MARKS]
+        told = pairs.select(
+            equal=pl.all_horizontal(ours.field(n).eq_missing(theirs.field(n)) for n in names),
+            asks=ours.field("role").is_in(list(ASKING)).fill_null(value=False),
+        )
+        return cls(sizes, within, told["equal"].to_numpy(), told["asks"].to_numpy())
+
+    def common(self) -> Int64s:
+        """Return of each row how many messages are equal before the first one that is not."""
+        counts = self.sizes.copy()
+        rows = np.flatnonzero(self.sizes)
+        if len(rows):
+            firsts = (np.cumsum(self.sizes) - self.sizes)[rows]
+            differs = np.where(self.equal, np.repeat(self.sizes, self.sizes), self.within)
+            counts[rows] = np.minimum.reduceat(differs, firsts)
+        return counts
+
+
+def _shared(columns: Sequence[pl.Series]) -> pl.Series:
+    one, other = map(_Dialogs.of, columns)
+    both = _Beginnings.of(one, other, np.minimum(one.sizes, other.sizes))
+    counts = both.common()
+    rows = np.flatnonzero(both.sizes)
+    if len(rows):
+        firsts = (np.cumsum(both.sizes) - both.sizes)[rows]
+        asking = both.asks & (both.within < np.repeat(counts, both.sizes))
+        counts[rows] = np.maximum.reduceat(np.where(asking, both.within + 1, 0), firsts)
+    return pl.Series(columns[0].name, counts)
+
+
+def _same(columns: Sequence[pl.Series]) -> pl.Series:
+    one, other = map(_Dialogs.of, columns)
+    even = one.sizes == other.sizes
+    sizes = np.where(even, one.sizes, 0)
+    same = even & (_Beginnings.of(one, other, sizes).common() == sizes)
+    return _flags(columns[0].name, same, one.valid & other.valid)
+
+
+def _begins(columns: Sequence[pl.Series]) -> pl.Series:
+    asked = columns[2].fill_null(value=False).to_numpy()
+    name = columns[0].name
+    if not asked.any():
+        return _flags(name, ~asked, np.ones(len(asked), np.bool_))
+    one, other = map(_Dialogs.of, columns[:2])
+    long_enough = one.sizes >= other.sizes
+    sizes = np.where(long_enough & asked, other.sizes, 0)
+    same = long_enough & (_Beginnings.of(one, other, sizes).common() == sizes)
+    return _flags(name, same | ~asked, (one.valid & other.valid) | ~asked)
+
+
+def _joined(columns: Sequence[pl.Series]) -> pl.Series:
+    second, first = map(_Dialogs.of, columns[:2])
+    both = columns[2].to_numpy()
+    lead = np.where(both, first.sizes, 0)
+    sizes = lead + second.sizes
+    ends = buffers.ends(sizes)
+    within = np.arange(int(ends[-1])) - np.repeat(ends[:-1], sizes)
+    behind = np.repeat(len(first.messages) + second.starts - lead, sizes) + within
+    places = np.where(
+        within < np.repeat(lead, sizes), np.repeat(first.starts, sizes) + within, behind
+    )
+    laid = pl.concat([first.messages, second.messages], rechunk=False).gather(places)
+    messages = laid.to_arrow(compat_level=pl.CompatLevel.newest())
+    valid = buffers.bits(second.valid & (first.valid | ~both))
+    parts = [valid, pa.py_buffer(ends)]
+    dtype = pa.large_list(messages.type)
+    made = pl.from_arrow(pa.Array.from_buffers(dtype, len(sizes), parts, children=[messages]))
+    assert isinstance(made, pl.Series)
+    return made.alias(columns[0].name)
+
+
+def _flags(name: str, flags: Bools, valid: Bools) -> pl.Series:
+    packed = pa.py_buffer(np.packbits(flags, bitorder="little"))
+    made = pl.from_arrow(
+        pa.Array.from_buffers(pa.bool_(), len(flags), [buffers.bits(valid), packed])
+    )
+    assert isinstance(made, pl.Series)
+    return made.alias(name)

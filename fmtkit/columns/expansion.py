@@ -1,0 +1,39 @@
+"""Row expansion: a source row that makes several canonical rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from fmtkit.columns.problems import Column, Problem
+
+
+@dataclass(frozen=True)
+class Several(Column):
+    """A column with a list for each source row: one value for each canonical row that it makes."""
+
+
+def several(column: Column) -> Several:
+    """Say that a column holds one value for each row that a source row makes."""
+    return Several(column.value, column.problems, column.warnings, column.steps)
+
+
+def expansion_problems(columns: Sequence[tuple[str, Column]]) -> list[Problem]:
+    """Return what stops an expansion: no value to make a row of, or lists of different lengths."""
+    expanded = [(name, column.value) for name, column in columns if isinstance(column, Several)]
+    found = []
+    for name, value in expanded:
+        nothing = value.is_null() | (value.list.len() == 0)
+        found.append(
+            Problem("empty_field", None, nothing, f"the row has nothing to make {name} of")
+        )
+        differ = value.list.len() != expanded[0][1].list.len()
+        words = f"{expanded[0][0]} and {name} are not of as many rows"
+        found.append(Problem("length_mismatch", None, differ, words))
+    return found
+
+
+def expand(frame: pl.DataFrame, columns: Sequence[tuple[str, Column]]) -> pl.DataFrame:
+    """Make one row of each item of the columns of several values; other columns are repeated."""
+    names = [name for name, column in columns if isinstance(column, Several)]
+    return frame.explode(names, empty_as_null=False, keep_nulls=False) if names else frame

@@ -1,0 +1,189 @@
+"""The vocabulary of targets: expressions that make the columns of a layout of canonical dialogs.
+
+The dialogs that a target sees are lists of wide messages without what the target does not hold.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+from polars import Expr
+
+from fmtkit.columns.dialog_pairs import joined
+from fmtkit.columns.dialogs import role_of
+from fmtkit.columns.problems import Column, Problem
+from fmtkit.columns.turn_sources import ASKING
+
+SHAREGPT_NAMES = {"system": "system", "user": "human", "assistant": "gpt", "tool": "observation"}
+CALLS_BEGIN = '{"type":"function","function":'
+KEYS = ("name", "reasoning_content", "tool_calls", "tool_call_id")
+"""What a message may say beside its role and content, in the order in which it is written."""
+
+
+def key(name: str) -> Expr:
+    """Return a field of each message, inside `each`."""
+    return pl.element().struct.field(name)
+
+
+def each(dialog: Column, fields: Mapping[str, Expr]) -> Column:
+    """Make an object of each message of a dialog; `fields` are made by `key`."""
+    made = pl.struct(value.alias(name) for name, value in fields.items())
+    return dialog.but(dialog.value.list.eval(made))
+
+
+def no_place(field: str, when: Expr, message: str) -> Problem:
+    """Say that the rows where `when` is true have no place in the layout, for what stands in a field."""
+    return Problem("no_place", field, when, f"the layout has no place for {message}")
+
+
+def any_turn(dialog: Column, wrong: Expr) -> Expr:
+    """Tell whether something is true of any message; `wrong` is made by `key`."""
+    return dialog.value.list.eval(wrong.fill_null(value=False)).list.any()
+
+
+def learnable(dialog: Column) -> Column:
+    """Refuse conversations without a turn of the assistant: types that read one have none."""
+    silent = ~any_turn(dialog, key("role") == "assistant")
+    return dialog.but(dialog.value, no_place("turns", silent, "a conversation without a reply"))
+
+
+def messages(dialog: Column, *keys: str) -> Column:
+    """Make `{role, content}` of each message, with further keys of it."""
+    return each(dialog, {name: key(name) for name in ("role", "content", *keys)})
+
+
+def weighed(dialog: Column, *keys: str) -> Column:
+    """Make messages whose `weight` is 1 or 0 where it is said whether they are trained on."""
+    others = key("train").is_not_null() & (key("role") != "assistant")
+    fields = {name: key(name) for name in ("role", "content", *keys)}
+    marked = no_place("train", any_turn(dialog, others), "a mark of a turn that is no reply")
+    made = each(dialog, {**fields, "weight": key("train").cast(pl.Int64)})
+    return made.but(made.value, marked)
+
+
+def sharegpt(dialog: Column) -> Column:
+    """Make `{from, value}` of each message; a turn that calls tools becomes a `function_call`."""
+    calls = key("tool_calls")
+    role = key("role").replace_strict(SHAREGPT_NAMES, default=None, return_dtype=pl.String)
+    called = calls.map_batches(_written, return_dtype=pl.String, is_elementwise=True)
+    speaker = pl.when(calls.is_null()).then(role).otherwise(pl.lit("function_call"))
+    said = pl.when(calls.is_null()).then(key("content")).otherwise(called)
+    return each(dialog, {"from": speaker, "value": said})
+
+
+def only_item(made: Column) -> Column:
+    """Take the one object of a list of one."""
+    return made.but(made.value.list.first())
+
+
+def text_of_reply(dialog: Column) -> Column:
+    """Return the content of the one message of a reply."""
+    return dialog.but(dialog.value.list.first().struct.field("content"))
+
+
+def question(prompt: Column) -> Column:
+    """Return the content of the last message of a prompt."""
+    return prompt.but(prompt.value.list.last().struct.field("content"))
+
+
+def system_text(dialog: Column) -> Column:
+    """Return the text of the system turn that a dialog begins with; null without one."""
+    first = dialog.value.list.first()
+    return Column(pl.when(role_of(first) == "system").then(first.struct.field("content")))
+
+
+def without_first_system(dialog: Column) -> Column:
+    """Leave the system turn out that a dialog begins with."""
+    led = role_of(dialog.value.list.first()) == "system"
+    skipped = pl.when(led).then(1).otherwise(0)
+    return dialog.but(dialog.value.list.slice(skipped))
+
+
+def whole(prompt: Column, reply: Column) -> Column:
+    """Lay a reply behind its prompt."""
+    both = joined(prompt.value, reply.value, reply.value.is_not_null())
+    return prompt.but(both).having(reply)
+
+
+def asking(prompt: Column) -> Column:
+    """Refuse prompts that end with no turn that asks for a reply."""
+    asks = role_of(prompt.value.list.last()).is_in(list(ASKING)).fill_null(value=False)
+    told = "a prompt that does not end with a question or with what a tool answered"
+    return prompt.but(prompt.value, no_place("turns", ~asks, told))
+
+
+def single(reply: Column) -> Column:
+    """Refuse replies that are not one message of the assistant."""
+    is_one = (reply.value.list.len() == 1) & (role_of(reply.value.list.last()) == "assistant")
+    told = "a reply that is not one message of the assistant"
+    return reply.but(reply.value, no_place("turns", ~is_one.fill_null(value=False), told))
+
+
+def answering(reply: Column) -> Column:
+    """Refuse replies that are not calls of tools with what they answered, and then an answer."""
+    turns = reply.value
+    before = turns.list.head(turns.list.len().cast(pl.Int64) - 1)
+    last = pl.element().struct
+    works = (last.field("role") == "tool") | last.field("tool_calls").is_not_null()
+    sound = (
+        (role_of(turns.list.first()) == "assistant")
+        & (role_of(turns.list.last()) == "assistant")
+        & before.list.eval(works.fill_null(value=False)).list.all()
+        & ((turns.list.len() == 1) | (role_of(before.list.last()) == "tool"))
+        & ~any_turn(reply, key("role").is_in(["user", "system", "developer"]))
+    )
+    told = "a reply of more than calls of tools, what they answered, and the answer"
+    return reply.but(turns, no_place("turns", ~sound.fill_null(value=False), told))
+
+
+def parted(chosen: Column, rejected: Column) -> Column:
+    """Refuse pairs of which both replies begin with the same call: a reader takes it for the prompt's."""
+    several = (chosen.value.list.len() > 1) & (rejected.value.list.len() > 1)
+    alike = chosen.value.list.first().eq_missing(rejected.value.list.first())
+    told = "two replies that begin with the same message"
+    return rejected.but(rejected.value, no_place("turns", several & alike, told))
+
+
+def alternating(dialog: Column, *, ends_with_reply: bool) -> Column:
+    """Refuse dialogs in which, after a system turn, questions and replies do not take turns."""
+    rest = without_first_system(dialog).value
+    asks = key("role").is_in(list(ASKING))
+    wrong = rest.list.eval(asks != (pl.int_range(pl.len()) % 2 == 0)).list.any()
+    odd = rest.list.len() % 2 == (1 if ends_with_reply else 0)
+    told = "turns that are not a question and its reply by turns: LLaMA-Factory skips such rows"
+    return dialog.but(dialog.value, no_place("turns", wrong | odd, told))
+
+
+def functions(calls: str) -> list[str] | None:
+    """Return the JSON text of each function of bare calls; None where a call holds anything else.
+
+    `calls` is canonical JSON text, such as `[{"type":"function","function":{"name":"f"}}]`.
+    """
+    found: list[str] = []
+    at = 1
+    while calls.startswith(CALLS_BEGIN + "{", at):
+        begin = at + len(CALLS_BEGIN)
+        value, end = _DECODER.raw_decode(calls, begin)
+        # A reader takes an object with `function` for a whole call.
+        if "function" in value or calls[end : end + 1] != "}":
+            return None
+        found.append(calls[begin:end])
+        if calls[end + 1 :] == "]":
+            return found
+        at = end + 2
+    return None
+
+
+_DECODER = json.JSONDecoder()
+
+
+def _written(calls: pl.Series) -> pl.Series:
+    return pl.Series(calls.name, [_value(text) for text in calls], dtype=pl.String)
+
+
+def _value(text: Any) -> str | None:
+    found = functions(text) if text is not None else None
+    if found is None:
+        return None
+    return found[0] if len(found) == 1 else f"[{','.join(found)}]"

@@ -1,0 +1,114 @@
+"""Instructions in the prompt texts that axolotl and Stanford Alpaca know, as segments of text.
+
+The prompt is context, the output is trained on with the tokenizer's EOS behind it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from fmtkit.columns import ABSENT, filled
+from fmtkit.columns.problems import Column, literal
+from fmtkit.columns.text_formats import formatted
+from fmtkit.core.errors import UnknownNameError
+from fmtkit.core.tables import Segments
+
+STANFORD = (
+    "Below is an instruction that describes a task, paired with an input that provides further "
+    "context. Write a response that appropriately completes the request.",
+    "Below is an instruction that describes a task. Write a response that appropriately completes "
+    "the request.",
+)
+"""What Stanford Alpaca writes before an instruction: with an input, and without."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a prompt is written; the formats know {instruction} and {input}, or {system}."""
+
+    format: str
+    no_input_format: str
+    system_format: str
+
+
+INSTRUCT = Style(
+    "### Instruction:\n{instruction}\n\n### Input:\n{input}\n\n### Response:\n",
+    "### Instruction:\n{instruction}\n\n### Response:\n",
+    "{system}\n\n",
+)
+CHAT = Style(
+    "USER: {instruction}\n{input}\nASSISTANT:",
+    "USER: {instruction}\nASSISTANT:",
+    "SYSTEM: {system}\n",
+)
+CHATML = Style(
+    "<|im_start|>user\n{instruction}\n{input}<|im_end|>\n<|im_start|>assistant\n",
+    "<|im_start|>user\n{instruction}<|im_end|>\n<|im_start|>assistant\n",
+    "<|im_start|>system\n{system}<|im_end|>\n",
+)
+PHI = Style(
+    "<|user|>\n{instruction}<|end|>{input}<|assistant|>",
+    "<|user|>\n{instruction}<|end|>\n<|assistant|>\n",
+    "<|system|>\n{system}<|end|>\n",
+)
+STYLES = {"instruct": INSTRUCT, "chat": CHAT, "chatml": CHATML, "phi": PHI}
+"""The styles that axolotl's types may name behind a colon, as in `jeopardy:chat`."""
+
+
+def style_of(name: str) -> Style:
+    """Return the style of that name; raise UnknownNameError with a did-you-mean."""
+    if name not in STYLES:
+        raise UnknownNameError("style", name, STYLES)
+    return STYLES[name]
+
+
+def introduced(introduction: tuple[str, str], input: Column = ABSENT) -> Column:
+    """Return the system text of each row: with an input the first, without one the second."""
+    with_input, without = (pl.lit(text) for text in introduction)
+    return Column(pl.when(filled(input.value)).then(with_input).otherwise(without))
+
+
+def answered(
+    style: Style,
+    instruction: Column,
+    output: Column,
+    *,
+    input: Column = ABSENT,
+    system: Column = ABSENT,
+) -> Segments:
+    """Make the prompt of an instruction in a style, and its output, which is trained on.
+
+    A null or empty system text is left out; so is the input, with what the style writes around it.
+    Raises OptionError for a format with another placeholder.
+    """
+    asked = {"instruction": instruction, "input": input}
+    alone = {"instruction": instruction}
+    told = _formatted("system_format", style.system_format, {"system": system})
+    turn = (
+        pl.when(filled(input.value))
+        .then(_formatted("format", style.format, asked))
+        .otherwise(_formatted("no_input_format", style.no_input_format, alone))
+    )
+    before = pl.when(filled(system.value)).then(told).otherwise(pl.lit(""))
+    prompt = Column(pl.concat_str([before, turn]))
+    return learnt(prompt.having(instruction, input, system), output)
+
+
+def _formatted(name: str, text: str, columns: Mapping[str, Column]) -> pl.Expr:
+    return formatted(name, text, columns).value
+
+
+def learnt(prompt: Column, output: Column) -> Segments:
+    """Make segments of a prompt's text and of the output, which is trained on; BOS and EOS go around."""
+    both = pl.concat_list(_segment(prompt, is_learnt=False), _segment(output, is_learnt=True))
+    return Segments(Column(both).having(prompt, output), literal("closed"))
+
+
+def document(text: Column) -> Segments:
+    """Make one segment of a text that is trained on as a whole, and cut where it is too long."""
+    return Segments(text.but(pl.concat_list(_segment(text, is_learnt=True))), literal("document"))
+
+
+def _segment(text: Column, *, is_learnt: bool) -> pl.Expr:
+    return pl.struct(text.value.alias("text"), pl.lit(is_learnt).alias("label"))

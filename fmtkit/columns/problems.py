@@ -1,0 +1,84 @@
+"""A column and what can be wrong with it: expressions that say which rows are bad, and why.
+
+A converter's helpers return columns; the problems of a table are the problems of its columns, and one
+select computes values and problems together. What goes wrong at the source (two contexts differ, an
+unknown role) cannot be found in the canonical table later.
+"""
+
+from dataclasses import dataclass, replace
+
+import polars as pl
+from polars import Expr
+
+from fmtkit.columns.turn_sources import Rule, Source
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows where `when` is true are bad for the reason `code`; null counts as false."""
+
+    code: str
+    column: str | None
+    when: Expr
+    message: str
+    rule: Rule | None = None
+    """The same as `when`, or more rows, where it can be said so."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """An expression, the problems its rows may have, and warnings (code, which rows, as data too)."""
+
+    value: Expr
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[tuple[str, Expr, Rule | None], ...] = ()
+    steps: tuple[tuple[str, Expr], ...] = ()
+    """What is computed first, under a name that the value and the problems may use."""
+    bound: str | None = None
+    """The bound column that the value is, as it stands."""
+    turns: Source | None = None
+    """The messages that the value is, where it can be said so."""
+
+    def but(self, value: Expr, *problems: Problem) -> "Column":
+        """Return the column with another value and these problems besides its own."""
+        made = replace(self, problems=(*self.problems, *problems))
+        return made if value is self.value else replace(made, value=value, bound=None, turns=None)
+
+    def having(self, *others: "Column") -> "Column":
+        """Return the column with the problems, warnings and steps of others besides its own."""
+        columns = (self, *others)
+        return replace(
+            self,
+            problems=tuple(problem for column in columns for problem in column.problems),
+            warnings=tuple(warning for column in columns for warning in column.warnings),
+            steps=tuple(step for column in columns for step in column.steps),
+        )
+
+    def once(self, name: str) -> "Column":
+        """Compute the value once for all expressions that are made of it: polars would not."""
+        once = self.but(pl.col(name))
+        return replace(once, turns=self.turns, steps=(*self.steps, (name, self.value)))
+
+    def of(self, turns: Source | None) -> "Column":
+        """Return the column with what its value is made of, as data."""
+        return replace(self, turns=turns)
+
+    def warn(self, code: str, when: Expr, rule: Rule | None = None) -> "Column":
+        """Return the column with a warning for the rows where `when` is true."""
+        return replace(self, warnings=(*self.warnings, (code, when, rule)))
+
+    def leave(self, path: str, when: Expr) -> "Column":
+        """Say that the rows where `when` is true carry something under this path that is not read."""
+        return self.warn(f"unread_turns {path}", when)
+
+
+def literal(value: str | bool | float | None, dtype: pl.DataType | None = None) -> Column:
+    """Make a column of one value, which can have no problem."""
+    return Column(pl.lit(value, dtype=dtype))
+
+
+def uneven(one: Column, other: Column, names: tuple[str, str]) -> Problem:
+    """Find the rows in which two lists that belong together differ in length; the second is named."""
+    when = one.value.list.len() != other.value.list.len()
+    first, second = names
+    return Problem("length_mismatch", second, when, f"{first} and {second} differ in length")

@@ -1,0 +1,595 @@
+"""Values of rows that were parsed strictly: what is wrong with them, and what they become.
+
+Both follow from the kind alone. Faults are told once for each code, the first of each: of a million
+wrong items of a list one is enough to refuse the row.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import singledispatch
+from typing import Any
+
+from fmtkit.columns.kinds import (
+    CALL_ROLE,
+    CARRIED,
+    MEDIA_PARTS,
+    SILENT,
+    DialogKind,
+    FlagKind,
+    Kind,
+    ListKind,
+    MessageKey,
+    NumberKind,
+    OpenKind,
+    RecordKind,
+    RowKind,
+    TextKind,
+    ToolsKind,
+    TreeKind,
+)
+from fmtkit.core.errors import near_match
+from fmtkit.sources.canonical_json import canonical
+from fmtkit.sources.marks import (
+    Duplicated,
+    Fault,
+    NonFinite,
+    Overflow,
+    duplicate,
+    faults,
+    kind_of,
+    marks,
+)
+from fmtkit.sources.strict import parse
+
+Found = dict[str, Fault]
+"""The first fault of each code, in the order in which they were met."""
+
+
+def judge(kind: Kind, value: Any, path: str) -> list[Fault]:
+    """Return what is wrong with a value that is there and not null, the first fault of each code."""
+    found: Found = {}
+    _judge(kind, value, path, found)
+    return list(found.values())
+
+
+@singledispatch
+def holds(kind: Kind, value: Any) -> bool:  # noqa: ARG001
+    """Tell whether a value is of the kind, whatever is inside of it."""
+    return isinstance(value, dict)
+
+
+@holds.register
+def _(kind: TextKind, value: Any) -> bool:
+    return isinstance(value, str | list if kind.parts else str)
+
+
+@holds.register
+def _(kind: OpenKind, value: Any) -> bool:  # noqa: ARG001
+    return True
+
+
+@holds.register
+def _(kind: ListKind, value: Any) -> bool:  # noqa: ARG001
+    return isinstance(value, list)
+
+
+@holds.register
+def _(kind: DialogKind, value: Any) -> bool:
+    return form_of(value) in kind.accepts
+
+
+@holds.register
+def _(kind: FlagKind, value: Any) -> bool:
+    if isinstance(value, str):
+        return value in kind.texts
+    if isinstance(value, bool):
+        return True
+    return kind.numbers and isinstance(value, int | float) and value in (0, 1)
+
+
+@holds.register
+def _(kind: NumberKind, value: Any) -> bool:
+    if isinstance(value, bool):
+        return kind.booleans
+    return isinstance(value, int if kind.whole else int | float)
+
+
+def form_of(value: Any) -> str | None:
+    """Return in which of its forms a value is a dialog; None where it is none."""
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, dict):
+        return "message"
+    return "messages" if isinstance(value, list) else None
+
+
+def absent(path: str, name: str, holder: Mapping[str, Any]) -> Fault:
+    """Tell a key that is null from one that is not there, and name what was probably meant."""
+    if name in holder:
+        return Fault("null_field", path, f"{path} is null")
+    near = near_match(name, [key for key in holder if isinstance(key, str)])
+    return Fault(
+        "missing_field", path, f"no {path}" + (f"; did you mean {near!r}?" if near else "")
+    )
+
+
+def _add(found: Found, fault: Fault | None) -> None:
+    if fault is not None:
+        found.setdefault(fault.code, fault)
+
+
+def _add_absent(found: Found, path: str, name: str, holder: Mapping[str, Any]) -> None:
+    # What was probably meant is looked for once, not in each record of a list.
+    if ("null_field" if name in holder else "missing_field") not in found:
+        _add(found, absent(path, name, holder))
+
+
+def _wrong(kind: Kind, value: Any, path: str) -> Fault:
+    return Fault("type_error", path, f"{path} holds {kind_of(value)}, not {kind.words}")
+
+
+@singledispatch
+def _judge(kind: Kind, value: Any, path: str, found: Found) -> None:
+    """Add what is wrong with a value of this kind."""
+    if not holds(kind, value):
+        _add(found, _wrong(kind, value, path))
+    _add(found, faults(value, path))
+
+
+@_judge.register
+def _(kind: TextKind, value: Any, path: str, found: Found) -> None:
+    if not holds(kind, value):
+        _add(found, _wrong(kind, value, path))
+    for fault in part_faults(value, path):
+        _add(found, fault)
+    _add(found, faults(value, path))
+
+
+@_judge.register
+def _(kind: NumberKind, value: Any, path: str, found: Found) -> None:
+    if isinstance(value, NonFinite | Overflow):
+        # A number all the same: not a type_error.
+        for mark in marks(value, path):
+            _add(found, mark)
+    elif not holds(kind, value):
+        _add(found, _wrong(kind, value, path))
+        _add(found, faults(value, path))
+    elif kind.range is not None and not kind.range[0] <= value <= kind.range[1]:
+        low, high = kind.range
+        _add(found, Fault("value_error", path, f"{path} is {value}, not from {low} to {high}"))
+
+
+@_judge.register
+def _(kind: RowKind, value: Any, path: str, found: Found) -> None:  # noqa: ARG001
+    # A row has no path of its own: what is wrong is named by the column that it is in.
+    for name, item in value.items():
+        for mark in marks(item, name):
+            _add(found, mark)
+    for key in value.twice if isinstance(value, Duplicated) else ():
+        _add(found, duplicate(key, key))
+
+
+@_judge.register
+def _(kind: ToolsKind, value: Any, path: str, found: Found) -> None:
+    tools = _parsed(value)
+    if tools is None or isinstance(tools, list):
+        wrong = ((i, t) for i, t in enumerate(tools or ()) if not isinstance(t, dict))
+        for i, item in wrong:
+            _add(found, _wrong(kind, item, f"{path}[{i}]"))
+        _add(found, faults(tools, path))
+    elif isinstance(value, str):
+        told = f"{path} is text, but not the JSON of a list of tools"
+        _add(found, Fault("value_error", path, told))
+    else:
+        _add(found, _wrong(kind, value, path))
+
+
+@_judge.register
+def _(kind: ListKind, value: Any, path: str, found: Found) -> None:
+    if not isinstance(value, list):
+        _add(found, _wrong(kind, value, path))
+        return
+    judge_item = _judge.dispatch(type(kind.item))
+    for i, item in enumerate(value):
+        here = f"{path}[{i}]"
+        if item is None:
+            _add(found, Fault("null_field", here, f"{here} is null"))
+        else:
+            judge_item(kind.item, item, here, found)
+
+
+@_judge.register
+def _(kind: RecordKind, value: Any, path: str, found: Found) -> None:
+    if not isinstance(value, dict):
+        _add(found, _wrong(kind, value, path))
+        return
+    for name, inner in kind.fields.items():
+        here = f"{path}.{name}"
+        if value.get(name) is not None:
+            _judge(inner, value[name], here, found)
+        elif name not in kind.optional:
+            _add_absent(found, here, name, value)
+    rest = {key: item for key, item in value.items() if key not in kind.fields}
+    _add(found, faults(_like(value, rest), path))
+
+
+def _like(value: dict[str, Any], rest: dict[str, Any]) -> dict[str, Any]:
+    """Keep the mark of a duplicated key on what is left of an object."""
+    if type(value) is dict:
+        return rest
+    marked = type(value)(rest)
+    marked.__dict__.update(value.__dict__)
+    return marked
+
+
+@_judge.register
+def _(kind: TreeKind, value: Any, path: str, found: Found) -> None:
+    _judge(kind.unfolded, value, path, found)
+
+
+@_judge.register
+def _(kind: DialogKind, value: Any, path: str, found: Found) -> None:
+    form = form_of(value)
+    if form not in kind.accepts:
+        _add(found, _wrong(kind, value, path))
+    elif form == "text":
+        _add(found, faults(value, path))
+    elif form == "message":
+        _judge_message(kind, value, path, found)
+    else:
+        for i, message in enumerate(value):
+            here = f"{path}[{i}]"
+            if message is None:
+                _add(found, Fault("null_field", here, f"{here} is null"))
+            elif not isinstance(message, dict):
+                told = f"{here} is {kind_of(message)}, not a message"
+                _add(found, Fault("type_error", here, told))
+            else:
+                _judge_message(kind, message, here, found)
+
+
+def _judge_message(kind: DialogKind, message: dict[str, Any], path: str, found: Found) -> None:
+    _add(found, faults(message, path))
+    role, here = message.get(kind.role), f"{path}.{kind.role}"
+    if role is None:
+        _add_absent(found, here, kind.role, message)
+    elif not isinstance(role, str):
+        _add(found, _not_text(role, here))
+    elif kind.speaker_of(role) is None:
+        _add(found, Fault("unknown_role", here, f"no role {role!r}; map it by --option roles"))
+    _judge_content(kind, message, f"{path}.{kind.content}", found)
+    if kind.wide and isinstance(message.get("tool_calls"), str):
+        _judge_written_calls(message, f"{path}.tool_calls", found)
+    for one in kind.keys:
+        if one.form == "spans":
+            _judge_spans(one, message, path, found)
+        elif one.form == "flag" and one.name in kind.names:
+            _judge_flag(message, kind.names[one.name], path, found)
+    if not kind.wide:
+        carried = (k for k in message if k in CARRIED and message[k] not in (None, [], ""))
+        for key in carried:
+            told = f"the type cannot carry {key} in a message"
+            _add(found, Fault("unsupported", f"{path}.{key}", told))
+
+
+def _judge_content(kind: DialogKind, message: dict[str, Any], path: str, found: Found) -> None:
+    content = message.get(kind.content)
+    if content is None:
+        # Typed columns cannot tell a null from a key that is not there.
+        if not (_calls_tools(kind, message) or _is_silent(kind, message)):
+            _add_absent(found, path, kind.content, message)
+    elif isinstance(content, str):
+        if kind.function_calls and message.get(kind.role) == CALL_ROLE:
+            _judge_call(content, path, found)
+    elif not isinstance(content, list):
+        _add(found, _not_text(content, path))
+    else:
+        for fault in part_faults(content, path):
+            _add(found, fault)
+
+
+def _calls_tools(kind: DialogKind, message: Mapping[str, Any]) -> bool:
+    return kind.wide and bool(_called(message) or message.get("function_call"))
+
+
+def _is_silent(kind: DialogKind, message: Mapping[str, Any]) -> bool:
+    """Tell whether a message without content makes no turn; an empty one is for the template to judge."""
+    role = message.get(kind.role)
+    silent = isinstance(role, str) and kind.speaker_of(role) in SILENT
+    return silent and message.get(kind.content) is None
+
+
+def _not_text(value: Any, path: str) -> Fault:
+    return Fault("type_error", path, f"{path} holds {kind_of(value)}, not text")
+
+
+def part_faults(content: Any, path: str) -> list[Fault]:
+    """Return what is wrong with the parts of a content; of one that is no list, nothing."""
+    parts = enumerate(content) if isinstance(content, list) else ()
+    return [fault for i, part in parts for fault in _part_faults(part, f"{path}[{i}]")]
+
+
+def _part_faults(part: Any, path: str) -> list[Fault]:
+    if isinstance(part, str):
+        return []
+    if not isinstance(part, dict):
+        return [_not_text(part, path)]
+    kind = part.get("type")
+    if isinstance(kind, str) and kind.startswith(MEDIA_PARTS):
+        return [
+            Fault("unsupported", path, f"{path} is of type {kind!r}; fmtkit converts text only")
+        ]
+    if isinstance(part.get("text"), str):
+        return []
+    other = kind if isinstance(kind, str) else next(iter(part), None)
+    if other in (None, "text", "type"):
+        return [Fault("type_error", path, f"{path} is no text part")]
+    return [Fault("unsupported", path, f"{path} is of type {other!r}; fmtkit converts text only")]
+
+
+def _judge_call(content: str, path: str, found: Found) -> None:
+    if content:
+        value, fault = parse(content.encode("utf-8", "surrogatepass"), written=True)
+        if isinstance(value, dict):
+            return
+        if fault and fault.code == "not_an_object" and content.lstrip().startswith("["):
+            return
+    told = f"{path} is a function call, but no JSON object"
+    _add(found, Fault("value_error", path, told))
+
+
+def _judge_written_calls(message: Mapping[str, Any], path: str, found: Found) -> None:
+    calls = _called(message)
+    if calls is None:
+        told = f"{path} is text, but not the JSON of a list of calls"
+        _add(found, Fault("value_error", path, told))
+    else:
+        _add(found, faults(calls, path))
+
+
+def _judge_flag(message: Mapping[str, Any], name: str, path: str, found: Found) -> None:
+    """Refuse what a key holds that was named for a flag, and is none: to pass it over changes a mask."""
+    value = message.get(name)
+    if value is not None and not isinstance(value, bool | int | float):
+        told = f"{path}.{name} holds {kind_of(value)}, not true or false"
+        _add(found, Fault("type_error", f"{path}.{name}", told))
+
+
+def _judge_spans(key: MessageKey, message: Mapping[str, Any], path: str, found: Found) -> None:
+    name = next((n for n in key.names if message.get(n) is not None), None)
+    if name is None:
+        return
+    spans = _parsed(message[name])
+    if not isinstance(spans, list) or not all(map(_is_span, spans)):
+        told = f"{path}.{name} is no list of begin_offset, end_offset and train"
+        _add(found, Fault("value_error", f"{path}.{name}", told))
+
+
+def _is_span(span: Any) -> bool:
+    if not isinstance(span, dict) or not isinstance(span.get("train"), bool):
+        return False
+    ends = [span.get(name) for name in ("begin_offset", "end_offset")]
+    return all(isinstance(e, int) and not isinstance(e, bool) and e >= 0 for e in ends)
+
+
+@singledispatch
+def value_of(kind: Kind, value: Any) -> Any:  # noqa: ARG001
+    """Return a sound value as converters see it."""
+    return value
+
+
+@value_of.register
+def _(kind: TextKind, value: Any) -> str:
+    return _joined(value) if kind.parts else value  # type: ignore[no-any-return]
+
+
+@value_of.register
+def _(kind: FlagKind, value: Any) -> bool:
+    return kind.texts[value] if isinstance(value, str) else bool(value)
+
+
+@value_of.register
+def _(kind: NumberKind, value: Any) -> float:
+    return int(value) if kind.whole else float(value)
+
+
+@value_of.register
+def _(kind: OpenKind, value: Any) -> str | None:  # noqa: ARG001
+    return canonical(value)
+
+
+@value_of.register
+def _(kind: ToolsKind, value: Any) -> str | None:  # noqa: ARG001
+    tools = _parsed(value)
+    return canonical([_tool(tool) for tool in tools]) if tools else None
+
+
+@value_of.register
+def _(kind: ListKind, value: Any) -> list[Any]:
+    made = value_of.dispatch(type(kind.item))
+    return [made(kind.item, item) for item in value]
+
+
+@value_of.register
+def _(kind: RecordKind, value: Any) -> dict[str, Any]:
+    return {
+        name: None if value.get(name) is None else value_of(inner, value[name])
+        for name, inner in kind.fields.items()
+    }
+
+
+@value_of.register
+def _(kind: TreeKind, value: Any) -> list[dict[str, Any]]:
+    out: list[dict[str, Any]] = []
+    own, branches = kind.own, kind.branches
+    waiting: list[tuple[Any, int | None]] = [(value, None)]
+    while waiting:
+        record, parent = waiting.pop()
+        place = len(out)
+        out.append(value_of(own, record) | {"parent": parent})
+        held = [record.get(name) for name in branches]
+        below = [one for each in held for one in (each if isinstance(each, list) else [each])]
+        waiting += [(one, place) for one in reversed(below) if one is not None]
+    return out
+
+
+@value_of.register
+def _(kind: DialogKind, value: Any) -> list[dict[str, Any]]:
+    form = form_of(value)
+    if form == "text":
+        return [_filled(kind, {"role": kind.speaker, "content": value})]
+    messages = [value] if form == "message" else value
+    return [_message(kind, message) for message in messages if not _is_silent(kind, message)]
+
+
+def _message(kind: DialogKind, message: dict[str, Any]) -> dict[str, Any]:
+    content = _joined(message.get(kind.content))
+    role = message[kind.role]
+    out: dict[str, Any] = {"role": kind.speaker_of(role), "content": content}
+    for key in kind.keys:
+        out[key.name] = _FORMS[key.form](key, message)
+    if "train_detail" in out:
+        out["train_detail"] = _spans_of_parts(message.get(kind.content)) or out["train_detail"]
+    if kind.function_calls and role == CALL_ROLE and kind.wide:
+        calls = _calls(json_value(content or ""))
+        out |= {"content": "", "tool_calls": canonical(calls) if calls else None}
+    return out
+
+
+def _joined(content: Any) -> Any:
+    """Return the text of a content's parts; anything but a list stays as it is."""
+    if not isinstance(content, list):
+        return content
+    return "".join(part if isinstance(part, str) else part["text"] for part in content)
+
+
+def _filled(kind: DialogKind, message: dict[str, Any]) -> dict[str, Any]:
+    return message | {key.name: None for key in kind.keys}
+
+
+def _text(key: MessageKey, message: Mapping[str, Any]) -> str | None:
+    # An empty one is kept where no other name has more to say: a template may ask for it.
+    texts = [message[name] for name in key.names if isinstance(message.get(name), str)]
+    return next(filter(None, texts), texts[0] if texts else None)
+
+
+def _flag(key: MessageKey, message: Mapping[str, Any]) -> bool | None:
+    for name in key.names:
+        if isinstance(message.get(name), bool | int | float):
+            return bool(message[name])
+    return None
+
+
+def _written_spans(key: MessageKey, message: Mapping[str, Any]) -> str | None:
+    """Return the stretches of a content and whether they are trained on, as JSON text."""
+    name = next((n for n in key.names if message.get(n) is not None), None)
+    if name is None:
+        return None
+    spans = _parsed(message[name])
+    return canonical(
+        [{n: span[n] for n in ("begin_offset", "end_offset", "train")} for span in spans]
+    )
+
+
+def _spans_of_parts(content: Any) -> str | None:
+    """Return the same of a content in parts, of which one says by `train` or `weight` if it is trained on."""
+    parts = content if isinstance(content, list) else []
+    flags = [
+        None if isinstance(part, str) else part.get("train", part.get("weight")) for part in parts
+    ]
+    if not any(isinstance(flag, bool | int | float) for flag in flags):
+        return None
+    made, at = [], 0
+    for part, flag in zip(parts, flags, strict=True):
+        size = len(part if isinstance(part, str) else part["text"])
+        is_learnt = flag is None or bool(flag)
+        if size:
+            made.append({"begin_offset": at, "end_offset": at + size - 1, "train": is_learnt})
+        at += size
+    return canonical(made)
+
+
+def _written_calls(key: MessageKey, message: Mapping[str, Any]) -> str | None:  # noqa: ARG001
+    calls = _called(message)
+    if not calls and isinstance(message.get("function_call"), dict):
+        calls = _calls(message["function_call"])
+    return canonical(calls) if calls else None
+
+
+_FORMS: dict[str, Callable[[MessageKey, Mapping[str, Any]], Any]] = {
+    "text": _text,
+    "flag": _flag,
+    "calls": _written_calls,
+    "spans": _written_spans,
+}
+
+
+def _called(message: Mapping[str, Any]) -> Any:
+    """Return the calls of a message, also of one that has them as JSON text; None where it is no list."""
+    calls = message.get("tool_calls")
+    if not isinstance(calls, str):
+        return calls or []
+    value = _parsed(calls) or []
+    return value if isinstance(value, list) else None
+
+
+def _calls(value: Any) -> list[dict[str, Any]]:
+    calls = value if isinstance(value, list) else [value]
+    return [
+        call if "function" in call else {"type": "function", "function": call} for call in calls
+    ]
+
+
+def written_calls(texts: Sequence[str]) -> str | None:
+    """Return the calls that JSON texts hold, an object or a list each, as one list; None if one is wrong."""
+    values = [json_value(text) for text in texts]
+    calls = [call for value in values for call in (value if isinstance(value, list) else [value])]
+    if not all(isinstance(call, dict) for call in calls) or faults(calls, "") is not None:
+        return None
+    return canonical(_calls(calls))
+
+
+def _tool(tool: dict[str, Any]) -> dict[str, Any]:
+    """Wrap a bare function, as templates expect it; other tools stay as they are."""
+    if "function" in tool or "name" not in tool:
+        return tool
+    function = {key: value for key, value in tool.items() if key != "type"}
+    return {"type": "function", "function": function}
+
+
+def _parsed(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return json_value(value) if value.strip() else None
+
+
+def json_value(text: str) -> Any:
+    """Parse a text as JSON, keeping how numbers were written; return the text if it is none."""
+    value, fault = parse(b'{"v":' + text.encode("utf-8", "surrogatepass") + b"}", written=True)
+    # `1,"w":2` would be two members: a text that is JSON only here.
+    is_one = fault is None and list(value) == ["v"] and not isinstance(value, Duplicated)
+    return value["v"] if is_one else text
+
+
+@singledispatch
+def contents(kind: Kind, value: Any) -> Iterator[Any]:  # noqa: ARG001
+    """Yield the content of every message in a sound value, as it was written."""
+    return iter(())
+
+
+@contents.register
+def _(kind: ListKind, value: Any) -> Iterator[Any]:
+    return (content for item in value for content in contents(kind.item, item))
+
+
+@contents.register
+def _(kind: RecordKind, value: Any) -> Iterator[Any]:
+    for name, inner in kind.fields.items():
+        if value.get(name) is not None:
+            yield from contents(inner, value[name])
+
+
+@contents.register
+def _(kind: DialogKind, value: Any) -> Iterator[Any]:
+    form = form_of(value)
+    for message in value if form == "messages" else [value] if form == "message" else []:
+        yield message.get(kind.content)

@@ -1,0 +1,63 @@
+"""Text formats of a user: a text with placeholders such as {prompt}, checked before a row is read.
+
+Only the named placeholders and the escapes {{ and }} are known. What `str.format` knows beside them
+({prompt.__class__}, {prompt[0]}, {prompt:>9}, {prompt!r}) could show or cut what nobody asked for.
+"""
+
+import re
+from collections.abc import Mapping
+
+import polars as pl
+
+from fmtkit.columns.problems import Column
+from fmtkit.core.errors import OptionError, near_match
+
+PLACEHOLDERS = (
+    "prompt", "system", "chosen", "rejected", "completion", "instruction", "input",
+)  # fmt: skip
+_TOKEN = re.compile(r"\{\{|\}\}|\{(?P<name>[^{}]*)\}|[{}]")
+
+
+def parse_format(option: str, text: str, known: Mapping[str, object]) -> list[tuple[bool, str]]:
+    """Cut a format into (is a placeholder, its name or the literal text).
+
+    Raises OptionError with the code `format_placeholder` for anything that is no placeholder.
+    """
+    parts: list[tuple[bool, str]] = []
+    end = 0
+    for token in _TOKEN.finditer(text):
+        parts.append((False, text[end : token.start()]))
+        end = token.end()
+        if token[0] in ("{{", "}}"):
+            parts.append((False, token[0][0]))
+        elif token["name"] in known:
+            parts.append((True, token["name"]))
+        else:
+            raise OptionError(_refusal(option, token[0], known))
+    parts.append((False, text[end:]))
+    return [part for part in parts if part[1]]
+
+
+def _refusal(option: str, token: str, known: Mapping[str, object]) -> str:
+    names = ", ".join(f"{{{name}}}" for name in known)
+    near = near_match(token.strip("{}"), known)
+    hint = f"did you mean {{{near}}}? " if near else ""
+    return (
+        f"format_placeholder: {option} holds {token!r}, which is no placeholder; {hint}"
+        f"known: {names}; write {{{{ and }}}} for braces"
+    )
+
+
+def mentions(option: str, text: str, name: str, known: Mapping[str, object]) -> bool:
+    """Tell whether a format uses a placeholder."""
+    return (True, name) in parse_format(option, text, known)
+
+
+def formatted(option: str, text: str, columns: Mapping[str, Column]) -> Column:
+    """Fill a format with columns; a null is an empty text. Problems of all columns go along."""
+    parts = [
+        columns[part].value.fill_null("") if is_name else pl.lit(part)
+        for is_name, part in parse_format(option, text, columns)
+    ]
+    filled = pl.concat_str(parts) if parts else pl.lit("")
+    return Column(filled).having(*columns.values())

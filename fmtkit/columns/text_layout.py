@@ -1,0 +1,99 @@
+"""How rows are made while their lines are read: what each line makes of its values, as data.
+
+A layout says which turns of a line make which dialogs (`fmtkit.columns.turn_sources`), which rules they must
+keep, and what is written of them: the messages, or what a template makes of conversations of known
+shapes, constants and texts as they stand or trimmed. It is sound, not complete: a line of which a rule
+holds, whose contents hold a control token, or whose shape or path nobody has met yet is not laid out,
+and goes the way of every other line.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeAlias
+
+from fmtkit.columns.turn_sources import Rule, Source, names_of
+
+LEFT, RIGHT = 1, 2
+"""Sides on which a text is trimmed; their sum is both."""
+
+MOST_TURNS, MOST_VIEWS = 128, 256
+"""Of a shape; lines of more turns are not laid out."""
+
+Trim: TypeAlias = tuple[int, str | None]
+"""Sides, and which characters of ASCII (None: white space of Unicode)."""
+
+
+class Ask(IntEnum):
+    """A question about a text and another one."""
+
+    NONEMPTY = 0
+    STARTSWITH = 1
+    ENDSWITH = 2
+    EQUALS = 3
+    CONTAINS = 4
+
+
+@dataclass(frozen=True)
+class View:
+    """A text of a turn of a line, counted over all its dialogs, trimmed one way after another."""
+
+    turn: int
+    trims: tuple[Trim, ...] = ()
+    key: str = "content"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A question about a view, and the answer that a line must give."""
+
+    view: int
+    ask: Ask
+    text: str
+    answer: bool
+
+
+@dataclass(frozen=True)
+class Path:
+    """One way through a template: the conditions that lead there, and the pieces of each text.
+
+    A piece is a constant or the number of a view.
+    """
+
+    conditions: tuple[Condition, ...]
+    texts: tuple[tuple[str | int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Conversations of the same roles, dialog by dialog, and the known paths that they take."""
+
+    roles: tuple[tuple[str, ...], ...]
+    views: tuple[View, ...]
+    paths: tuple[Path, ...]
+    keys: tuple[tuple[tuple[str, ...], ...], ...] = ()
+    """What each turn has beside its content, by dialog; empty where none has anything."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a line becomes: texts of its dialogs, or the dialogs themselves."""
+
+    dialogs: tuple[Source, ...]
+    rules: tuple[Rule, ...] = ()
+    """A line of which one holds is left."""
+    tokens: tuple[str, ...] = ()
+    """What no text of a dialog may hold."""
+    keys: tuple[tuple[str, str], ...] = ()
+    """What a message may have beside role and content, and its form: text, flag or calls."""
+    silent: tuple[str, ...] = ()
+    """Columns that are read, and must be null or hold no text."""
+    messages: bool = False
+    """The dialogs are written as messages; else as texts."""
+    unlike: tuple[tuple[int, int], ...] = ()
+    """Texts that may not be equal."""
+    shapes: tuple[Shape, ...] = ()
+
+    @property
+    def bound(self) -> tuple[str, ...]:
+        """Return the bound texts and dialogs that are used, each once."""
+        return names_of((*self.dialogs, *self.rules))

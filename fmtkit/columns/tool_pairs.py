@@ -1,0 +1,140 @@
+"""Pairs of dialogs that may call tools: cut where they part, not before the last turn.
+
+A reply may then be several messages: a call of a tool, its result, and the answer.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import polars as pl
+from polars import Expr
+
+from fmtkit.columns.dialog_pairs import begins_with, joined, same_dialog, shared_turns
+from fmtkit.columns.dialogs import (
+    all_but_last,
+    asks,
+    ends_with_reply,
+    last,
+    role_of,
+    same_message,
+    speaks,
+)
+from fmtkit.columns.problems import Column, Problem
+from fmtkit.columns.turn_sources import (
+    SYSTEM,
+    AllButLast,
+    Apart,
+    Before,
+    Behind,
+    Foreign,
+    Same,
+    Several,
+    Shared,
+    Speaks,
+    WithoutAnswer,
+    known,
+)
+from fmtkit.core.tables import Preference
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A wide dialog with its reply at the end, and how the source gave it."""
+
+    name: str
+    messages: Column
+    before: Column
+    """The turns before the reply, which must end with one that asks."""
+    several: Expr
+    """Whether the source gave a reply alone, of messages that are no single answer."""
+    problems: tuple[Problem, ...] = ()
+    """What is wrong with a reply that the source gave alone."""
+
+
+def without_answer(messages: Column, chosen: Column) -> Column:
+    """Take the chosen answer off a context that ends with it, so that it does not leak."""
+    ending = last(messages.value)
+    leaks = (role_of(ending) == "assistant") & same_message(ending, last(chosen.value), wide=True)
+    shorter = pl.when(leaks).then(all_but_last(messages.value)).otherwise(messages.value)
+    context = messages.but(shorter).of(known(WithoutAnswer, messages.turns, chosen.turns))
+    return context.once("__context")
+
+
+def whole(messages: Column, name: str) -> Whole:
+    """Take messages as a whole dialog."""
+    before = Column(all_but_last(messages.value), turns=known(AllButLast, messages.turns))
+    return Whole(name, messages, before, pl.lit(value=False))
+
+
+def whole_with(context: Column, reply: Column, name: str) -> Whole:
+    """Put a reply behind its context, unless it brings the same context along."""
+    given = Column((role_of(reply.value.list.first()) == "assistant").fill_null(value=True))
+    given = given.having(context, reply).once(f"__alone_{name}")
+    alone = given.value
+    other = Problem(
+        "context_mismatch",
+        name,
+        ~begins_with(reply.value, context.value, ~alone),
+        f"{name} does not begin with the turns of the prompt",
+        known(Foreign, context.turns, reply.turns),
+    )
+    several = given.but(alone & ~_is_one_answer(reply.value)).once(f"__several_{name}")
+    before = pl.when(alone).then(context.value).otherwise(all_but_last(reply.value))
+    put = several.but(joined(context.value, reply.value, alone), other)
+    full = put.of(known(Behind, context.turns, reply.turns)).once(f"__whole_{name}")
+    asked = Column(before, turns=known(Before, context.turns, reply.turns))
+    wrong = Problem(
+        "multi_message_answer",
+        name,
+        several.value,
+        f"{name} is an answer of several messages",
+        known(partial(Several, calls=True), reply.turns),
+    )
+    return Whole(name, full, asked, several.value, (wrong,))
+
+
+def _is_one_answer(messages: Expr) -> Expr:
+    """Tell whether messages are one answer: one message, after calls of tools if need be."""
+    turn = pl.element().struct
+    called = (turn.field("role") == "tool") | turn.field("tool_calls").is_not_null()
+    return all_but_last(messages).list.eval(called).list.all()
+
+
+def cut_pair(chosen: Whole, rejected: Whole, tools: Column | None = None) -> Preference:
+    """Cut two whole wide dialogs where they part, after a turn that asks for a reply."""
+    one, other = chosen.messages.value, rejected.messages.value
+    size = Column(shared_turns(one, other)).having(chosen.messages, rejected.messages)
+    size = size.once("__shared")
+    sides = chosen.messages.turns, rejected.messages.turns
+    better = size.but(one.list.slice(size.value)).of(known(Apart, *sides)).once("__better")
+    worse = size.but(other.list.slice(size.value)).of(known(Apart, *sides[::-1])).once("__worse")
+    # An answer of several messages is another problem, and as data that is another rule.
+    apart = [
+        Problem(
+            "context_mismatch",
+            "rejected",
+            speaks(side.value, "user", *SYSTEM) & ~chosen.several & ~rejected.several,
+            "chosen and rejected do not answer the same turns",
+            known(partial(Speaks, roles=("user", *SYSTEM)), side.turns),
+        )
+        for side in (better, worse)
+    ]
+    same = Problem(
+        "no_preference",
+        None,
+        same_dialog(better.value, worse.value),
+        "chosen equals rejected",
+        known(Same, better.turns, worse.turns),
+    )
+    return Preference(
+        prompt=size.but(one.list.head(size.value)).of(known(Shared, *sides)),
+        chosen=_side(chosen).but(better.value).of(better.turns).having(better),
+        rejected=_side(rejected).but(worse.value, *apart, same).of(worse.turns).having(worse),
+        tools=tools,
+    )
+
+
+def _side(side: Whole) -> Column:
+    name = side.name
+    found = ends_with_reply(side.messages, name)
+    return found.but(found.value, *asks(side.before, name).problems, *side.problems)

@@ -1,0 +1,128 @@
+r"""Transcripts: one text of `\n\nHuman:` and `\n\nAssistant:` turns, or of other marks, becomes messages.
+
+polars' regular expressions have no lookahead, so the text is split at one mark, then at the other.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+
+import polars as pl
+from polars import Expr
+
+from fmtkit.columns.dialogs import dialog
+from fmtkit.columns.problems import Column, Problem
+
+HUMAN = "\n\nHuman:"
+ASSISTANT = "\n\nAssistant:"
+
+
+def transcript(text: Column, name: str) -> Column:
+    """Read a transcript; the white space around a turn's text is not part of it."""
+    turns = text.but(_turns(text.value)).once(f"__turns_{name}")
+    none = Problem(
+        "value_error", name, ~_begins(text.value), f"{name} does not begin with {HUMAN.strip()}"
+    )
+    turn = pl.element().struct
+    empty = turns.value.list.eval(turn.field("content").str.len_bytes() == 0).list.any()
+    said_nothing = Problem("empty_field", name, empty, f"a turn of {name} is empty")
+    return turns.but(turns.value, none, said_nothing)
+
+
+def question_or_transcript(text: Column) -> Column:
+    """Read a transcript that ends where the assistant is to speak; any other text is a question."""
+    asked = dialog(user=text)
+    read = text.but(_turns(text.value)).once("__turns")
+    turns = read.value
+    open_end = turns.list.last().struct.field("content").str.len_bytes() == 0
+    spoken = pl.when(open_end).then(turns.list.head(turns.list.len() - 1)).otherwise(turns)
+    value = pl.when(_begins(text.value)).then(spoken).otherwise(asked.value)
+    return asked.but(value).having(read).once("__asked")
+
+
+def _begins(text: Expr) -> Expr:
+    return text.str.contains(r"\A\s*Human:")
+
+
+def _turns(text: Expr) -> Expr:
+    whole = pl.lit("\n\n") + text.str.strip_chars_start()
+    exchanges = whole.str.split(HUMAN).list.slice(1)
+    parts = pl.element()
+    role = pl.when(pl.int_range(pl.len()) == 0).then(pl.lit("user")).otherwise(pl.lit("assistant"))
+    said = parts.list.eval(pl.struct(role=role, content=pl.element().str.strip_chars()))
+    return (
+        exchanges.list.eval(parts.str.split(ASSISTANT)).list.eval(said).list.eval(parts.explode())
+    )
+
+
+MARKS = {
+    "USER:": {"USER:": "user", "ASSISTANT:": "assistant", "FUNCTION RESPONSE:": "tool"},
+    "User:": {"User:": "user", "Assistant:": "assistant"},
+    "Human:": {"Human:": "user", "Assistant:": "assistant"},
+    "### Human:": {"### Human:": "user", "### Assistant:": "assistant"},
+    "### User:": {"### User:": "user", "### Assistant:": "assistant"},
+    "### Instruction:": {"### Instruction:": "user", "### Response:": "assistant"},
+}
+"""How a transcript begins -> its marks, each at the beginning of a line, and who speaks behind them.
+
+Marks with ### also stand within a line.
+"""
+SIGN = "\x1e"
+"""Stands before each turn while a text is cut: no text of a conversation has it."""
+END = r"\s*<\|endoftext\|>\s*\z"
+"""What some sources put behind each answer."""
+
+
+def is_marked(text: Expr) -> Expr:
+    """Tell whether a text is a transcript: it begins with a mark and has a turn of the assistant."""
+    found = [_is(text, first) for first in MARKS]
+    return reduce(Expr.or_, found) & ~text.str.contains(SIGN)
+
+
+def marks_of(texts: Sequence[str]) -> list[str | None]:
+    """Return of each text the marks of its turns, as a reader would call them; None where it has none."""
+    text = pl.col("text")
+    names = {first: " ".join(list(marks)[:2]) for first, marks in MARKS.items()}
+    told = (pl.when(_is(text, first)).then(pl.lit(name)) for first, name in names.items())
+    found = pl.DataFrame({"text": list(texts)}, schema={"text": pl.String})
+    named = found.select(pl.when(is_marked(text)).then(pl.coalesce(told)))
+    return named.to_series().to_list()
+
+
+def marked_turns(text: Expr) -> Expr:
+    """Cut a transcript into messages; a last turn of the assistant without text is none."""
+    cut = pl.coalesce(pl.when(_is(text, first)).then(_signed(text, first)) for first in MARKS)
+    part = pl.element()
+    roles = {str(number): role for number, role in enumerate(("user", "assistant", "tool"))}
+    said = pl.struct(
+        role=part.str.slice(0, 1).replace_strict(roles, default=None, return_dtype=pl.String),
+        content=part.str.slice(1).str.replace(END, "").str.strip_chars(),
+    )
+    turns = cut.str.split(SIGN).list.slice(1).list.eval(said)
+    last = turns.list.last().struct
+    open_end = (last.field("role") == "assistant") & (last.field("content").str.len_bytes() == 0)
+    return pl.when(open_end).then(turns.list.head(turns.list.len() - 1)).otherwise(turns)
+
+
+def untold(system: Expr) -> Expr:
+    """Return a system text without the mark before it."""
+    return system.str.replace(r"\A\s*SYSTEM:\s*", "")
+
+
+def _is(text: Expr, first: str) -> Expr:
+    answer = next(mark for mark, role in MARKS[first].items() if role == "assistant")
+    return text.str.contains(r"\A\s*" + first) & text.str.contains(_pattern(answer))
+
+
+def _pattern(mark: str) -> str:
+    return r"\s*" + mark if mark.startswith("#") else r"(?:\A|\n)[ \t]*" + mark
+
+
+def _signed(text: Expr, first: str) -> Expr:
+    """Put the sign and the number of the speaker in place of each mark."""
+    numbers = {"user": "0", "assistant": "1", "tool": "2"}
+    begun = text.str.strip_chars_start()
+    return reduce(
+        lambda done, mark: done.str.replace_all(_pattern(mark), SIGN + numbers[MARKS[first][mark]]),
+        MARKS[first],
+        begun,
+    )

@@ -1,0 +1,342 @@
+"""What the dialogs of a row are made of, as data: what reads lines can make them without a frame.
+
+The helpers of converters make an expression and, where it can be said so, the same as a `Source`: the
+turns of a dialog. `turns` is what a source means, on the values of one row; the kernel reads sources as
+they stand here (`fmtkit.columns.text_layout`), and tests compare it with the expressions.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import singledispatch
+from typing import Any, TypeAlias, TypeVar
+
+from fmtkit.core.tables import MARKS
+
+Turn: TypeAlias = Mapping[str, Any]
+"""A message: role, content and, if it is wide, the other keys."""
+
+ASKING = ("user", "tool")
+"""Roles after whose turn the assistant speaks."""
+SYSTEM = ("system", "developer")
+"""Roles of the turn that may lead a dialog; their text may be empty."""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Bound texts, each a turn of a role; a row's null or empty ones are left out."""
+
+    said: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Messages:
+    """The messages of a bound column."""
+
+    column: str
+
+
+@dataclass(frozen=True)
+class Led:
+    """A dialog behind the bound text of the system, unless that is empty or the dialog is led."""
+
+    system: str
+    of: "Source"
+
+
+@dataclass(frozen=True)
+class WithoutSystem:
+    """A dialog without its first turn where that is the system's."""
+
+    of: "Source"
+
+
+@dataclass(frozen=True)
+class AllButLast:
+    """All turns of a dialog but the last."""
+
+    of: "Source"
+
+
+@dataclass(frozen=True)
+class Last:
+    """The last turn of a dialog."""
+
+    of: "Source"
+
+
+@dataclass(frozen=True)
+class WithoutAnswer:
+    """A dialog without its last turn where that is the assistant's and also the last one of the other."""
+
+    of: "Source"
+    other: "Source"
+
+
+@dataclass(frozen=True)
+class Behind:
+    """A reply behind its context, or alone where it brings turns along, and so begins otherwise."""
+
+    context: "Source"
+    reply: "Source"
+
+
+@dataclass(frozen=True)
+class Before:
+    """The turns before the reply: the context, or all but the last of a reply that brings turns along."""
+
+    context: "Source"
+    reply: "Source"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The turns with which both dialogs begin, up to the last of them that asks for a reply."""
+
+    one: "Source"
+    other: "Source"
+
+
+@dataclass(frozen=True)
+class Apart:
+    """What the first dialog has behind the turns that both share."""
+
+    one: "Source"
+    other: "Source"
+
+
+Source: TypeAlias = (
+    Texts | Messages | Led | WithoutSystem | AllButLast | Last | WithoutAnswer | Behind | Before
+    | Shared | Apart
+)  # fmt: skip
+
+
+# Rules. A rule may name more rows than the problem or the warning that it stands for, never fewer: what it
+# names is not made without a frame.
+
+
+@dataclass(frozen=True)
+class Null:
+    """A bound column is null."""
+
+    column: str
+
+
+@dataclass(frozen=True)
+class Blank:
+    """The text of a bound column is there, and has nothing but white space."""
+
+    column: str
+
+
+@dataclass(frozen=True)
+class Equal:
+    """The texts of two bound columns are equal."""
+
+    one: str
+    other: str
+
+
+@dataclass(frozen=True)
+class Flawed:
+    """A bound column has no messages, or one that says nothing."""
+
+    column: str
+
+
+@dataclass(frozen=True)
+class Ends:
+    """A dialog ends with a turn of one of these roles; without `so` it ends with none, or is empty."""
+
+    of: Source
+    roles: tuple[str, ...]
+    so: bool = True
+
+
+@dataclass(frozen=True)
+class Speaks:
+    """A turn of a dialog has one of these roles; without `so` none has."""
+
+    of: Source
+    roles: tuple[str, ...]
+    so: bool = True
+
+
+@dataclass(frozen=True)
+class Same:
+    """Two dialogs hold the same messages; without `so` they do not."""
+
+    one: Source
+    other: Source
+    so: bool = True
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A reply brings turns along that are not those of its context."""
+
+    context: Source
+    reply: Source
+
+
+@dataclass(frozen=True)
+class Several:
+    """A reply without its context is more than one answer; without `calls` more than one message."""
+
+    reply: Source
+    calls: bool
+
+
+@dataclass(frozen=True)
+class LedOtherwise:
+    """A dialog begins with another system text than the bound one."""
+
+    system: str
+    of: Source
+
+
+@dataclass(frozen=True)
+class Unasked:
+    """No turn of the user is the bound question, or there is none at all."""
+
+    question: str
+    of: Source
+
+
+Rule: TypeAlias = (
+    Null
+    | Blank
+    | Equal
+    | Flawed
+    | Ends
+    | Speaks
+    | Same
+    | Foreign
+    | Several
+    | LedOtherwise
+    | Unasked
+)
+"""When rows are bad, or are warned of, as data."""
+
+
+def names_of(told: Iterable[Source | Rule]) -> tuple[str, ...]:
+    """Return the bound columns that sources and rules name, each once."""
+    return tuple(dict.fromkeys(name for one in told for name in _names(one)))
+
+
+def _names(told: Source | Rule) -> Iterator[str]:
+    if isinstance(told, Texts):
+        yield from (name for _, name in told.said)
+        return
+    held = [getattr(told, entry.name) for entry in fields(told)]
+    yield from (name for name in held if isinstance(name, str))
+    for source in sources_of(told):
+        yield from _names(source)
+
+
+def sources_of(told: Source | Rule) -> list[Source]:
+    """Return the dialogs that a source or a rule is about."""
+    held = (getattr(told, entry.name) for entry in fields(told))
+    return [source for source in held if isinstance(source, Source)]
+
+
+Made = TypeVar("Made")
+
+
+def known(make: Callable[..., Made], *of: Source | str | None) -> Made | None:
+    """Make a source or a rule of others; None where one of them cannot be said."""
+    return None if None in of else make(*of)
+
+
+# What a source means.
+
+
+@singledispatch
+def turns(source: Source, row: Mapping[str, Any]) -> list[Turn]:
+    """Return the turns of a row's dialog; `row` has the values of the bound columns."""
+    raise TypeError(f"{type(source).__name__} makes no turns of {', '.join(row)}")
+
+
+@turns.register
+def _(source: Texts, row: Mapping[str, Any]) -> list[Turn]:
+    return [{"role": role, "content": row[name]} for role, name in source.said if row[name]]
+
+
+@turns.register
+def _(source: Messages, row: Mapping[str, Any]) -> list[Turn]:
+    return list(row[source.column])
+
+
+@turns.register
+def _(source: Led, row: Mapping[str, Any]) -> list[Turn]:
+    led = turns(source.of, row)
+    if not row[source.system] or (led and led[0]["role"] in SYSTEM):
+        return led
+    return [{"role": "system", "content": row[source.system]}, *led]
+
+
+@turns.register
+def _(source: WithoutSystem, row: Mapping[str, Any]) -> list[Turn]:
+    led = turns(source.of, row)
+    return led[1:] if led and led[0]["role"] == "system" else led
+
+
+@turns.register
+def _(source: AllButLast, row: Mapping[str, Any]) -> list[Turn]:
+    return turns(source.of, row)[:-1]
+
+
+@turns.register
+def _(source: Last, row: Mapping[str, Any]) -> list[Turn]:
+    return turns(source.of, row)[-1:]
+
+
+@turns.register
+def _(source: WithoutAnswer, row: Mapping[str, Any]) -> list[Turn]:
+    said, other = turns(source.of, row), turns(source.other, row)
+    leaks = bool(said and other) and said[-1]["role"] == "assistant"
+    return said[:-1] if leaks and is_same(said[-1], other[-1]) else said
+
+
+@turns.register
+def _(source: Behind, row: Mapping[str, Any]) -> list[Turn]:
+    reply = turns(source.reply, row)
+    return [*turns(source.context, row), *reply] if is_alone(reply) else reply
+
+
+@turns.register
+def _(source: Before, row: Mapping[str, Any]) -> list[Turn]:
+    reply = turns(source.reply, row)
+    return turns(source.context, row) if is_alone(reply) else reply[:-1]
+
+
+@turns.register
+def _(source: Shared, row: Mapping[str, Any]) -> list[Turn]:
+    one = turns(source.one, row)
+    return one[: _shared(one, turns(source.other, row))]
+
+
+@turns.register
+def _(source: Apart, row: Mapping[str, Any]) -> list[Turn]:
+    one = turns(source.one, row)
+    return one[_shared(one, turns(source.other, row)) :]
+
+
+def is_alone(reply: Sequence[Turn]) -> bool:
+    """Tell whether a reply brings no turns along."""
+    return not reply or reply[0]["role"] == "assistant"
+
+
+def is_same(one: Turn, other: Turn) -> bool:
+    """Tell whether two messages say the same in the same role; marks are no part of it."""
+    keys = {*one, *other} - MARKS
+    return all(one.get(key) == other.get(key) for key in keys)
+
+
+def _shared(one: Sequence[Turn], other: Sequence[Turn]) -> int:
+    asked = 0
+    for number, (mine, theirs) in enumerate(zip(one, other, strict=False), start=1):
+        if not is_same(mine, theirs):
+            break
+        if mine["role"] in ASKING:
+            asked = number
+    return asked

@@ -1,0 +1,94 @@
+"""The vocabulary of converters for turns that are no messages yet: parts, exchanges, bare texts.
+
+Each function takes a list column whatever its records are called and makes wide messages of it.
+"""
+
+from collections.abc import Mapping
+from functools import reduce
+
+import polars as pl
+from polars import Expr
+
+from fmtkit.columns import blank
+from fmtkit.columns.kinds import MAY_BE_EMPTY
+from fmtkit.columns.problems import Column, Problem
+from fmtkit.columns.typed_kinds import NARROW, WIDE
+
+
+def turn(role: Expr, content: Expr, **others: Expr) -> Expr:
+    """Make a wide message; `others` are its further fields."""
+    made = {"role": role, "content": content} | others
+    return pl.struct(
+        made.get(entry.name, pl.lit(None, dtype=entry.dtype)).alias(entry.name)
+        for entry in WIDE.fields
+    )
+
+
+def speaker(said: Expr, roles: Mapping[str, str]) -> Expr:
+    """Return what templates call a speaker; null for one that is not known."""
+    return said.replace_strict(dict(roles), default=None, return_dtype=pl.String)
+
+
+def joined_texts(parts: Expr, text: Expr) -> Expr:
+    """Join the texts of a list of parts; `text` is what one part says, null where it says nothing."""
+    return parts.list.eval(text.drop_nulls()).list.join("")
+
+
+def turns(source: Column, message: Expr, name: str, *problems: Problem) -> Column:
+    """Make wide messages of a list; `message` is one item's. Their speakers and texts are checked.
+
+    Where one of the `problems` is, that a turn says nothing is not told as well.
+    """
+    made = source.but(source.value.list.eval(message)).once(f"__turns_{name}")
+    field = pl.element().struct.field
+    acts = field("tool_calls").is_not_null() | field("reasoning_content").is_not_null()
+    may_be_empty = acts | field("role").is_in(sorted(MAY_BE_EMPTY)).fill_null(value=False)
+
+    def any_turn(wrong: Expr) -> Expr:
+        return made.value.list.eval(wrong).list.any()
+
+    silent = any_turn((field("content").is_null() | blank(field("content"))) & ~may_be_empty)
+    told = reduce(Expr.or_, (problem.when for problem in problems), pl.lit(value=False))
+    return made.but(
+        made.value,
+        *problems,
+        Problem(
+            "unknown_role",
+            f"{name}[]",
+            any_turn(field("role").is_null()),
+            f"a speaker of {name} is not known",
+        ),
+        Problem(
+            "empty_field",
+            f"{name}[]",
+            silent & ~told.fill_null(value=False),
+            f"a turn of {name} says nothing",
+        ),
+    )
+
+
+def alternating(texts: Column, name: str) -> Column:
+    """Make narrow messages of texts: the user speaks first, then the assistant, and so on."""
+    silent = texts.value.list.eval(blank(pl.element())).list.any()
+    nothing = Problem("empty_field", f"{name}[]", silent, f"a text of {name} is empty or blank")
+    is_first = pl.int_range(pl.len()) % 2 == 0
+    role = pl.when(is_first).then(pl.lit("user")).otherwise(pl.lit("assistant"))
+    made = texts.value.list.eval(pl.struct(role=role, content=pl.element()))
+    return texts.but(made, nothing).once(f"__turns_{name}")
+
+
+def of_exchanges(exchanges: Column, asked: Expr, said: Expr, name: str) -> Column:
+    """Make narrow messages of a list of exchanges, each a question and its answer."""
+    pairs = exchanges.value.list.eval(
+        pl.concat_list(_narrow("user", asked), _narrow("assistant", said)).explode()
+    )
+    made = exchanges.but(pairs).once(f"__turns_{name}")
+    content = pl.element().struct.field("content")
+    silent = made.value.list.eval(content.is_null() | blank(content)).list.any()
+    nothing = Problem("empty_field", f"{name}[]", silent, f"an exchange of {name} lacks a text")
+    return made.but(made.value, nothing)
+
+
+def _narrow(role: str, content: Expr) -> Expr:
+    made = {"role": pl.lit(role), "content": content}
+    return pl.struct(made[entry.name].alias(entry.name) for entry in NARROW.fields)

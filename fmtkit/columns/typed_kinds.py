@@ -1,0 +1,456 @@
+"""Kinds of typed columns: how Arrow reads a column, what polars makes of it, and which rows are wrong.
+
+Where a source keeps to one shape (`shape_of`) its column is read as one Arrow type and becomes what the
+strict parser's values would be (`strict_kinds`), so that a row means the same whoever parsed it. What
+types cannot say of values is asked of whole columns: `doubts` before, `parameter` after.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce, singledispatch
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from polars import Expr
+
+from fmtkit.columns import blank
+from fmtkit.columns.kinds import (
+    CALL_ROLE,
+    INT64_END,
+    MAY_BE_EMPTY,
+    MESSAGE_KEYS,
+    ROW_PATH,
+    SILENT,
+    DialogKind,
+    FlagKind,
+    Kind,
+    ListKind,
+    NumberKind,
+    RecordKind,
+    TextKind,
+    TreeKind,
+)
+from fmtkit.columns.problems import Column, Problem
+from fmtkit.columns.strict_kinds import form_of, holds
+from fmtkit.columns.turn_sources import Blank, Flawed, Messages, Null
+from fmtkit.core import buffers
+from fmtkit.core.codes import PRECEDENCE
+
+_KEY_TYPES: dict[str, type[pl.DataType]] = {
+    "text": pl.String,
+    "flag": pl.Boolean,
+    "calls": pl.String,
+    "spans": pl.String,
+}
+NARROW = pl.Struct({"role": pl.String, "content": pl.String})
+WIDE = pl.Struct(
+    {"role": pl.String, "content": pl.String}
+    | {key.name: _KEY_TYPES[key.form] for key in MESSAGE_KEYS}
+)
+
+
+# What converters see.
+
+
+@singledispatch
+def dtype_of(kind: Kind) -> pl.DataType:  # noqa: ARG001
+    """Return the dtype of the column that converters see."""
+    return pl.String()
+
+
+@dtype_of.register
+def _(kind: FlagKind) -> pl.DataType:  # noqa: ARG001
+    return pl.Boolean()
+
+
+@dtype_of.register
+def _(kind: NumberKind) -> pl.DataType:
+    return pl.Int64() if kind.whole else pl.Float64()
+
+
+@dtype_of.register
+def _(kind: ListKind) -> pl.DataType:
+    return pl.List(dtype_of(kind.item))
+
+
+@dtype_of.register
+def _(kind: RecordKind) -> pl.DataType:
+    return pl.Struct({name: dtype_of(inner) for name, inner in kind.fields.items()})
+
+
+@dtype_of.register
+def _(kind: TreeKind) -> pl.DataType:
+    fields = {name: dtype_of(inner) for name, inner in kind.own.fields.items()}
+    return pl.List(pl.Struct(fields | {"parent": pl.Int64()}))
+
+
+@dtype_of.register
+def _(kind: DialogKind) -> pl.DataType:
+    return pl.List(WIDE if kind.wide else NARROW)
+
+
+# The shape of a value, and the Arrow type of a column that holds nothing else.
+
+
+@singledispatch
+def shape_of(kind: Kind, value: Any) -> str | None:
+    """Return which of the kind's shapes a sound value has; None if only row by row."""
+    return "plain" if holds(kind, value) else None
+
+
+@shape_of.register
+def _(kind: TextKind, value: Any) -> str | None:  # noqa: ARG001
+    return "plain" if isinstance(value, str) else None
+
+
+@shape_of.register
+def _(kind: FlagKind, value: Any) -> str | None:
+    if isinstance(value, bool) or not holds(kind, value):
+        return "plain" if isinstance(value, bool) else None
+    return "text" if isinstance(value, str) else "number"
+
+
+@shape_of.register
+def _(kind: NumberKind, value: Any) -> str | None:
+    if not holds(kind, value):
+        return None
+    return "number" if kind.booleans and not isinstance(value, bool) else "plain"
+
+
+@shape_of.register
+def _(kind: ListKind, value: Any) -> str | None:
+    if not isinstance(value, list):
+        return None
+    shapes = {shape_of(kind.item, item) for item in value if item is not None}
+    return shapes.pop() if len(shapes) == 1 else (None if shapes else "plain")
+
+
+@shape_of.register
+def _(kind: RecordKind, value: Any) -> str | None:
+    if not isinstance(value, dict):
+        return None
+    plain = all(
+        value.get(name) is None or shape_of(inner, value[name]) == "plain"
+        for name, inner in kind.fields.items()
+    )
+    return "plain" if plain else None
+
+
+@shape_of.register
+def _(kind: DialogKind, value: Any) -> str | None:
+    form = form_of(value)
+    if form is None or form not in kind.accepts:
+        return None
+    if form == "text":
+        return "text"
+    messages = [value] if form == "message" else value
+    return form if all(_is_plain(kind, message) for message in messages) else None
+
+
+def _is_plain(kind: DialogKind, message: Any) -> bool:
+    return (
+        isinstance(message, dict)
+        and isinstance(message.get(kind.role), str)
+        and message[kind.role] != CALL_ROLE
+        and isinstance(message.get(kind.content), str)
+        and all(message.get(key) is None for key in kind.row_path if key in message)
+    )
+
+
+@singledispatch
+def arrow_type(kind: Kind, shape: str) -> pa.DataType:  # noqa: ARG001
+    """Return the type of a typed column that reads as this kind without a look at each value."""
+    return pa.string()
+
+
+@arrow_type.register
+def _(kind: FlagKind, shape: str) -> pa.DataType:  # noqa: ARG001
+    return {"plain": pa.bool_(), "number": pa.float64(), "text": pa.string()}[shape]
+
+
+@arrow_type.register
+def _(kind: NumberKind, shape: str) -> pa.DataType:
+    if kind.booleans and shape == "plain":
+        return pa.bool_()
+    return pa.int64() if kind.whole else pa.float64()
+
+
+@arrow_type.register
+def _(kind: ListKind, shape: str) -> pa.DataType:
+    return pa.list_(arrow_type(kind.item, shape))
+
+
+@arrow_type.register
+def _(kind: RecordKind, shape: str) -> pa.DataType:  # noqa: ARG001
+    return pa.struct([(name, arrow_type(inner, "plain")) for name, inner in kind.fields.items()])
+
+
+@arrow_type.register
+def _(kind: DialogKind, shape: str) -> pa.DataType:
+    if shape == "text":
+        return pa.string()
+    message = pa.struct([(kind.role, pa.string()), (kind.content, pa.string())])
+    return message if shape == "message" else pa.list_(message)
+
+
+def _is_list(dtype: pa.DataType) -> bool:
+    return bool(pa.types.is_list(dtype) or pa.types.is_large_list(dtype))
+
+
+def _fields_of(dtype: pa.DataType | None) -> dict[str, pa.DataType]:
+    if dtype is None or not pa.types.is_struct(dtype):
+        return {}
+    return {dtype.field(i).name: dtype.field(i).type for i in range(dtype.num_fields)}
+
+
+def may_carry(dtype: pa.DataType, keys: frozenset[str] = ROW_PATH) -> bool:
+    """Tell whether messages of this type have keys that change what a turn says."""
+    if _is_list(dtype):
+        return may_carry(dtype.value_type, keys)
+    return bool(_fields_of(dtype).keys() & keys)
+
+
+# What was read becomes what converters see.
+
+
+@singledispatch
+def read(kind: Kind, parsed: Expr, shape: str) -> Expr:  # noqa: ARG001
+    """Turn a typed column into what converters see."""
+    return parsed
+
+
+@read.register
+def _(kind: FlagKind, parsed: Expr, shape: str) -> Expr:
+    if shape == "text":
+        return parsed.replace_strict(dict(kind.texts), default=None, return_dtype=pl.Boolean)
+    return parsed.cast(pl.Boolean)
+
+
+@read.register
+def _(kind: NumberKind, parsed: Expr, shape: str) -> Expr:
+    return parsed.cast(pl.Float64) if kind.booleans and shape == "plain" else parsed
+
+
+@read.register
+def _(kind: ListKind, parsed: Expr, shape: str) -> Expr:
+    inner = read(kind.item, pl.element(), shape)
+    # Of items that are read as they are a copy would be all that the expression does.
+    return parsed if inner.meta.eq(pl.element()) else parsed.list.eval(inner)
+
+
+@read.register
+def _(kind: RecordKind, parsed: Expr, shape: str) -> Expr:
+    return pl.when(parsed.is_not_null()).then(
+        pl.struct(
+            read(inner, parsed.struct.field(name), shape).alias(name)
+            for name, inner in kind.fields.items()
+        )
+    )
+
+
+@read.register
+def _(kind: DialogKind, parsed: Expr, shape: str) -> Expr:
+    if shape == "text":
+        message = _message(kind, pl.lit(kind.speaker), parsed)
+        return pl.when(parsed.is_not_null()).then(pl.concat_list(message))
+    if shape == "message":
+        fields = parsed.struct
+        message = _message(kind, _role(kind, fields.field(kind.role)), fields.field(kind.content))
+        return pl.when(parsed.is_not_null()).then(pl.concat_list(message))
+    turn = pl.element().struct
+    role, content = _role(kind, turn.field(kind.role)), turn.field(kind.content)
+    message = pl.when(pl.element().is_not_null()).then(_message(kind, role, content))
+    # Not is_in, which takes longer for a name or two.
+    silent = reduce(Expr.or_, (role == name for name in sorted(SILENT))) & content.is_null()
+    return parsed.list.eval(message.filter(~silent.fill_null(value=False)))
+
+
+def _role(kind: DialogKind, role: Expr) -> Expr:
+    return role.replace_strict(dict(kind.roles), default=None, return_dtype=pl.String)
+
+
+def _message(kind: DialogKind, role: Expr, content: Expr) -> Expr:
+    made = {"role": role, "content": content}
+    return pl.struct(
+        made.get(entry.name, pl.lit(None, dtype=entry.dtype)).alias(entry.name)
+        for entry in (WIDE if kind.wide else NARROW).fields
+    )
+
+
+# What the types of parsed values do not tell.
+
+
+@singledispatch
+def doubts(kind: Kind, values: pa.Array, shape: str) -> bool:  # noqa: ARG001
+    """Tell whether parsed values hold any that the strict parser would refuse."""
+    return False
+
+
+@doubts.register
+def _(kind: FlagKind, values: pa.Array, shape: str) -> bool:
+    if shape == "text":
+        return bool(set(values.unique().to_pylist()) - {None, *kind.texts})
+    if shape == "plain":
+        return False
+    found = _numbers(values)
+    return bool(((found != 0) & (found != 1)).any())
+
+
+@doubts.register
+def _(kind: NumberKind, values: pa.Array, shape: str) -> bool:
+    if kind.whole or (kind.booleans and shape == "plain"):
+        return False
+    found = _numbers(values)
+    if kind.range is not None:
+        return bool((~((found >= kind.range[0]) & (found <= kind.range[1]))).any())
+    return bool((~(np.abs(found) < INT64_END)).any())
+
+
+@doubts.register
+def _(kind: ListKind, values: pa.Array, shape: str) -> bool:
+    return doubts(kind.item, values.flatten(), shape)
+
+
+@doubts.register
+def _(kind: RecordKind, values: pa.Array, shape: str) -> bool:
+    there = values.drop_null()
+    return any(
+        doubts(inner, there.field(name), shape)
+        for name, inner in kind.fields.items()
+        if there.type.get_field_index(name) >= 0
+    )
+
+
+def holds_strange_numbers(values: pa.Array) -> bool:
+    """Tell whether a number in parsed values, under a key that nobody uses, is NaN or beyond int64."""
+    dtype = values.type
+    if pa.types.is_floating(dtype):
+        return bool((~(np.abs(_numbers(values)) < INT64_END)).any())
+    if not _has_floats(dtype):
+        return False
+    parts = values.flatten()
+    return any(map(holds_strange_numbers, parts if pa.types.is_struct(dtype) else [parts]))
+
+
+def _has_floats(dtype: pa.DataType) -> bool:
+    if _is_list(dtype):
+        return _has_floats(dtype.value_type)
+    return any(map(_has_floats, _fields_of(dtype).values())) or bool(pa.types.is_floating(dtype))
+
+
+def _numbers(values: pa.Array) -> np.ndarray:
+    """Return the numbers that are there, as floats: NaN, infinity and beyond int64 stay visible."""
+    found = values.drop_null().cast(pa.float64(), safe=False)
+    # Not to_numpy(): it imports pandas where that is installed.
+    return buffers.numbers(found.buffers()[1], np.float64, found.offset, len(found))
+
+
+# Which rows of what converters see are wrong.
+
+
+def parameter(name: str, kind: Kind, *, required: bool, bound: str) -> Column:
+    """Make the column of a converter's parameter, with the problems that its kind can have.
+
+    `name` is what messages call it, `bound` the column of the frame.
+    """
+    value = pl.col(bound)
+    flaws = [Flaw("null_field", "", value.is_null(), "is null", Null)] if required else []
+    if isinstance(kind, DialogKind):
+        # One look at each message: the flaw of the first code in precedence is the row's anyway.
+        turns = sorted(_turn_flaws(kind), key=lambda flaw: PRECEDENCE[flaw.code])
+        worst = pl.coalesce(
+            pl.when(flaw.when).then(pl.lit(i, dtype=pl.UInt8)) for i, flaw in enumerate(turns)
+        )
+        seen = Column(value.list.eval(worst).list.min()).once(f"__flaw_{name}")
+        flaws += [flaw.inside("[]", seen.value == i) for i, flaw in enumerate(turns)]
+        flaws += _silence(value) if required else []
+        # Of a column that may be null nothing is said as data.
+        told = seen.but(value, *(flaw.problem(name, bound) for flaw in flaws))
+        return told.of(Messages(bound) if required else None)
+    # A null where none may be is one in an optional column too; what is empty there is nothing.
+    flaws += (flaw for flaw in flaws_of(kind, value) if required or flaw.code == "null_field")
+    return Column(value, tuple(f.problem(name, bound) for f in flaws), bound=bound)
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """A problem of a value somewhere within a column; `path` is where, such as `[].answer`."""
+
+    code: str
+    path: str
+    when: Expr
+    words: str
+    rule: type[Null | Blank | Flawed] | None = None
+
+    def problem(self, name: str, bound: str) -> Problem:
+        """Make it the problem of a column."""
+        words = f"{name}{self.path} {self.words}"
+        rule = None if self.rule is None else self.rule(bound)
+        return Problem(self.code, name + self.path, self.when, words, rule)
+
+    def inside(self, path: str, when: Expr) -> "Flaw":
+        """Return the same flaw of what holds the value."""
+        rule = Flawed if self.rule is Flawed else None
+        return Flaw(self.code, path + self.path, when, self.words, rule)
+
+
+@singledispatch
+def flaws_of(kind: Kind, value: Expr) -> Iterator[Flaw]:  # noqa: ARG001
+    """Yield what may be wrong with a value: typed columns and the kernel let nulls and blanks through."""
+    yield from ()
+
+
+@flaws_of.register
+def _(kind: TextKind, value: Expr) -> Iterator[Flaw]:  # noqa: ARG001
+    yield Flaw("empty_field", "", blank(value), "is empty or blank", Blank)
+
+
+@flaws_of.register
+def _(kind: RecordKind, value: Expr) -> Iterator[Flaw]:
+    for name, inner in kind.fields.items():
+        if name in kind.optional:
+            continue
+        held = value.struct.field(name)
+        yield Flaw("null_field", f".{name}", value.is_not_null() & held.is_null(), "is null")
+        for flaw in flaws_of(inner, held):
+            yield flaw.inside(f".{name}", flaw.when)
+
+
+@flaws_of.register
+def _(kind: ListKind, value: Expr) -> Iterator[Flaw]:
+    yield Flaw("empty_field", "", value.list.len() == 0, "is an empty list")
+    null = Flaw("null_field", "", pl.element().is_null(), "is null")
+    for flaw in (null, *flaws_of(kind.item, pl.element())):
+        yield flaw.inside("[]", value.list.eval(flaw.when).list.any())
+
+
+@flaws_of.register
+def _(kind: DialogKind, value: Expr) -> Iterator[Flaw]:
+    for flaw in _turn_flaws(kind):
+        yield flaw.inside("[]", value.list.eval(flaw.when).list.any())
+    yield from _silence(value)
+
+
+def _silence(value: Expr) -> list[Flaw]:
+    """Return the flaw of a dialog without messages."""
+    return [Flaw("empty_field", "", value.list.len() == 0, "has no messages", Flawed)]
+
+
+def _turn_flaws(kind: DialogKind) -> list[Flaw]:
+    """Return what may be wrong with one message of a dialog."""
+    turn = pl.element().struct
+    role, content = turn.field("role"), turn.field("content")
+    spoken = turn.field("tool_calls").is_not_null() if kind.wide else pl.lit(value=False)
+    if kind.wide:
+        spoken |= turn.field("reasoning_content").is_not_null() & (role == "assistant")
+    may_be_empty = spoken | role.is_in(sorted(MAY_BE_EMPTY)).fill_null(value=False)
+    unknown = role.is_null() & pl.element().is_not_null()
+    return [
+        Flaw("null_field", ".content", content.is_null() & ~spoken, "is null", Flawed),
+        Flaw("unknown_role", ".role", unknown, "is no role that is known", Flawed),
+        Flaw(
+            "empty_field", ".content", blank(content) & ~may_be_empty, "is empty or blank", Flawed
+        ),
+    ]

@@ -1,0 +1,153 @@
+"""Runs: what one left, a model beside its base, and the rows of a config beside those of axolotl."""
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from fmtkit.core.escaping import counted, one_line, visible
+from fmtkit.reports.console import aligned, errors, output, print_json, show
+
+if TYPE_CHECKING:
+    from fmtkit.training.comparing.comparison import Comparison, Example
+    from fmtkit.training.run.run import Outcome
+    from fmtkit.training.trained.trying import Item, Trial
+
+_WIDTH = 100
+"""Characters of a text in an example; --json has the whole."""
+_LEFT = ("model", "merged", "metrics.jsonl", "report.html", "answers.html")
+"""What of a run folder its user looks at first."""
+
+
+def print_end(outcome: "Outcome", report: Mapping[str, Any]) -> None:
+    """Say on stderr what a run has left, and the commands that go on from there."""
+    plan = outcome.plan
+    adapter = plan.config.text("adapter")
+    lines = aligned("left", "left")
+    for i, path in enumerate(filter(Path.exists, (plan.run / name for name in _LEFT))):
+        lines.add_row("" if i else "wrote", Text(visible(str(path)), style="cyan"))
+    run = shlex.quote(str(plan.run))
+    tried = "--prompt TEXT" if plan.runner.head == "causal" else "--data FILE"
+    lines.add_row("next", Text(visible(f"fmtkit try {run} {tried}")))
+    if adapter and not (plan.run / "merged").exists():
+        lines.add_row("", Text(visible(f"fmtkit merge {run}")))
+    learnt = f"{adapter} adapter" if adapter else "model"
+    title = f"{plan.method} -> {learnt}, {counted(report['steps'], 'step')}"
+    seconds = Text(f"in {report['seconds']:.2f} s", style="dim")
+    show(errors(), Text(title, style="bold"), lines, seconds)
+
+
+def print_comparison(found: "Comparison", *, as_json: bool) -> None:
+    """Print a comparison as JSON, or as a summary with examples; control bytes are shown, not obeyed."""
+    if as_json:
+        print_json(found.as_dict())
+        return
+    rows = found.rows
+    title = "the same rows" if found.is_equal else "not the same rows"
+    parts: list[Any] = [Text(one_line(f"{found.against}: {title}"), style="bold"), Text("")]
+    counts = aligned("left", "right", "left")
+    for name, about in (
+        ("axolotl", "rows in its dataset"),
+        ("fmtkit", "rows that it trains and evaluates on"),
+        ("equal", "the same tokens, the same of them trained on"),
+        ("different", "aligned, yet not the same"),
+        ("only_axolotl", ""),
+        ("only_fmtkit", ""),
+    ):
+        counts.add_row(name, f"{rows[name]:,}", about)
+    parts.append(counts)
+    parts += _codes("differ by", found.rules, found)
+    parts += _codes("only in axolotl", found.only_axolotl, found)
+    parts += _codes("only in fmtkit", found.only_fmtkit, found)
+    if found.reasons:
+        told = ", ".join(f"{code} {count:,}" for code, count in found.reasons.items())
+        parts += [
+            Text(""),
+            Text(f"rows that fmtkit refused: {told}; `fmtkit convert -c` lists them"),
+        ]
+    for example in found.examples:
+        parts += [Text(""), *_example(example)]
+    parts += [Text(one_line(f"note: {note}"), style="yellow") for note in found.notes]
+    show(output(), *parts)
+
+
+def _codes(title: str, counts: dict[str, int], found: "Comparison") -> list[Any]:
+    if not counts:
+        return []
+    table = aligned("left", "right", "left")
+    for code, count in counts.items():
+        table.add_row(Text(code, style="cyan"), f"{count:,}", found.meaning(code))
+    return [Text(""), Text(title, style="bold"), table]
+
+
+def _example(example: "Example") -> list[Any]:
+    places = [
+        f"{name} row {number}"
+        for name, number in (("axolotl", example.axolotl_row), ("fmtkit", example.fmtkit_row))
+        if number is not None
+    ]
+    side = f" {example.side}" if example.side else ""
+    at = "" if example.token is None else f", token {example.token}"
+    head = f"{', '.join(places)}{side}{at}: {', '.join(example.rules)}: {example.detail}"
+    texts = [("before", example.before), ("axolotl", example.axolotl), ("fmtkit", example.fmtkit)]
+    lines = [Text(f"  {name:8}{_cut(text)}") for name, text in texts if text]
+    return [Text(one_line(head), style="cyan"), *lines]
+
+
+def _cut(text: str) -> str:
+    return one_line(text, _WIDTH)
+
+
+def print_trial(trial: "Trial", *, as_json: bool) -> None:
+    """Print what a base model and a trained one make of each row; control bytes are shown, not obeyed."""
+    if as_json:
+        print_json(trial.as_dict())
+        return
+    console = output()
+    if trial.kind == "answers":
+        for item in trial.items:
+            show(console, *_answers(item))
+    else:
+        names = [
+            "row",
+            "base",
+            "trained",
+            *["implicit reward"] * (trial.items[0].reward is not None),
+            "prompt",
+        ]
+        table = aligned("right", *["left"] * (len(names) - 1))
+        table.add_row(*(Text(name, style="bold") for name in names))
+        for item in trial.items:
+            told = [item.base, item.trained] + ([item.reward] if item.reward is not None else [])
+            values = [Text(_values(one)) for one in told]
+            table.add_row(str(item.row), *values, Text(one_line(item.prompt, 60)))
+        show(console, table)
+    summary = aligned("left", "left")
+    for name, figures in trial.summary.items():
+        told_figures = ", ".join(f"{figure} {value:.4g}" for figure, value in figures.items())
+        summary.add_row(Text(name, style="cyan"), Text(told_figures))
+    show(console, Text(""), summary)
+
+
+def _answers(item: "Item") -> list[Any]:
+    parts = [Text(visible(item.prompt), style="bold")]
+    texts = [("base", item.base["answer"]), ("trained", item.trained["answer"])]
+    if item.expected is not None:
+        texts.append(("expected", item.expected))
+    table = aligned("left", "left")
+    for name, text in texts:
+        table.add_row(Text(name, style="cyan"), Text(visible(str(text))))
+    return [*parts, table, Text("")]
+
+
+def _values(values: Mapping[str, Any]) -> str:
+    told = []
+    for side, value in values.items():
+        if isinstance(value, list):
+            told.append(" ".join(f"{one:.2f}" for one in value))
+        else:
+            number = value.get("score", value.get("logps")) if isinstance(value, Mapping) else value
+            told.append(f"{side} {number:.4g}")
+    return ", ".join(told)

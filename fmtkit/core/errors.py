@@ -1,0 +1,142 @@
+"""What can go wrong, and what to do about it.
+
+FmtkitError                      exit 2  base of every error that fmtkit raises on purpose
+  UnknownNameError (LookupError)         no type, template, table, runner, option or key of that name
+  ColumnMismatchError (ValueError)       the data has not the columns that the type takes
+  OptionError (ValueError)               a flag, an option of a type or a config value is not understood
+  TemplateError (ValueError)             a template cannot be found, compiled or rendered at all
+  TokenizerError (ValueError)            a tokenizer cannot be loaded or lacks what is asked of it
+  DependencyError (ImportError)          a package is missing or of a version that does not work
+  OutputExistsError (FileExistsError)    the output is there already
+  ResumeError (ValueError)               a run cannot be resumed, since something changed
+  LimitError (ValueError)        exit 1  more bad rows than --max-errors or --on-error allows
+  SourceError (OSError)          exit 3  a source cannot be read
+  WriteError (OSError)           exit 3  an output cannot be written (a full disk, no permission)
+  NothingWrittenError            exit 4  not one row could be written
+
+The command line prints the message as one line and exits with the class's `exit_code`.
+"""
+
+from collections.abc import Iterable
+from difflib import SequenceMatcher, get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from fmtkit.core.storage import ObjectPath
+
+MANY = 12
+"""Names that an error lists all; of more it lists the nearest."""
+NEAREST = 5
+
+
+class FmtkitError(Exception):
+    """Say what is wrong, where, and what to do next, in one line."""
+
+    exit_code: ClassVar[int] = 2
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Return what to print: one line, but for the problems of a configuration."""
+        return (str(self),)
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Return the lines as a terminal shows them: below each the line of the file that it is about."""
+        shown: tuple[str, ...] = self.__dict__.get("_shown", ())
+        return shown or self.lines
+
+
+class UnknownNameError(FmtkitError, LookupError):
+    """Say which name is unknown and which one was probably meant."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
+        known = sorted(known)
+        near = near_match(name, known)
+        advice = f"did you mean {near!r}?" if near else f"{_listed(name, known)}{hint}"
+        super().__init__(f"no {kind} named {name!r}; {advice}")
+
+
+class ColumnMismatchError(FmtkitError, ValueError):
+    """Say which columns are missing or of another kind, and which types fit."""
+
+
+class OptionError(FmtkitError, ValueError):
+    """Name the flag, option or key, its value, and what it takes."""
+
+
+class TemplateError(FmtkitError, ValueError):
+    """Name the template and what is wrong with it."""
+
+
+class TokenizerError(FmtkitError, ValueError):
+    """Name the tokenizer and what it lacks."""
+
+
+class DependencyError(FmtkitError, ImportError):
+    """Name the package and the command that installs it."""
+
+
+class OutputExistsError(FmtkitError, FileExistsError):
+    """Name the output and the flags that overwrite or resume it."""
+
+
+class ResumeError(FmtkitError, ValueError):
+    """Name what changed since the run that was to be resumed."""
+
+
+class LimitError(FmtkitError, ValueError):
+    """Say how many rows were bad and where the first ones are listed."""
+
+    exit_code = 1
+
+
+class SourceError(FmtkitError, OSError):
+    """Name the source and why it cannot be read."""
+
+    exit_code = 3
+
+
+class WriteError(FmtkitError, OSError):
+    """Name the output and why it cannot be written."""
+
+    exit_code = 3
+
+
+class NothingWrittenError(FmtkitError):
+    """Say why no row was written and where the reasons are; `report` is the report of the run."""
+
+    exit_code = 4
+
+    def __init__(self, message: str, report: "Path | ObjectPath | None" = None) -> None:
+        super().__init__(message)
+        self.report = report
+
+
+class RejectedRowsWarning(UserWarning):
+    """Say how many rows the library left out of a table, by code."""
+
+
+class UnreadTurnsWarning(UserWarning):
+    """Name the columns that carry turns and that the type of a table does not read."""
+
+
+def _listed(name: str, known: list[str]) -> str:
+    if len(known) <= MANY:
+        return f"known: {', '.join(known)}"
+    return f"the nearest of {len(known)} are {', '.join(nearest(name, known))}"
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """Return the few known names that are most like one, the most alike first."""
+    return sorted(known, key=lambda one: (-SequenceMatcher(None, name, one).ratio(), one))[:NEAREST]
+
+
+def near_match(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that was probably meant, or None."""
+    near = get_close_matches(name, list(known), n=1)
+    return near[0] if near else None
+
+
+class UnusedKernelWarning(RuntimeWarning):
+    """There is a build of the native kernel, but it is stale or cannot be loaded."""

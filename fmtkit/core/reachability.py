@@ -1,0 +1,26 @@
+"""Whether somebody on the network answers, found out within seconds."""
+
+import socket
+
+from fmtkit.core.foreign_calls import OverdueError, within_or_abandoned
+
+CONNECTING = 3.0
+"""Seconds that a host has to take a connection."""
+ANSWERING = 10.0
+"""Seconds that the first question to a storage may take, its credentials and retries included."""
+
+
+def trouble_with(host: str, port: int) -> str | None:
+    """Return why a host takes no connection; None where it does."""
+
+    def connect() -> None:
+        socket.create_connection((host, port), timeout=CONNECTING).close()
+
+    try:
+        # Looking a name up has no time limit of its own.
+        within_or_abandoned(CONNECTING, connect)
+    except OverdueError:
+        return f"{host} does not answer within {CONNECTING:.0f} seconds"
+    except OSError as error:
+        return f"{host}: {error.strerror or error}"
+    return None

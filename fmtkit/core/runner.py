@@ -1,0 +1,265 @@
+"""What a runner says of a training method: everything that differs between methods, as data.
+
+A runner is one module with one constant, RUNNER: a file `runners/METHOD.py` of fmtkit, or a module of
+an installed package that its entry point in the group `fmtkit.runners` names. Converting and planning
+read it too, so it imports nothing heavy: classes and functions that train are named
+("trl:DPOTrainer") and loaded in the training process alone.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal, Protocol, get_args
+
+from fmtkit.core import plugins
+from fmtkit.core.errors import UnknownNameError, near_match
+from fmtkit.core.tables import TABLES
+
+GROUP = "fmtkit.runners"
+"""Group of entry points by which an installed package adds methods; also our own package of them."""
+DEFAULT = "sft"
+"""The method of a configuration that names none."""
+
+Need = Literal["reference", "teacher", "rewards", "reward_model"]
+Head = Literal["causal", "score", "steps"]
+MaskRule = Literal["", "completion", "preference", "each_reply", "unpaired", "score", "teacher"]
+
+Hook = Literal["derive", "datasets", "missing", "check", "remarks", "servers"]
+
+SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "ebft": ("fmtkit.training.rl.ebft.plan",),
+    "rl": ("fmtkit.training.rl.grpo.plan",),
+    "vllm": ("fmtkit.training.vllm.plan",),
+    "nemo_gym": ("fmtkit.training.rl.nemo_gym.plan", "fmtkit.training.rl.nemo_gym.run"),
+    "verifiers": ("fmtkit.training.rl.verifiers.plan", "fmtkit.training.rl.verifiers.run"),
+}
+"""Section of a configuration that a method may take -> the modules with its hooks.
+
+They are loaded for the methods that take the section, and may define: `derive(config, runner,
+resolution, launch)`, which checks the section's keys and sets what follows from them;
+`datasets(config)` and `missing(config)`, in place of the run's datasets, and the keys still to be set;
+`check(plan)` before anything is converted; `remarks(plan)` on the converted rows; `servers(plan)`, a
+context manager around the training processes.
+"""
+
+TRL_FEATURES = frozenset({"tools", "environment_factory"})
+"""Keys of `trl` that fmtkit passes to TRL's GRPOTrainer, or to a class derived from it."""
+OUR_FEATURES = TRL_FEATURES | {
+    "rollout_func",
+    "async_prefetch",
+    "vllm_sync_interval",
+    "vllm_lora_sync",
+    "replay_buffer_size",
+    "reroll_start_fraction",
+    "dynamic_sampling",
+    "max_failed_share",
+}
+"""Keys of `trl` that fmtkit's own GRPO trainer, and a class derived from it, acts on."""
+
+
+class Settings(Protocol):
+    """What a refusal reads of a configuration: its keys by their dotted names."""
+
+    def get(self, name: str) -> object:
+        """Return a key's value, or None where it is unset."""
+
+    def text(self, name: str) -> str | None:
+        """Return a key's value as text, or None where it is unset."""
+
+    def is_true(self, name: str) -> bool:
+        """Tell whether a key is set to true."""
+
+
+Refusal = Callable[[Settings], str | None]
+"""Says why a method cannot honour a configuration and what to do instead; None where it can."""
+
+
+@dataclass(frozen=True)
+class HealthLimits:
+    """Ranges of an online run's metrics, outside of which training warns.
+
+    The defaults are those that the documents give for GRPO: rewards above 0.15 within 20 steps, an
+    entropy of 0.05 to 0.5, a gradient norm of 0.001 to 1 and never above 10.
+    """
+
+    first_steps: int = 20
+    """Steps within which a reward should have been above `low_reward`."""
+    low_reward: float = 0.15
+    own_scale: frozenset[str] = frozenset()
+    """Rewards that `low_reward` says nothing of, by name."""
+    collapsed: float = 0.01
+    """Entropy (nats per token) below which the model gives one answer only."""
+    low_entropy: float = 0.05
+    high_entropy: float = 0.5
+    small_gradient: float = 0.001
+    large_gradient: float = 10.0
+    cut_answers: float = 0.9
+    """Share of answers cut at their longest length."""
+    clipped_ratio: float = 0.3
+    """Share of tokens with a clipped ratio."""
+    off_policy: float = 0.5
+    """Mean importance ratio to the sampler."""
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Which tables a method takes, which classes train on them, and what else differs from others."""
+
+    method: str
+    tables: tuple[str, ...]
+    """Canonical tables that it takes (`fmtkit.core.tables.TABLES`)."""
+    trainer: str
+    """The class that is built: "package.module:Class"."""
+    config: str
+    """The dataclass of its arguments."""
+    about: str
+    trl: str = ">=1.8,<2"
+    """TRL versions that it was run with."""
+    instead: str = ""
+    """What to do where the installed TRL has no such trainer."""
+    arguments: Mapping[str, object] = field(default_factory=dict)
+    """Arguments that the method fixes."""
+    defaults: Mapping[str, object] = field(default_factory=dict)
+    """Arguments that hold unless the configuration says otherwise."""
+    needs: frozenset[Need] = frozenset()
+    """What must be configured (a teacher, rewards, a reward model), or is made where it is not (a
+    reference model)."""
+    makes_reference: bool = False
+    """Whether the trainer makes its reference by itself and takes none."""
+    head: Head = "causal"
+    sections: frozenset[str] = frozenset()
+    """Sections of a configuration that it takes (`SECTIONS`)."""
+    idle: frozenset[str] = frozenset()
+    """Sections whose keys change nothing."""
+    own: frozenset[str] = frozenset()
+    """Arguments that the config class lacks and fmtkit acts on (`max_length`)."""
+    features: frozenset[str] = frozenset()
+    """Keys of `trl` that its trainer acts on beyond rewards (`TRL_FEATURES`, `OUR_FEATURES`)."""
+    cuts: frozenset[str] = frozenset()
+    """Ends of a row that is too long which its trainer cuts: `truncate-end`, `truncate-start`."""
+    mask: MaskRule = ""
+    """How its trainer makes ids and masks of dialogs; by the table where empty."""
+    row_variables: bool = False
+    """Whether its trainer reads the template's variables from a column of the rows."""
+    whole_dialogs: bool = False
+    """Whether its trainer takes conversations alone, prompts with completions joined."""
+    words_prompts: bool = False
+    """Whether its trainer takes the text of a prompt for a message, and puts it in the template."""
+    both_labels: bool = False
+    """Whether it learns from the difference of liked and disliked rows, so that both must be there."""
+    whole_batch: bool = False
+    """Whether its trainer needs as many rows as a batch has."""
+    splits_sequences: bool = False
+    """Whether its trainer splits long sequences over devices (`context_parallel_size`)."""
+    sees_lengths: bool = False
+    """Whether its rows are single sequences of `input_ids`, by which batches can be grouped."""
+    group: int = 0
+    """Answers to a prompt unless `trl.num_generations` says otherwise; 0 where there are no groups."""
+    whole_groups: bool = False
+    """Whether all answers to a prompt must be on one device."""
+    health: HealthLimits | None = None
+    """Limits of its metrics, where its trainer logs those of an online method."""
+    refusals: Mapping[str, Refusal] = field(default_factory=dict)
+    """Name -> why it cannot honour a configuration; methods share what `training.refusals` has."""
+    key: str = ""
+    """A key that chooses the method when it is true, besides `rl`."""
+    guessed_from: frozenset[str] = frozenset()
+    """Keys, sections and tables for which a fragment without a method is planned as this one."""
+    build: str = ""
+    """A function (job, parts) -> trainer; the one for its needs where empty."""
+    needs_cuda: bool = False
+    """Whether the trainer itself demands a device."""
+    variant_key: str = ""
+    """A key on which the method's nature depends."""
+    variants: Mapping[str, "Runner"] = field(default_factory=dict)
+    """Value of `variant_key` -> the runner for it."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a table, section, need or rule that fmtkit does not have."""
+        for what, given, known in (
+            ("table", self.tables, TABLES),
+            ("section", self.sections | self.idle, {*SECTIONS, "trl"}),
+            ("need", self.needs, get_args(Need)),
+            ("feature", self.features, OUR_FEATURES),
+            ("head", {self.head}, get_args(Head)),
+            ("mask rule", {self.mask}, get_args(MaskRule)),
+        ):
+            for name in sorted(set(given) - set(known)):
+                raise ValueError(f"{self.method}: no {what} named {name!r}")
+
+    def variant(self, value: object) -> "Runner":
+        """Return the runner for this value of `variant_key`; itself where there is none."""
+        return self.variants.get(str(value), self)
+
+    def hooks(self, name: Hook) -> Iterator[Callable[..., Any]]:
+        """Yield the functions of that name of its sections, in the order of `SECTIONS`."""
+        for section, modules in SECTIONS.items():
+            for module in modules if section in self.sections else ():
+                function = getattr(importlib.import_module(module), name, None)
+                if function is not None:
+                    yield function
+
+    @property
+    def builder(self) -> str:
+        """Return the function that makes the trainer."""
+        online = "fmtkit.training.rl.grpo.build:build_online"
+        return self.build or (
+            online if "rewards" in self.needs else "fmtkit.training.run.build:build_trainer"
+        )
+
+
+@cache
+def shipped_names() -> tuple[str, ...]:
+    """Return the methods of fmtkit itself, sorted; nothing is imported but their package."""
+    package = importlib.import_module(GROUP)
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(package.__path__)))
+
+
+@cache
+def shipped() -> tuple[Runner, ...]:
+    """Return the runners of fmtkit itself, by name."""
+    return tuple(find(name) for name in shipped_names())
+
+
+def names() -> tuple[str, ...]:
+    """Return the methods that can be named, sorted."""
+    return tuple(sorted({*shipped_names(), *plugins.installed(GROUP)}))
+
+
+def methods(fits: Callable[[Runner], bool]) -> str:
+    """Return the shipped methods of which something is true, for a message."""
+    *others, last = [runner.method for runner in shipped() if fits(runner)]
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def guess(hints: Collection[str]) -> str | None:
+    """Return the shipped method that keys, sections or tables belong to; None where they tell none."""
+    found = [runner for runner in shipped() if not runner.guessed_from.isdisjoint(hints)]
+    # A method with sections of its own before one that a single key suggests.
+    return max(found, key=lambda runner: len(runner.sections)).method if found else None
+
+
+def unknown(method: str) -> UnknownNameError:
+    """Return the error for a method that is not there: the near one, and all that are installed."""
+    error = UnknownNameError("method", method, names())
+    if near_match(method, names()):
+        error.args = (f"{error}; installed: {', '.join(names())}",)
+    return error
+
+
+def find(method: str) -> Runner:
+    """Return the runner of a method.
+
+    Raises UnknownNameError where there is none, OptionError where two packages have one of that name,
+    DependencyError where the package that has it cannot be used.
+    """
+    is_ours = method in shipped_names()
+    point = plugins.named(GROUP, "method", method, shipped=is_ours)
+    if point is not None:
+        return plugins.constant(point, "method", "RUNNER", Runner, "method")
+    if not is_ours:
+        raise unknown(method)
+    runner: Runner = importlib.import_module(f"{GROUP}.{method}").RUNNER
+    return runner

@@ -1,0 +1,280 @@
+"""The canonical tables: what every converter makes and every runner takes.
+
+They are TRL's dataset types (https://huggingface.co/docs/trl/dataset_formats), as Arrow schemas:
+
+  Conversation  messages [, tools]                          sft
+  Completion    prompt, completion [, tools]                sft
+  Prompt        prompt [, tools] + the source's columns     grpo, gdpo, rloo, online_dpo, nash_md, xpo
+  Preference    prompt, chosen, rejected [, margin, tools]  dpo, ipo, orpo, cpo, simpo, reward
+  Unpaired      prompt, completion, label [, tools]         kto, bco
+  Ranking       prompt, replies, scores                     becomes Preference by a pair policy
+  Segments      segments, ends                              sft, by text without a template
+  Stepwise      prompt, completions, labels                 prm
+  Reference     prompt, ground_truth, remaining_turns       ebft, structured
+  Tokens        input_ids, attention_mask, labels, ...      ebft, strided
+
+A dialog (prompt, chosen, messages, ...) is a list of messages, or its text once rendered. Whether a
+message is narrow ({role, content}) or wide is fixed by the converter, never by the data; what is passed
+through has the width of its schema, if it has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, ClassVar
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    # Training processes read this module, and have no use for polars (0.2 s).
+    from fmtkit.columns.problems import Column
+
+MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
+WIDE_MESSAGE = pa.struct(
+    [
+        ("role", pa.string()),
+        ("content", pa.string()),
+        ("name", pa.string()),
+        ("reasoning_content", pa.string()),
+        ("tool_calls", pa.string()),
+        ("tool_call_id", pa.string()),
+        ("train", pa.bool_()),
+        ("train_detail", pa.string()),
+    ]
+)
+"""`tool_calls` is canonical JSON text: inferred structs would rewrite the arguments."""
+MARKS = frozenset({"train", "train_detail"})
+"""Keys of a message that say what of it is trained on; no template sees them."""
+
+SEGMENT = pa.struct([("text", pa.string()), ("label", pa.bool_())])
+"""A stretch of text, and whether it is trained on."""
+
+DIALOG_COLUMNS = frozenset({"messages", "prompt", "completion", "chosen", "rejected"})
+"""Columns that hold messages, or their text once rendered."""
+
+GYM_COLUMNS = ("nemo_gym_row", "nemo_gym_server", "nemo_gym_agent")
+"""A row for a NeMo Gym: its JSON text as the servers want it back, and who is asked about it."""
+
+TEXT_NAMES = {"messages": "text"}
+"""How a dialog column is called once it holds text, where the name changes."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One column for each canonical column; one that is None is not in this table."""
+
+    optional: ClassVar[frozenset[str]] = frozenset()
+    others: ClassVar[dict[str, pa.DataType]] = {}
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the table's name as it stands in reports."""
+        return cls.__name__
+
+    @classmethod
+    def column_names(cls) -> tuple[str, ...]:
+        """Return every column that such a table may have, in order."""
+        return tuple(f.name for f in fields(cls))
+
+    @classmethod
+    def schema(cls, columns: frozenset[str] | None = None, *, wide: bool, text: bool) -> pa.Schema:
+        """Return the Arrow schema on disk; `columns` says which optional ones are there."""
+        present = cls.column_names() if columns is None else columns
+        dialog = pa.string() if text else pa.list_(WIDE_MESSAGE if wide else MESSAGE)
+        names = (n for n in cls.column_names() if n in present or n not in cls.optional)
+        return pa.schema([cls._field(name, dialog, text=text) for name in names])
+
+    @classmethod
+    def _field(cls, name: str, dialog: pa.DataType, *, text: bool) -> pa.Field:
+        if name in cls.others:
+            dtype = cls.others[name]
+            if isinstance(dtype, _ListOfDialogs):
+                dtype = pa.list_(dialog)
+            return pa.field(name, dtype)
+        return pa.field(TEXT_NAMES.get(name, name) if text else name, dialog)
+
+
+class _ListOfDialogs:
+    """Mark of a column whose items are dialogs."""
+
+
+@dataclass(frozen=True)
+class Conversation(Table):
+    """A whole chat to learn from."""
+
+    messages: Column
+    tools: Column | None = None
+    optional = frozenset({"tools"})
+    others: ClassVar[dict[str, pa.DataType]] = {"tools": pa.string()}
+
+
+@dataclass(frozen=True)
+class Completion(Table):
+    """A prompt with one reply to learn."""
+
+    prompt: Column
+    completion: Column
+    tools: Column | None = None
+    optional = frozenset({"tools"})
+    others: ClassVar[dict[str, pa.DataType]] = {"tools": pa.string()}
+
+
+@dataclass(frozen=True)
+class Prompt(Table):
+    """A prompt to answer while training; the source's other columns go to the reward functions."""
+
+    prompt: Column
+    tools: Column | None = None
+    answer: Column | None = None
+    nemo_gym_row: Column | None = None
+    nemo_gym_server: Column | None = None
+    nemo_gym_agent: Column | None = None
+    optional = frozenset({"tools", "answer", *GYM_COLUMNS})
+    others: ClassVar[dict[str, pa.DataType]] = {
+        name: pa.string() for name in ("tools", "answer", *GYM_COLUMNS)
+    }
+
+
+@dataclass(frozen=True)
+class Preference(Table):
+    """A prompt with a better and a worse reply."""
+
+    prompt: Column
+    chosen: Column
+    rejected: Column
+    margin: Column | None = None
+    tools: Column | None = None
+    optional = frozenset({"margin", "tools"})
+    others: ClassVar[dict[str, pa.DataType]] = {"margin": pa.float64(), "tools": pa.string()}
+
+
+@dataclass(frozen=True)
+class Unpaired(Table):
+    """A prompt with one reply, liked or not."""
+
+    prompt: Column
+    completion: Column
+    label: Column
+    tools: Column | None = None
+    optional = frozenset({"tools"})
+    others: ClassVar[dict[str, pa.DataType]] = {"label": pa.bool_(), "tools": pa.string()}
+
+
+@dataclass(frozen=True)
+class Ranking(Table):
+    """A prompt with several replies and a score for each, higher is better."""
+
+    prompt: Column
+    replies: Column
+    scores: Column
+    others: ClassVar[dict[str, pa.DataType]] = {
+        "replies": _ListOfDialogs(),
+        "scores": pa.list_(pa.float64()),
+    }
+
+
+@dataclass(frozen=True)
+class Segments(Table):
+    """Stretches of text that no template writes, and which of them are trained on.
+
+    `ends` is "none" where the text holds its special tokens itself, "closed" where the tokenizer's BOS
+    and EOS go around it, "document" where a text that is too long becomes several rows as well.
+    """
+
+    segments: Column
+    ends: Column
+    others: ClassVar[dict[str, pa.DataType]] = {
+        "segments": pa.list_(SEGMENT),
+        "ends": pa.string(),
+    }
+
+
+@dataclass(frozen=True)
+class Stepwise(Table):
+    """A problem, the steps of one solution, and whether each step is right (or how likely)."""
+
+    prompt: Column
+    completions: Column
+    labels: Column
+    others: ClassVar[dict[str, pa.DataType]] = {
+        "prompt": pa.string(),
+        "completions": pa.list_(pa.string()),
+        "labels": pa.list_(pa.bool_()),
+    }
+
+
+@dataclass(frozen=True)
+class Reference(Table):
+    """A prompt with the text that a good answer resembles, and the turns that follow."""
+
+    prompt: Column
+    ground_truth: Column
+    remaining_turns: Column | None = None
+    optional = frozenset({"remaining_turns"})
+    others: ClassVar[dict[str, pa.DataType]] = {
+        "ground_truth": pa.string(),
+        "remaining_turns": pa.list_(MESSAGE),
+    }
+
+
+@dataclass(frozen=True)
+class Tokens(Table):
+    """Token ids, their labels (-100 where nothing is trained on) and where the prompt ends."""
+
+    input_ids: Column
+    attention_mask: Column
+    labels: Column
+    prompt_length: Column
+    anchor_mask: Column | None = None
+    optional = frozenset({"anchor_mask"})
+    others: ClassVar[dict[str, pa.DataType]] = {
+        "input_ids": pa.list_(pa.int32()),
+        "attention_mask": pa.list_(pa.int8()),
+        "labels": pa.list_(pa.int32()),
+        "prompt_length": pa.int32(),
+        "anchor_mask": pa.list_(pa.int8()),
+    }
+
+
+TABLES: dict[str, type[Table]] = {
+    table.__name__: table
+    for table in (
+        Conversation,
+        Completion,
+        Prompt,
+        Preference,
+        Unpaired,
+        Ranking,
+        Segments,
+        Stepwise,
+        Reference,
+        Tokens,
+    )
+}
+
+BECOMES: dict[str, str] = {"Ranking": "Preference", "Preference": "Unpaired"}
+"""Table -> the table that is made of it where a method takes nothing nearer.
+
+A ranking is paired by a policy; a pair is taken apart, as TRL's `unpair_preference_dataset` does.
+"""
+
+
+def table_for(made: str, taken: Collection[str]) -> str | None:
+    """Return the table that `made` is or becomes among those that are taken; None if it is none.
+
+    >>> table_for("Ranking", ("Unpaired",))
+    'Unpaired'
+    """
+    table: str | None = made
+    while table is not None and table not in taken:
+        table = BECOMES.get(table)
+    return table
+
+
+def steps_to(made: str, taken: Collection[str]) -> int:
+    """Count the tables between `made` and the first one that is taken; 0 where it is taken itself."""
+    steps, table = 0, made
+    while table not in taken and table in BECOMES:
+        steps, table = steps + 1, BECOMES[table]
+    return steps

@@ -1,0 +1,210 @@
+"""Run code that we did not write in a process of its own, with limits on time, memory and output.
+
+A worker serves one target, a function `setup -> (bytes -> bytes)` named `package.module:function`.
+It is started anew (never forked from a process with threads), takes a batch of items, and answers
+each with one frame: whoever keeps us waiting longer than the limit is the item whose answer has not
+come, and the worker is killed. Only bytes cross the border, no pickles: what comes back cannot harm
+us.
+"""
+
+import json
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from fmtkit.core.errors import FmtkitError
+from fmtkit.core.user_modules import child_path
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+Serve = Callable[[bytes], bytes]
+
+STDERR = 2
+"""What user code prints is no result: it goes where messages go."""
+
+BOOT = (
+    "import sys; sys.path[:] = sys.argv[2:]; from fmtkit.core.worker import serve; "
+    "serve(int(sys.argv[1]))"
+)
+
+
+class WorkerError(FmtkitError, RuntimeError):
+    """Say that a worker could not begin to serve, and why."""
+
+
+_STALLED = 5.0
+"""Seconds beyond an item's own that a worker may take none of what it is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a worker may take: seconds for one item, bytes of memory (None: any), bytes of one answer."""
+
+    seconds: float = 5.0
+    memory: int | None = 2 << 30
+    answer: int = 256 << 20
+    start_seconds: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Overrun:
+    """An item that has no answer, since its worker broke a limit or died."""
+
+    message: str
+
+
+class Worker:
+    """A long-lived process that answers items one after another; threads take turns."""
+
+    def __init__(
+        self, target: str, setup: Mapping[str, Any], limits: Limits, *, quiet: bool = False
+    ) -> None:
+        """Remember what to serve; the process starts with the first item, `quiet` without stderr."""
+        first = {"target": target, "setup": setup, "memory": limits.memory}
+        self._first = json.dumps(first | {"seconds": limits.seconds}).encode()
+        self._limits = limits
+        self._stderr = subprocess.DEVNULL if quiet else None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
+        self._lock = Lock()
+
+    def answer(self, items: Sequence[bytes]) -> list[bytes | Overrun]:
+        """Answer items in their order; raises WorkerError where the worker cannot begin."""
+        answers: list[bytes | Overrun] = []
+        with self._lock:
+            while len(answers) < len(items):
+                answers += self._serve(items[len(answers) :])
+        return answers
+
+    def _serve(self, items: Sequence[bytes]) -> Iterator[bytes | Overrun]:
+        """Answer items up to the first that breaks a limit."""
+        connection = self._started()
+        try:
+            connection.send_bytes(len(items).to_bytes(8, "little"))
+            for item in items:
+                connection.send_bytes(item)
+        except OSError:
+            self.close()
+            yield Overrun("the process that ran it died or took nothing any more")
+            return
+        for _ in items:
+            answer = self._received(connection, self._limits.seconds)
+            yield answer
+            if isinstance(answer, Overrun):
+                return
+
+    def _received(self, connection: "Connection", seconds: float) -> bytes | Overrun:
+        try:
+            if connection.poll(seconds):
+                return connection.recv_bytes(self._limits.answer)
+            self.close()
+            return Overrun(f"no answer within {seconds:g} seconds")
+        except (EOFError, ConnectionError):
+            self.close()
+            return Overrun("the process that ran it died (out of memory?)")
+        except OSError:
+            self.close()
+            return Overrun(f"an answer of more than {self._limits.answer:,} bytes")
+
+    def _started(self) -> "Connection":
+        if self._process is not None and self._process.poll() is not None:
+            self.close()
+        if self._connection is not None:
+            return self._connection
+        from multiprocessing.connection import Connection
+
+        ours, theirs = socket.socketpair()
+        _limit_waits(ours, self._limits.seconds + _STALLED)
+        # -P: a module in the working directory is not one of ours.
+        boot = [sys.executable, "-P", "-c", BOOT, str(theirs.fileno()), *child_path()]
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
+            boot,
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=STDERR,
+            stderr=self._stderr,
+        )
+        theirs.close()
+        self._connection = connection = Connection(ours.detach())
+        connection.send_bytes(self._first)
+        greeting = self._received(connection, self._limits.start_seconds)
+        if isinstance(greeting, Overrun) or greeting:
+            self.close()
+            reason = greeting.message if isinstance(greeting, Overrun) else greeting.decode()
+            raise WorkerError(f"the worker process does not start: {reason}")
+        return connection
+
+    def close(self) -> None:
+        """Kill the process; the next item starts another one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def kill(self) -> None:
+        """End the process from another thread: who waits for its answer gets an Overrun."""
+        process = self._process
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _limit_waits(ours: socket.socket, seconds: float) -> None:
+    """Let no read or write of a frozen worker's socket wait for longer: it fails with an OSError."""
+    limit = struct.pack("ll", int(seconds) + 1, 0)
+    for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+        ours.setsockopt(socket.SOL_SOCKET, option, limit)
+
+
+def serve(descriptor: int) -> None:
+    """Answer items until the other side is gone; this is the worker process's whole life."""
+    from multiprocessing.connection import Connection
+
+    connection = Connection(descriptor)
+    first = json.loads(connection.recv_bytes())
+    module, _, name = first["target"].partition(":")
+    function = getattr(import_module(module), name)
+    try:
+        answer: Serve = function(first["setup"])
+    except FmtkitError as error:
+        connection.send_bytes(str(error).encode())
+        return
+    _limit(first["memory"])
+    connection.send_bytes(b"")
+    try:
+        while True:
+            count = int.from_bytes(connection.recv_bytes(), "little")
+            items = [connection.recv_bytes() for _ in range(count)]
+            for item in items:
+                # Nobody kills us if the other side was killed: an alarm does, even inside C code.
+                signal.setitimer(signal.ITIMER_REAL, 2 * first["seconds"])
+                connection.send_bytes(answer(item))
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return
+
+
+def _limit(memory: int | None) -> None:
+    """Forbid this process more memory than it has and `memory` bytes, and core files."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform != "linux" or memory is None:
+        return
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    limit = pages * resource.getpagesize() + memory
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

@@ -1,0 +1,252 @@
+"""Which converter belongs to a name, or to the columns of a file.
+
+A converter's signature is its format: its parameters are source columns with kinds, its result is the
+canonical table, keyword parameters with plain defaults are the options of the type. Several converters
+may bear one name; the columns choose.
+"""
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from inspect import Parameter, getdoc, signature
+from typing import Any, TypeVar, get_type_hints
+
+from fmtkit.columns.kinds import Kind, RowKind
+from fmtkit.columns.problems import Column
+from fmtkit.core import plugins, runner, user_modules
+from fmtkit.core.errors import FmtkitError, OptionError, UnknownNameError
+from fmtkit.core.tables import Table, table_for
+from fmtkit.formats import target_registry
+
+F = TypeVar("F", bound=Callable[..., Table])
+
+
+@dataclass(frozen=True)
+class Converter:
+    """A function from source columns to a canonical table, and what its signature says of it."""
+
+    name: str
+    makes: type[Table]
+    takes: Mapping[str, Kind]
+    required: frozenset[str]
+    any_of: tuple[tuple[str, ...], ...]
+    options: Mapping[str, Any]
+    function: Callable[..., Table] = field(compare=False)
+    wide: bool = False
+    text: bool = False
+    keeps: bool = False
+    """Whether every other source column is kept (Prompt tables)."""
+    aliases: tuple[str, ...] = ()
+    paths: Mapping[str, str] = field(default_factory=dict)
+    """Parameter -> dotted path of its column, where it is not the parameter's own name."""
+    rows_by: str = ""
+    """Column by whose value rows that follow each other are read as one; empty where each stands alone."""
+    summary: str = ""
+    differs: str = ""
+    """The deliberate difference from axolotl, in one line; empty where there is none."""
+    source_url: str = ""
+    order: int = 0
+
+    @property
+    def file(self) -> str:
+        """Return the file that the function stands in."""
+        return self.function.__code__.co_filename
+
+    @property
+    def is_ours(self) -> bool:
+        """Tell whether fmtkit ships it; what others raise is said with their file and line."""
+        return self.function.__module__.startswith("fmtkit.")
+
+    def make(self, arguments: Mapping[str, Any]) -> Table:
+        """Call the function; OptionError names the file and line of one that raises."""
+        try:
+            return self.function(**arguments)
+        except Exception as error:
+            if self.is_ours or isinstance(error, FmtkitError):
+                raise
+            where = user_modules.told(error, self.file)
+            raise OptionError(f"type {self.name}: its converter raised {where}") from error
+
+    @property
+    def columns(self) -> Mapping[str, Kind]:
+        """Return the parameters that are columns of the source: all but the whole row."""
+        return {name: kind for name, kind in self.takes.items() if not isinstance(kind, RowKind)}
+
+    @property
+    def takes_rows(self) -> bool:
+        """Tell whether it is given the whole row."""
+        return len(self.columns) < len(self.takes)
+
+    def path(self, parameter: str) -> str:
+        """Return the dotted path under which a parameter's column is looked up by default."""
+        return self.paths.get(parameter, parameter)
+
+    def table_columns(self) -> tuple[str, ...]:
+        """Return the canonical columns that this converter makes."""
+        return tuple(name for name in self.makes.column_names() if name not in self.absent)
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """Return the optional canonical columns that this converter does not make."""
+        return self.makes.optional - self._made
+
+    @property
+    def _made(self) -> frozenset[str]:
+        return frozenset(_made_columns(self))
+
+
+_CONVERTERS: list[Converter] = []
+_MADE: dict[Callable[..., Table], frozenset[str]] = {}
+
+
+def converter(
+    *,
+    wide: bool = False,
+    text: bool = False,
+    keeps: bool = False,
+    any_of: Iterable[Iterable[str]] = (),
+    aliases: Iterable[str] = (),
+    name: str | None = None,
+    paths: Mapping[str, str] | None = None,
+    rows_by: str = "",
+    differs: str = "",
+) -> Callable[[F], F]:
+    """Register a converter; its module's name is the format's name unless `name` says otherwise.
+
+    `any_of` groups optional columns of which each group needs one; `wide` gives its messages room for
+    tool calls and reasoning; `text` says that its dialogs are text already; `paths` places parameters
+    under dotted paths; `rows_by` is a column: rows that follow each other and have the same there are one,
+    and the parameter `rows` is the list of them; `differs` is the line on axolotl in docs/formats.md.
+    """
+
+    def register(function: F) -> F:
+        hints = get_type_hints(function, include_extras=True)
+        makes = hints.pop("return")
+        kinds = {p: _kind(hint) for p, hint in hints.items() if _kind(hint) is not None}
+        parameters = signature(function).parameters
+        doc = getdoc(function) or ""
+        _CONVERTERS.append(
+            Converter(
+                name=name or function.__module__.rpartition(".")[2],
+                makes=makes,
+                takes=kinds,  # type: ignore[arg-type]
+                required=frozenset(p for p in kinds if parameters[p].default is Parameter.empty),
+                any_of=tuple(tuple(group) for group in any_of),
+                options={p: parameters[p].default for p in parameters if p not in kinds},
+                function=function,
+                wide=wide,
+                text=text,
+                keeps=keeps,
+                aliases=tuple(aliases),
+                paths=dict(paths or {}),
+                rows_by=rows_by,
+                summary=_summary(function, doc),
+                differs=differs,
+                source_url=next(iter(re.findall(r"https?://\S+[\w/]", doc)), ""),
+                order=len(_CONVERTERS),
+            )
+        )
+        return function
+
+    return register
+
+
+def _kind(hint: Any) -> Kind | None:
+    for entry in getattr(hint, "__metadata__", ()):
+        if isinstance(entry, Kind):
+            return entry
+    return None
+
+
+def _summary(function: Callable[..., Table], doc: str) -> str:
+    module = importlib.import_module(function.__module__)
+    lines = (module.__doc__ or doc).strip().splitlines()
+    return lines[0].rstrip(".") if lines else ""
+
+
+def _made_columns(chosen: Converter) -> frozenset[str]:
+    """Return the optional columns that the function fills, by calling it once on placeholder columns."""
+    if chosen.function not in _MADE:
+        import polars as pl
+
+        columns = {p: Column(pl.col(p)) for p in chosen.takes}
+        table = chosen.make({**columns, **chosen.options})
+        made = (n for n in chosen.makes.optional if getattr(table, n) is not None)
+        _MADE[chosen.function] = frozenset(made)
+    return _MADE[chosen.function]
+
+
+@cache
+def converters() -> tuple[Converter, ...]:
+    """Import every module of fmtkit.converters and every plugin's, and return what they register."""
+    package = importlib.import_module("fmtkit.converters")
+    for module in pkgutil.iter_modules(package.__path__, "fmtkit.converters."):
+        importlib.import_module(module.name)
+    for points in plugins.installed("fmtkit.converters").values():
+        for point in points:
+            plugins.load(point, "converter")
+    return tuple(sorted(_CONVERTERS, key=lambda c: (c.name, c.order)))
+
+
+def load_plugin(path: str) -> None:
+    """Run a plugin file, so that the converters in it are registered, in place of those it had."""
+    import importlib.util
+    from pathlib import Path
+
+    file = Path(path)
+    if not file.is_file():
+        raise OptionError(f"--plugin {path}: no such file")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None:
+        raise OptionError(f"--plugin {path}: not a Python file")
+    import sys
+
+    module = importlib.util.module_from_spec(spec)
+    # A plugin called polars.py is not what others import by that name.
+    if user_modules.installed(file.stem) is None:
+        sys.modules.setdefault(file.stem, module)
+    user_modules.serve([file.parent], module.__name__)
+    _CONVERTERS[:] = [c for c in _CONVERTERS if c.function.__code__.co_filename != str(file)]
+    target_registry.forget(str(file))
+    count = len(_CONVERTERS)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        # What a stranger's file raises is no traceback of ours; half of it is no plugin either.
+        del _CONVERTERS[count:]
+        target_registry.forget(str(file))
+        raise OptionError(f"--plugin {path}: {user_modules.told(error, file)}") from error
+    converters.cache_clear()
+
+
+def named(name: str, method: str | None = None) -> tuple[Converter, ...]:
+    """Return the converters of that name or alias, of tables that the method takes or are made so.
+
+    Raises UnknownNameError with a did-you-mean, OptionError where the method takes none of them.
+    """
+    found = tuple(c for c in converters() if name == c.name or name in c.aliases)
+    if not found:
+        raise UnknownNameError("type", name, names())
+    if method is None:
+        return found
+    tables = tables_of(method)
+    fitting = tuple(c for c in found if table_for(c.makes.name(), tables))
+    if not fitting:
+        made = ", ".join(sorted({c.makes.name() for c in found}))
+        raise OptionError(
+            f"--method {method} takes {' or '.join(tables)}, but type {name} makes {made}"
+        )
+    return fitting
+
+
+def tables_of(method: str) -> tuple[str, ...]:
+    """Return the tables that a training method takes."""
+    return runner.find(method).tables
+
+
+def names() -> list[str]:
+    """Return every name and alias of a source, sorted."""
+    return sorted({n for c in converters() for n in (c.name, *c.aliases)})

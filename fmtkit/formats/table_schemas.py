@@ -1,0 +1,127 @@
+"""JSON Schemas of canonical rows, derived from the Arrow schemas, so that the two cannot differ.
+
+The files in schemas/ are this module's output; a test compares them.
+"""
+
+from typing import Any
+
+import pyarrow as pa
+
+from fmtkit.core.tables import DIALOG_COLUMNS, SEGMENT, TABLES, WIDE_MESSAGE, Table
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+DESCRIPTIONS = {
+    "messages": "The whole conversation.",
+    "text": "The whole conversation as text.",
+    "prompt": "What the reply answers: messages, or their text up to the reply.",
+    "completion": "The reply: messages, or what the template adds after the prompt.",
+    "chosen": "The better reply: messages, or what the template adds after the prompt.",
+    "rejected": "The worse reply: messages, or what the template adds after the prompt.",
+    "label": "Whether the reply is liked.",
+    "margin": "By how much the chosen reply is better.",
+    "tools": "Tool definitions as canonical JSON text.",
+    "answer": "The answer that a reward function compares with.",
+    "nemo_gym_row": "The row of a NeMo Gym as canonical JSON text, numbers as written.",
+    "nemo_gym_server": "The resources server that judges the answer.",
+    "nemo_gym_agent": "The agent that plays the dialog.",
+    "replies": "Several replies to the prompt.",
+    "scores": "A score for each reply; higher is better.",
+    "segments": "Stretches of text in their order; `label` says whether one is trained on.",
+    "ends": "none: the text is whole; closed: BOS and EOS go around it; document: long ones are cut.",
+    "completions": "The steps of one solution, in order.",
+    "labels": "Of each step whether it is right; of tokens their labels, -100 where nothing is trained on.",
+    "ground_truth": "The text that a good answer resembles.",
+    "remaining_turns": "The turns that follow the answer.",
+    "input_ids": "Token ids.",
+    "attention_mask": "1 for a token that is there, 0 for padding.",
+    "prompt_length": "Tokens before the first that is trained on.",
+    "anchor_mask": "1 where a generated block may begin.",
+}
+
+
+def message_schema() -> dict[str, Any]:
+    """Return the schema of a message; keys beside role and content only where the source has them."""
+    fields = [WIDE_MESSAGE.field(i) for i in range(WIDE_MESSAGE.num_fields)]
+    properties = {f.name: {"type": [_scalar(f.type), "null"]} for f in fields}
+    properties["role"] = {"enum": ["system", "developer", "user", "assistant", "tool"]}
+    return {
+        "type": "object",
+        "required": ["role"],
+        # What only calls tools says nothing; JSON lines leave a null content out.
+        "anyOf": [{"required": ["content"]}, {"required": ["tool_calls"]}],
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
+def row_schema(table: type[Table]) -> dict[str, Any]:
+    """Return the JSON Schema of a canonical row; further columns are those that were kept."""
+    schema = table.schema(None, wide=True, text=False)
+    properties = {f.name: _column(table, f) for f in schema}
+    for name, entry in properties.items():
+        if name in table.optional:
+            entry.update(_or_null(entry))
+    required = [name for name in table.column_names() if name not in table.optional]
+    out: dict[str, Any] = {
+        "$schema": DRAFT,
+        "title": table.name(),
+        "description": (table.__doc__ or "").strip().splitlines()[0],
+        "type": "object",
+        "required": required,
+        "properties": properties,
+        "$defs": {
+            "message": message_schema(),
+            "dialog": {"type": "array", "items": {"$ref": "#/$defs/message"}},
+        },
+    }
+    if "messages" in properties:
+        properties["text"] = {"description": DESCRIPTIONS["text"], "type": "string"}
+        out["required"] = [name for name in required if name != "messages"]
+        out["anyOf"] = [{"required": ["messages"]}, {"required": ["text"]}]
+    return out
+
+
+def _column(table: type[Table], entry: pa.Field) -> dict[str, Any]:
+    described = {"description": DESCRIPTIONS[entry.name]}
+    if entry.name in DIALOG_COLUMNS and entry.name not in table.others:
+        return described | {"anyOf": [{"$ref": "#/$defs/dialog"}, {"type": "string"}]}
+    if entry.name == "replies":
+        return described | {"type": "array", "items": {"$ref": "#/$defs/dialog"}}
+    if entry.name == "labels" and table.name() == "Stepwise":
+        soft = {"type": "array", "items": {"type": "number", "minimum": 0, "maximum": 1}}
+        return described | {"anyOf": [{"type": "array", "items": {"type": "boolean"}}, soft]}
+    if entry.name == "ends":
+        return described | {"enum": ["none", "closed", "document"]}
+    return described | _type(entry.type)
+
+
+def _type(dtype: pa.DataType) -> dict[str, Any]:
+    if pa.types.is_list(dtype):
+        return {"type": "array", "items": _type(dtype.value_type)}
+    if dtype == SEGMENT:
+        text, label = ({"type": kind} for kind in ("string", "boolean"))
+        named = {"text": text, "label": label}
+        return {"type": "object", "required": [*named], "properties": named}
+    if pa.types.is_struct(dtype):
+        return {"$ref": "#/$defs/message"}
+    return {"type": _scalar(dtype)}
+
+
+def _scalar(dtype: pa.DataType) -> str:
+    if pa.types.is_boolean(dtype):
+        return "boolean"
+    if pa.types.is_integer(dtype):
+        return "integer"
+    return "number" if pa.types.is_floating(dtype) else "string"
+
+
+def _or_null(entry: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(entry.get("type"), str):
+        return {"type": [entry["type"], "null"]}
+    return {}
+
+
+def file_names() -> dict[str, type[Table]]:
+    """Return the name of each table's file in schemas/."""
+    return {f"{name.lower()}.schema.json": table for name, table in TABLES.items()}

@@ -1,0 +1,238 @@
+"""Which targets there are, and which of them can hold a table.
+
+A target's signature is its layout the other way round: its one parameter is the canonical table that it
+takes, its result are the columns of a written row. Several functions may bear one name; the table
+chooses. What a target holds of a dialog is declared, and what it does not hold is lost by name and by
+number (`fmtkit.converting.target_stage`).
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from inspect import getdoc, signature
+from typing import Any, Literal, TypeAlias, TypeVar, get_type_hints
+
+from fmtkit.columns.kinds import MESSAGE_KEYS
+from fmtkit.columns.problems import Column
+from fmtkit.core import plugins, user_modules
+from fmtkit.core.errors import FmtkitError, OptionError, UnknownNameError
+from fmtkit.core.tables import Table
+
+Rows: TypeAlias = Mapping[str, Column | None]
+"""The columns of the written rows, in order; one that is None is left out."""
+Beside: TypeAlias = Callable[[str, str, tuple[str, ...]], tuple[str, str]]
+F = TypeVar("F", bound=Callable[..., Rows])
+
+LOSSES: dict[str, str] = {
+    "system": "system turns",
+    "turns": "all turns but the last exchange",
+    "tools": "the definitions of tools",
+    "tool_calls": "calls of tools, and the turns of tools",
+    "tool_call_id": "the ids of calls",
+    "arguments": "that the arguments of a call are an object and not its JSON text",
+    "content": "that a message which only calls tools has no content, not an empty one",
+    "name": "the names of speakers",
+    "reasoning_content": "reasoning",
+    "train": "which messages are trained on",
+    "margin": "by how much the chosen reply is better",
+}
+"""What `--allow-loss` may name beside kept columns -> what is dropped."""
+_NAMES = {name: key.name for key in MESSAGE_KEYS for name in key.names if key.name in LOSSES}
+_NAMES |= {"weights": "train", "developer": "system"}
+MARGINAL = frozenset({"arguments", "content"})
+"""Losses of form, which a target that says nothing of them does not have."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A function from a canonical table to the columns of a layout, and what is declared of it."""
+
+    name: str
+    takes: type[Table]
+    reads: str
+    """The type that reads the rows back."""
+    holds: frozenset[str]
+    """The LOSSES that do not happen."""
+    system: Literal["turns", "first"]
+    """Where a system text is held: in turns wherever they stand, or one that is not empty, as the first."""
+    json: frozenset[str]
+    """Dotted paths of columns whose text is JSON: written as the values that they are."""
+    calls: Literal["any", "text", "bare"]
+    """What calls may be: any, with arguments that are JSON text, or a bare list of functions."""
+    formats: tuple[str, ...]
+    keeps: bool
+    """Whether kept columns are written too."""
+    text: bool
+    """Whether the dialogs that it takes are text already."""
+    function: Callable[..., Rows] = field(compare=False)
+    beside: Beside | None = field(default=None, compare=False)
+    """What the consumer reads the rows by: name of OUT, path of the rows, columns -> file name, text."""
+    summary: str = ""
+    url: str = ""
+    order: int = 0
+
+    @property
+    def is_ours(self) -> bool:
+        """Tell whether fmtkit ships it."""
+        return self.function.__module__.startswith("fmtkit.")
+
+    @property
+    def needs_width(self) -> bool:
+        """Tell whether the function asks whether messages may hold more than a role and a content."""
+        return "wide" in signature(self.function).parameters
+
+    def make(self, table: Table, *, wide: bool) -> Rows:
+        """Call the function; OptionError names the file and line of one that raises."""
+        arguments = {"wide": wide} if self.needs_width else {}
+        try:
+            return self.function(table, **arguments)
+        except Exception as error:
+            if self.is_ours or isinstance(error, FmtkitError):
+                raise
+            where = user_modules.told(error, self.function.__code__.co_filename)
+            raise OptionError(f"--to {self.name}: its target raised {where}") from error
+
+
+_TARGETS: list[Target] = []
+
+
+def target(
+    *,
+    reads: str,
+    holds: Iterable[str] = (),
+    system: Literal["turns", "first"] = "turns",
+    json: Iterable[str] = (),
+    calls: Literal["any", "text", "bare"] = "any",
+    formats: Iterable[str] = ("jsonl",),
+    keeps: bool = False,
+    text: bool = False,
+    beside: Beside | None = None,
+    name: str | None = None,
+) -> Callable[[F], F]:
+    """Register a target; its module's name, with hyphens, is its own unless `name` says otherwise.
+
+    The keywords are the fields of `Target`: the function's annotations say which table it takes.
+    """
+
+    def register(function: F) -> F:
+        hints = get_type_hints(function)
+        module = function.__module__.rpartition(".")[2]
+        doc = getdoc(function) or ""
+        own = frozenset(holds)
+        unknown = own - {*LOSSES, "developer"}
+        if unknown:
+            raise OptionError(f"target {module}: holds={sorted(unknown)} is none of {list(LOSSES)}")
+        _TARGETS.append(
+            Target(
+                name=name or module.replace("_", "-"),
+                takes=next(hint for key, hint in hints.items() if key not in ("wide", "return")),
+                reads=reads,
+                holds=own,
+                system=system,
+                json=frozenset(json),
+                calls=calls,
+                formats=tuple(formats),
+                keeps=keeps,
+                text=text,
+                function=function,
+                beside=beside,
+                summary=_summary(function),
+                url=next((word.rstrip(".;,") for word in doc.split() if "://" in word), ""),
+                order=len(_TARGETS),
+            )
+        )
+        return function
+
+    return register
+
+
+def _summary(function: Callable[..., Rows]) -> str:
+    doc = importlib.import_module(function.__module__).__doc__ or ""
+    return doc.strip().partition("\n")[0].rstrip(".")
+
+
+def targets() -> tuple[Target, ...]:
+    """Import every module of fmtkit.targets and every plugin's, and return what they register."""
+    _load()
+    return tuple(sorted(_TARGETS, key=lambda t: (t.name, t.order)))
+
+
+@cache
+def _load() -> None:
+    package = importlib.import_module("fmtkit.targets")
+    for module in pkgutil.iter_modules(package.__path__, "fmtkit.targets."):
+        importlib.import_module(module.name)
+    for points in plugins.installed("fmtkit.targets").values():
+        for point in points:
+            plugins.load(point, "target")
+
+
+def forget(file: str) -> None:
+    """Unregister the targets of a plugin file, which is about to be run again."""
+    _TARGETS[:] = [t for t in _TARGETS if t.function.__code__.co_filename != file]
+
+
+def names() -> list[str]:
+    """Return the name of every target, sorted."""
+    return sorted({found.name for found in targets()})
+
+
+def named(name: str) -> tuple[Target, ...]:
+    """Return the functions of a target; UnknownNameError for a name that is not there."""
+    found = tuple(t for t in targets() if t.name == name)
+    if not found:
+        raise UnknownNameError("target", name, names())
+    return found
+
+
+WHOLE: dict[str, str] = {"Completion": "Conversation", "Conversation": "Completion"}
+"""Table -> the table as which its rows can be written too, where nothing is lost by that."""
+
+
+def find(name: str, table: type[Table], *, text: bool) -> Target:
+    """Return the function of a target that takes a table, or the table that its rows can be.
+
+    Raises UnknownNameError for a target that is not there, OptionError for one that cannot hold the
+    table, naming those that can.
+    """
+    found = named(name)
+    chosen = _fitting(found, table, text=text)
+    if chosen is not None:
+        return chosen
+    every = targets()
+    fits = [n for n in names() if _fitting([t for t in every if t.name == n], table, text=text)]
+    what = _in_words(table, text=text)
+    holding = ", ".join(dict.fromkeys(_in_words(t.takes, text=t.text) for t in found))
+    advice = f"what does: {', '.join(fits)}" if fits else "no target does"
+    raise OptionError(f"--to {name} holds {holding}, not {what}; {advice}")
+
+
+def _in_words(table: type[Table], *, text: bool) -> str:
+    return f"a {table.name()} of text" if text else f"a {table.name()}"
+
+
+def _fitting(found: Iterable[Target], table: type[Table], *, text: bool) -> Target | None:
+    taken = {t.takes.name(): t for t in found if t.text == text}
+    own = taken.get(table.name())
+    return own or (None if text else taken.get(WHOLE.get(table.name(), "")))
+
+
+def loss_named(name: str) -> str:
+    """Return a loss by its name or one that sources use (`reasoning`, `weight`); others are columns."""
+    return name if name in LOSSES else _NAMES.get(name, name)
+
+
+def entry(found: Target) -> dict[str, Any]:
+    """Return a target as JSON-able data, for lists and pages."""
+    return {
+        "name": found.name,
+        "table": found.takes.name(),
+        "reads": found.reads,
+        "holds": [name for name in LOSSES if name in found.holds],
+        "formats": list(found.formats),
+        "keeps": found.keeps,
+        "summary": found.summary,
+        "url": found.url,
+    }

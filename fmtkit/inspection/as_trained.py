@@ -1,0 +1,76 @@
+"""How `fmtkit train` would read the rows: by which template, and with which masks."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from fmtkit.converting.typenames import TypeName
+from fmtkit.core import runner
+from fmtkit.core.errors import TokenizerError
+from fmtkit.counting.anchors import read_rule
+from fmtkit.inspection.inspect_options import InspectOptions
+from fmtkit.inspection.masks import Masking
+from fmtkit.rendering import template_sources
+from fmtkit.rendering.chat import ChatTemplate
+from fmtkit.tokenizers.tokens import Tokenizer
+
+WITHOUT_TEMPLATE = frozenset({"Segments", "Stepwise", "Tokens"})
+"""Tables whose rows no template writes."""
+
+
+def template_of(
+    name: TypeName, table: str, tokenizer: Tokenizer | None, options: InspectOptions
+) -> tuple[ChatTemplate | None, list[str]]:
+    """Find the template that rows are written with, and say what is missing."""
+    notes = []
+    if tokenizer is None:
+        notes.append("without --tokenizer lengths are in characters, and there are no masks")
+    if options.chat_template:
+        found = template_sources.find_model_template(
+            options.chat_template, tokenizer=options.tokenizer
+        )
+        return _for_training(options.chat_template, found), notes
+    if name.template:
+        family = template_sources.find_family(name.template)
+        family = family.with_tokens(tokenizer.special_tokens) if tokenizer else family
+        return _for_training(name.template, family), notes
+    if tokenizer is None:
+        return None, notes
+    try:
+        tokenizer.needs_chat_template()
+    except TokenizerError as error:
+        lacks = [f"{error}; until then lengths are of the contents alone"]
+        return None, notes if table in WITHOUT_TEMPLATE else [*notes, *lacks]
+    return template_sources.find_model_template(
+        template_sources.TOKENIZER_DEFAULT, tokenizer=options.tokenizer
+    ), notes
+
+
+def _for_training(name: str, found: ChatTemplate) -> ChatTemplate:
+    """Return a template as a run sets it: a variant that marks replies becomes the tokenizer's."""
+    if found.training is None or name == template_sources.TOKENIZER_DEFAULT:
+        return found
+    return replace(found, source=found.training)
+
+
+def masking_of(name: TypeName, options: InspectOptions) -> Masking:
+    """Gather what the type's options and the flags say of masks.
+
+    Raises UnknownNameError for a method that is not there.
+    """
+    method = options.method or name.method
+    if method is not None:
+        runner.find(method)
+    return Masking(
+        method,
+        options.train_on_inputs,
+        options.assistant_only,
+        step_separator=str(options.options.get("step_separator", "\n")),
+        train_on_last_step_only=_is_true(options.options, "train_on_last_step_only"),
+        anchors=read_rule(options.ebft),
+    )
+
+
+def _is_true(options: Mapping[str, Any], name: str) -> bool:
+    """Tell whether an option is set; the type has refused what is neither true nor false."""
+    return str(options.get(name, False)).lower() in ("true", "1", "yes")

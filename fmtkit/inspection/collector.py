@@ -1,0 +1,206 @@
+"""A look at rows: everything that the survey counts, of a block on a worker, then of all blocks.
+
+What is counted here is exact over every row (the kinds of source columns apart), and adds up: a
+look at two blocks is the sum of the looks at each.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from fmtkit.converting.control_tokens import written_by
+from fmtkit.counting import lengths
+from fmtkit.counting.lengths import RowLengths, Tally, count_columns, count_lists
+from fmtkit.inspection.anchor_counts import AnchorTally, place_anchors
+from fmtkit.inspection.cutting import CuttingTally
+from fmtkit.inspection.dialog_shapes import DialogShapes
+from fmtkit.inspection.findings import Findings
+from fmtkit.inspection.fingerprints import hash_columns
+from fmtkit.inspection.masks import USUAL, Masking
+from fmtkit.inspection.reply_checks import ReplyChecks
+from fmtkit.inspection.source_columns import ColumnCounts
+from fmtkit.inspection.written_rows import Written, write
+from fmtkit.rendering.chat import ChatTemplate
+from fmtkit.tokenizers.tokens import Tokenizer
+
+Ints = npt.NDArray[np.int64]
+
+STEPS = "prompt+steps"
+ADDED_TO_PROMPT = {"completions": STEPS}
+LISTS = {"completions": "steps", "replies": "replies", "segments": "segments"}
+
+REFUSALS = {"template_not_prefix_preserving": "prompt_rewritten"}
+"""Code of a row that the template gives no text -> the finding; others are `template_refused`."""
+
+
+@dataclass
+class Look:
+    """What is known of the rows so far."""
+
+    findings: Findings
+    columns: ColumnCounts = field(default_factory=ColumnCounts)
+    shapes: DialogShapes = field(default_factory=DialogShapes)
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    counted: int = 0
+    """Rows whose lengths were counted."""
+    cutting: CuttingTally | None = None
+    anchors: AnchorTally = field(default_factory=AnchorTally)
+    refusals: Counter[str] = field(default_factory=Counter)
+    """What the template said -> rows."""
+    lines: dict[int, int | None] = field(default_factory=dict)
+    """Row -> physical line, of rows that findings name."""
+
+    def absorb(self, other: "Look", first: int) -> None:
+        """Add a look at rows of which row 0 is row `first` here."""
+        self.findings.absorb(other.findings, first)
+        self.columns.absorb(other.columns)
+        self.shapes.absorb(other.shapes)
+        for name, tally in other.tallies.items():
+            self.tallies.setdefault(name, Tally()).absorb(tally)
+        self.counted += other.counted
+        if self.cutting is not None and other.cutting is not None:
+            self.cutting.absorb(other.cutting, first)
+        self.anchors.absorb(other.anchors)
+        self.refusals.update(other.refusals)
+        self.lines |= {row + first: line for row, line in other.lines.items()}
+
+
+@dataclass(frozen=True)
+class Viewer:
+    """How rows are looked at; one for all workers."""
+
+    tokenizer: Tokenizer | None
+    template: ChatTemplate | None
+    checks: ReplyChecks | None
+    ladder: tuple[int, ...]
+    stride: int = 1
+    """Lengths are counted of one row in so many."""
+    masking: Masking = USUAL
+
+    def empty(self) -> Look:
+        """Return the look at no row."""
+        ends = self.checks.ends if self.checks else ()
+        tokens = tuple({*ends, *(written_by(self.template) if self.template else ())})
+        cutting = CuttingTally(self.ladder) if self.tokenizer else None
+        return Look(Findings(control_tokens=tokens), cutting=cutting)
+
+    def view(self, table: pa.Table, records: Ints, counter: lengths.Counter, split: str) -> Look:
+        """Look at a batch of a canonical table; `records` are the rows that it was made of."""
+        look = self.empty()
+        if not table.num_rows:
+            return look
+        look.findings.add(table, records, split)
+        look.shapes.add(table)
+        written = write(table, self.template)
+        self._note(look, written, table, records)
+        self._count(look, _every(written, self.stride), table, records, counter)
+        return look
+
+    def _note(self, look: Look, written: Written, table: pa.Table, records: Ints) -> None:
+        for failure in written.failures:
+            code = REFUSALS.get(failure.code, "template_refused")
+            look.findings.note(code, records[[failure.row]])
+            look.refusals[failure.message] += 1
+        dropped = [
+            *written.warnings.get("content_dropped", ()),
+            *written.warnings.get("system_dropped", ()),
+        ]
+        if dropped:
+            look.findings.note("content_dropped", records[sorted(set(dropped))])
+        rows = records[written.kept]
+        if self.checks is not None:
+            is_written = self.template is not None and not written.lists
+            for code, wrong in self.checks.check(written.texts, is_written=is_written).items():
+                if wrong.any():
+                    look.findings.note(code, rows[wrong])
+        if self.template is not None and {"chosen", "rejected"} <= written.texts.keys():
+            equal = _equal(written.texts["chosen"], written.texts["rejected"])
+            differ = ~_equal_dialogs(table, written.kept) if equal.any() else equal
+            if (equal & differ).any():
+                look.findings.note("equal_after_rendering", rows[equal & differ])
+
+    def _count(
+        self, look: Look, written: Written, table: pa.Table, records: Ints, counter: lengths.Counter
+    ) -> None:
+        found = dict(count_columns(written.texts, counter).columns) if written.texts else {}
+        for name, lists in written.lists.items():
+            counts = count_lists(lists, counter)
+            if name == "completions":
+                counts = counts + self._separators(lists, counter)
+                found[STEPS] = found["prompt"] + counts + self._bos()
+            if name == "segments":
+                counts = counts + self._around(table, written)
+            found[LISTS[name]] = counts
+        if "input_ids" in table.column_names:
+            found["input_ids"] = self._place(look, table, records)[written.kept]
+        if not found:
+            return
+        measured = RowLengths(found)
+        self._count_tools(found, table, written, counter)
+        for name, counts in found.items():
+            look.tallies.setdefault(name, Tally()).add(counts)
+        look.counted += len(written.kept)
+        if {"chosen", "rejected"} <= found.keys():
+            look.findings.add_sides(found["chosen"], found["rejected"])
+        if look.cutting is not None and self.tokenizer is not None:
+            rows = records[written.kept]
+            look.cutting.add(measured, dict(written.texts), rows, self.tokenizer)
+
+    def _place(self, look: Look, table: pa.Table, records: Ints) -> Ints:
+        """Count the anchors of tokenised rows, and return the rows' tokens without padding."""
+        placed = place_anchors(self.masking.anchors, table)
+        look.anchors.add(placed)
+        for code, wrong in {
+            "padded_first": placed.padded_first,
+            "no_anchor": (placed.anchors == 0) & ~placed.padded_first,
+        }.items():
+            if wrong.any():
+                look.findings.note(code, records[wrong])
+        return placed.tokens
+
+    def _separators(self, lists: pa.ListArray, counter: lengths.Counter) -> Ints:
+        size = int(counter.count(pa.array([self.masking.step_separator]))[0])
+        steps: Ints = pa.compute.list_value_length(lists).to_numpy().astype(np.int64)
+        return steps * size
+
+    def _around(self, table: pa.Table, written: Written) -> Ints:
+        """Count BOS and EOS of rows of segments that the tokenizer closes."""
+        closed = pa.compute.not_equal(table["ends"].take(pa.array(written.kept)), "none")
+        tokens: Ints = closed.to_numpy().astype(np.int64) * (1 + self._bos())
+        return tokens if self.tokenizer is not None else tokens * 0
+
+    def _bos(self) -> int:
+        return int(self.tokenizer is not None and self.tokenizer.bos_id is not None)
+
+    def _count_tools(
+        self, found: dict[str, Ints], table: pa.Table, written: Written, counter: lengths.Counter
+    ) -> None:
+        if "tools" not in table.column_names or table["tools"].null_count == table.num_rows:
+            return
+        found["tools"] = counter.count(table["tools"].combine_chunks().take(pa.array(written.kept)))
+
+
+def _every(written: Written, stride: int) -> Written:
+    """Take one row in so many, by its place in the batch."""
+    if stride == 1:
+        return written
+    places = np.flatnonzero(written.kept % stride == 0)
+    some = pa.array(places)
+    texts = {name: text.take(some) for name, text in written.texts.items()}
+    lists = {name: column.take(some) for name, column in written.lists.items()}
+    return Written(written.kept[places], texts, lists)
+
+
+def _equal(left: Any, right: Any) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = pa.compute.equal(left, right).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _equal_dialogs(table: pa.Table, kept: Ints) -> npt.NDArray[np.bool_]:
+    hashes = [hash_columns(table, (name,)) for name in ("chosen", "rejected")]
+    found: npt.NDArray[np.bool_] = (hashes[0] == hashes[1])[kept]
+    return found

@@ -1,0 +1,224 @@
+"""What is wrong, or looks wrong, with the rows of a table: counts, row numbers, and what to do.
+
+Looked for batch by batch on canonical tables, in columns and with bounded memory: of each finding
+the number of rows is kept and the first rows by number; fingerprints go to disk when they are many.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fmtkit.core.tables import DIALOG_COLUMNS
+from fmtkit.inspection import row_dialogs
+from fmtkit.inspection.balances import kto_weights, length_bias
+from fmtkit.inspection.dialog_checks import DIALOG_CHECKS, matching, searched
+from fmtkit.inspection.directions import Directions
+from fmtkit.inspection.fingerprints import Fingerprints, Hashes, hash_column, mixed
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+EXAMPLES = 20
+"""Rows that a finding names."""
+
+COMPARED = DIALOG_COLUMNS | {
+    "completions",
+    "ground_truth",
+    "input_ids",
+    "replies",
+    "tools",
+    "label",
+}
+"""Columns that make two rows the same; what was kept besides may differ."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Rows with something wrong."""
+
+    code: str
+    count: int
+    share: float
+    """Of all rows that were looked at."""
+    rows: tuple[int, ...]
+    """The first of them, by number over all sources."""
+    details: Mapping[str, float | str] = field(default_factory=dict)
+
+
+@dataclass
+class Findings:
+    """Collect what is found in batch after batch."""
+
+    control_tokens: tuple[str, ...] = ()
+    rows: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    examples: dict[str, list[int]] = field(default_factory=dict)
+    labels: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
+    longer: dict[str, float] = field(default_factory=dict)
+    tools: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
+    first_without_tools: list[int] = field(default_factory=list)
+    directions: Directions = field(default_factory=Directions)
+    fingerprints: Fingerprints = field(default_factory=Fingerprints)
+
+    def add(self, table: pa.Table, rows: Ints, split: str = "") -> None:
+        """Look at a batch of a canonical table in messages form; `rows` are its rows' numbers."""
+        if table.num_rows == 0:
+            return
+        self.rows += table.num_rows
+        hashes = {n: hash_column(table[n]) for n in table.column_names if n in COMPARED}
+        self._add_dialogs(table, rows)
+        self._add_pairs(table, rows, hashes)
+        self._add_labels(table, rows)
+        self._add_tools(table, rows)
+        self._add_copies(hashes, rows, split)
+
+    def absorb(self, other: "Findings", first: int) -> None:
+        """Add what was found in rows of which row 0 is row `first` here."""
+        self.rows += other.rows
+        for code, count in other.counts.items():
+            self.counts[code] = self.counts.get(code, 0) + count
+            known = self.examples.setdefault(code, [])
+            known.extend(row + first for row in other.examples[code][: EXAMPLES - len(known)])
+        for mine, its in ((self.labels, other.labels), (self.tools, other.tools)):
+            for key, count in its.items():
+                mine[key] += count
+        for name, value in other.longer.items():
+            self.longer[name] = self.longer.get(name, 0) + value
+        room = EXAMPLES - len(self.first_without_tools)
+        self.first_without_tools.extend(row + first for row in other.first_without_tools[:room])
+        self.fingerprints.absorb(other.fingerprints, first)
+
+    def named(self) -> set[int]:
+        """Return the rows that are examples of anything so far."""
+        return {
+            *self.first_without_tools,
+            *(row for rows in self.examples.values() for row in rows),
+        }
+
+    def note(self, code: str, rows: Ints) -> None:
+        """Add rows of a finding that somebody else made."""
+        self.counts[code] = self.counts.get(code, 0) + len(rows)
+        known = self.examples.setdefault(code, [])
+        known.extend(rows[: EXAMPLES - len(known)].tolist())
+
+    def _note_where(self, code: str, rows: Ints, where: Bools) -> None:
+        if where.any():
+            self.note(code, rows[where])
+
+    def _add_dialogs(self, table: pa.Table, rows: Ints) -> None:
+        dialogs, replies = row_dialogs.dialogs(table), row_dialogs.replies(table)
+        for code, check in DIALOG_CHECKS.items():
+            wrong = [check(dialog) for dialog in dialogs]
+            if replies is not None:
+                wrong.append(replies.rows_with(check(replies.dialogs)))
+            if wrong:
+                self._note_where(code, rows, np.logical_or.reduce(wrong))
+        words = searched(self.control_tokens)
+        if not words:
+            return
+        keys = ("content", "reasoning_content")
+        found = [d.rows_with(matching(d.field(key), words)) for d in dialogs for key in keys]
+        if replies is not None:
+            held = [matching(replies.dialogs.field(key), words) for key in keys]
+            found += [replies.rows_with(replies.dialogs.rows_with(each)) for each in held]
+        found += [matching(texts, words) for texts in _texts(table)]
+        if found:
+            self._note_where("control_tokens", rows, np.logical_or.reduce(found))
+
+    def _add_pairs(self, table: pa.Table, rows: Ints, hashes: Mapping[str, Hashes]) -> None:
+        if not {"chosen", "rejected"} <= set(table.column_names):
+            return
+        self._note_where("chosen_equals_rejected", rows, hashes["chosen"] == hashes["rejected"])
+        contradicted, tied = self.directions.judge(table)
+        self._note_where("direction_contradicted", rows, contradicted)
+        self._note_where("direction_tied", rows, tied)
+
+    def add_sides(self, chosen: Ints, rejected: Ints) -> None:
+        """Add the lengths of the two replies of each pair, in tokens or characters."""
+        for name, value in (
+            ("pairs", len(chosen)),
+            ("chosen", int((chosen > rejected).sum())),
+            ("rejected", int((chosen < rejected).sum())),
+            ("chosen_length", int(chosen.sum())),
+            ("rejected_length", int(rejected.sum())),
+        ):
+            self.longer[name] = self.longer.get(name, 0) + value
+
+    def _add_labels(self, table: pa.Table, rows: Ints) -> None:
+        if "label" in table.column_names:
+            desired = pc.sum(table["label"]).as_py() or 0
+            self.labels[True] += desired
+            self.labels[False] += table.num_rows - desired
+        if "completions" not in table.column_names:
+            return
+        labels = table["labels"].combine_chunks()
+        values = pc.list_flatten(labels).cast(pa.float64())
+        parents = pc.list_parent_indices(labels).to_numpy(zero_copy_only=False)
+        missing = pc.is_null(values).to_numpy(zero_copy_only=False)
+        known = values.fill_null(0.0).to_numpy(zero_copy_only=False)
+        for code, wrong in {
+            "missing_labels": missing,
+            "soft_labels": (known != 0.0) & (known != 1.0),
+        }.items():
+            self._note_where(code, rows, np.bincount(parents[wrong], minlength=len(rows)) > 0)
+
+    def _add_tools(self, table: pa.Table, rows: Ints) -> None:
+        if "tools" not in table.column_names:
+            return
+        has = pc.is_valid(table["tools"].combine_chunks()).to_numpy(zero_copy_only=False)
+        self.tools[True] += int(has.sum())
+        self.tools[False] += int((~has).sum())
+        room = EXAMPLES - len(self.first_without_tools)
+        self.first_without_tools.extend(rows[~has][:room].tolist())
+
+    def _add_copies(self, hashes: Mapping[str, Hashes], rows: Ints, split: str) -> None:
+        if hashes:
+            self.fingerprints.add(mixed([*hashes.values()]), hashes.get("prompt"), rows, split)
+
+    def result(self) -> tuple[Finding, ...]:
+        """Return what was found, most rows first."""
+        copies, shared = self.fingerprints.copies(), self.fingerprints.shared()
+        found = [
+            self._finding(code, count, self.examples[code]) for code, count in self.counts.items()
+        ]
+        for code, rows in (("duplicate_rows", copies), ("prompt_in_splits", shared)):
+            if len(rows):
+                found.append(self._finding(code, len(rows), rows[:EXAMPLES].tolist()))
+        if self.tools[True] and self.tools[False]:
+            without = self.tools[False]
+            found.append(self._finding("tools_not_uniform", without, self.first_without_tools))
+        found += self._balances()
+        return tuple(sorted(found, key=lambda finding: (-finding.count, finding.code)))
+
+    def _balances(self) -> list[Finding]:
+        found = []
+        bias = length_bias(self.longer)
+        if bias:
+            found.append(self._finding("length_bias", int(bias["rows"]), [], bias))
+        desired, undesired = self.labels[True], self.labels[False]
+        if bool(desired) != bool(undesired):
+            count = desired + undesired
+            found.append(self._finding("one_label", count, [], {"label": str(bool(desired))}))
+        if desired and undesired and (weights := kto_weights(desired, undesired)):
+            found.append(self._finding("label_balance", abs(desired - undesired), [], weights))
+        return found
+
+    def _finding(
+        self,
+        code: str,
+        count: int,
+        rows: Sequence[int],
+        details: Mapping[str, float | str] | None = None,
+    ) -> Finding:
+        share = count / self.rows if self.rows else 0.0
+        return Finding(code, count, share, tuple(rows), details or {})
+
+
+def _texts(table: pa.Table) -> list[pa.Array]:
+    """Return the columns of plain text that reach a model."""
+    names = [n for n in ("prompt", "ground_truth") if n in table.column_names]
+    return [table[n].combine_chunks() for n in names if pa.types.is_string(table[n].type)]

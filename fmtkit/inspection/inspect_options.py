@@ -1,0 +1,36 @@
+"""The options of an inspection."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fmtkit.converting.convert_options import SourceOptions
+from fmtkit.core.options import COUNT, COUNTS, NATURAL, NATURALS, PAIRS, PATH, SHARE, SWITCH, option
+
+
+@dataclass(frozen=True)
+class InspectOptions(SourceOptions):
+    """Options of `fmtkit inspect`: those of sources, and what is looked at."""
+
+    panel = "Looking"
+
+    config: str | None = option(
+        PATH, "YAML whose datasets are inspected as a run reads them.", flags=("--config", "-c")
+    )
+    max_length: tuple[int, ...] = option(COUNTS, "Report what this length cuts.", default=())
+    loss_budget: float = option(
+        SHARE, "Rows that a length may lose: P% or a share.", default=0.01, shown="1%"
+    )
+    sample: int | None = option(COUNT, "Measure the lengths of about N rows only.")
+    show_mask: int = option(NATURAL, "Show the first N rows with their masks.", default=0)
+    rows: tuple[int, ...] = option(
+        NATURALS, "Show row K (0-based).", default=(), flags=("--row",), former=("row",)
+    )
+    assistant_only: bool = option(
+        SWITCH, "Show the masks of TRL's assistant_only_loss.", default=False
+    )
+    train_on_inputs: bool = option(
+        SWITCH, "Show the masks of runs that train on the prompts too.", default=False
+    )
+    ebft: Mapping[str, object] = option(
+        PAIRS, "KEY=VALUE of a config's ebft: stride, context_length, ...", default={}
+    )

@@ -1,0 +1,422 @@
+"""An inspection: sources are opened, a type is found or taken, every row is looked at once.
+
+Single rows (for masks, pages and the lines of late findings) are fetched in a second pass that
+converts only the blocks they are in.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from threading import local
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fmtkit.columns.documents import Untokenized
+from fmtkit.converting import detection, pipeline, preparation, typenames
+from fmtkit.converting.convert_options import RowOptions
+from fmtkit.converting.engines import engine_of
+from fmtkit.converting.ledger import Ledger
+from fmtkit.converting.pipeline import Piece
+from fmtkit.converting.preparation import Job
+from fmtkit.converting.suggestions import methods_for
+from fmtkit.core.codes import Reject
+from fmtkit.core.errors import ColumnMismatchError, OptionError, TokenizerError
+from fmtkit.core.pickling import PickledByFields
+from fmtkit.counting.lengths import CharacterCounter, Counter
+from fmtkit.counting.token_counts import TokenCounter
+from fmtkit.formats import registry
+from fmtkit.inspection import rendered_text
+from fmtkit.inspection.as_trained import masking_of, template_of
+from fmtkit.inspection.collector import Look, Viewer
+from fmtkit.inspection.cutting import LADDER
+from fmtkit.inspection.findings import Finding
+from fmtkit.inspection.inspect_options import InspectOptions
+from fmtkit.inspection.masks import Masking
+from fmtkit.inspection.reply_checks import ReplyChecks
+from fmtkit.inspection.row_fetch import HELD_ROWS, BlockStart, RowFetch
+from fmtkit.inspection.score_columns import read_scores, score_names
+from fmtkit.inspection.shown_rows import RowViewer
+from fmtkit.inspection.survey_making import (
+    RAW_SHOWN,
+    BadRows,
+    Passed,
+    found_of,
+    make_bare_survey,
+    make_survey,
+    worst_first,
+)
+from fmtkit.inspection.survey_record import Found, SourceSummary, Survey
+from fmtkit.inspection.type_guesses import Guess, command_as, common, guess
+from fmtkit.rendering.row_templates import RowTemplate
+from fmtkit.sources.blocks import Block
+from fmtkit.sources.opening import Source, open_sources
+from fmtkit.tokenizers import tokens
+
+SPLIT_WORDS = {
+    "train": "train",
+    "training": "train",
+    "test": "test",
+    "valid": "validation",
+    "validation": "validation",
+    "val": "validation",
+    "dev": "validation",
+    "eval": "validation",
+}
+
+
+FINDINGS = {
+    "no_preference": "chosen_equals_rejected",
+    "role_order": "role_order",
+    "length_mismatch": "missing_labels",
+}
+"""Code of a bad row -> the finding that it is as well: a conversion leaves such rows out."""
+
+
+FIRST_ROWS = 3
+"""Rows of the source that a survey shows as they stand."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A survey, and how to look at its rows afterwards: None where no type fits."""
+
+    survey: Survey
+    fetch: RowFetch | None = None
+    viewer: RowViewer | None = None
+    look: Look | None = None
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The sources, and the types that their first rows fit."""
+
+    sources: tuple[Source, ...]
+    samples: tuple[list[Any], ...]
+    guesses: tuple[tuple[Guess, ...], ...]
+
+
+def run(
+    source: object,
+    options: InspectOptions,
+    rows: RowOptions | None = None,
+    masks: Callable[[Masking], Masking] | None = None,
+) -> Inspection:
+    """Inspect sources (see survey.inspect).
+
+    `rows` says how they are converted where options do not say it all, as a config's dataset does;
+    `masks` adds what a config says of masks.
+    """
+    for plugin in options.plugins:
+        registry.load_plugin(plugin)
+    tokenizer = tokens.load(options.tokenizer) if options.tokenizer else None
+    opened = _open(source, options)
+    best = common(opened.guesses)
+    told = _told(opened, best, options.type)
+    if options.type is None:
+        found = _guessed(opened, options)
+        if found is None:
+            sources = _sources(opened, {})
+            bare = make_bare_survey(opened.sources, sources, opened.samples, engine_of(options))
+            return Inspection(replace(bare, **told, findings=_written(opened, options)))
+        name, job = found
+    else:
+        name = typenames.read(options.type, functions=rows is not None)
+        job = preparation.prepare(opened.sources, rows or _row_options(name, options))
+    template, notes = template_of(name, job.table.name(), tokenizer, options)
+    masking = masking_of(name, options)
+    masking = masking if masks is None else masks(masking)
+    viewer = Viewer(
+        tokenizer,
+        template,
+        ReplyChecks(tokenizer) if tokenizer else None,
+        tuple(sorted(set(options.max_length))) or LADDER,
+        _stride(opened, options.sample),
+        masking,
+    )
+    done = _Pass(job, opened, viewer)
+    done.run()
+    shown = RowViewer(
+        job.table.name(),
+        tokenizer,
+        RowTemplate(template) if template else None,
+        masking,
+    )
+    survey = make_survey(Passed(done.look, done.ledger, done.fetch), viewer, shown, options)
+    survey = replace(
+        survey,
+        **told,
+        sources=_sources(opened, done.rows_of),
+        bad_rows=done.bad.rows(done.fetch),
+        findings=worst_first((*survey.findings, *_written(opened, options))),
+        notes=(*notes, *survey.notes),
+    )
+    return Inspection(survey, done.fetch, shown, done.look)
+
+
+def _written(opened: Opened, options: InspectOptions) -> tuple[Found, ...]:
+    """Return the findings of texts that a template wrote, or that hold a transcript, of the first rows."""
+    rows = [row for sample in opened.samples for row in sample]
+    found = [*rendered_text.find(rows), *rendered_text.find_transcripts(rows)]
+    paths = [source.name for source in opened.sources]
+    made = []
+    for one in found:
+        told = one
+        if one.code == rendered_text.TRANSCRIPT:
+            command = command_as("transcript", rows, paths=paths, delimiter=options.delimiter)
+            also = {"command": command} if command else {}
+            told = replace(one, details={**one.details, **also})
+        made.append(found_of(told))
+    return (*made, *_mixed(opened, options))
+
+
+def _mixed(opened: Opened, options: InspectOptions) -> tuple[Found, ...]:
+    """Return the finding of sources whose first rows are of two layouts, with the share of each."""
+    mixed = [
+        detection.layouts(rows, detection.detect(rows, options.method))
+        for rows in opened.samples
+        if options.type is None
+    ]
+    found = next((types for types in mixed if types), None)
+    if found is None:
+        return ()
+    details = {f"{fit.converter.name} {fit.converter.makes.name()}": share for fit, share in found}
+    rows = sum(map(len, opened.samples))
+    share = min(share for _, share in found)
+    return (found_of(Finding("mixed_layouts", round(share * rows), share, (), details)),)
+
+
+def _told(opened: Opened, best: Guess | None, chosen: str | None) -> dict[str, Any]:
+    """Return what the first rows say: the best guess, how sure it is, its command, and the rows."""
+    firsts = next((rows for rows in opened.samples if rows), [])[:FIRST_ROWS]
+    shown = tuple(json.dumps(row, ensure_ascii=False, default=str)[:RAW_SHOWN] for row in firsts)
+    if best is None:
+        return {"first_rows": shown, "guessed": chosen is None}
+    sure = next(found[0].certainty for found in opened.guesses if found)
+    at_first = all(not found or found[0].type == best.type for found in opened.guesses)
+    return {
+        "best_guess": best.type,
+        "certainty": sure if at_first else detection.UNSURE,
+        "command": best.command if chosen is None else None,
+        "first_rows": shown,
+        "guessed": chosen is None,
+    }
+
+
+def _guessed(opened: Opened, options: InspectOptions) -> tuple[typenames.TypeName, Job] | None:
+    """Prepare the first guess that all sources share and that takes nothing but the rows."""
+    shared: set[tuple[str, str]] | None = None
+    for found in filter(None, opened.guesses):
+        names = {(one.type, one.table) for one in found}
+        shared = names if shared is None else shared & names
+    candidates = next((found for found in opened.guesses if found), ())
+    for one in (g for g in candidates if (g.type, g.table) in (shared or ())):
+        name = typenames.read(one.type)
+        chosen = replace(
+            options,
+            columns=dict(one.columns) | dict(options.columns),
+            options={**one.options, **options.options},
+        )
+        others = methods_for(one.table) if options.method is None else ()
+        for method in (options.method, *others):
+            try:
+                row_options = _row_options(name, replace(chosen, method=method))
+                job = preparation.prepare(opened.sources, row_options)
+            except (OptionError, ColumnMismatchError, TokenizerError):
+                # A guess that needs more than the rows, or a word of the user's: try the next one.
+                continue
+            if job.converter.makes.name() == one.table:
+                return name, job
+    return None
+
+
+def _open(source: object, options: InspectOptions) -> Opened:
+    # Nobody asks an inspection for the hash of what it read.
+    sources = tuple(open_sources(source, hashed=False, delimiter=options.delimiter))
+    if not sources:
+        raise OptionError("SOURCE is missing: give files, folders, globs, a dataset, or -")
+    samples = tuple(preparation.sample_of(one) for one in sources)
+    paths = [one.name for one in sources]
+    guesses = tuple(
+        guess(sample, options.method, paths=paths, delimiter=options.delimiter)
+        for sample in samples
+    )
+    return Opened(sources, samples, guesses)
+
+
+def _row_options(name: typenames.TypeName, options: InspectOptions) -> RowOptions:
+    named = [] if name.function else registry.named(name.source, options.method)
+    is_text = any(converter.text for converter in named)
+    # Tokens are made for one length, of everything else the messages are looked at.
+    strided = any(issubclass(converter.makes, Untokenized) for converter in named)
+    return RowOptions(
+        type=name.type,
+        as_=None if is_text or strided else "messages",
+        tokenizer=options.tokenizer if strided else None,
+        chat_template=options.chat_template if strided else None,
+        max_length=max(options.max_length, default=None) if strided else None,
+        plugins=options.plugins,
+        method=options.method,
+        columns=options.columns,
+        map_file=options.map_file,
+        options=options.options,
+        limit=options.limit,
+        workers=options.workers,
+        engine=options.engine,
+        ray_address=options.ray_address,
+        shared_filesystem=options.shared_filesystem,
+    )
+
+
+def _stride(opened: Opened, sample: int | None) -> int:
+    """Return one row in how many makes about so many rows."""
+    if sample is None:
+        return 1
+    rows = 0.0
+    for source in opened.sources:
+        block = source.first_block()
+        if block is not None:
+            whole = (source.size or 0) / max(block.bytes_read, 1)
+            rows += _rows_of(block) * max(whole, 1.0)
+    return max(1, int(rows // sample))
+
+
+def _rows_of(block: Block) -> int:
+    return len(block.records()) + len(block.rejects)
+
+
+def _sources(opened: Opened, rows: Mapping[int, int]) -> tuple[SourceSummary, ...]:
+    return tuple(
+        SourceSummary(source.name, source.kind, rows.get(i, 0), split_of(source.name), guesses)
+        for i, (source, guesses) in enumerate(zip(opened.sources, opened.guesses, strict=True))
+    )
+
+
+def finding_of(reject: Reject) -> str | None:
+    """Return the finding that a bad row is, None where it is only a bad row."""
+    column = reject.column or ""
+    if reject.code == "empty_field" and column.endswith("content"):
+        return "empty_turn"
+    if column.startswith("labels") and reject.code in ("null_field", "type_error"):
+        return "missing_labels"
+    return FINDINGS.get(reject.code)
+
+
+def split_of(path: str) -> str:
+    """Return the split that a source's name speaks of, empty where it does not."""
+    words = re.split(r"[^a-z]+", path.rsplit("/", 1)[-1].lower())
+    return next((SPLIT_WORDS[word] for word in words if word in SPLIT_WORDS), "")
+
+
+class _Pass:
+    """The first pass: every row is looked at."""
+
+    def __init__(self, job: Job, opened: Opened, viewer: Viewer) -> None:
+        self.job = job
+        self.look = viewer.empty()
+        self.ledger = Ledger()
+        self.bad = BadRows()
+        self.fetch = RowFetch(job)
+        self.rows_of: dict[int, int] = {}
+        self._viewer = BlockViewer(
+            viewer,
+            splits=tuple(split_of(source.name) for source in job.sources),
+            scores=tuple(
+                tuple(n for n in score_names(sample) if n not in job.schema.names)
+                for sample in opened.samples
+            ),
+            once=tuple(source.once for source in job.sources),
+        )
+
+    def run(self) -> None:
+        """Look at every row, in input order."""
+        with closing(pipeline.stream(self.job, step=self._viewer)) as pieces:
+            for piece in pieces:
+                of_source = self.rows_of.get(piece.source, 0)
+                start = BlockStart(
+                    piece.source, piece.block, self.ledger.rows_read, of_source, piece.rows_read
+                )
+                self.fetch.starts.append(start)
+                self.look.absorb(piece.result.look, start.first)
+                if piece.result.table is not None:
+                    self.fetch.hold(
+                        start, piece.result.table, piece.result.records, piece.result.lines
+                    )
+                self._note_rejects(piece, start)
+                self.ledger.add(piece, skipped=False)
+                self.rows_of[piece.source] = of_source + piece.rows_read
+        self.ledger.check()
+
+    def _note_rejects(self, piece: Piece, start: BlockStart) -> None:
+        self.bad.add(piece, start)
+        first = start.first - start.first_of_source
+        lines = {reject.row + first: reject.line for reject in piece.rejects}
+        for reject in piece.rejects:
+            code = finding_of(reject)
+            if code is not None:
+                self.look.findings.note(code, np.array([reject.row + first], dtype=np.int64))
+        self.look.lines |= {row: lines[row] for row in self.look.findings.named() & lines.keys()}
+
+
+@dataclass(frozen=True)
+class BlockViewer(PickledByFields):
+    """Looks at the rows of a block; can be pickled, so that it may be done in another process."""
+
+    viewer: Viewer
+    splits: tuple[str, ...]
+    """The split that each source's name speaks of."""
+    scores: tuple[tuple[str, ...], ...]
+    """The columns with scores of two replies in each source."""
+    once: tuple[bool, ...]
+    """Whether each source can be read only once."""
+
+    def __call__(self, table: pa.Table, piece: Piece, block: Block) -> "BlockView":
+        """Look at the table that a block became."""
+        table = self._with_scores(table, piece, block)
+        look = self.viewer.view(table, piece.records, self._counter(), self.splits[piece.source])
+        look.columns.add_block(block, piece.block)
+        for row in look.findings.named():
+            look.lines[row] = piece.line(int(np.searchsorted(piece.records, row)))
+        if not self.once[piece.source] or piece.block:
+            return BlockView(look)
+        first = table.slice(0, HELD_ROWS)
+        lines = [piece.line(i) for i in range(first.num_rows)]
+        return BlockView(look, first, piece.records[: first.num_rows], lines)
+
+    @cached_property
+    def _counters(self) -> local:
+        return local()
+
+    def _counter(self) -> Counter:
+        """Return this thread's counter: its memory of pieces is for one thread."""
+        counters = self._counters
+        if not hasattr(counters, "mine"):
+            tokenizer = self.viewer.tokenizer
+            made = TokenCounter(tokenizer, threads=1) if tokenizer else CharacterCounter()
+            counters.mine = made
+        mine: Counter = counters.mine
+        return mine
+
+    def _with_scores(self, table: pa.Table, piece: Piece, block: Block) -> pa.Table:
+        names = self.scores[piece.source]
+        if not names or "chosen" not in table.column_names or not table.num_rows:
+            return table
+        for name, numbers in read_scores(block, names).items():
+            everything = np.full(len(numbers) + len(block.rejects), np.nan)
+            everything[block.places(len(numbers))] = numbers
+            table = table.append_column(name, pa.array(everything[piece.records]))
+        return table
+
+
+@dataclass(frozen=True)
+class BlockView:
+    """What was seen of a block, and its first rows where it cannot be read again."""
+
+    look: Look
+    table: pa.Table | None = None
+    records: Any = None
+    lines: Sequence[int | None] = field(default=())

@@ -1,0 +1,141 @@
+"""How much of the rows is trained: by row, by role, and what is odd about the masks."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fmtkit.inspection.masked import Masked
+
+TEMPLATE = "template"
+"""The role of tokens that no message wrote: headers, ends of turns, white space."""
+
+
+WINDOW = "generated window"
+"""The role of tokens that strided EBFT generates anew; a row of tokens has no messages."""
+
+
+@dataclass(frozen=True)
+class RoleShare:
+    """The tokens of one role."""
+
+    role: str
+    tokens: int
+    trained: int
+
+
+@dataclass(frozen=True)
+class MaskSummary:
+    """The masks of the rows looked at."""
+
+    rows: int
+    sequences: int
+    tokens: int
+    trained: int
+    roles: tuple[RoleShare, ...]
+    share_p5: float
+    """Trained share of the tokens of a sequence: 5 % have less."""
+    share_p50: float
+    share_p95: float
+    untrained_rows: tuple[int, ...]
+    """Rows of which no token is trained."""
+    why: tuple[str, ...]
+    notes: Mapping[str, int]
+    """What is odd -> sequences."""
+
+
+@dataclass
+class MaskTally:
+    """Collect masks row by row."""
+
+    rows: int = 0
+    shares: list[float] = field(default_factory=list)
+    tokens: Counter[str] = field(default_factory=Counter)
+    trained: Counter[str] = field(default_factory=Counter)
+    untrained: list[int] = field(default_factory=list)
+    why: dict[str, None] = field(default_factory=dict)
+    notes: Counter[str] = field(default_factory=Counter)
+
+    def add(self, row: Mapping[str, Any], masked: Sequence[Masked], number: int) -> None:
+        """Add the sequences of a row."""
+        if not masked:
+            return
+        self.rows += 1
+        if not any(one.trained.any() for one in masked):
+            self.untrained.append(number)
+        for one in masked:
+            roles = _roles(row, one)
+            self.shares.append(float(one.trained.mean()) if len(one.ids) else 0.0)
+            self.tokens.update(roles)
+            self.trained.update(np.array(roles, dtype=object)[one.trained].tolist())
+            self.why[one.why] = None
+            self.notes.update(one.notes)
+
+    def summary(self) -> MaskSummary | None:
+        """Return the summary; None where no row was added."""
+        if not self.rows:
+            return None
+        low, middle, high = np.percentile(self.shares, (5, 50, 95)).tolist()
+        roles = tuple(
+            RoleShare(role, count, self.trained[role]) for role, count in self.tokens.most_common()
+        )
+        return MaskSummary(
+            self.rows,
+            len(self.shares),
+            self.tokens.total(),
+            self.trained.total(),
+            roles,
+            low,
+            middle,
+            high,
+            tuple(self.untrained[:20]),
+            tuple(self.why),
+            dict(self.notes.most_common()),
+        )
+
+
+def _roles(row: Mapping[str, Any], one: Masked) -> list[str]:
+    if "input_ids" not in row:
+        return roles_of(one, messages_of(row, one.side))
+    return [WINDOW if is_generated else "document" for is_generated in one.generated]
+
+
+def messages_of(row: Mapping[str, Any], side: str) -> list[tuple[str, str]]:
+    """Return the role and text of what a side of a row says, in order."""
+    if "completions" in row:
+        return [("prompt", row["prompt"]), *(("step", step) for step in row["completions"])]
+    names = ("messages",) if "messages" in row else ("prompt", side or "completion")
+    found = []
+    for name in names:
+        dialog = row.get(name)
+        if isinstance(dialog, str):
+            found.append((name, dialog))
+            continue
+        for message in dialog or ():
+            keys = ("reasoning_content", "content")
+            found += [(message["role"], message[key]) for key in keys if message.get(key)]
+    return found
+
+
+def roles_of(one: Masked, messages: Sequence[tuple[str, str]]) -> list[str]:
+    """Name the role of each token: that of the message in which it begins."""
+    starts, ends = np.array(one.offsets, dtype=np.int64).reshape(-1, 2).T
+    roles = np.full(len(starts), TEMPLATE, dtype=object)
+    found: list[tuple[int, int, str]] = []
+    at = 0
+    for role, said in messages:
+        text = said.strip()
+        place = one.text.find(text, at) if text else -1
+        if place >= 0:
+            at = place + len(text)
+            found.append((place, at, role))
+    if found:
+        begins, stops, speakers = (np.array(column) for column in zip(*found, strict=True))
+        # Of each token, the message that begins last before it.
+        own = np.searchsorted(begins, starts, side="right") - 1
+        inside = (own >= 0) & (starts < stops[own]) & (ends > starts)
+        roles[inside] = speakers[own[inside]]
+    named: list[str] = roles.tolist()
+    return named

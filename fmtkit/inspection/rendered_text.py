@@ -1,0 +1,111 @@
+"""Written text: columns whose texts a chat template wrote, told by its tokens, or that hold a transcript."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from fmtkit.columns.transcripts import marks_of
+from fmtkit.converting.control_tokens import tokens_in
+from fmtkit.core.errors import FmtkitError
+from fmtkit.inspection.findings import Finding
+from fmtkit.rendering import template_sources
+
+CODE = "rendered_text"
+TRANSCRIPT = "transcript"
+FULL = 0.5
+"""Share of a column's texts that must be written so."""
+TOKENS = 2
+"""Control tokens of one template that a text must hold: one alone may be what the text is about."""
+
+
+def find(sample: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
+    """Return the finding of text columns that a template wrote, with the template's name by column.
+
+    It is looked for in the rows of a sample; `count` and `share` are theirs.
+    """
+    columns: dict[str, list[str]] = {}
+    for row in sample:
+        for name, value in row.items():
+            if isinstance(value, str):
+                columns.setdefault(name, []).append(value)
+    found = {name: _template_of(texts) for name, texts in columns.items()}
+    told = {name: written for name, written in found.items() if written is not None}
+    if not told:
+        return ()
+    count = max(count for _, count in told.values())
+    details = {name: template for name, (template, _) in told.items()}
+    return (Finding(CODE, count, count / len(sample), (), details),)
+
+
+def find_transcripts(sample: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
+    """Return the finding of texts, and of turns of the user, that hold a conversation, with its marks.
+
+    They are looked for in the rows of a sample; `count` and `share` are theirs.
+    """
+    rows: list[int] = []
+    names: list[str] = []
+    texts: list[str] = []
+    for number, row in enumerate(sample):
+        for name, text in _asked(row):
+            rows.append(number)
+            names.append(name)
+            texts.append(text)
+    marks = marks_of(texts)
+    found = [place for place, marked in enumerate(marks) if marked]
+    if not found:
+        return ()
+    count = len({rows[place] for place in found})
+    details = {names[place]: str(marks[place]) for place in reversed(found)}
+    return (Finding(TRANSCRIPT, count, count / len(sample), (), details),)
+
+
+def is_transcript_in_turn(sample: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether a turn of a user holds a whole conversation, which a type of messages reads as one."""
+    turns = [{n: v for n, v in row.items() if isinstance(v, list)} for row in sample]
+    return bool(find_transcripts(turns))
+
+
+def _asked(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the texts of a row, and those of its messages but the assistant's, by column."""
+    for name, value in row.items():
+        if isinstance(value, str):
+            yield name, value
+        for one in value if isinstance(value, list) else ():
+            if isinstance(one, Mapping):
+                speaker = one.get("role", one.get("from"))
+                said = one.get("content", one.get("value"))
+                if speaker in ("user", "human") and isinstance(said, str):
+                    yield name, said
+
+
+def _template_of(texts: Sequence[str]) -> tuple[str, int] | None:
+    """Return the template that most of the texts are written with, and how many are."""
+    written = [template for text in texts if (template := _written_with(text))]
+    if len(written) < FULL * len(texts):
+        return None
+    return Counter(written).most_common(1)[0][0], len(written)
+
+
+def _written_with(text: str) -> str | None:
+    """Return the template of whose control tokens a text holds the largest share."""
+    if not any(mark in text for mark in ("<", "[")):
+        return None
+    held = {name: sum(token in text for token in tokens) for name, tokens in _tokens().items()}
+    fitting = [name for name, count in held.items() if count >= TOKENS]
+    return max(fitting, key=lambda name: held[name] / len(_tokens()[name]), default=None)
+
+
+@cache
+def _tokens() -> dict[str, tuple[str, ...]]:
+    """Return the control tokens of the templates that fmtkit ships."""
+    found = {}
+    for name in template_sources.names():
+        if ":" in name:
+            continue
+        try:
+            found[name] = tokens_in(template_sources.find_model_template(name).source)
+        except FmtkitError:
+            # A template of an installed package that cannot be used says nothing here.
+            continue
+    return {name: tokens for name, tokens in found.items() if len(tokens) >= TOKENS}

@@ -1,0 +1,184 @@
+"""Rows to look at: their text, where its tokens end, and which tokens are trained."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fmtkit.core.errors import FmtkitError
+from fmtkit.inspection.masked import Masked
+from fmtkit.inspection.masks import ANSWERLESS, USUAL, Masking, mask_row
+from fmtkit.inspection.text_masks import identity, is_finished_text, mask_plain_prompt, worded
+from fmtkit.rendering.row_templates import RowTemplate
+from fmtkit.tokenizers.tokens import Tokenizer
+
+DIALOGS = ("messages", "prompt", "chosen", "rejected", "completion")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a row stands."""
+
+    row: int
+    """0-based, over all sources in their order; what --row takes."""
+    source: str
+    source_row: int
+    """0-based within its source, as in quarantine.jsonl."""
+    line: int | None
+    """1-based physical line; None where the source has none, or where it was not looked up."""
+
+
+@dataclass(frozen=True)
+class ShownSide:
+    """One sequence that a row makes for the model, or its bare text."""
+
+    side: str
+    text: str
+    ids: tuple[int, ...]
+    offsets: tuple[tuple[int, int], ...]
+    """Start and end of each token in `text`, in characters."""
+    trained: tuple[tuple[int, int], ...]
+    """Spans of trained tokens: first, and the one after the last."""
+    prompt_length: int
+    why: str
+    labels: tuple[float, ...] | None
+    windows: tuple[tuple[int, int], ...]
+    """Spans of tokens that strided EBFT generates anew; each begins at its anchor."""
+    notes: tuple[str, ...]
+
+    @property
+    def generated_tokens(self) -> int:
+        """Count the tokens that lie in a window; windows may overlap."""
+        return len({place for start, end in self.windows for place in range(start, end)})
+
+    @property
+    def trained_tokens(self) -> int:
+        """Count the trained tokens."""
+        return sum(end - start for start, end in self.trained)
+
+
+@dataclass(frozen=True)
+class ShownRow:
+    """A row as it reaches the model."""
+
+    place: Place
+    sides: tuple[ShownSide, ...]
+    problem: str | None
+    """Why there are no tokens: no tokenizer, no template, or what the template said."""
+    details: Mapping[str, Any]
+    """What stands in the row besides: label, margin, labels, scores, answer."""
+
+
+@dataclass(frozen=True)
+class RowViewer:
+    """How single rows are shown."""
+
+    table: str
+    tokenizer: Tokenizer | None
+    template: RowTemplate | None
+    masking: Masking = USUAL
+
+    def show(self, row: Mapping[str, Any], place: Place) -> tuple[ShownRow, tuple[Masked, ...]]:
+        """Show a row; the masks are returned as well, to be counted."""
+        try:
+            masked = self._mask(row)
+        except FmtkitError as error:
+            return ShownRow(place, bare_sides(row), str(error), details_of(row)), ()
+        if not masked:
+            reason = "tokens need a tokenizer: --tokenizer DIR or ID"
+            return ShownRow(place, bare_sides(row), reason, details_of(row)), ()
+        sides = tuple(_side(one) for one in masked)
+        return ShownRow(place, sides, None, details_of(row)), masked
+
+    def _mask(self, row: Mapping[str, Any]) -> tuple[Masked, ...]:
+        if self.tokenizer is None:
+            return ()
+        template = self.template
+        if is_finished_text(row, self.table):
+            if self.table in ANSWERLESS and not self.masking.words_prompts:
+                return (mask_plain_prompt(row["prompt"], self.tokenizer),)
+            row, template = worded(row), identity()
+        return mask_row(row, self.table, self.tokenizer, template, self.masking)
+
+
+def _side(one: Masked) -> ShownSide:
+    spans = runs(one.trained)
+    return ShownSide(
+        one.side,
+        one.text,
+        tuple(one.ids.tolist()),
+        one.offsets,
+        spans,
+        one.prompt_length,
+        one.why,
+        one.labels,
+        one.windows,
+        one.notes,
+    )
+
+
+def runs(flags: "np.ndarray[Any, np.dtype[np.bool_]]") -> tuple[tuple[int, int], ...]:
+    """Return the spans of true values: first, and the one after the last."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])).astype(np.int8)))
+    return tuple(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+
+
+def bare_sides(row: Mapping[str, Any]) -> tuple[ShownSide, ...]:
+    """Write a row's messages out with their roles, where no template does."""
+    context = _plain(row.get("prompt"))
+    names = [name for name in ("chosen", "rejected", "completion") if row.get(name) is not None]
+    if names:
+        return tuple(
+            _bare(n if len(names) > 1 else "", f"{context}\n{_plain(row[n])}") for n in names
+        )
+    whole = [_plain(row[name]) for name in ("messages", "text") if row.get(name) is not None]
+    steps = [str(step) for step in row.get("completions") or ()]
+    truth = [str(row["ground_truth"])] if row.get("ground_truth") is not None else []
+    replies = [_plain(reply) for reply in row.get("replies") or ()]
+    return (_bare("", "\n".join(filter(None, [context, *whole, *steps, *truth, *replies]))),)
+
+
+def _bare(side: str, text: str) -> ShownSide:
+    return ShownSide(side, text, (), (), (), 0, "", None, (), ())
+
+
+def _plain(dialog: Any) -> str:
+    if dialog is None or isinstance(dialog, str):
+        return dialog or ""
+    return "\n".join(f"[{m['role']}]\n{_said(m)}" for m in dialog)
+
+
+def _said(message: Mapping[str, Any]) -> str:
+    parts = [message.get("reasoning_content"), message.get("content"), message.get("tool_calls")]
+    return "\n".join(part for part in parts if part)
+
+
+NO_DETAILS = frozenset(
+    {
+        *DIALOGS,
+        "text",
+        "input_ids",
+        "attention_mask",
+        "anchor_mask",
+        "completions",
+        "replies",
+        "segments",
+        "ends",
+    }
+)
+
+
+def details_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what stands in a row besides its dialogs, short enough to be shown."""
+    found = {}
+    of_tokens = "input_ids" in row
+    for name, value in row.items():
+        if value is None or name in NO_DETAILS or (name == "labels" and of_tokens):
+            continue
+        text = (
+            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        )
+        found[name] = text if len(text) <= 500 else text[:500] + "…"
+    return found

@@ -1,0 +1,307 @@
+"""A survey made of a look: figures, places of findings, and the masks of some rows."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from fmtkit.converting import reading
+from fmtkit.converting.engines import Engine
+from fmtkit.converting.ledger import Ledger
+from fmtkit.converting.pipeline import Piece
+from fmtkit.converting.suggestions import unfitting
+from fmtkit.core.codes import Reject
+from fmtkit.counting.lengths import Lengths, Tally, summarize, summarize_all
+from fmtkit.inspection.advice import ADVICE, SEVERITIES
+from fmtkit.inspection.collector import Look, Viewer
+from fmtkit.inspection.cutting import EXAMPLES, Cutting
+from fmtkit.inspection.findings import Finding
+from fmtkit.inspection.inspect_options import InspectOptions
+from fmtkit.inspection.mask_summary import MaskTally
+from fmtkit.inspection.masked import Masked
+from fmtkit.inspection.row_fetch import BlockStart, Fetched, RowFetch
+from fmtkit.inspection.shown_rows import Place, RowViewer, ShownRow
+from fmtkit.inspection.source_columns import ColumnCounts, texts_of
+from fmtkit.inspection.survey_record import BadRow, Found, SourceSummary, Survey
+from fmtkit.sources.blocks import Block
+from fmtkit.sources.opening import Source
+
+MASK_ROWS = 200
+"""Rows whose masks are made and counted."""
+
+BAD_EXAMPLES = 3
+"""Bad rows of each code that are shown."""
+
+RAW_SHOWN = 500
+ORDER = (
+    "prompt", "chosen", "prompt+chosen", "rejected", "prompt+rejected", "completion",
+    "prompt+completion", "ground_truth", "prompt+ground_truth", "steps", "prompt+steps",
+)  # fmt: skip
+
+
+@dataclass
+class BadRows:
+    """The first bad rows of each code."""
+
+    found: dict[str, list[tuple[int, Reject]]] = field(default_factory=dict)
+
+    def add(self, piece: Piece, start: BlockStart) -> None:
+        """Keep what is wanted of a piece's rejects."""
+        for reject in piece.rejects:
+            known = self.found.setdefault(reject.code, [])
+            if len(known) < BAD_EXAMPLES:
+                known.append((start.first + reject.row - start.first_of_source, reject))
+
+    def rows(self, fetch: RowFetch) -> tuple[BadRow, ...]:
+        """Return them with their places, by code."""
+        return tuple(
+            bad_row(fetch.place(number, reject.line), reject)
+            for _, rejects in sorted(self.found.items())
+            for number, reject in rejects
+        )
+
+
+def bad_row(place: Place, reject: Reject) -> BadRow:
+    """Describe a reject."""
+    raw = reject.raw[:RAW_SHOWN].decode("utf-8", "backslashreplace")
+    return BadRow(place, reject.code, reject.column, reject.message, raw)
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What the first pass over the rows gave."""
+
+    look: Look
+    ledger: Ledger
+    fetch: RowFetch
+
+
+def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: InspectOptions) -> Survey:
+    """Make the survey of a look at every row."""
+    look, ledger, fetch = passed.look, passed.ledger, passed.fetch
+    cutting = look.cutting.report(options.loss_budget) if look.cutting else None
+    if cutting is not None and options.max_length:
+        _note_equal(look, cutting)
+    findings = (*look.findings.result(), *_unread(ledger))
+    seen = _look_closely(look, fetch, rows, findings, options)
+    tallies = sorted(look.tallies.items(), key=_order)
+    masks = seen.tally.summary()
+    letters = look.columns.scripts.total() or 1
+    return Survey(
+        fmtkit=version("fmtkit"),
+        sources=(),
+        best_guess=None,
+        certainty=None,
+        command=None,
+        type=fetch.job.options.type,
+        guessed=False,
+        table=fetch.job.table.name(),
+        template=viewer.template.name if viewer.template else None,
+        tokenizer=viewer.tokenizer.name if viewer.tokenizer else None,
+        method=rows.masking.method,
+        rows_read=ledger.rows_read,
+        rows=ledger.rows_written,
+        ledger=ledger.as_dict(),
+        bad_rows=(),
+        columns=look.columns.summaries(),
+        columns_rows=look.columns.rows,
+        first_rows=(),
+        roles=dict(look.shapes.roles.most_common()),
+        turns=summarize("turns", look.shapes.turns),
+        scripts={name: n / letters for name, n in look.columns.scripts.most_common()},
+        unit="tokens" if viewer.tokenizer else "characters",
+        lengths=summarize_all(tallies),
+        lengths_rows=look.counted,
+        cutting=cutting,
+        masks=masks,
+        anchors=look.anchors.summary(rows.masking.anchors),
+        findings=tuple(_found(finding, fetch, look.lines | seen.lines) for finding in findings),
+        shown=tuple(seen.shown),
+        notes=tuple(_notes(look, fetch, viewer)),
+    )
+
+
+def _unread(ledger: Ledger) -> list[Finding]:
+    """Return the finding of columns with turns that the type does not read, with its rows by column."""
+    count = ledger.warnings["unread_turns"]
+    if not count:
+        return []
+    share = count / max(ledger.converted, 1)
+    return [Finding("unread_turns", count, share, (), dict(ledger.unread))]
+
+
+def make_bare_survey(
+    sources: Sequence[Source],
+    summaries: Sequence[SourceSummary],
+    samples: Sequence[Sequence[Mapping[str, Any]]],
+    engine: Engine,
+) -> Survey:
+    """Make the survey of sources that are read by no type: their rows, columns and lengths of text."""
+    columns, counts = ColumnCounts(), [0] * len(sources)
+    blocks = (
+        (index, number, block)
+        for index, source in enumerate(sources)
+        for number, block in enumerate(source.blocks())
+    )
+    for index, found, rows in engine.map(_counted, blocks):
+        columns.absorb(found)
+        counts[index] += rows
+    summaries = tuple(replace(s, rows=n) for s, n in zip(summaries, counts, strict=True))
+    guesses = {summary.types[0].type for summary in summaries if summary.types}
+    reason = (
+        f"the sources are of different types, {', '.join(sorted(guesses))}: inspect each alone"
+        if guesses
+        else unfitting([source.name for source in sources], [r for rows in samples for r in rows])
+    )
+    if columns.unread and not columns.rows:
+        codes = ", ".join(f"{code} {count}" for code, count in columns.unread.most_common())
+        reason = f"no row could be read ({codes}): `fmtkit validate` says where and why"
+    letters = columns.scripts.total() or 1
+    return Survey(
+        fmtkit=version("fmtkit"),
+        sources=summaries,
+        best_guess=None,
+        certainty=None,
+        command=None,
+        type=None,
+        guessed=False,
+        table=None,
+        template=None,
+        tokenizer=None,
+        method=None,
+        rows_read=sum(counts),
+        rows=0,
+        ledger={},
+        bad_rows=(),
+        columns=columns.summaries(),
+        columns_rows=columns.rows,
+        first_rows=(),
+        roles={},
+        turns=None,
+        scripts={name: n / letters for name, n in columns.scripts.most_common()},
+        unit="characters",
+        lengths=_column_lengths(samples),
+        lengths_rows=sum(map(len, samples)),
+        cutting=None,
+        masks=None,
+        anchors=None,
+        findings=(),
+        shown=(),
+        notes=(reason,),
+    )
+
+
+def _counted(task: tuple[int, int, Block]) -> tuple[int, ColumnCounts, int]:
+    """Count the columns and rows of a block."""
+    index, number, block = task
+    columns = ColumnCounts()
+    columns.add_block(block, number)
+    return index, columns, len(reading.records_of(block)) + len(block.rejects)
+
+
+def _column_lengths(samples: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[Lengths, ...]:
+    """Count the characters of each column's texts in the first rows."""
+    tallies: dict[str, Tally] = {}
+    for name, value in ((n, v) for rows in samples for row in rows for n, v in row.items()):
+        texts = texts_of(value)
+        if texts:
+            size = np.array([sum(map(len, texts))], dtype=np.int64)
+            tallies.setdefault(name, Tally()).add(size)
+    return summarize_all(list(tallies.items()))
+
+
+@dataclass
+class _Seen:
+    tally: MaskTally = field(default_factory=MaskTally)
+    shown: list[ShownRow] = field(default_factory=list)
+    lines: dict[int, int | None] = field(default_factory=dict)
+
+
+def _look_closely(
+    look: Look,
+    fetch: RowFetch,
+    rows: RowViewer,
+    findings: Sequence[Finding],
+    options: InspectOptions,
+) -> _Seen:
+    """Fetch the rows whose masks are counted, that are to be shown, or that have no line yet."""
+    seen = _Seen()
+    masked = set(fetch.sample(MASK_ROWS)) if rows.tokenizer else set()
+    shown = {
+        *range(min(options.show_mask, fetch.rows)),
+        *(r for r in options.rows if r < fetch.rows),
+    }
+    late = {row for f in findings for row in f.rows if row not in look.lines}
+    for fetched in fetch.fetch(masked | shown | late):
+        number = fetched.place.row
+        seen.lines[number] = fetched.place.line
+        if number in shown or (number in masked and fetched.row is not None):
+            _see(seen, fetched, rows, is_masked=number in masked, is_shown=number in shown)
+    return seen
+
+
+def _see(
+    seen: _Seen, fetched: Fetched, rows: RowViewer, *, is_masked: bool, is_shown: bool
+) -> None:
+    row, masked = show(fetched, rows)
+    if is_masked and fetched.row is not None:
+        seen.tally.add(fetched.row, masked, fetched.place.row)
+    if is_shown:
+        seen.shown.append(row)
+
+
+def show(fetched: Fetched, rows: RowViewer) -> tuple[ShownRow, tuple[Masked, ...]]:
+    """Show a fetched row, or say why there is none."""
+    if fetched.row is not None:
+        return rows.show(fetched.row, fetched.place)
+    reject = fetched.reject
+    why = f"{reject.code}: {reject.message}" if reject else "the row makes no row of the table"
+    return ShownRow(fetched.place, (), why, {}), ()
+
+
+def _note_equal(look: Look, cutting: Cutting) -> None:
+    """Make a finding of pairs that become equal at a length that was asked for."""
+    equal = [cut for cut in cutting.cuts if cut.rows_equal and cut.way != "drop"]
+    if equal:
+        worst = max(equal, key=lambda cut: cut.rows_equal)
+        look.findings.counts["equal_after_cutting"] = worst.rows_equal
+        look.findings.examples["equal_after_cutting"] = list(worst.equal_rows)[:EXAMPLES]
+
+
+def _found(finding: Finding, fetch: RowFetch, lines: Mapping[int, int | None]) -> Found:
+    places = tuple(fetch.place(row, lines.get(row)) for row in dict.fromkeys(finding.rows))
+    return found_of(finding, places)
+
+
+def worst_first(findings: Iterable[Found]) -> tuple[Found, ...]:
+    """Order findings by severity, then by their rows."""
+    return tuple(sorted(findings, key=lambda f: (SEVERITIES.index(f.severity), -f.count, f.code)))
+
+
+def found_of(finding: Finding, places: tuple[Place, ...] = ()) -> Found:
+    """Return a finding with what is said of it."""
+    message, advice, severity = ADVICE[finding.code]
+    count, share = finding.count, finding.share
+    return Found(finding.code, severity, count, share, places, message, advice, finding.details)
+
+
+def _order(item: tuple[str, object]) -> tuple[int, str]:
+    name = item[0]
+    return (ORDER.index(name) if name in ORDER else len(ORDER), name)
+
+
+def _notes(look: Look, fetch: RowFetch, viewer: Viewer) -> list[str]:
+    notes = []
+    if viewer.stride > 1:
+        notes.append(
+            f"lengths are of one row in {viewer.stride:,} (--sample): {look.counted:,} rows"
+        )
+    if viewer.template is None and viewer.tokenizer is not None and look.shapes.roles:
+        notes.append("lengths are of the contents alone: no template writes the turns")
+    for said, count in look.refusals.most_common(3):
+        notes.append(f"the template says of {count:,} rows: {said}")
+    if any(source.once for source in fetch.job.sources):
+        notes.append("a stream is read once: rows are shown from its beginning only")
+    return notes

@@ -1,0 +1,171 @@
+"""The survey as data: what a source is, what a model would read of it, and what is wrong with it.
+
+fmtkit.inspection.inspection makes one; fmtkit.reports shows it on a terminal, as JSON, as a page, as a plot.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+from fmtkit.core import notebook_html
+from fmtkit.counting.lengths import Lengths
+from fmtkit.inspection.anchor_counts import AnchorSummary
+from fmtkit.inspection.cutting import Cutting
+from fmtkit.inspection.mask_summary import MaskSummary
+from fmtkit.inspection.shown_rows import Place, ShownRow
+from fmtkit.inspection.source_columns import ColumnSummary
+from fmtkit.inspection.type_guesses import Guess
+from fmtkit.inspection.verdicts import Verdict, judge
+
+
+@dataclass(frozen=True)
+class SourceSummary:
+    """One source."""
+
+    path: str
+    kind: str
+    rows: int
+    split: str
+    """By its name: train, test, validation; empty where the name says nothing."""
+    types: tuple[Guess, ...]
+    """The types that its first rows fit, best first."""
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row that could not be converted."""
+
+    place: Place
+    code: str
+    column: str | None
+    message: str
+    raw: str
+    """The beginning of its bytes, as text."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finding, with the places of its first rows."""
+
+    code: str
+    severity: str
+    """error, warning or note; `fmtkit.inspection.advice` says what they mean."""
+    count: int
+    share: float
+    places: tuple[Place, ...]
+    message: str
+    advice: str
+    details: Mapping[str, float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Everything that `fmtkit inspect` says."""
+
+    fmtkit: str
+    sources: tuple[SourceSummary, ...]
+    best_guess: str | None
+    """The type that fits all sources best."""
+    certainty: str | None
+    """How sure that guess is: sure, likely or unsure."""
+    command: str | None
+    """A command that converts the sources as the best guess, tried on their first rows."""
+    type: str | None
+    """The type by which the rows were read: the one asked for, else the best guess."""
+    guessed: bool
+    """Whether nobody named the type."""
+    table: str | None
+    template: str | None
+    tokenizer: str | None
+    method: str | None
+    rows_read: int
+    rows: int
+    """Rows of the table, pairs of a ranking each for itself."""
+    ledger: Mapping[str, Any]
+    bad_rows: tuple[BadRow, ...]
+    """The first bad rows of each code."""
+    columns: tuple[ColumnSummary, ...]
+    columns_rows: int
+    """Rows that were looked at for `columns` and `scripts`."""
+    first_rows: tuple[str, ...]
+    """The first rows of the source as JSON, cut."""
+    roles: Mapping[str, int]
+    turns: Lengths | None
+    scripts: Mapping[str, float]
+    """Script -> share of the letters."""
+    unit: str
+    """What `lengths` count: tokens or characters."""
+    lengths: tuple[Lengths, ...]
+    lengths_rows: int
+    """Rows whose lengths were counted: all that have a text, unless a sample was asked for."""
+    cutting: Cutting | None
+    masks: MaskSummary | None
+    anchors: AnchorSummary | None
+    """The windows of a Tokens table, None for other tables."""
+    findings: tuple[Found, ...]
+    shown: tuple[ShownRow, ...]
+    """The rows that --show-mask and --row asked for."""
+    notes: tuple[str, ...]
+    """What the survey could not look at, and what to give it."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Say in a sentence what the survey comes to."""
+        return judge(
+            self.ledger,
+            self.rows_read,
+            [found.severity for found in self.findings],
+            type=self.type,
+            certainty=self.certainty if self.guessed else None,
+        )
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the verdict, findings, lengths and columns."""
+        verdict = self.verdict
+        read = f"{self.type} -> {self.table}" if self.type else None
+        return notebook_html.card(
+            verdict.text,
+            notebook_html.facts(
+                {
+                    "sources": ", ".join(source.path for source in self.sources),
+                    "read as": read,
+                    "best guess": self.best_guess,
+                    "command": self.command,
+                }
+            ),
+            notebook_html.table(
+                ["finding", "severity", "rows", "meaning", "what to do"],
+                ((f.code, f.severity, f.count, f.message, f.advice) for f in self.findings),
+            ),
+            notebook_html.table(
+                [f"length in {self.unit}", "p50", "p95", "p99", "max"],
+                ((one.name, one.p50, one.p95, one.p99, one.max) for one in self.lengths),
+            ),
+            notebook_html.table(
+                ["column", "holds", "null or absent"],
+                ((c.name, " or ".join(c.kinds), f"{c.null_share:.1%}") for c in self.columns),
+            ),
+            notebook_html.table(["note"], ((note,) for note in self.notes)),
+            severity=verdict.severity,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the survey as JSON-able data; schemas/survey.schema.json describes it."""
+        return {"verdict": plain(self.verdict), **plain(self)}
+
+    def found(self, codes: Iterable[str]) -> tuple[str, ...]:
+        """Return which of these codes were found, among findings and bad rows."""
+        reasons = self.ledger.get("reasons", {})
+        known = {finding.code for finding in self.findings} | set(reasons)
+        return tuple(code for code in codes if code in known)
+
+
+def plain(value: Any) -> Any:
+    """Turn dataclasses, tuples and mappings into what JSON has."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {entry.name: plain(getattr(value, entry.name)) for entry in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    return value

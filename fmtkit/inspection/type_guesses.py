@@ -1,0 +1,95 @@
+"""Which types the rows of a source fit, best first, as `fmtkit.converting.detection` ranks them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fmtkit.converting import detection
+from fmtkit.converting.suggestions import convert_command
+from fmtkit.formats import registry
+from fmtkit.inspection import rendered_text
+
+Pairs = tuple[tuple[str, str], ...]
+
+TRIED = 4
+"""Guesses for which a command is made."""
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A type that fits."""
+
+    type: str
+    table: str
+    reason: str
+    sound: float
+    """Share of the rows that it can take."""
+    columns: Mapping[str, str]
+    """The type's columns that the source calls otherwise, for --map."""
+    options: Mapping[str, str]
+    """Options of the type by which its messages are read, for --option."""
+    certainty: str
+    """How sure the first guess is: sure, likely or unsure; empty of the others."""
+    command: str | None
+    """A command that converts the source as this type, tried on its first rows."""
+
+
+def guess(
+    sample: Sequence[Mapping[str, Any]],
+    method: str | None = None,
+    *,
+    paths: Sequence[str] = ("<memory>",),
+    delimiter: str | None = None,
+) -> tuple[Guess, ...]:
+    """Return the types that fit the rows of a sample, best first; each type and table once."""
+    found: dict[tuple[str, str], Guess] = {}
+    rows = list(sample)
+    fits = detection.detect(rows, method)
+    for place, fit in enumerate(fits):
+        name, table = fit.converter.name, fit.converter.makes.name()
+        if (name, table) not in found:
+            sure = _certainty(fits, rows) if place == 0 else ""
+            command = (
+                convert_command(paths, fit, rows, delimiter=delimiter)
+                if len(found) < TRIED
+                else None
+            )
+            found[name, table] = Guess(
+                name, table, fit.reason, fit.sound, fit.mapping, fit.options, sure, command
+            )
+    return tuple(found.values())
+
+
+def _certainty(fits: Sequence[detection.Fit], rows: Sequence[Mapping[str, Any]]) -> str:
+    """Say how sure the first fit is: two readings are possible where a turn holds a conversation."""
+    sure = detection.certainty(fits)
+    if sure == detection.SURE and rendered_text.is_transcript_in_turn(rows):
+        return detection.LIKELY
+    return sure
+
+
+def command_as(
+    type_name: str,
+    sample: Sequence[Mapping[str, Any]],
+    *,
+    paths: Sequence[str],
+    delimiter: str | None = None,
+) -> str | None:
+    """Return the command that converts a source as one type, tried on the rows; None where it does not."""
+    fits = (detection.fit(one, sample) for one in registry.named(type_name))
+    best = max(fits, key=lambda found: found.sound)
+    return convert_command(paths, best, sample, delimiter=delimiter) if best.is_good else None
+
+
+def common(guesses: Sequence[Sequence[Guess]]) -> Guess | None:
+    """Return the best guess that all sources share; sources without rows have no say."""
+    asked = [found for found in guesses if found]
+    if not asked:
+        return None
+    shared = set.intersection(*({_key(g) for g in found} for found in asked))
+    return next((g for g in asked[0] if _key(g) in shared), None)
+
+
+def _key(found: Guess) -> tuple[str, str, Pairs, Pairs]:
+    columns, options = (tuple(sorted(pairs.items())) for pairs in (found.columns, found.options))
+    return found.type, found.table, columns, options

@@ -1,0 +1,76 @@
+"""The verdict of a survey: one sentence that says whether its rows can be converted and trained on."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fmtkit.core.escaping import counted
+from fmtkit.inspection.advice import SEVERITIES
+
+FINE = "fine"
+MISSING = {
+    "quarantined": "bad",
+    "no_pair": "without a pair",
+    "filtered": "filtered",
+    "joined": "joined to another row",
+}
+"""Term of the ledger -> what such rows are called."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a survey comes to."""
+
+    severity: str
+    """`fine`, or the worst severity of what was found: error, warning, note."""
+    text: str
+
+
+def judge(
+    ledger: Mapping[str, Any],
+    rows_read: int,
+    severities: Sequence[str],
+    *,
+    type: str | None,
+    certainty: str | None,
+) -> Verdict:
+    """Return the verdict on rows that were read by a type, by none where `type` is None.
+
+    `severities` are those of the findings; `certainty` is that of a type that nobody named.
+    """
+    if not rows_read:
+        return Verdict("error", "there are no rows")
+    if type is None:
+        text = f"no type was taken, so none of the {counted(rows_read, 'row')} was converted"
+        return Verdict("error", text)
+    converted = ledger.get("converted", 0)
+    missing = [f"{ledger[term]:,} {word}" for term, word in MISSING.items() if ledger.get(term)]
+    parts = [_rows(converted, rows_read, missing), _findings(severities, bool(missing))]
+    found = [*severities]
+    if ledger.get("quarantined") or not converted:
+        found.append("error")
+    if certainty == "unsure":
+        parts.append("the type is a guess")
+        found.append("warning")
+    worst = next((severity for severity in SEVERITIES if severity in found), FINE)
+    return Verdict(worst, "; ".join(filter(None, parts)))
+
+
+def _rows(converted: int, read: int, missing: Sequence[str]) -> str:
+    if not missing:
+        return f"all {counted(read, 'row')} convert" if read > 1 else "the one row converts"
+    verb = "convert" if converted != 1 else "converts"
+    of = (
+        f"{converted:,} of {counted(read, 'row')}"
+        if converted
+        else f"none of {counted(read, 'row')}"
+    )
+    return f"{of} {verb} ({', '.join(missing)})"
+
+
+def _findings(severities: Sequence[str], has_missing: bool) -> str:
+    if not severities:
+        return "" if has_missing else "nothing was found"
+    counts = Counter(severities)
+    return ", ".join(counted(counts[name], name) for name in SEVERITIES if counts[name])

@@ -1,0 +1,102 @@
+"""Segments of text as the ids that a model reads and the marks of what it learns.
+
+Each segment is tokenized by itself, so that no token reaches across the seam of what is trained on and what
+is not; a test compares with TRL's batches.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fmtkit.tokenizers.tokens import Tokenizer
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class SegmentTokens:
+    """One row of tokens; `learnt` says of each token whether it is trained on."""
+
+    text: str
+    """What the tokens were made of, BOS and EOS as they are written."""
+    ids: list[int]
+    learnt: list[bool]
+    offsets: list[Span]
+    """Where each token stands in `text`, in characters."""
+
+    @property
+    def labels(self) -> list[int]:
+        """Return the ids of what is trained on, and -100 elsewhere."""
+        return [
+            i if is_learnt else -100 for i, is_learnt in zip(self.ids, self.learnt, strict=True)
+        ]
+
+
+def segment_tokens(
+    segments: Sequence[Mapping[str, Any]],
+    ends: str,
+    tokenizer: Tokenizer,
+    *,
+    everything: bool = False,
+) -> SegmentTokens:
+    """Tokenize the segments of a row; `everything` learns all of them (`train_on_inputs`).
+
+    With `ends` other than "none" the special tokens that the tokenizer itself puts before a text come
+    first, and its EOS last, unless the text ends with it. Raises TokenizerError where it has no EOS.
+    """
+    made = SegmentTokens("", [], [], [])
+    for place, segment in enumerate(segments):
+        is_learnt = everything or bool(segment["label"])
+        begins = place == 0 and ends != "none"
+        made = _joined(made, _encoded(segment["text"], tokenizer, begins=begins), is_learnt)
+    if ends == "none":
+        return made
+    closing = tokenizer.needs("eos_token", "a text that is trained on to its end")
+    eos = tokenizer.eos_id
+    if eos is None or (made.ids and made.ids[-1] == eos):
+        return made
+    last = everything or bool(segments and segments[-1]["label"])
+    return _joined(made, SegmentTokens(closing, [eos], [], [(0, len(closing))]), last)
+
+
+def _encoded(text: str, tokenizer: Tokenizer, *, begins: bool) -> SegmentTokens:
+    encoding = tokenizer.encode(text)
+    found = SegmentTokens(text, encoding.ids, [], list(encoding.offsets))
+    if not begins:
+        return found
+    added = tokenizer.encode(text, add_special_tokens=True)
+    own = added.special_tokens_mask
+    first = own.index(0) if 0 in own else own.count(1) if len(own) == 1 else 0
+    ids = added.ids[:first]
+    written = [tokenizer.backend.id_to_token(i) or "" for i in ids]
+    places, at = [], 0
+    for word in written:
+        places.append((at, at + len(word)))
+        at += len(word)
+    return _joined(SegmentTokens("".join(written), ids, [], places), found, is_learnt=False)
+
+
+def _joined(left: SegmentTokens, right: SegmentTokens, is_learnt: bool) -> SegmentTokens:
+    shift = len(left.text)
+    return SegmentTokens(
+        left.text + right.text,
+        [*left.ids, *right.ids],
+        [*left.learnt, *[is_learnt] * len(right.ids)],
+        [*left.offsets, *((start + shift, end + shift) for start, end in right.offsets)],
+    )
+
+
+def cut(row: SegmentTokens, longest: int) -> list[SegmentTokens]:
+    """Cut a document into rows of at most so many tokens, as axolotl's `completion` does."""
+    return [_part(row, slice(at, at + longest)) for at in range(0, len(row.ids), longest)]
+
+
+def _part(row: SegmentTokens, part: slice) -> SegmentTokens:
+    offsets = row.offsets[part]
+    start, end = min(a for a, _ in offsets), max(b for _, b in offsets)
+    return SegmentTokens(
+        row.text[start:end],
+        row.ids[part],
+        row.learnt[part],
+        [(a - start, b - start) for a, b in offsets],
+    )

@@ -1,0 +1,476 @@
+"""A configuration: read from YAML, overridden from the command line, checked against the schema."""
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import cast
+
+import yaml
+
+from fmtkit.core import runner
+from fmtkit.core.errors import OptionError, UnknownNameError
+from fmtkit.training.config import foreign, named_arguments, schema
+from fmtkit.training.config.key import Key
+from fmtkit.training.config.keys import DATASET_PATHS, PATHS, aliases, dataset_table, section_names
+from fmtkit.training.config.named_arguments import find_key
+from fmtkit.training.config.problem import Problem, Problems, excerpt, with_excerpt
+
+Entry = Mapping[str, object]
+
+MAX_DEPTH = 100
+"""Mappings and lists inside each other; as many as a row of JSON may have."""
+
+MAX_VALUES = 1_000_000
+TOO_DEEP = f"more than {MAX_DEPTH} mappings or lists inside each other, or one inside itself"
+
+_METHOD_KEYS = frozenset({"rl", "reward_model", "process_reward_model"})
+_VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
+_WHOLE_NAMES = frozenset({"datasets", "test_datasets"})
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A value and where it was written, in words for the plan."""
+
+    value: object
+    origin: str
+
+
+@dataclass(frozen=True)
+class Config:
+    """The keys that were set, by their own (dotted) names; null counts as unset."""
+
+    source: str
+    settings: Mapping[str, Setting]
+    datasets: tuple[Entry, ...]
+    test_datasets: tuple[Entry, ...] = ()
+    lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    """The line of every key of the file, by its dotted name: as written and as fmtkit calls it."""
+    notes: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    """What is wrong with keys that are left out of `settings` for it, where `load` did not raise it."""
+
+    def get(self, name: str) -> object:
+        """Return a key's value, or None where it is unset."""
+        setting = self.settings.get(name)
+        return None if setting is None else setting.value
+
+    def text(self, name: str) -> str | None:
+        """Return a key's value as text, or None where it is unset."""
+        value = self.get(name)
+        return None if value is None else str(value)
+
+    def is_true(self, name: str) -> bool:
+        """Tell whether a key is set to true."""
+        return self.get(name) is True
+
+    def method(self) -> str:
+        """Return the training method that the configuration asks for."""
+        asked = {one.method for one in runner.shipped() if one.key and self.is_true(one.key)}
+        named = self.text("rl")
+        if named is not None:
+            asked.add(named)
+        if len(asked) > 1:
+            raise OptionError(
+                f"{self.source}: asks for several methods: {', '.join(sorted(asked))}"
+            )
+        return next(iter(asked), runner.DEFAULT)
+
+    def nested(self) -> dict[str, object]:
+        """Return the configuration as a mapping that `load` would read back."""
+        out: dict[str, object] = {}
+        for name, setting in self.settings.items():
+            section, _, last = name.rpartition(".")
+            where = cast("dict[str, object]", out.setdefault(section, {})) if section else out
+            where[last] = setting.value
+        if self.datasets:
+            out["datasets"] = [dict(entry) for entry in self.datasets]
+        if self.test_datasets:
+            out["test_datasets"] = [dict(entry) for entry in self.test_datasets]
+        return out
+
+
+def load(
+    source: str | Path | Mapping[str, object],
+    overrides: Sequence[str] = (),
+    *,
+    collect: bool = False,
+) -> Config:
+    """Read a file (or take a mapping), apply `KEY=VALUE` overrides and check every key.
+
+    With `collect` what is wrong with keys is left in `problems`, for a plan to tell with all else; what
+    is wrong with the method is raised all the same, since everything else depends on it.
+
+    Raises UnknownNameError for an unknown key, OptionError for a value of the wrong kind, for a key
+    that cannot be honoured and for a file that cannot be read; a RefusalError for several of them.
+    """
+    read = File("<mapping>", dict(source)) if isinstance(source, Mapping) else _read(Path(source))
+    foreign.check(read.values, read.name)
+    name, problems, notes = read.name, Problems(), list[str]()
+    problems.found += read.problems
+    lines = dict(read.lines)
+    settings = dict(_settings(read.values, lines, problems, notes))
+    for override in overrides:
+        changed = _override(override, settings)
+        settings |= changed
+        for key in changed:
+            # What is wrong with it now stands in no line.
+            lines.pop(key, None)
+    settings = {key: _meant(key, setting, problems) for key, setting in settings.items()}
+    wrong = _check_values(settings, problems)
+    kept = {k: s for k, s in settings.items() if k not in {*_WHOLE_NAMES, *wrong}}
+    config = Config(
+        name,
+        {key: s for key, s in kept.items() if s.value is not None},
+        _entries(settings, "datasets", problems),
+        _entries(settings, "test_datasets", problems),
+        lines,
+        tuple(notes),
+    )
+    if not collect or wrong & _METHOD_KEYS:
+        problems.check(name, lines)
+    return replace(config, problems=tuple(problems.found))
+
+
+def dumps(config: Config) -> str:
+    """Return the configuration as YAML."""
+    return yaml.safe_dump(config.nested(), sort_keys=False, allow_unicode=True)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as its users read it: 1e-5 is a number, and a key may stand once."""
+
+    def __init__(self, text: str) -> None:
+        """Begin to read a text."""
+        super().__init__(text)
+        self.doubles: list[tuple[int, object]] = []
+        """Line and name of every duplicate key."""
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[object, object]:
+    # What `<<` brings is put before them, and may be written over.
+    written = {id(key_node) for key_node, _ in node.value}
+    loader.flatten_mapping(node)
+    out: dict[object, object] = {}
+    own: set[object] = set()
+    for key_node, value_node in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if key in own and id(key_node) in written:
+            loader.doubles.append((key_node.start_mark.line + 1, key))
+        if id(key_node) in written:
+            own.add(key)
+        out[key] = loader.construct_object(value_node, deep=True)
+    return out
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+# YAML 1.1 wants a point in a float, so that `learning_rate: 1e-5` would be a text.
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+$"),
+    list("-+0123456789"),
+)
+
+
+@dataclass(frozen=True)
+class File:
+    """What a file says, and the line of every key by its dotted name."""
+
+    name: str
+    values: Mapping[str, object]
+    lines: Mapping[str, int] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+
+
+def _read(path: Path) -> File:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError(f"{path}: cannot be read: {error}") from error
+    values, doubles = _parsed(text, str(path))
+    return File(
+        str(path), values, dict(_lines(yaml.compose(text, Loader=_Loader))), _twice(doubles)
+    )
+
+
+def _twice(doubles: Iterable[tuple[int, object]]) -> tuple[Problem, ...]:
+    return tuple(
+        Problem("value", f"duplicate key {key!r}; keep one", str(key), OptionError, line)
+        for line, key in doubles
+    )
+
+
+def _lines(node: yaml.Node | None, above: str = "") -> Iterator[tuple[str, int]]:
+    """Yield the dotted name and the line of every key and every item."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            name = f"{above}{key.value}"
+            yield name, key.start_mark.line + 1
+            yield from _lines(value, f"{name}.")
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            yield f"{above}{index}", value.start_mark.line + 1
+            yield from _lines(value, f"{above}{index}.")
+
+
+def parse(text: str, name: str) -> dict[str, object]:
+    """Return the mapping that a YAML text holds."""
+    values, doubles = _parsed(text, name)
+    problems = Problems()
+    problems.found += _twice(doubles)
+    problems.check(name, {})
+    return values
+
+
+_SYNTAX: tuple[tuple[str, str], ...] = (
+    ("'\\t' that cannot start", "a tab indents this line; YAML takes spaces alone"),
+    ("expected <block end>", "this line is indented unlike the lines that it stands with"),
+    ("mapping values are not allowed", "a colon too many; put a text that holds one in quotes"),
+    ("could not find expected ':'", "this line is no KEY: VALUE"),
+    ("undefined alias", "an alias (*name) without its anchor (&name)"),
+    ("special characters are not allowed", "this is no text, and so no YAML"),
+)
+"""What PyYAML says of a text -> what is wrong, in words for its writer."""
+
+
+def _parsed(text: str, name: str) -> tuple[dict[str, object], list[tuple[int, object]]]:
+    """Return the mapping that a YAML text holds, and line and name of every duplicate key."""
+    try:
+        # A SafeLoader: it makes plain values and no objects.
+        loader = _Loader(text)
+        raw = loader.get_single_data()
+        size = _size(raw, 0, {})
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{name}:{mark.line + 1}" if mark else name
+        said = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
+        problem = next((words for part, words in _SYNTAX if part in said), said)
+        below = excerpt(name, mark.line + 1 if mark else None)
+        raise with_excerpt(OptionError(f"{where}: {problem}"), below) from error
+    except OptionError as error:
+        raise OptionError(f"{name}: {error}") from error
+    except RecursionError:
+        raise OptionError(f"{name}: {TOO_DEEP}") from None
+    except (TypeError, ValueError) as error:
+        # An impossible date (2024-13-01), a number of 5,000 digits, a list as a key.
+        raise OptionError(f"{name}: a value that YAML cannot read: {error}") from error
+    if size > MAX_VALUES:
+        raise OptionError(f"{name}: its aliases (*name) stand for more than {MAX_VALUES:,} values")
+    if raw is None:
+        return {}, []
+    if not isinstance(raw, dict):
+        is_text = isinstance(raw, str)
+        what = "a list" if isinstance(raw, list) else "a text" if is_text else f"the value {raw!r}"
+        raise OptionError(
+            f"{name}: a configuration is a mapping of keys, not {what}; write lines such as "
+            "base_model: NAME"
+        )
+    wrong = next((key for key in raw if not isinstance(key, str)), None)
+    if wrong is not None:
+        raise OptionError(f"{name}: the key {wrong!r} is no text; put it in quotes")
+    return cast("dict[str, object]", raw), loader.doubles
+
+
+def _size(value: object, depth: int, known: dict[int, int]) -> int:
+    """Count the values in a value, aliases written out; raise OptionError where it is too deep."""
+    if not isinstance(value, dict | list):
+        return 1
+    if depth > MAX_DEPTH:
+        raise OptionError(TOO_DEEP)
+    if id(value) not in known:
+        inner = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_size(item, depth + 1, known) for item in inner)
+    return known[id(value)]
+
+
+def _settings(
+    raw: Mapping[str, object], lines: dict[str, int], problems: Problems, notes: list[str]
+) -> Iterator[tuple[str, Setting]]:
+    """Yield every key with its dotted name; collect those that are unknown or written twice."""
+    seen: dict[str, str] = {}
+    for written, value in _flat(raw, problems):
+        name = aliases().get(written, written)
+        if value is None:
+            if find_key(name) is None:
+                notes.append(
+                    f"{written}: no key of this name is known; it is empty and asks for nothing"
+                )
+            continue
+        with problems.collecting("unknown_key", written):
+            named_arguments.check(written)
+            if name in seen:
+                raise OptionError(f"{written} and {seen[name]} are the same key; keep one")
+            seen[name] = written
+            if written in lines:
+                lines[name] = lines[written]
+            yield name, Setting(value, f"key {written}")
+
+
+def _flat(raw: Mapping[str, object], problems: Problems) -> Iterator[tuple[str, object]]:
+    for name, value in raw.items():
+        if name not in section_names():
+            yield name, value
+        elif isinstance(value, Mapping):
+            for inner, inner_value in value.items():
+                yield f"{name}.{inner}", inner_value
+        elif value is not None:
+            with problems.collecting("value", name):
+                raise OptionError(f"{name} is a section of keys, not {value!r}")
+
+
+def _override(text: str, settings: Mapping[str, Setting]) -> dict[str, Setting]:
+    """Return what `KEY=VALUE` sets; a dotted key may reach into a mapping or a list."""
+    name, equals, value = text.partition("=")
+    name = name.strip()
+    if not equals or not name:
+        raise OptionError(f"--set {text}: takes KEY=VALUE")
+    parsed = parse(f"value: {value}", f"--set {name}")["value"] if value else None
+    origin = f"--set {name}"
+    if name in aliases() or find_key(name) is not None:
+        return {aliases().get(name, name): Setting(parsed, origin)}
+    whole, _, rest = name.partition(".")
+    whole = aliases().get(whole, whole)
+    if rest and find_key(whole) is not None and whole not in section_names():
+        before = settings[whole].value if whole in settings else None
+        return {whole: Setting(_replaced(before, rest.split("."), parsed, origin), origin)}
+    named_arguments.check(name)
+    return {}
+
+
+def _replaced(value: object, path: Sequence[str], new: object, origin: str) -> object:
+    """Return a mapping or list with one inner value replaced."""
+    if not path:
+        return new
+    step, *rest = path
+    if isinstance(value, list):
+        if not step.isdigit() or int(step) >= len(value):
+            raise OptionError(f"{origin}: there is no item {step}; it has {len(value)}")
+        index = int(step)
+        return [*value[:index], _replaced(value[index], rest, new, origin), *value[index + 1 :]]
+    inner = value if isinstance(value, Mapping) else {}
+    return {**inner, step: _replaced(inner.get(step), rest, new, origin)}
+
+
+def _meant(name: str, setting: Setting, problems: Problems) -> Setting:
+    """Return a setting with `~` and variables replaced in a path, and 1e3 as the whole number it is."""
+    value, key = setting.value, find_key(name)
+    if name in PATHS:
+        with problems.collecting("value", name):
+            return replace(setting, value=_path(name, value))
+    if key is not None and isinstance(value, float) and value.is_integer():
+        whole = not schema.takes(key, value + 0.5)
+        return replace(setting, value=int(value)) if whole and schema.takes(key, value) else setting
+    return setting
+
+
+def _path(name: str, value: object) -> object:
+    """Return a path, or a list of them, with `~` and $VARIABLES replaced.
+
+    Raises OptionError for a variable that is not set.
+    """
+    if isinstance(value, list):
+        return [_path(name, item) for item in value]
+    if not isinstance(value, str) or "{{" in value or "{%" in value:
+        return value
+    unset = [v for v in _VARIABLE.findall(value) if v not in os.environ]
+    if unset:
+        raise OptionError(f"{name}: {value}: the variable {unset[0]} is not set")
+    return os.path.expandvars(str(Path(value).expanduser()) if value[:1] == "~" else value)
+
+
+def _check_values(settings: Mapping[str, Setting], problems: Problems) -> set[str]:
+    """Collect values that their keys do not take, and keys that cannot be honoured; return those keys."""
+    wrong = set()
+    for name, setting in settings.items():
+        key = find_key(name)
+        if key is None or setting.value is None or name in _WHOLE_NAMES:
+            continue
+        if not _check_value(key, name, setting.value, problems):
+            wrong.add(name)
+    return wrong
+
+
+def _check_value(key: Key, name: str, value: object, problems: Problems) -> bool:
+    """Collect what is wrong with a value; tell whether it is sound."""
+    before = len(problems.found)
+    refusal = key.refusal(value)
+    with problems.collecting("refused_key" if refusal else "value", name):
+        if refusal is not None:
+            raise OptionError(refusal)
+        if key.kind == "method" and isinstance(value, str) and value not in runner.names():
+            unknown = runner.unknown(value)
+            unknown.args = (f"{name}: {unknown}",)
+            raise unknown
+        # Which of an argument's texts a method knows is said when it is known which method it is.
+        is_open = key.to == "trainer" and key.kind.startswith("enum:") and isinstance(value, str)
+        # What asks for nothing may be spelled in any way.
+        is_open = is_open or key.to in {"refused", "nothing"}
+        if not is_open and not schema.takes(key, value):
+            raise OptionError(
+                f"{name}: {value!r} is not {schema.words(key.kind)}{_quoted(key, value)}"
+            )
+    return len(problems.found) == before
+
+
+def _quoted(key: Key, value: object) -> str:
+    """Return the advice for a number or a switch in quotes, and for the old form of `tokens`."""
+    if key.name == "tokens" and isinstance(value, Mapping):
+        return "; axolotl takes no mapping either: write special_tokens for one of names"
+    if not isinstance(value, str):
+        return ""
+    with contextlib.suppress(OptionError):
+        bare = _parsed(f"value: {value}", "value")[0].get("value")
+        if not isinstance(bare, str) and bare is not None and schema.takes(key, bare):
+            return "; it is a text: take the quotes away"
+    return ""
+
+
+def _mappings(value: object) -> Iterable[Mapping[str, object]]:
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+
+
+def _entries(settings: Mapping[str, Setting], whole: str, problems: Problems) -> tuple[Entry, ...]:
+    """Return the entries with their keys under their own names, unset ones left out."""
+    value = settings[whole].value if whole in settings else None
+    short = settings.get("dataset_name") if whole == "datasets" else None
+    if short is not None and short.value is not None:
+        with problems.collecting("two_spellings", "dataset_name"):
+            if value:
+                raise OptionError("dataset_name and datasets are the same; keep one")
+        return ({"path": str(short.value)},)
+    with problems.collecting("value", whole):
+        if value is not None and not isinstance(value, list):
+            raise OptionError(f"{whole}: {value!r} is not a list of entries")
+    entries = enumerate(value if isinstance(value, list) else ())
+    return tuple(_entry(item, f"{whole}.{number}", problems) for number, item in entries)
+
+
+def _entry(item: object, name: str, problems: Problems) -> Entry:
+    whole = name.partition(".")[0]
+    known = {s: key for key in dataset_table().values() for s in (key.name, *key.aliases)}
+    out: dict[str, object] = {}
+    if not isinstance(item, Mapping):
+        with problems.collecting("value", name):
+            raise OptionError(
+                f"{name}: {item!r} is not an entry, such as {{path: FILE, type: TYPE}}"
+            )
+        return out
+    for written, value in item.items():
+        place = f"{name}.{written}"
+        with problems.collecting("unknown_key", place):
+            if written not in known:
+                raise UnknownNameError(f"key of {whole}", str(written), known)
+            key = known[written]
+            if value is None:
+                continue
+            if key.name in out:
+                raise OptionError(f"{place}: {key.name} is set twice; keep one")
+            if _check_value(key, place, value, problems):
+                out[key.name] = value
+            if key.name in out and key.name in DATASET_PATHS:
+                with problems.collecting("value", place):
+                    out[key.name] = _path(place, value)
+    return out

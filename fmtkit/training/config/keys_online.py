@@ -1,0 +1,270 @@
+"""Keys of the online methods: sampling, rewards, the vLLM server, EBFT, NeMo Gym and verifiers."""
+
+from fmtkit.training.config.key import Key
+
+_TRUTH: dict[object, object] = {True: "group", False: "none"}
+_ASYNC = "vllm server or a rollout_func"
+
+_TRL: tuple[Key, ...] = (
+    Key(
+        "max_prompt_length",
+        "count",
+        "refused",
+        (
+            "TRL does not cut prompts any more; rows longer than sequence_len are dropped by the "
+            "conversion"
+        ),
+    ),
+    Key(
+        "scale_rewards",
+        "bool or text",
+        "trainer",
+        "divide advantages by their spread: group, batch, none",
+        values=_TRUTH,
+    ),
+    Key(
+        "backend",
+        "enum:sync|async",
+        "rl",
+        "async: TRL's AsyncGRPOTrainer, on GPUs with a vLLM server; grpo alone",
+    ),
+    Key(
+        "reward_funcs",
+        "functions",
+        "rl",
+        "module.function, FILE.py:function, or a reward model; with options: {NAME: {option: value}}",
+    ),
+    Key("reward_num_workers", "count", "rl", "processes that run reward functions"),
+    Key(
+        "reward_timeout", "amount", "rl", "seconds that a call of a reward function may take (600)"
+    ),
+    Key(
+        "max_retries",
+        "natural",
+        "rl",
+        "times that a call of a reward, a rollout function, an environment or a Gym is made again (0)",
+    ),
+    Key(
+        "max_failed_share",
+        "fraction",
+        "rl",
+        "share of a batch's samples that may fail and are masked (0: the first one ends the run)",
+    ),
+    Key("rollout_timeout", "amount", "rl", "seconds that the rollout function may take (1800)"),
+    Key(
+        "environment_timeout",
+        "amount",
+        "rl",
+        "seconds that one call of an environment may take (600)",
+    ),
+    Key("rollout_func", "text", "rl", "module.function that makes the answers"),
+    Key("environment_factory", "text or object", "rl", "class of an environment with tools"),
+    Key("tools", "texts", "rl", "module.function of each tool"),
+    Key(
+        "use_liger_loss",
+        "bool",
+        "nothing",
+        "TRL fuses the head and the log-probabilities by itself",
+        axolotl="computes GRPO's loss by a fused kernel",
+    ),
+    Key(
+        "vllm_mode",
+        "enum:server|colocate",
+        "trainer",
+        "a server of its own, or in this process; server unless set",
+    ),
+    Key(
+        "vllm_request_timeout",
+        "number",
+        "rl",
+        "seconds that one request to it may take (1800); a frozen one is found earlier",
+    ),
+    Key(
+        "vllm_guided_decoding_regex",
+        "text",
+        "trainer",
+        "pattern of the answers",
+        "vllm_structured_outputs_regex",
+        ("trl.vllm_structured_outputs_regex",),
+    ),
+    Key(
+        "vllm_importance_sampling_cap",
+        "amount",
+        "trainer",
+        "upper clip of that ratio",
+        "vllm_importance_sampling_clip_max",
+        ("trl.vllm_importance_sampling_clip_max",),
+    ),
+    Key("use_data_producer", "bool", "rl", "implied by what needs it"),
+    Key("async_prefetch", "bool", "rl", f"make the next answers while training; needs a {_ASYNC}"),
+    Key("prefetch_depth", "count", "rl", "batches made ahead"),
+    Key("vllm_sync_interval", "count", "rl", "steps between two transfers of the weights"),
+    Key("vllm_lora_sync", "bool", "rl", "transfer the adapter instead of the weights"),
+    Key("streaming_partial_batch", "bool", "rl", "score groups as they come"),
+    Key(
+        "streaming_min_groups",
+        "count",
+        "rl",
+        "groups to score at once",
+        acts_with="trl.streaming_partial_batch",
+    ),
+    Key("replay_buffer_size", "natural", "rl", "groups with a signal to keep for batches without"),
+    Key(
+        "replay_recompute_logps",
+        "bool",
+        "rl",
+        "recompute their log-probabilities",
+        acts_with="trl.replay_buffer_size",
+    ),
+    Key(
+        "reroll_start_fraction",
+        "fraction",
+        "rl",
+        "share of the run after which failed prompts come again",
+    ),
+    Key(
+        "reroll_max_groups",
+        "count",
+        "rl",
+        "failed prompts in a batch",
+        acts_with="trl.reroll_start_fraction",
+    ),
+    Key(
+        "dynamic_sampling",
+        "bool",
+        "rl",
+        "replace prompts whose answers all got one reward by fresh ones, as DAPO does",
+    ),
+    Key(
+        "dynamic_sampling_max_gen_batches",
+        "count",
+        "rl",
+        "rounds of generation that may fill one batch, the first among them (10)",
+        acts_with="trl.dynamic_sampling",
+    ),
+    Key(
+        "dynamic_sampling_metric",
+        "texts",
+        "rl",
+        "names of the rewards that must differ; all but those that shape unless set",
+        acts_with="trl.dynamic_sampling",
+    ),
+    Key("skip_zero_advantage_batches", "bool", "rl", "skip batches without a signal"),
+)
+
+_VLLM: tuple[Key, ...] = (
+    Key("host", "text", "vllm", "address to listen on"),
+    Key("port", "count", "vllm", "port to listen on"),
+    Key("tensor_parallel_size", "count", "vllm", "devices that share the model"),
+    Key("data_parallel_size", "count", "vllm", "copies of the model"),
+    Key("gpu_memory_utilization", "fraction", "vllm", "share of the memory"),
+    Key("dtype", "text", "vllm", "dtype of the weights"),
+    Key("max_model_len", "count", "vllm", "longest context"),
+    Key("enable_prefix_caching", "bool", "vllm", "reuse the cache of equal beginnings"),
+    Key("enforce_eager", "bool", "vllm", "no CUDA graphs"),
+    Key("enable_reasoning", "bool", "refused", "vLLM has reasoning_parser alone now"),
+    Key("reasoning_parser", "text", "vllm", "parser of the thinking"),
+    Key(
+        "serve_module",
+        "text",
+        "nothing",
+        "`fmtkit vllm-serve` starts vLLM's own server",
+        axolotl="picks the script that starts the server",
+    ),
+    Key(
+        "worker_extension_cls", "text", "refused", "the server is plain `vllm serve`; leave it out"
+    ),
+    Key(
+        "device",
+        "text",
+        "nothing",
+        "vLLM finds its device",
+        axolotl="tells its server which device to use",
+    ),
+)
+
+_EBFT: tuple[Key, ...] = (
+    Key("mode", "enum:structured|strided", "ebft", "whole answers, or blocks inside documents"),
+    Key("feature_layers", "numbers", "ebft", "depths of the feature network, 0 to 1"),
+    Key(
+        "embed_method",
+        "enum:last_token|mean_pooling|completion_mean|concat",
+        "ebft",
+        "how features are pooled",
+    ),
+    Key("use_whitening", "bool", "ebft", "whiten the features of a group"),
+    Key("alignment_coef", "number", "ebft", "weight of the likeness to the reference"),
+    Key("diversity_coef", "number", "ebft", "weight of the likeness to each other"),
+    Key("ce_coef", "number", "ebft", "weight of the cross entropy on the reference"),
+    Key("adaptive_max_tokens", "bool", "ebft", "cap answers by the references' lengths"),
+    Key("gt_length_multiplier", "number", "ebft", "by how much"),
+    Key("stride", "count", "ebft", "strided: tokens between blocks"),
+    Key("context_length", "count", "ebft", "strided: first block's position"),
+    Key("generate_max_len", "count", "ebft", "strided: tokens of a block"),
+    Key("n_samples_per_prompt", "count", "ebft", "strided: samples of a block"),
+    Key("temperature", "number", "ebft", "strided: of sampling"),
+    Key("top_p", "number", "ebft", "strided: nucleus of sampling"),
+    Key("rl_coef", "number", "ebft", "strided: weight of the policy term"),
+    Key(
+        "advantage_estimator",
+        "enum:rloo|group_norm|grpo|reinforce",
+        "ebft",
+        "baseline of the rewards",
+    ),
+    Key(
+        "min_completion_prefix",
+        "natural",
+        "ebft",
+        "strided: tokens of the reply before the first block",
+    ),
+    Key("mask_thinking_ce", "bool", "ebft", "leave the thinking out of the cross entropy"),
+    Key("diversity_baseline", "enum:group|loo", "ebft", "baseline of the diversity term"),
+    Key("whitening_space", "enum:feature|sample", "ebft", "where features are whitened"),
+    Key(
+        "multi_turn_train", "enum:all|first", "ebft", "which answers of a conversation are trained"
+    ),
+)
+
+_NEMO_GYM: tuple[Key, ...] = (
+    Key("nemo_gym_enabled", "bool", "nemo_gym", "take rewards from a NeMo Gym server"),
+    Key("nemo_gym_dir", "text", "nemo_gym", "folder that relative paths start from"),
+    Key("nemo_gym_auto_clone", "bool", "refused", "install it: pip install nemo-gym"),
+    Key("nemo_gym_auto_start", "bool", "nemo_gym", "start the servers"),
+    Key("nemo_gym_config_paths", "texts", "nemo_gym", "their configurations"),
+    Key("nemo_gym_head_port", "count", "nemo_gym", "port of the head server"),
+    Key("nemo_gym_server_timeout", "number", "nemo_gym", "seconds for their start"),
+    Key("nemo_gym_verify_timeout", "number", "nemo_gym", "seconds for one check"),
+    Key("nemo_gym_run_timeout", "number", "nemo_gym", "seconds for one rollout"),
+    Key("nemo_gym_datasets", "objects", "nemo_gym", "path, server_name, max_samples of each"),
+    Key("nemo_gym_model_name", "text", "nemo_gym", "name of the model in requests"),
+    Key("nemo_gym_multi_turn", "bool", "nemo_gym", "let the agent run the conversation"),
+    Key("nemo_gym_max_turns", "count", "nemo_gym", "turns of a conversation at most"),
+)
+
+_VERIFIERS: tuple[Key, ...] = (
+    Key("environment", "text", "verifiers", "name of the environment, or of its taskset"),
+    Key("arguments", "object", "verifiers", "what it is loaded with"),
+    Key("dir", "text", "verifiers", "folder of the Python environment that has verifiers"),
+    Key("max_samples", "count", "verifiers", "rows of its dataset"),
+    Key(
+        "max_turn_tokens", "count", "verifiers", "tokens of one turn; all that are left unless set"
+    ),
+    Key("start_timeout", "number", "verifiers", "seconds to load it"),
+    Key("run_timeout", "number", "verifiers", "seconds for one episode"),
+)
+
+
+def _inside(section: str, keys: tuple[Key, ...]) -> tuple[Key, ...]:
+    """Return the keys with the section before their names."""
+    from dataclasses import replace
+
+    return tuple(replace(key, name=f"{section}.{key.name}") for key in keys)
+
+
+KEYS: tuple[Key, ...] = (
+    *_inside("trl", _TRL),
+    *_inside("vllm", _VLLM),
+    *_inside("ebft", _EBFT),
+    *_NEMO_GYM,
+    *_inside("verifiers", _VERIFIERS),
+)

@@ -1,0 +1,181 @@
+"""What is wrong with a configuration: every problem with its code and its place, told at once."""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fmtkit.core.errors import FmtkitError, OptionError
+from fmtkit.core.escaping import one_line
+
+_SAID_BY: dict[str, frozenset[str]] = {
+    "conflict": frozenset({"batch_size", "loss_type", "two_schedules", "precision"}),
+    "argument": frozenset({"two_schedules"}),
+    "template": frozenset({"two_templates"}),
+    "trainer_rule": frozenset(
+        {
+            "argument",
+            "conflict",
+            "groups",
+            "kto_batch",
+            "loss_type",
+            "online_settings",
+            "precision",
+            "reference",
+        }
+        | {"launch", "two_schedules", "nothing_to_evaluate"}
+    ),
+}
+"""Code of what a general check finds -> codes of checks that have said the same, and better."""
+_WIDTH = 120
+_WORD = re.compile(r"[\w.]+\w")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that keeps a run from training; `key` is the (dotted) key that it is about."""
+
+    code: str
+    message: str
+    key: str = ""
+    error: type[FmtkitError] | None = None
+    """The error that it would be by itself; None for a RefusalError."""
+    line: int | None = None
+    """Its line, where no key tells it."""
+
+
+class RefusalError(OptionError):
+    """Say what of a configuration cannot be honoured: each problem's place, reason and way out.
+
+    `name` is the code of the first problem, `problems` are all of them.
+    """
+
+    def __init__(self, name: str, message: str, problems: tuple[Problem, ...] = ()) -> None:
+        super().__init__(message if problems else f"{message} [{name}]")
+        self.name = name
+        self.message = message
+        self.problems = problems or (Problem(name, message),)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Return one line, or one before and one for each of several problems."""
+        return tuple(str(self).split("\n")) if len(self.problems) > 1 else (str(self),)
+
+
+class Problems:
+    """Problems as they are found, so that the first one does not hide the others."""
+
+    def __init__(self) -> None:
+        self.found: list[Problem] = []
+
+    def add(self, code: str, message: str, key: str = "") -> None:
+        """Add a problem that is a RefusalError by itself."""
+        self.found.append(Problem(code, message, key))
+
+    def collecting(self, code: str, key: str = "") -> "_Collecting":
+        """Return a context that adds the error which ends its block, if one does."""
+        return _Collecting(self, code, key)
+
+    def has(self, codes: Collection[str]) -> bool:
+        """Tell whether a problem of one of these codes was found."""
+        return any(problem.code in codes for problem in self.found)
+
+    def check(self, source: str, lines: Mapping[str, int]) -> None:
+        """Raise one error that tells all that was found, in the order of the file.
+
+        It is a RefusalError, or the problem's own class where there is only one.
+        """
+        told = [p for p in self.found if not self.has(_SAID_BY.get(p.code, ()))]
+        found = sorted(dict.fromkeys(told), key=lambda p: line_of(p, lines) or 0)
+        if not found:
+            return
+        lines_told = [one_line(f"{_place(p, source, lines)}{p.message} [{p.code}]") for p in found]
+        excerpts = [excerpt(source, line_of(p, lines), p.key) for p in found]
+        if len(found) == 1:
+            raise with_excerpt(_alone(found[0], lines_told[0]), excerpts[0])
+        head = f"{source}: {len(found)} problems"
+        text = "\n".join([head, *(f"  {line}" for line in lines_told)])
+        shown = [head]
+        for line, below in zip(lines_told, excerpts, strict=True):
+            shown += [f"  {line}", *(f"  {part}" for part in below)]
+        error = RefusalError(found[0].code, text, tuple(found))
+        error.__dict__["_shown"] = tuple(shown)
+        raise error
+
+
+@dataclass(frozen=True)
+class _Collecting:
+    """A block of which only the first error is kept; what follows the block runs in any case."""
+
+    problems: Problems
+    code: str
+    key: str
+
+    def __enter__(self) -> None:
+        """Begin the block."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> bool:
+        """Keep one of our errors; let any other pass."""
+        if isinstance(error, RefusalError):
+            self.problems.found += error.problems
+        elif isinstance(error, FmtkitError):
+            self.problems.found.append(Problem(self.code, str(error), self.key, type(error)))
+        return isinstance(error, FmtkitError)
+
+
+def excerpt(source: str, line: int | None, key: str = "") -> tuple[str, ...]:
+    """Return a line of a file and a line of carets below the key in it; nothing where there is none."""
+    if line is None or not Path(source).is_file():
+        return ()
+    lines = Path(source).read_text(encoding="utf-8-sig", errors="replace").splitlines()
+    if not 0 < line <= len(lines):
+        return ()
+    text = one_line(lines[line - 1].replace("\t", "    ").rstrip())
+    if len(text) > _WIDTH:
+        text = f"{text[: _WIDTH - 1]}…"
+    found = next((p for p in reversed(key.split(".")) if p and not p.isdigit() and p in text), None)
+    bare = text.lstrip(" -")
+    start = text.index(found) if found else len(text) - len(bare)
+    length = len(found) if found else len(bare)
+    number = str(line)
+    blank = " " * len(number)
+    return f"{number} | {text}", f"{blank} | {' ' * start}{'^' * max(length, 1)}"
+
+
+def with_excerpt(error: FmtkitError, below: tuple[str, ...]) -> FmtkitError:
+    """Return the error, which shows these lines below its own."""
+    if below:
+        error.__dict__["_shown"] = (*error.lines, *(f"  {part}" for part in below))
+    return error
+
+
+def line_of(problem: Problem, lines: Mapping[str, int]) -> int | None:
+    """Return the line of the key that a problem is about, or of the first one that it names."""
+    if problem.line is not None:
+        return problem.line
+    for word in (problem.key, *_WORD.findall(problem.message)):
+        parts = word.split(".")
+        # A place inside a key's value has the line of the key, where it has none of its own.
+        wholes = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
+        found = next((lines[whole] for whole in wholes if whole in lines), None)
+        if found is not None:
+            return found
+    return None
+
+
+def _place(problem: Problem, source: str, lines: Mapping[str, int]) -> str:
+    line = line_of(problem, lines)
+    if line is not None:
+        return f"{source}:{line}: "
+    return f"{source}: "
+
+
+def _alone(problem: Problem, text: str) -> FmtkitError:
+    kind = problem.error
+    if kind is None or kind is OptionError:
+        return RefusalError(problem.code, text, (problem,))
+    made = kind.__new__(kind, text)
+    made.args = (text,)
+    return made

@@ -1,0 +1,1 @@
+"""The datasets of a run: converted, mixed and given to a trainer."""

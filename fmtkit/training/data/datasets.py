@@ -1,0 +1,476 @@
+"""The datasets of a run: converted once into the run folder, and reused while nothing changed.
+
+The key of a converted dataset is a hash over what it is made of: the bytes of the source, the
+type and its options, the template, the tokenizer, lengths, split and the version of fmtkit.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fmtkit.columns.kinds import ROLES, SHAREGPT_ROLES
+from fmtkit.converting.convert_options import ConvertOptions
+from fmtkit.converting.user_functions import find_function
+from fmtkit.core import atomic, hub_access
+from fmtkit.core.errors import NothingWrittenError, OptionError
+from fmtkit.core.tables import TABLES
+from fmtkit.formats import registry
+from fmtkit.sources.paths import local_files
+from fmtkit.sources.picked import Picked
+from fmtkit.tokenizers.turn_rule import USUAL_TURNS, TurnRule
+from fmtkit.training.config import keys
+from fmtkit.training.config.config import Config, Entry
+from fmtkit.training.config.slices import Slice, choice, wish_of
+from fmtkit.training.data import empty_data
+from fmtkit.training.planning.datatypes import plugin_files, template_source
+from fmtkit.training.planning.plan import DatasetPlan, Plan
+from fmtkit.training.planning.refusals_data import length_policy
+from fmtkit.training.rl.imports import places_of
+from fmtkit.training.run.job import WITHOUT, Source
+
+if TYPE_CHECKING:
+    from fmtkit.converting.splitting import Split
+
+KEY_SUFFIX = ".key.json"
+_DERIVED = frozenset(
+    {
+        "chat_template",
+        "tokenizer",
+        "max_length",
+        "min_length",
+        "on_overlong",
+        "val_size",
+        "split_by",
+    }
+)
+"""Options that follow from more than their own key."""
+_SEED = 42
+"""The seed of transformers, where a config names none."""
+
+
+@dataclass(frozen=True)
+class Converted:
+    """The files of a dataset, and whether they were there already."""
+
+    train: Source
+    evaluation: Source | None
+    reused: bool
+
+
+def prepare(
+    plan: Plan, template_text: str | None, *, rebuild: bool = False
+) -> tuple[tuple[Source, ...], tuple[Source, ...]]:
+    """Convert every dataset of a plan and return the sources to train and to evaluate on."""
+    train: list[Source] = []
+    evaluation: list[Source] = []
+    entries = [
+        _entry(plan, dataset, plan.run / "data" / f"{index:02}", template_text, split=True)
+        for index, dataset in enumerate(plan.datasets)
+    ]
+    for entry in _split(entries, rebuild=rebuild):
+        done = _one(plan, entry, rebuild=rebuild)
+        train.append(done.train)
+        if done.evaluation is not None:
+            evaluation.append(done.evaluation)
+    for index, dataset in enumerate(plan.test_datasets):
+        folder = plan.run / "data" / f"test-{index:02}"
+        entry = _entry(plan, dataset, folder, template_text, split=False)
+        evaluation.append(_one(plan, entry, rebuild=rebuild).train)
+    return tuple(train), tuple(evaluation)
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A dataset that is to be converted into a folder, and the key of what it becomes."""
+
+    dataset: DatasetPlan
+    folder: Path
+    specs: list[object]
+    options: ConvertOptions
+    key: dict[str, object]
+
+    def is_there(self, *, rebuild: bool) -> bool:
+        """Tell whether the folder holds what would be converted."""
+        return not rebuild and _stored(self.folder) == self.key
+
+
+def _entry(
+    plan: Plan, dataset: DatasetPlan, folder: Path, template_text: str | None, *, split: bool
+) -> _Entry:
+    wish = wish_of(dataset.entry, plan.config.get("seed"))
+    specs, identity = specs_of(dataset, wish)
+    options = options_of(plan, dataset, wish, local=bool(identity), split=split)
+    key = _key(identity or [dataset.source], options, template_text, plan)
+    key["rows"] = [wish.text, None if wish.shard is None else list(vars(wish.shard).values())]
+    return _Entry(dataset, folder, specs, options, key)
+
+
+def _split(entries: Sequence[_Entry], *, rebuild: bool) -> list[_Entry]:
+    """Find which rows of all datasets together are to be evaluated on, where that goes by rows."""
+    options = [entry.options for entry in entries]
+    if not any(one.val_size is not None and one.split_by == "rows" for one in options):
+        return list(entries)
+    together = [entry.key for entry in entries]
+    keyed = [replace(entry, key={**entry.key, "split_with": together}) for entry in entries]
+    if all(entry.is_there(rebuild=rebuild) for entry in keyed):
+        return keyed
+    splits = shared_splits([entry.specs for entry in entries], options)
+    return [
+        replace(entry, options=replace(entry.options, split=split))
+        for entry, split in zip(keyed, splits, strict=True)
+    ]
+
+
+def shared_splits(
+    specs: Sequence[list[object]], options: Sequence[ConvertOptions]
+) -> "list[Split | None]":
+    """Return the split of each dataset by rows, of all that have one together.
+
+    Raises OptionError where no row would be left to train on.
+    """
+    from fmtkit.converting import preparation
+    from fmtkit.converting.conversions import open_named, row_splits
+
+    found: list[Split | None] = [None] * len(specs)
+    split = [i for i, o in enumerate(options) if o.val_size is not None and o.split_by == "rows"]
+    if not split:
+        return found
+    for plugin in dict.fromkeys(name for one in options for name in one.plugins):
+        registry.load_plugin(plugin)
+    jobs = [
+        preparation.prepare(open_named(specs[i], "never", options[i].delimiter), options[i])
+        for i in split
+    ]
+    size = options[split[0]].val_size
+    assert size is not None
+    for i, made in zip(split, row_splits(jobs, size, options[split[0]].seed), strict=True):
+        found[i] = made
+    return found
+
+
+def _one(plan: Plan, entry: _Entry, *, rebuild: bool) -> Converted:
+    from fmtkit.converting.conversions import convert_to
+
+    dataset, folder, options = entry.dataset, entry.folder, entry.options
+    reused = entry.is_there(rebuild=rebuild)
+    if not reused:
+        key_file = _key_file(folder)
+        key_file.unlink(missing_ok=True)
+        try:
+            convert_to(entry.specs, folder, replace(options, overwrite=True))
+        except NothingWrittenError as error:
+            reason = empty_data.why(error, options.max_length, plan.runner.cuts)
+            raise OptionError(f"datasets: {dataset.source}: {reason}") from error
+        atomic.write_json(key_file, entry.key)
+    weight = _number(dataset.entry.get("weight")) * _number(dataset.entry.get("fraction"))
+    weight *= _share(dataset.entry, _files(folder, "train"))
+    turns = turns_of(plan.config, dataset)
+    held_out = tuple(_files(folder, "validation"))
+    files = tuple(_files(folder, "train"))
+    columns = _trained_columns(plan, dataset, files) if options.keep else ()
+    return Converted(
+        Source(files, weight, columns, turns),
+        Source(held_out, columns=columns, turns=turns) if held_out else None,
+        reused,
+    )
+
+
+def _trained_columns(plan: Plan, dataset: DatasetPlan, files: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that the trainer gets of rows that carry others; () for all.
+
+    Reward functions read what is carried through. TRL's other trainers would take `images` for a vision
+    dataset and `input_ids` for rows that are tokenized already.
+    """
+    if "rl" in plan.runner.sections or "rewards" in plan.runner.needs:
+        return ()
+    import pyarrow.parquet as pq
+
+    made = {name for table in dataset.table.split(" or ") for name in TABLES[table].column_names()}
+    names = dict.fromkeys(name for file in files for name in pq.read_schema(file).names)
+    return tuple(name for name in names if name in {*made, "text"})
+
+
+def turns_of(config: Config, dataset: DatasetPlan) -> dict[str, object] | None:
+    """Return which turns of a dataset are trained on; None for every reply with its end."""
+    rule = turn_rule(config, dataset.entry)
+    return None if rule == USUAL_TURNS else rule.as_dict()
+
+
+def turn_rule(config: Config, entry: Mapping[str, object]) -> TurnRule:
+    """Read `roles_to_train` and `train_on_eos` of a dataset's entry, or of the run.
+
+    Roles may be the source's own names: `roles` of the entry maps them, and ShareGPT's are known.
+    """
+    roles, ends = (
+        entry[name] if name in entry else config.get(name)
+        for name in ("roles_to_train", "train_on_eos")
+    )
+    ends = entry.get("train_on_eot", ends)
+    mapping = entry.get("roles")
+    names = dict(SHAREGPT_ROLES | ROLES)
+    for canonical, own in mapping.items() if isinstance(mapping, Mapping) else ():
+        names |= dict.fromkeys([own] if isinstance(own, str) else own, str(canonical))
+    known = ["assistant"] if roles is None else roles if isinstance(roles, list) else [roles]
+    chosen = tuple(dict.fromkeys(names.get(str(role), str(role)) for role in known))
+    return TurnRule(chosen, "turn" if ends is None else str(ends))  # type: ignore[arg-type]
+
+
+def _share(entry: Mapping[str, object], files: Sequence[str]) -> float:
+    """Return which share of the rows `max_samples` is; the trainer's seed chooses them."""
+    most = entry.get("max_samples")
+    if not isinstance(most, int):
+        return 1.0
+    import pyarrow.parquet as pq
+
+    rows: int = sum(pq.read_metadata(file).num_rows for file in files)
+    return min(most / max(rows, 1), 1.0)
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) else 1.0
+
+
+def _files(folder: Path, split: str) -> list[str]:
+    return sorted(str(path) for path in (folder / "data").glob(f"{split}-*.parquet"))
+
+
+def specs_of(dataset: DatasetPlan, wish: Slice) -> tuple[list[object], list[str]]:
+    """Return what the pipeline reads, and the local files that it is; hub datasets have none."""
+    entry = dataset.entry
+    listed = entry.get("data_files")
+    named = (
+        [str(f) for f in listed] if isinstance(listed, list) else [str(listed)] if listed else []
+    )
+    path = str(entry["path"]) if "path" in entry else ""
+    local = Path(path).expanduser() if path else None
+    if local is not None and local.is_dir() and named:
+        named = [str(local / name) for name in named]
+    elif local is not None and not named and (local.exists() or any(c in path for c in "*?[")):
+        named = [str(local)]
+    elif path in {"json", "csv", "parquet", "arrow", "text"} or not path:
+        if not named:
+            raise OptionError(f"datasets: {dataset.source}: names no file; set path or data_files")
+    elif not _is_hub(path):
+        raise OptionError(f"datasets: {path}: no such file or folder")
+    else:
+        return [_hub(entry, path, wish)], []
+    return _wanted(dataset, named, wish), named
+
+
+def _wanted(dataset: DatasetPlan, named: Sequence[str], wish: Slice) -> list[object]:
+    """Return what is read of local files: all that are of the split, or what picks the rows of them."""
+    splits = dict.fromkeys(part.name for part in wish.parts)
+    folder = len(named) == 1 and Path(named[0]).is_dir() and "data_files" not in dataset.entry
+    if len(splits) > 1 and not folder:
+        raise OptionError(
+            f"datasets: {dataset.source}: split {wish.text}: files have one split; give a folder with "
+            "files named for splits, or an entry for each file"
+        )
+    files = {name: _of_split(named[0], name) if folder else tuple(named) for name in splits}
+    if wish.is_whole or wish.limit is not None:
+        return list(files[wish.name])
+    places = tuple(file for part in wish.parts for file in files[part.name])
+    parts = tuple((part, len(_expanded_all(files[part.name]))) for part in wish.parts)
+    return [Picked(places, choice(parts, wish.shard))]
+
+
+def _of_split(folder: str, name: str) -> tuple[str, ...]:
+    """Return the files of a folder that are named for a split; all, where no file is named for train."""
+    return tuple(str(file) for file in local_files(folder, name))
+
+
+def _expanded_all(names: Iterable[str]) -> list[str]:
+    return [str(file) for name in names for file in local_files(name)]
+
+
+def _is_hub(path: str) -> bool:
+    """Tell whether a path that is not there may be a dataset of the hub."""
+    if Path(path).suffix in {
+        ".json",
+        ".jsonl",
+        ".parquet",
+        ".csv",
+        ".arrow",
+        ".gz",
+        ".zst",
+        ".txt",
+    }:
+        return False
+    return not path.startswith((".", "/", "~")) and path.count("/") <= 1
+
+
+def _hub(entry: Mapping[str, object], path: str, wish: Slice) -> object:
+    """Load a dataset of the hub, or from its cache where there is no network."""
+    from datasets import concatenate_datasets, load_dataset
+
+    names = entry.get("name")
+    trouble: str | None = None
+    try:
+        with hub_access.bounded() as trouble:
+            parts = [
+                load_dataset(
+                    path,
+                    name,
+                    split=wish.text,
+                    data_files=entry.get("data_files"),
+                    data_dir=entry.get("data_dir"),
+                    revision=entry.get("revision"),
+                )
+                for name in (names if isinstance(names, list) else [names])
+            ]
+    except (OSError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        cut_off = f"; the hub cannot be reached ({trouble})" if trouble else ""
+        raise OptionError(f"datasets: {path}: {reason}{cut_off}") from error
+    rows = parts[0] if len(parts) == 1 else concatenate_datasets(parts)
+    return rows if wish.shard is None else rows.select(sorted(wish.shard.of(len(rows))))
+
+
+def options_of(
+    plan: Plan, dataset: DatasetPlan, wish: Slice, *, local: bool, split: bool
+) -> ConvertOptions:
+    """Return the options of a dataset's conversion, as its config says them.
+
+    `fmtkit train` and `fmtkit convert -c` both convert by these, so that both have the same rows.
+    """
+    config = plan.config
+    said = said_options(config, dataset.entry)
+    length = plan.resolution.trainer.get("max_length") or plan.resolution.own.get("max_length")
+    policy = length_policy(config)
+    if policy.startswith("truncate") and config.is_true("train_on_inputs"):
+        # Prompts are trained on as well: something is left of every row that is cut.
+        policy = "keep"
+    limits = [n for n in (said.get("limit"), wish.limit if local else None) if n is not None]
+    out: dict[str, Any] = {
+        "seed": _SEED,
+        **{name: value for name, value in said.items() if name not in _DERIVED},
+        "type": dataset.reading.type,
+        "method": plan.method,
+        "options": dict(dataset.reading.options),
+        "limit": min(limits, default=None),
+        "plugins": plugin_files(config),
+        "config": config.source,
+        **_form(plan, dataset),
+    }
+    if dataset.reading.function:
+        out |= {"folders": places_of(config.source), "function_config": config.nested()}
+    # As in axolotl a config holds out rows, unless it says otherwise; so does a typed --val-size.
+    out["split_by"] = said.get("split_by", "rows")
+    if split and said.get("val_size"):
+        out["val_size"] = said["val_size"]
+    measures = length is not None and length.value is not None and policy != "keep"
+    fewest = said.get("min_length")
+    if plan.model and (measures or fewest or dataset.table == "Tokens"):
+        out["tokenizer"] = config.text("tokenizer_config") or plan.model
+        if plan.template[0] != WITHOUT:
+            out["chat_template"] = template_source(config, plan.template)
+    if plan.model and measures and length is not None:
+        out |= {"max_length": length.value, "on_overlong": policy}
+        out["cut_in_training"] = policy.startswith("truncate")
+    if plan.model and fewest:
+        out["min_length"] = fewest
+    return ConvertOptions(**out)
+
+
+def said_options(config: Config, entry: Entry) -> dict[str, Any]:
+    """Return the options of a conversion that a config says by their keys; those of the entry win."""
+    out: dict[str, Any] = {}
+    for name, declared in ConvertOptions.declared().items():
+        for key in declared.keys:
+            own = key.removeprefix(keys.OF_DATASET)
+            value = config.get(key) if own == key else entry.get(own)
+            if value is not None:
+                row = (keys.table() if own == key else keys.dataset_table())[own]
+                out.setdefault(name, row.translate(value))
+    return out
+
+
+def _form(plan: Plan, dataset: DatasetPlan) -> dict[str, object]:
+    """Return the options that say what the columns hold: messages, but for text and tokens."""
+    if dataset.table == "Tokens":
+        return {"as_": "tokens"}
+    # Prompts that are sampled from may be texts as well: the rows decide.
+    open_ended = dataset.reading.function or dataset.reading.type == "passthrough"
+    if "rewards" in plan.runner.needs and dataset.reading.template is None and open_ended:
+        return {"as_made": True}
+    is_text = dataset.reading.is_text or dataset.reading.is_segments
+    return {"as_": None if is_text else "messages"}
+
+
+def _key(
+    files: Iterable[str], options: ConvertOptions, template: str | None, plan: Plan
+) -> dict[str, object]:
+    kept = {
+        name: value
+        for name, value in vars(options).items()
+        if name
+        not in {
+            "workers",
+            "engine",
+            "ray_address",
+            "shared_filesystem",
+            "overwrite",
+            "config",
+            "hash",
+            "typed",
+            "split",
+        }
+    }
+    return {
+        "fmtkit": version("fmtkit"),
+        "sources": [[name, _digest(name)] for file in files for name in _expanded(file)],
+        "options": json.loads(json.dumps(kept, sort_keys=True, default=str)),
+        "template": sha256((template or "").encode()).hexdigest(),
+        "tokenizer": _digest(
+            str(Path(plan.config.text("tokenizer_config") or plan.model or "") / "tokenizer.json")
+        ),
+        "plugins": [_digest(file) for file in options.plugins],
+        "function": _function_digest(options),
+    }
+
+
+def _expanded(name: str) -> list[str]:
+    path = Path(name)
+    if path.is_dir():
+        return sorted(str(file) for file in path.rglob("*") if file.is_file())
+    if any(c in name for c in "*?["):
+        return sorted(
+            str(file) for file in Path(path.anchor or ".").glob(str(path.relative_to(path.anchor)))
+        )
+    return [name]
+
+
+def _digest(name: str) -> str | None:
+    """Return the hash of a file's bytes, or None for what is no local file."""
+    path = Path(name)
+    if not path.is_file():
+        return None
+    digest = sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _function_digest(options: ConvertOptions) -> str | None:
+    """Return the hash of the user's file that a type names, or None for a type of ours."""
+    if not options.folders:
+        return None
+    return _digest(str(find_function(options.chosen_type, options.places).file))
+
+
+def _key_file(folder: Path) -> Path:
+    """Return where the key lies: beside the folder, which holds the conversion's files alone."""
+    return folder.with_name(folder.name + KEY_SUFFIX)
+
+
+def _stored(folder: Path) -> object:
+    """Return the key of what a folder holds; None where there is none, or none that is whole."""
+    try:
+        return json.loads(_key_file(folder).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None

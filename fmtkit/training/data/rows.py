@@ -1,0 +1,233 @@
+"""Converted rows as the trainer's datasets: of one shape, mixed by weight, in a fixed order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fmtkit.core.errors import OptionError
+from fmtkit.core.runner import Runner
+from fmtkit.core.tables import DIALOG_COLUMNS, MARKS
+from fmtkit.training.data import kept_columns, trained_messages, whole_dialogs
+from fmtkit.training.run.job import Job, Source
+
+if TYPE_CHECKING:
+    from fmtkit.rendering.tracing import Fault, Request
+
+_TEXT_ROLES = {"prompt": "user"}
+
+
+def load_rows(job: Job, runner: Runner) -> tuple[Any, Any]:
+    """Return the rows to train on and those to evaluate on (None where there are none)."""
+    train = mixed(job, job.train, runner)
+    if _is_shuffled(job):
+        train = train.shuffle(seed=_seed(job))
+    if runner.both_labels:
+        train = interleaved(train, _seed(job))
+    evaluation = mixed(job, job.evaluation, runner) if job.evaluation else None
+    return train, evaluation
+
+
+def _is_shuffled(job: Job) -> bool:
+    """Tell whether the sources are shuffled into each other; a single one where that is asked for.
+
+    It decides what is packed together; the trainer's sampler shuffles again, unless it is sequential.
+    Then, as in axolotl, only several sources are shuffled, and only where that is asked for.
+    """
+    wish, several = job.setting("shuffle_merged_datasets"), len(job.train) > 1
+    if job.trainer.get("train_sampling_strategy") == "sequential":
+        return wish is True and several
+    return wish is True or (wish is None and several)
+
+
+def _with_variables(job: Job, rows: Any) -> Any:
+    """Add the variables of the template, where its trainer reads them from the rows."""
+    variables = job.setting("chat_template_kwargs")
+    if not variables or "chat_template_kwargs" in job.trainer:
+        return rows
+    return rows.add_column("chat_template_kwargs", [variables] * len(rows))
+
+
+def mixed(job: Job, sources: Sequence[Source], runner: Runner) -> Any:
+    """Return the rows of several sources in their order, each as often as its weight says."""
+    files = [file for source in sources for file in source.files]
+    flagged = runner.mask == "completion" and trained_messages.has_flags(files)
+    parts = [
+        _weighted(_load(job, source, runner, flagged=flagged), source.weight, _seed(job))
+        for source in sources
+    ]
+    if job.setting("shuffle_before_merging_datasets") and len(parts) > 1:
+        parts = [part.shuffle(seed=_seed(job)) for part in parts]
+    whole = kept_columns.joined(parts)
+    if runner.whole_dialogs:
+        whole = whole_dialogs.joined(whole)
+    if job.setting("dataset_exact_deduplication"):
+        whole = _distinct(whole)
+    if len(whole) == 0:
+        raise OptionError("no row is left to train on; RUN/data/*/report.json says why")
+    return _with_variables(job, whole)
+
+
+def _load(job: Job, source: Source, runner: Runner, *, flagged: bool) -> Any:
+    """Load Parquet files through an Arrow file of the run folder, which the processes share."""
+    from datasets import Dataset
+
+    rows = Dataset.from_parquet(list(source.files), cache_dir=str(Path(job.run) / "data" / "cache"))
+    if not isinstance(rows, Dataset):
+        raise TypeError(f"{source.files}: not a dataset")
+    if source.columns:
+        rows = rows.select_columns(list(source.columns))
+    if "rl" in runner.sections:
+        rows = kept_columns.decoded(rows, source.files)
+    # A prompt of text is sampled from as it is; as a message it would be put in a template.
+    if "rewards" not in runner.needs:
+        rows = _worded(rows)
+    rows = trained_messages.with_rule(rows, source.turns)
+    return _wide(trained_messages.with_flags(rows) if flagged else rows)
+
+
+def _worded(rows: Any) -> Any:
+    """Give text dialogs the shape of messages, for the identity template to print as they are."""
+    columns = [name for name in rows.column_names if name in {*DIALOG_COLUMNS, "text"}]
+    texts = [name for name in columns if _is_text(rows.features[name])]
+    if not texts or "replies" in rows.column_names or "completions" in rows.column_names:
+        return rows
+
+    def word(batch: dict[str, list[str]]) -> dict[str, list[list[dict[str, str]]]]:
+        return {
+            "messages" if name == "text" else name: [
+                [{"role": _TEXT_ROLES.get(name, "assistant"), "content": text}]
+                for text in batch[name]
+            ]
+            for name in texts
+        }
+
+    dropped = [name for name in texts if name == "text"]
+    return rows.map(word, batched=True, remove_columns=dropped)
+
+
+def _is_text(feature: Any) -> bool:
+    return getattr(feature, "dtype", None) in {"string", "large_string"}
+
+
+def _wide(rows: Any) -> Any:
+    """Turn wide messages into JSON values, so that absent keys are absent and not null.
+
+    A column of structs has every key in every message; templates take a null for a value, and the
+    arguments of two tool calls would be merged.
+    """
+    wide = [
+        n for n in rows.column_names if n in DIALOG_COLUMNS and len(_keys(rows.features[n])) > 2
+    ]
+    return _as_json(rows, wide, _message)
+
+
+def in_parts(rows: Any, tokenizer: Any) -> Any:
+    """Give every content as a text part where the tokenizer's template writes out nothing else.
+
+    Templates of vision models read parts alone; TRL makes parts of texts for processors only.
+    """
+    from fmtkit.rendering.content_parts import Form, forms_of, in_form
+
+    names = [n for n in rows.column_names if n in DIALOG_COLUMNS and not _is_text(rows.features[n])]
+    forms = forms_of(_Transformers(tokenizer)) if names else None
+    if forms is None or not forms.any(Form.PARTS):
+        return rows
+    return _as_json(rows, names, lambda m: json.dumps(in_form(m, forms), ensure_ascii=False))
+
+
+class _Transformers:
+    """The chat template of a tokenizer, run by transformers itself."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def render(self, requests: Sequence[Request]) -> list[str | Fault]:
+        """Render conversations one by one."""
+        return [self._render(request) for request in requests]
+
+    def _render(self, request: Request) -> str | Fault:
+        from fmtkit.rendering.tracing import FAULTS, fault
+
+        try:
+            return str(self._tokenizer.apply_chat_template(list(request.messages), tokenize=False))
+        except FAULTS as error:
+            return fault(error)
+
+
+def _as_json(rows: Any, names: Sequence[str], write: Callable[[dict[str, Any]], str]) -> Any:
+    """Turn the messages of some columns into JSON values, written as JSON text by `write`."""
+    from datasets import Json, List, Value
+
+    if not names:
+        return rows
+
+    def written(batch: dict[str, list[list[dict[str, Any]]]]) -> dict[str, list[list[str]]]:
+        return {name: [[write(m) for m in dialog] for dialog in batch[name]] for name in names}
+
+    features = rows.features.copy()
+    for name in names:
+        features[name] = List(Value("large_string"))
+    rows = rows.map(written, batched=True, features=features)
+    for name in names:
+        rows = rows.cast_column(name, List(Json()))
+    return rows
+
+
+def _keys(feature: Any) -> tuple[str, ...]:
+    inner = getattr(feature, "feature", None)
+    return tuple(inner) if isinstance(inner, dict) else ()
+
+
+def _message(message: dict[str, Any]) -> str:
+    kept = {key: value for key, value in message.items() if value is not None and key not in MARKS}
+    if isinstance(kept.get("tool_calls"), str):
+        kept["tool_calls"] = json.loads(kept["tool_calls"])
+    return json.dumps(kept, ensure_ascii=False)
+
+
+def _weighted(rows: Any, weight: float, seed: int) -> Any:
+    """Return whole passes over the rows, and a seeded sample for the rest of the weight."""
+    if weight == 1.0:
+        return rows
+    whole, share = divmod(weight, 1.0)
+    count = round(share * len(rows))
+    sample = np.sort(np.random.default_rng(seed).permutation(len(rows))[:count])
+    return rows.select(np.concatenate([*[np.arange(len(rows))] * int(whole), sample]).astype(int))
+
+
+def _distinct(rows: Any) -> Any:
+    seen: set[str] = set()
+    keep = []
+    for index, row in enumerate(rows):
+        text = json.dumps(row, sort_keys=True, ensure_ascii=False, default=str)
+        if text not in seen:
+            seen.add(text)
+            keep.append(index)
+    return rows.select(keep)
+
+
+def interleaved(rows: Any, seed: int) -> Any:
+    """Spread liked and disliked rows evenly over the dataset, in a seeded order within each.
+
+    KTO's trainer reads its rows in order, and converted pairs come all liked, then all disliked: a
+    batch of one label teaches nothing.
+    """
+    labels = np.asarray(rows["label"], dtype=bool)
+    generator = np.random.default_rng(seed)
+    order, places = [], []
+    for label in (True, False):
+        indices = generator.permutation(np.flatnonzero(labels == label))
+        order.append(indices)
+        places.append((np.arange(len(indices)) + 0.5) / max(len(indices), 1))
+    merged = np.concatenate(order)[np.argsort(np.concatenate(places), kind="stable")]
+    return rows.select(merged)
+
+
+def _seed(job: Job) -> int:
+    seed = job.trainer.get("data_seed", job.trainer.get("seed", 42))
+    return seed if isinstance(seed, int) else 42

@@ -1,0 +1,151 @@
+"""Rows that TRL cannot mask: tokenized here, with labels on what is trained on, for its SFTTrainer to take.
+
+Such are segments of text, conversations of which other turns than every reply are trained on, and those whose
+template marks no replies. The ids and marks are those that `fmtkit inspect` shows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from fmtkit.tokenizers.turn_rule import USUAL_TURNS, TurnRule
+
+if TYPE_CHECKING:
+    # Other methods than sft render nothing here: their processes start without polars.
+    from fmtkit.inspection.masks import Masking
+    from fmtkit.rendering.chat import ChatTemplate
+
+COLUMN = "trained_messages"
+"""For each message of a row whether it says that it is trained on: true, false or null."""
+DETAIL_COLUMN = "train_details"
+"""For each message of a row the stretches of its content that are trained on, as JSON text, or null."""
+RULE_COLUMN = "turn_rule"
+"""The rule of a row's dataset as JSON text, where it is not the usual one."""
+
+
+def has_flags(files: Iterable[str]) -> bool:
+    """Tell whether a message of these Parquet files is not to be trained on, or a prompt's is."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    paths = [f"messages.list.element.{name}" for name in ("train", "train_detail", "role")]
+    for file in files:
+        parquet = pq.ParquetFile(file)
+        if not {*paths} <= {parquet.schema.column(i).path for i in range(len(parquet.schema))}:
+            continue
+        for batch in parquet.iter_batches(columns=paths, batch_size=4096):
+            messages = pc.list_flatten(batch.column("messages"))
+            if pc.struct_field(messages, "train_detail").null_count < len(messages):
+                return True
+            flags = pc.struct_field(messages, "train")
+            is_reply = pc.equal(pc.struct_field(messages, "role"), "assistant")
+            if pc.any(pc.xor(flags, is_reply)).as_py():
+                return True
+    return False
+
+
+def with_flags(rows: Any) -> Any:
+    """Add the column that says which messages are trained on."""
+
+    def flags(
+        batch: Mapping[str, list[list[dict[str, Any]]]],
+    ) -> dict[str, list[list[Any]]]:
+        return {
+            COLUMN: [[m.get("train") for m in d] for d in batch["messages"]],
+            DETAIL_COLUMN: [[m.get("train_detail") for m in d] for d in batch["messages"]],
+        }
+
+    return rows.map(flags, batched=True) if "messages" in rows.column_names else rows
+
+
+def with_rule(rows: Any, rule: Mapping[str, Any] | None) -> Any:
+    """Add the column of a dataset's own rule."""
+    return rows if rule is None else rows.add_column(RULE_COLUMN, [json.dumps(rule)] * len(rows))
+
+
+def needs_marks(rows: Any, tokenizer: Any, *, everything: bool) -> bool:
+    """Tell whether rows must be tokenized here: TRL masks by a template's marks, and knows no flags."""
+    if {COLUMN, RULE_COLUMN, "segments"} & {*rows.column_names}:
+        return True
+    return not everything and "messages" in rows.column_names and not is_marked(tokenizer)
+
+
+def is_marked(tokenizer: Any) -> bool:
+    """Tell whether the chat template of a tokenizer, or TRL's variant of it, marks replies."""
+    from fmtkit.rendering.row_templates import RowTemplate
+
+    return RowTemplate(_template(tokenizer)).has_generation
+
+
+def tokenized(rows: Any, tokenizer: Any, *, everything: bool, longest: int | None = None) -> Any:
+    """Return `input_ids` and `labels`: -100 outside of what is trained on.
+
+    `everything` learns the prompts as well (`train_on_inputs`). A document longer than `longest` becomes
+    several rows. Raises TemplateError where the replies cannot be found in what the template writes.
+    """
+    from fmtkit.inspection.masks import Masking, mask_row
+    from fmtkit.rendering.row_templates import RowTemplate
+    from fmtkit.tokenizers.tokens import Tokenizer
+
+    special = {name: str(text) for name, text in tokenizer.special_tokens_map.items()}
+    own = Tokenizer(tokenizer.name_or_path, tokenizer.backend_tokenizer, special)
+    template = None
+    if tokenizer.chat_template is not None:
+        variables = rows[0].get("chat_template_kwargs") or {}
+        template = RowTemplate(_template(tokenizer).with_kwargs(variables))
+    usual = Masking(train_on_inputs=everything, max_length=longest)
+
+    def encode(batch: Mapping[str, list[Any]]) -> dict[str, list[list[int]]]:
+        out: dict[str, list[list[int]]] = {"input_ids": [], "labels": []}
+        names = list(batch)
+        for values in zip(*batch.values(), strict=True):
+            row, masking = masking_of_row(dict(zip(names, values, strict=True)), usual)
+            for one in mask_row(row, _table(row), own, template, masking):
+                ids = one.ids.tolist()
+                marks = zip(ids, one.trained.tolist(), strict=True)
+                out["input_ids"].append(ids)
+                out["labels"].append([i if is_learnt else -100 for i, is_learnt in marks])
+        return out
+
+    return rows.map(encode, batched=True, batch_size=64, remove_columns=rows.column_names)
+
+
+def masking_of_row(row: Mapping[str, Any], usual: Masking) -> tuple[dict[str, Any], Masking]:
+    """Return a row with its flags on its messages, and the masking by the rule of its dataset."""
+    return _canonical(row), replace(usual, turns=_rule(row))
+
+
+def _rule(row: Mapping[str, Any]) -> TurnRule:
+    written = row.get(RULE_COLUMN)
+    return USUAL_TURNS if written is None else TurnRule.from_dict(json.loads(written))
+
+
+def _table(row: Mapping[str, Any]) -> str:
+    """Return the table of a row: datasets that are mixed have the columns of each other as nulls."""
+    if row.get("segments") is not None:
+        return "Segments"
+    return "Conversation" if row.get("messages") is not None else "Completion"
+
+
+def _canonical(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with its flags on its messages, and its tools as text, as inspect has them."""
+    out = dict(row)
+    tools, flags = row.get("tools"), row.get(COLUMN)
+    if tools is not None and not isinstance(tools, str):
+        out["tools"] = json.dumps(tools)
+    if flags is not None:
+        marked = zip(row["messages"], flags, row[DETAIL_COLUMN], strict=True)
+        out["messages"] = [
+            {**message, "train": flag, "train_detail": detail} for message, flag, detail in marked
+        ]
+    return out
+
+
+def _template(tokenizer: Any) -> ChatTemplate:
+    from fmtkit.rendering import template_sources
+
+    special = {name: str(text) for name, text in tokenizer.special_tokens_map.items()}
+    return template_sources.recognised("template", tokenizer.chat_template, special)

@@ -1,0 +1,63 @@
+"""Kernels and number formats that a run asks for and a machine lacks: what computes the same without them.
+
+The plan asks which packages and GPUs are here, the training process asks torch; both say what they leave out.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import Any
+
+from fmtkit.training.planning.resolve import Resolution
+from fmtkit.training.vllm import gpus
+
+Values = Mapping[str, Any]
+
+
+def notes(resolution: Resolution) -> list[str]:
+    """Return which kernels are not at hand on this machine, and what is taken instead."""
+    said: list[str] = []
+    has_cuda = gpus.may_be_there(os.environ)
+    for adapt, found in ((loading, resolution.model), (arguments, resolution.trainer)):
+        adapt({a.name: a.value for a in found.values()}, has_cuda=has_cuda, say=said.append)
+    return [f"{note} (on this machine)" for note in said]
+
+
+def loading(values: Values, *, has_cuda: bool, say: Callable[[str], None]) -> dict[str, Any]:
+    """Return arguments of from_pretrained without the kernels that are not at hand; `say` tells which."""
+    out = dict(values)
+    wish = str(out.get("attn_implementation") or "")
+    reason = _missing_attention(wish, has_cuda=has_cuda)
+    if reason is not None:
+        say(f"attn_implementation: {wish} {reason}; sdpa computes the same function")
+        out["attn_implementation"] = "sdpa"
+    if out.get("use_kernels") is True and not (has_cuda and find_spec("kernels")):
+        reason = "needs a GPU" if not has_cuda else "needs the package kernels"
+        say(f"use_kernels {reason}; the layers compute the same function without it")
+        del out["use_kernels"]
+    return out
+
+
+def _missing_attention(wish: str, *, has_cuda: bool) -> str | None:
+    """Say why an attention kernel cannot be taken here; None where it can."""
+    is_flash = wish.startswith("flash_attention")
+    if not is_flash and "/" not in wish:
+        return None
+    if not has_cuda:
+        return "needs a GPU"
+    packages = ("kernels", "flash_attn") if is_flash else ("kernels",)
+    if any(map(find_spec, packages)):
+        return None
+    return f"needs the package {' or '.join(packages)}"
+
+
+def arguments(values: Values, *, has_cuda: bool, say: Callable[[str], None]) -> dict[str, Any]:
+    """Return arguments of the trainer without what only a GPU has; `say` tells which."""
+    out = dict(values)
+    if out.get("tf32") is True and not has_cuda:
+        say("tf32 is a number format of GPUs; it changes nothing here")
+        del out["tf32"]
+    if out.get("activation_offloading") is True and not has_cuda:
+        say("activation_offloading moves what lies on a GPU; it changes nothing here")
+        del out["activation_offloading"]
+    return out

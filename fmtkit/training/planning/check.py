@@ -1,0 +1,106 @@
+"""What a check of a run is: a code, what it needs to be answered, and a function that finds problems."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from fmtkit.core.runner import Runner
+from fmtkit.training.config.config import Config, Entry
+from fmtkit.training.config.problem import Problem, Problems
+from fmtkit.training.planning.datatypes import Reading
+from fmtkit.training.planning.resolve import Resolution
+from fmtkit.training.run.job import Source
+from fmtkit.training.run.launch import Launch
+
+if TYPE_CHECKING:
+    from fmtkit.training.planning.plan import Plan
+
+Needs = Literal["config", "files", "modules", "device", "servers", "data"]
+
+NEEDS: dict[Needs, str] = {
+    "config": "the keys alone",
+    "files": "models, data files, templates and folders",
+    "modules": "Python modules of the user's own",
+    "device": "GPUs and packages of the machine that trains",
+    "servers": "a vLLM server or a NeMo Gym",
+    "data": "the converted rows",
+}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What checks look at while a plan is made: the keys, and what has been made of them so far."""
+
+    config: Config
+    runner: Runner
+    resolution: Resolution = field(default_factory=Resolution)
+    launching: Launch = field(default_factory=lambda: Launch((), "one process"))
+    readings: tuple[tuple[str, Entry, Reading], ...] = ()
+    """Datasets whose type is understood: dotted name, entry, reading."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What checks of a whole plan look at, and later of its rows."""
+
+    plan: "Plan"
+    resume: bool = False
+    trains_here: bool = True
+    """Whether the training processes start on this machine, by this command."""
+    asks_hub: bool = True
+    """Whether models that are not here may be looked for on the hub."""
+    train: tuple[Source, ...] = ()
+    evaluation: tuple[Source, ...] = ()
+
+    @property
+    def files(self) -> list[str]:
+        """Return the converted files to train on."""
+        return [file for source in self.train for file in source.files]
+
+
+S = TypeVar("S")
+Found = Iterable[Problem | str] | Problem | str | None
+Find = Callable[[S], Found]
+
+
+def _always(_: Any) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Check(Generic[S]):
+    """A check: `find` returns what is wrong, or raises it."""
+
+    code: str
+    needs: Needs
+    about: str
+    find: Find[S]
+    concerns: Callable[[S], bool] = _always
+    """Whether there is anything for it to look at."""
+
+
+def run_checks(subject: S, problems: Problems, checks: Sequence[Check[S]]) -> None:
+    """Run checks one by one; what one finds does not keep the others from running."""
+    for check in checks:
+        with problems.collecting(check.code):
+            found = check.find(subject) if check.concerns(subject) else None
+            for one in [found] if isinstance(found, str | Problem) else found or ():
+                key, error = (one.key, one.error) if isinstance(one, Problem) else ("", None)
+                text = one.message if isinstance(one, Problem) else one
+                problems.found.append(Problem(check.code, text, key, error))
+
+
+def that_need(checks: Iterable[Check[S]], needs: Collection[Needs]) -> tuple[Check[S], ...]:
+    """Return the checks that need one of these."""
+    return tuple(check for check in checks if check.needs in needs)
+
+
+def of_keys(
+    rules: Iterable[tuple[str, str, Callable[[Config, Runner], str | None]]],
+) -> list[Check[Subject]]:
+    """Make checks of rules about keys alone."""
+
+    def bound(rule: Callable[[Config, Runner], str | None]) -> Find[Subject]:
+        return lambda subject: rule(subject.config, subject.runner)
+
+    return [Check(code, "config", about, bound(rule)) for code, about, rule in rules]

@@ -1,0 +1,223 @@
+"""Every check of a run, in one list: its code, what it needs to be answered, and what it looks for.
+
+`fmtkit train` runs them all, in the order of this file; all problems are told at once. `--dry-run` runs
+those that need no server and no data, and the plan names the others. A dry run may be made elsewhere than
+the run: what is missing of the user's modules and of the device is a note there.
+"""
+
+import os
+from importlib import import_module
+from typing import Any
+
+from fmtkit.core.runner import SECTIONS, Refusal, Runner, shipped
+from fmtkit.training.config.problem import Problems
+from fmtkit.training.planning import (
+    argument_checks,
+    checks,
+    data_checks,
+    refusals_data,
+    refusals_method,
+    refusals_model,
+    refusals_run,
+    trackers,
+)
+from fmtkit.training.planning.check import (
+    Check,
+    Find,
+    Needs,
+    Run,
+    Subject,
+    of_keys,
+    run_checks,
+    that_need,
+)
+from fmtkit.training.rl.grpo import checks as online
+from fmtkit.training.run import resuming, run_folder
+from fmtkit.training.vllm import ready as vllm_ready
+
+KEYS: tuple[Check[Subject], ...] = (
+    *of_keys(refusals_method.RULES),
+    *of_keys(refusals_model.RULES),
+    *of_keys(refusals_data.RULES),
+    *of_keys(refusals_run.RULES),
+    Check(
+        "split",
+        "config",
+        "slices that are no slices or hold no row, shards that are not there",
+        lambda s: data_checks.check_slices(s.config),
+    ),
+    Check(
+        "template",
+        "files",
+        "chat templates that are not known, not there or do not compile",
+        lambda s: data_checks.check_template(s.config),
+    ),
+    Check(
+        "source",
+        "files",
+        "datasets whose files are not there",
+        lambda s: data_checks.check_sources(s.config),
+    ),
+)
+"""Checks that need the keys alone, before anything is made of them."""
+
+ARGUMENTS: tuple[Check[Subject], ...] = (
+    Check(
+        "type_options",
+        "config",
+        "options, columns and formats that a dataset's type does not take",
+        lambda s: data_checks.check_types(s.readings),
+    ),
+    Check("tracker", "config", "a tracker of no such name in `report_to`", trackers.check_names),
+    Check(
+        argument_checks.CODE,
+        "config",
+        "arguments that the trainer's own source refuses together",
+        lambda s: argument_checks.check(s.config, s.runner, s.resolution, s.launching),
+    ),
+)
+"""Checks of the arguments that were made of the keys."""
+
+MAKING: tuple[tuple[str, str], ...] = (
+    ("unknown_key", "keys that nothing takes, or that are written twice"),
+    ("value", "values that a key does not take"),
+    ("refused_key", "keys that ask for what cannot be done"),
+    ("missing", "keys without which nothing can train"),
+    ("package", "a TRL that lacks the method's trainer"),
+    ("type", "types that are not known, or make rows that the method does not take"),
+    ("argument", "arguments that the trainer's class, LoraConfig or from_pretrained does not take"),
+    ("conflict", "two keys that set one argument to different values"),
+    ("launch", "ways of launching that contradict each other or are not there"),
+    ("section", "keys of `ebft` or of a NeMo Gym that do not go together"),
+)
+"""Codes of what is found while the plan is made, beside the checks."""
+
+
+def _has_servers(run: Run) -> bool:
+    return vllm_ready.is_used(run.plan) or any(run.plan.runner.hooks("check"))
+
+
+def _check_servers(run: Run) -> None:
+    for check_section in run.plan.runner.hooks("check"):
+        check_section(run.plan)
+    vllm_ready.check(run.plan, os.environ)
+
+
+RUN: tuple[Check[Run], ...] = (
+    Check(
+        "run_folder",
+        "files",
+        "an output_dir that is of something else, or holds what the run reads",
+        run_folder.check,
+    ),
+    Check(
+        "resume",
+        "files",
+        "a checkpoint to go on from that is not there, or not whole",
+        resuming.check,
+    ),
+    Check(
+        "own_template",
+        "files",
+        "a template of the user's own that fails or does not end",
+        checks.check_template,
+    ),
+    Check(
+        "model",
+        "files",
+        "models, tokenizers and adapters that are not there",
+        checks.find_absent_models,
+    ),
+    Check("head", "files", "a model with the head of another task", checks.find_head),
+    Check(
+        "weights", "files", "files of weights that are cut short or missing", checks.find_weights
+    ),
+    Check(
+        "tokenizer",
+        "files",
+        "tokenizers without a padding token, a template or a token that is named, or larger than the "
+        "model's embeddings",
+        checks.find_tokenizer,
+    ),
+    Check(
+        "user_code",
+        "modules",
+        "rewards, rollouts, tools and environments that are not there",
+        online.check_users_names,
+        online.is_online,
+    ),
+    Check("device", "device", "a run that needs GPUs where none are visible", checks.find_device),
+    Check("processes", "device", "more processes than visible GPUs", checks.find_processes),
+    Check(
+        "optimizer_package",
+        "device",
+        "an optimizer, or LoftQ, by a package that is not installed",
+        checks.find_packages,
+    ),
+    Check(
+        "tracker_package",
+        "device",
+        "trackers of `report_to` that are not installed",
+        trackers.find_absent,
+    ),
+    Check(
+        "server",
+        "servers",
+        "what keeps a vLLM server or a NeMo Gym from working with the run",
+        _check_servers,
+        _has_servers,
+    ),
+    Check("no_rows", "data", "no row that is left to train on", checks.find_no_rows),
+    Check(
+        "answered_prompts",
+        "data",
+        "prompts that end with an answer",
+        online.find_prompts,
+        online.answers_prompts,
+    ),
+    Check(
+        "labels",
+        "data",
+        "labels that are all the same, or fewer rows than a batch",
+        checks.find_labels,
+        checks.has_labels,
+    ),
+)
+"""Checks of a whole plan: before anything is converted, and of the rows that came of it."""
+
+
+def of_sections(runner: Runner | None = None) -> tuple[Check[Subject], ...]:
+    """Return the checks of the sections that a method takes; of all sections without one."""
+    taken = SECTIONS if runner is None else [s for s in SECTIONS if s in runner.sections]
+    modules = (import_module(name) for section in taken for name in SECTIONS[section])
+    return tuple(check for module in modules for check in getattr(module, "CHECKS", ()))
+
+
+def of_method(runner: Runner) -> tuple[Check[Subject], ...]:
+    """Return the checks that a method's runner makes itself."""
+
+    def bound(rule: Refusal) -> Find[Subject]:
+        return lambda subject: rule(subject.config)
+
+    about = f"what {runner.method} cannot honour"
+    return tuple(Check(code, "config", about, bound(r)) for code, r in runner.refusals.items())
+
+
+def check(run: Run, *needs: Needs) -> None:
+    """Raise one error with all that the checks of a run find which need one of these."""
+    problems = Problems()
+    run_checks(run, problems, that_need(RUN, needs))
+    problems.check(run.plan.config.source, run.plan.config.lines)
+
+
+def waiting(run: Run) -> tuple[Check[Run], ...]:
+    """Return the checks of a run that no dry run can make: they need a server, or the rows."""
+    later = that_need(RUN, ("servers", "data"))
+    return tuple(check for check in later if check.concerns(run))
+
+
+def every() -> tuple[Check[Any], ...]:
+    """Return everything that is looked for: while the plan is made, then check by check."""
+    made = (Check[Any](code, "config", about, lambda _: None) for code, about in MAKING)
+    own = (check for runner in shipped() for check in of_method(runner))
+    return (*made, *KEYS, *own, *of_sections(), *ARGUMENTS, *RUN)

@@ -1,0 +1,443 @@
+"""What would stop a run, found before a model is loaded: each is one line, and exit code 2.
+
+The model's folder is read as JSON, its tokenizer through `tokenizers`; torch is not imported.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fmtkit.core import hub_access
+from fmtkit.core.errors import FmtkitError, OptionError, TokenizerError
+from fmtkit.core.runner import Runner
+from fmtkit.tokenizers.tokens import Tokenizer
+from fmtkit.training.config.problem import Problem
+from fmtkit.training.planning.check import Run
+from fmtkit.training.rl.grpo import checks as online
+from fmtkit.training.run import checkpoints
+from fmtkit.training.run.job import Source
+from fmtkit.training.vllm import gpus
+
+if TYPE_CHECKING:
+    from fmtkit.training.planning.plan import Plan
+
+_LOOK = 1000
+"""Rows of a file that are looked at where a few tell enough."""
+_PADS = ("<|pad|>", "<pad>", "[PAD]", "<|finetune_right_pad_id|>", "<|endoftext|>", "<unk>")
+_HEADS = {
+    "score": "ForSequenceClassification",
+    "steps": "ForTokenClassification",
+    "causal": "ForCausalLM",
+}
+_FILE_OF = {
+    "tokenizer_config": "tokenizer_config.json",
+    "lora_model_dir": "adapter_config.json",
+}
+"""Key -> the file that what it names has; a model has config.json."""
+_WEIGHTS = (".safetensors", ".bin", ".index.json", ".pt", ".pth", ".gguf")
+"""Endings of the files that a model's or an adapter's weights lie in."""
+_MODELS = ("base_model", "ref_model", "teacher_model", "tokenizer_config", "lora_model_dir")
+_OWN_HEADS = frozenset(_HEADS.values())
+
+
+def find_absent_models(run: Run) -> Iterator[Problem]:
+    """Yield models, tokenizers and adapters that are not there; of the hub only where it may be asked."""
+    named = [(key, name) for key in _MODELS if (name := run.plan.config.text(key)) is not None]
+    named += [("trl.reward_funcs", name) for name in online.reward_models(run.plan)]
+    for key, name in named:
+        if run.asks_hub or _is_path(name) or Path(name).expanduser().exists():
+            yield from _caught(key, lambda: _check_there(key, name))  # noqa: B023 - called at once
+
+
+def find_head(run: Run) -> Iterator[Problem]:
+    """Yield what of a model's config.json keeps the method from training it."""
+    model = run.plan.model or ""
+    file = _at_hand(model, "config.json")
+    if file is not None:
+        yield from _caught("base_model", lambda: _check_head(model, file, run.plan.runner))
+
+
+def find_weights(run: Run) -> Iterator[Problem]:
+    """Yield local models whose files of weights are not whole."""
+    for key in ("base_model", "ref_model", "teacher_model", "lora_model_dir"):
+        name = run.plan.config.text(key)
+        folder = Path(name or "").expanduser()
+        if name is None or not (folder / _FILE_OF.get(key, "config.json")).is_file():
+            continue
+        fault = _fault_of_weights(folder, needed=run.trains_here)
+        if fault is not None:
+            yield Problem("", f"{key}: {name}: {fault}; copy or download it again", key)
+
+
+def find_tokenizer(run: Run) -> Iterator[Problem]:
+    """Yield what a tokenizer lacks that the run needs."""
+    own, model = run.plan.config.text("tokenizer_config"), run.plan.model or ""
+    file = _at_hand(own, _FILE_OF["tokenizer_config"]) if own else _at_hand(model, "config.json")
+    # Of the hub's models whose config is here, the tokenizer may have to be loaded.
+    if file is not None and (run.asks_hub or Path(own or model).expanduser().is_dir()):
+        key = "tokenizer_config" if own else "base_model"
+        yield from _caught(key, lambda: _check_tokenizer(run.plan, own or model))
+
+
+def _at_hand(name: str, file: str) -> Path | None:
+    """Return a file of a model that is here: in its folder, or in the hub's cache."""
+    own = Path(name).expanduser() / file
+    if own.is_file() or not name or _is_path(name):
+        return own if own.is_file() else None
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        cached = try_to_load_from_cache(name, file)
+    except HFValidationError:
+        return None
+    return Path(cached) if isinstance(cached, str) else None
+
+
+def _caught(key: str, check: Callable[[], None]) -> Iterator[Problem]:
+    """Yield the error that a check raises as a problem of a key."""
+    try:
+        check()
+    except FmtkitError as error:
+        yield Problem("", str(error), key, type(error))
+
+
+def _fault_of_weights(folder: Path, *, needed: bool) -> str | None:
+    """Say what is wrong with the files of weights; that there are none, where they are needed here."""
+    faults = [checkpoints.missing_shard(file) for file in sorted(folder.glob("*.index.json"))]
+    faults += [checkpoints.fault_of_file(f) for f in sorted(folder.glob("*.safetensors"))]
+    if needed and not any(file.name.endswith(_WEIGHTS) for file in folder.iterdir()):
+        faults.append("it holds no file of weights")
+    return next(filter(None, faults), None)
+
+
+def check_template(run: Run) -> None:
+    """Raise TemplateError for a template of the user's own that does not compile."""
+    plan = run.plan
+    name = plan.template[0]
+    text = plan.config.text("chat_template_jinja") if name == "jinja" else None
+    if text is None and not name.endswith((".jinja", ".j2")):
+        return
+    from fmtkit.rendering import template_sources
+
+    found = (
+        template_sources.find_model_template(name)
+        if text is None
+        else template_sources.recognised("chat_template_jinja", text, {})
+    )
+    # Compiled in its worker process, and tried: one that is fine for Jinja may be too deep for Python.
+    _ = found.compiled.forms
+
+
+def find_device(run: Run) -> str | None:
+    """Say why a run that needs a GPU can have none; the training process asks torch again."""
+    plan = run.plan
+    what = (
+        "quantized weights need"
+        if plan.resolution.is_quantized
+        else "peft.loftq_config: LoftQ needs"
+        if _is_loftq(plan)
+        else f"launching by {plan.launch.profile} needs"
+        if plan.launch.needs_cuda
+        else None
+    )
+    if what is None or gpus.may_be_there(os.environ):
+        return online.lacking_device(plan)
+    return f"{what} a CUDA device, and none is visible; nothing was converted or loaded"
+
+
+_OF_PACKAGES: tuple[tuple[str, str, str], ...] = (
+    (r"adamw_torch_[48]bit", "torchao", "torchao"),
+    (r"galore_.*", "galore_torch", "galore-torch"),
+    (r".*_(8bit|bnb)(_.*)?|paged_.*|lion_.*|ademamix", "bitsandbytes", "bitsandbytes"),
+    (r"(ada)?lomo", "lomo_optim", "lomo-optim"),
+    (r"grokadamw", "grokadamw", "grokadamw"),
+    (r"schedule_free_.*", "schedulefree", "schedulefree"),
+    (r"apollo_.*", "apollo_torch", "apollo-torch"),
+    (r"stable_adamw", "optimi", "torch-optimi"),
+)
+"""Names of transformers' optimizers, the module that each needs, and the package that has it."""
+
+
+_LOFTQ = ("bitsandbytes", "scipy")
+"""The packages by which PEFT quantizes weights for LoftQ."""
+
+
+def _is_loftq(plan: "Plan") -> bool:
+    """Tell whether an adapter of the run starts by LoftQ."""
+    named = plan.resolution.peft.get("init_lora_weights")
+    return bool(plan.config.get("adapter")) and named is not None and named.value == "loftq"
+
+
+def find_packages(run: Run) -> Problem | None:
+    """Return the problem of an optimizer, or of an adapter's start, whose package is not here."""
+    lacking = [name for name in _LOFTQ if find_spec(name) is None]
+    if lacking and _is_loftq(run.plan):
+        told = (
+            f"peft.loftq_config: LoftQ needs {' and '.join(lacking)}: pip install "
+            f"{' '.join(lacking)}, or leave it out"
+        )
+        return Problem("", told, "peft.loftq_config")
+    named = run.plan.resolution.trainer.get("optim")
+    wish = "" if named is None else str(named.value)
+    found = next((one for one in _OF_PACKAGES if re.fullmatch(one[0], wish)), None)
+    if found is not None and find_spec(found[1]) is None:
+        told = f"optimizer: {wish} needs the package {found[2]}: pip install {found[2]}, or adamw_torch"
+        return Problem("", told, "optimizer")
+    return None
+
+
+def find_processes(run: Run) -> Problem | None:
+    """Return the problem of more processes than there are GPUs; a run without GPUs is another matter."""
+    plan = run.plan
+    count, seen = plan.config.get("num_processes"), gpus.visible(os.environ)
+    is_here = run.trains_here and plan.launch.is_local and not plan.config.is_true("use_cpu")
+    if isinstance(count, int) and is_here and 0 < len(seen) < count:
+        return Problem(
+            "",
+            f"num_processes: {count} processes for {len(seen)} visible GPUs; each takes one: set "
+            f"num_processes: {len(seen)}, or use_cpu: true",
+            "num_processes",
+        )
+    return None
+
+
+def find_no_rows(run: Run) -> str | None:
+    """Say that no row is left to train on."""
+    if _count(run):
+        return None
+    return f"no row is left to train on; {run.plan.run / 'data'}/*/report.json says why"
+
+
+def _count(run: Run) -> int:
+    import pyarrow.parquet as pq
+
+    return sum(pq.read_metadata(file).num_rows for file in run.files)
+
+
+def has_labels(run: Run) -> bool:
+    """Tell whether the method learns from the difference of its rows' labels."""
+    return run.plan.runner.both_labels
+
+
+def remarks(plan: "Plan", train: Sequence[Source]) -> list[str]:
+    """Return what the user should know of converted rows that will train all the same."""
+    if plan.template[1] != "prerendered text":
+        return []
+    open_ended, count, end = _open_ended(plan, [file for source in train for file in source.files])
+    if not open_ended:
+        return []
+    return [
+        f"{open_ended} of {count} replies of prerendered text do not end with {end}: the model does "
+        "not learn to stop; write it at the end of the reply's format"
+    ]
+
+
+def mask_remarks(plan: "Plan", template: str | None) -> list[str]:
+    """Return what should be known of the masks; `template` is the run's, None the tokenizer's."""
+    makes = {dataset.table for dataset in plan.datasets}
+    if (
+        plan.runner.mask != "completion"
+        or plan.config.is_true("train_on_inputs")
+        or "Completion" in makes
+    ):
+        return []
+    folder = Path(plan.config.text("tokenizer_config") or plan.model or "").expanduser()
+    if template is None and folder.is_dir():
+        from fmtkit.tokenizers import tokens
+
+        template = tokens.load(folder).chat_template
+    if template is None:
+        return []
+    from fmtkit.rendering import reply_spans, row_templates, template_sources
+
+    found = template_sources.recognised("template", template, {})
+    return [] if row_templates.RowTemplate(found).has_generation else [reply_spans.UNMARKED]
+
+
+def _open_ended(plan: "Plan", files: Sequence[str]) -> tuple[int, int, str]:
+    """Count replies among the first rows that do not end with the tokenizer's end of text."""
+    import pyarrow.parquet as pq
+
+    from fmtkit.tokenizers import tokens
+
+    folder = Path(plan.config.text("tokenizer_config") or plan.model or "").expanduser()
+    end = tokens.load(folder).special_tokens.get("eos_token", "") if folder.is_dir() else ""
+    found = count = 0
+    for file in files if end else ():
+        names = set(pq.read_schema(file).names) & {"text", "completion", "chosen"}
+        for name in sorted(names):
+            texts = pq.ParquetFile(file).read(columns=[name]).column(name).slice(0, _LOOK)
+            count += len(texts)
+            found += sum(not text.rstrip().endswith(end) for text in texts.to_pylist())
+    return found, count, end
+
+
+def _check_there(key: str, name: str) -> None:
+    path = Path(name).expanduser()
+    if path.is_dir() and key == "lora_model_dir" and not (path / "adapter_config.json").is_file():
+        raise OptionError(f"{key}: {name}: has no adapter_config.json")
+    if path.is_dir() and key != "lora_model_dir" and not _is_model(path, key):
+        raise OptionError(f"{key}: {name}: has no config.json, so it is no model")
+    if path.exists():
+        return
+    if _is_path(name):
+        raise OptionError(f"{key}: {name}: no such folder")
+    _hub_file(key, name, _FILE_OF.get(key, "config.json"))
+
+
+def _is_path(name: str) -> bool:
+    """Tell whether a name can be no model of the hub."""
+    return name.startswith((".", "/", "~")) or name.count("/") > 1
+
+
+def _is_model(path: Path, key: str) -> bool:
+    return (path / _FILE_OF.get(key, "config.json")).is_file()
+
+
+def _hub_file(key: str, name: str, file: str) -> Path:
+    """Return a file of a model of the hub, its cache first; raise OptionError if there is none."""
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    # runs/tiny beside a folder `runs` is a path, and nothing to ask the hub for.
+    is_path = "/" in name and Path(name).parent.is_dir()
+    trouble: str | None = None
+    try:
+        cached = try_to_load_from_cache(name, file)
+        if isinstance(cached, str):
+            return Path(cached)
+        if not is_path:
+            with hub_access.bounded() as trouble:
+                return Path(hf_hub_download(name, file))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        reason = trouble or (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise OptionError(
+            f"{key}: {name}: no such folder here, and the hub did not give its {file} ({reason})"
+        ) from error
+    raise OptionError(f"{key}: {name}: no such folder")
+
+
+def _check_head(model: str, file: Path, runner: Runner) -> None:
+    facts = _facts(model, file)
+    right = _HEADS[runner.head]
+    for architecture in facts.get("architectures") or ():
+        ending = next((e for e in _OWN_HEADS if architecture.endswith(e)), None)
+        if runner.head == "causal" and ending not in {None, right}:
+            raise OptionError(
+                f"base_model: {model} is a {architecture}; {runner.method} trains a language model"
+            )
+        if runner.head != "causal" and ending not in {None, right, "ForCausalLM"}:
+            raise OptionError(
+                f"base_model: {model} is a {architecture}; {runner.method} needs a {right} or "
+                "a language model"
+            )
+        if runner.head == "score" and ending == right and len(facts.get("id2label", {0: 0})) != 1:
+            labels = len(facts["id2label"])
+            raise OptionError(
+                f"base_model: {model} has a head of {labels} outputs; a reward model has 1"
+            )
+
+
+def _facts(model: str, file: Path) -> dict[str, Any]:
+    """Read a model's config.json; raise OptionError for one that is no JSON object."""
+    fault = checkpoints.fault_of_file(file)
+    facts = None if fault else json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(facts, dict):
+        raise OptionError(f"base_model: {model}: {fault or 'config.json holds no object'}")
+    return facts
+
+
+def _largest_id(tokenizer: Tokenizer, given: Mapping[str, object]) -> int:
+    """Return the largest id that every text may have: of plain words, and of the ends of a sequence.
+
+    Other added tokens may go unused: Gemma 3's tokenizer has one for images, its text model none.
+    """
+    names = ("pad_token", "eos_token", "bos_token")
+    marks = [str(given.get(n) or tokenizer.special_tokens.get(n) or "") for n in names]
+    ids = [tokenizer.backend.token_to_id(mark) or 0 for mark in marks]
+    return max([*ids, *tokenizer.backend.get_vocab(False).values()])
+
+
+def _check_vocabulary(plan: "Plan", name: str, largest: int) -> None:
+    """Raise OptionError for a tokenizer with ids that the model has no embedding for."""
+    file = Path(plan.model or "").expanduser() / "config.json"
+    if plan.config.get("tokens") or not file.is_file() or checkpoints.fault_of_file(file):
+        # What `tokens` adds makes the embeddings grow; a config that is no JSON is told by its head.
+        return
+    facts = _facts(plan.model or "", file)
+    text = facts.get("text_config")
+    size = facts.get("vocab_size", text.get("vocab_size") if isinstance(text, dict) else None)
+    if isinstance(size, int) and largest >= size:
+        raise OptionError(
+            f"base_model: {plan.model} has {size:,} embeddings, and the tokenizer of {name} has ids up "
+            f"to {largest:,}: name the model's own tokenizer, or list the tokens that are new in tokens"
+        )
+
+
+def _check_tokenizer(plan: "Plan", name: str) -> None:
+    from fmtkit.tokenizers import tokens
+
+    folder = Path(name).expanduser()
+    if folder.exists() and not (folder / "tokenizer.json").is_file():
+        # A slow tokenizer: transformers converts it in the training process.
+        return
+    tokenizer = tokens.load(name)
+    special = plan.config.get("special_tokens")
+    given = special if isinstance(special, dict) else {}
+    for key in ("pad_token", "eos_token", "bos_token"):
+        text = given.get(key)
+        if (
+            text is not None
+            and tokenizer.backend.token_to_id(str(text)) is None
+            and not plan.config.get("tokens")
+        ):
+            raise TokenizerError(
+                f"special_tokens.{key}: {text!r} is not in the vocabulary of {name}"
+            )
+    ends = plan.config.get("eot_tokens")
+    for text in ends if isinstance(ends, list) else ():
+        if tokenizer.backend.token_to_id(str(text)) is None:
+            raise TokenizerError(f"eot_tokens: {text!r} is no token of {name}")
+    _check_vocabulary(plan, name, _largest_id(tokenizer, given))
+    eos = str(given.get("eos_token") or tokenizer.special_tokens.get("eos_token"))
+    pad = given.get("pad_token") or tokenizer.special_tokens.get("pad_token")
+    if pad is None:
+        known = [t for t in _PADS if tokenizer.backend.token_to_id(t) is not None and t != eos]
+        advice = (
+            f"special_tokens: {{pad_token: '{known[0]}'}}" if known else "special_tokens.pad_token"
+        )
+        raise TokenizerError(f"{name}: the tokenizer has no pad token; set {advice}")
+    if (
+        plan.template[0] == "tokenizer_default"
+        and tokenizer.chat_template is None
+        and plan.runner.head != "steps"
+    ):
+        raise TokenizerError(
+            f"{name}: the tokenizer has no chat template; set chat_template, such as chatml"
+        )
+
+
+def find_labels(run: Run) -> Iterator[str]:
+    """Yield what is wrong with the labels of all rows together."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    plan, liked, disliked = run.plan, 0, 0
+    for file in run.files:
+        column = pq.read_table(file, columns=["label"]).column("label")
+        true = pc.sum(column).as_py() or 0
+        liked, disliked = liked + true, disliked + len(column) - true
+    if not liked + disliked:
+        return
+    if not liked or not disliked:
+        only = "true" if liked else "false"
+        yield f"{plan.method}: every label is {only}; it learns from the difference, and needs both"
+    batch = plan.resolution.trainer.get("per_device_train_batch_size")
+    size = batch.value if batch is not None and isinstance(batch.value, int) else 0
+    if plan.runner.whole_batch and liked + disliked < size:
+        yield f"{plan.method}: {liked + disliked} rows are fewer than a batch of {size}"

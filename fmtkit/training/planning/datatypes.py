@@ -1,0 +1,305 @@
+"""What the `type:` of a dataset means for a run: its template, table and options.
+
+This is the one place where training meets the names of formats.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fmtkit.columns.kinds import FLAGS
+from fmtkit.converting import typenames
+from fmtkit.core import hub_access
+from fmtkit.core.errors import OptionError
+from fmtkit.core.runner import Runner
+from fmtkit.core.tables import table_for
+from fmtkit.formats import registry
+from fmtkit.rendering import template_sources
+from fmtkit.training.config.config import Config, Entry
+from fmtkit.training.run.job import WITHOUT
+
+_OPTION_KEYS = [
+    "field_messages",
+    "field_chosen",
+    "field_rejected",
+    "field_tools",
+    "field_system",
+    "field_thinking",
+    "message_property_mappings",
+    "roles",
+    "drop_system_message",
+    "step_separator",
+    "max_completion_length",
+    "train_on_last_step_only",
+    "pairs",
+    "split_thinking",
+]
+TOKENIZER_DEFAULT = template_sources.TOKENIZER_DEFAULT
+FALLBACK = "tokenizer_default_fallback_"
+"""Before the name of a template for tokenizers that have none."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A dataset's type as the pipeline takes it, and the template that it names, if any."""
+
+    type: str
+    tables: tuple[str, ...]
+    template: str | None = None
+    is_text: bool = False
+    """Whether its rows are prerendered text, which reaches the trainer through the identity template."""
+    is_segments: bool = False
+    """Whether its rows are segments of text, which no template writes."""
+    options: Mapping[str, object] = field(default_factory=dict)
+    function: bool = False
+    """Whether the type is a function of the user's."""
+    source: str = ""
+    """Name of the type's converters; the type itself where it is empty."""
+
+
+def plugin_files(config: Config) -> tuple[str, ...]:
+    """Return the Python files of the user's own among `plugins`; others are classes of axolotl's."""
+    return tuple(name for name in plugins(config) if name.endswith(".py"))
+
+
+def plugins(config: Config) -> tuple[str, ...]:
+    """Return everything that `plugins` names."""
+    named = config.get("plugins")
+    return tuple(map(str, named if isinstance(named, list) else [named] if named else []))
+
+
+def read(entry: Entry, config: Config, runner: Runner) -> Reading:
+    """Read the type of a dataset's entry and the options that stand beside it.
+
+    Raises UnknownNameError for an unknown type, OptionError for one that the method cannot take.
+    """
+    options = _options(entry)
+    wish = entry.get("type")
+    if str(wish).partition(".")[0] == "chat_template":
+        options["roles"] = _with_usual_names(options.get("roles"))
+    if isinstance(wish, Mapping):
+        tables = _tables("user_defined.default", runner)
+        segments = tables == ("Segments",)
+        fields = {str(key): value for key, value in wish.items() if value is not None}
+        return Reading(
+            "user_defined.default",
+            tables,
+            is_text=not segments,
+            is_segments=segments,
+            options=options | fields,
+        )
+    name = _own_name(str(wish or "passthrough"), config, runner)
+    read_name = typenames.read(name, functions=True)
+    if read_name.function:
+        return Reading(name, runner.tables, options=options, function=True)
+    options = {**read_name.options, **options}
+    tables = _tables(read_name.source, runner)
+    if config.is_true("ebft.mask_thinking_ce") and _takes(read_name.source, "mask_thinking_ce"):
+        options = {"mask_thinking_ce": True} | options
+    return Reading(
+        name,
+        tables,
+        template=read_name.template,
+        is_text=all(makes_text(read_name.source)) and tables != ("Segments",),
+        is_segments=tables == ("Segments",),
+        options=options,
+        source=read_name.source,
+    )
+
+
+def _with_usual_names(roles: object) -> dict[str, object]:
+    """Add the names of speakers that axolotl's `chat_template` knows by itself."""
+    given = {role: _listed(names) for role, names in _mapping(roles).items()}
+    taken = [name for names in given.values() for name in names]
+    for canonical, name in {"user": "human", "assistant": "gpt"}.items():
+        if name not in taken:
+            given[canonical] = [*given.get(canonical, ()), name]
+    return dict(given)
+
+
+def _listed(names: object) -> list[object]:
+    return list(names) if isinstance(names, list) else [names]
+
+
+def makes_text(source: str) -> tuple[bool, ...]:
+    """Say of each converter of a type whether its dialogs are prerendered text.
+
+    Such rows reach the trainer through the identity template.
+    """
+    return tuple(converter.text for converter in registry.named(source))
+
+
+def notes(config: Config, readings: tuple[Reading, ...]) -> list[str]:
+    """Say which template is taken, and which keys of the run no dataset's type has a use for."""
+    option = "mask_thinking_ce"
+    said = list(_template_notes(config))
+    if config.is_true(f"ebft.{option}") and not any(option in r.options for r in readings):
+        said.append(
+            f"ebft.{option} changes nothing: ebft_reasoning.transform_strided alone tells thinking "
+            "from answers"
+        )
+    return said
+
+
+def tables_of(entry: Entry) -> tuple[str, ...]:
+    """Return the tables that a dataset's type makes, where the type tells."""
+    wish = entry.get("type")
+    name = "user_defined.default" if isinstance(wish, Mapping) else str(wish)
+    if wish is None or name == "chat_template" or typenames.read(name, functions=True).function:
+        return ()
+    made = tuple(c.makes.name() for c in registry.named(typenames.read(name).source))
+    if isinstance(wish, Mapping) and not {"field_instruction", "field_output", "format"} & {*wish}:
+        # Prompts with chosen and rejected answers have fields of their own.
+        return tuple(table for table in made if table != "Segments")
+    return made
+
+
+def _own_name(name: str, config: Config, runner: Runner) -> str:
+    """Return the type that axolotl's bare `chat_template` stands for where NeMo Gym reads it."""
+    if name == "chat_template" and config.get("nemo_gym_enabled") and "Prompt" in runner.tables:
+        return "nemo_gym"
+    # axolotl's `alpaca` is the prompt text of Stanford Alpaca; fmtkit's makes messages of such rows.
+    return "alpaca:instruct" if name == "alpaca" and "Segments" in runner.tables else name
+
+
+def _tables(source: str, runner: Runner) -> tuple[str, ...]:
+    """Return the tables that a type makes for a method, or raise OptionError if it makes none."""
+    made = tuple(dict.fromkeys(c.makes.name() for c in registry.named(source)))
+    fitting = [table for name in made if (table := table_for(name, runner.tables))]
+    if not fitting:
+        raise OptionError(
+            f"type {source} makes {' or '.join(made)}, but {runner.method} takes "
+            f"{' or '.join(runner.tables)}; `fmtkit types` lists what fits"
+        )
+    return tuple(dict.fromkeys(fitting))
+
+
+def _takes(source: str, option: str) -> bool:
+    return any(option in converter.options for converter in registry.named(source))
+
+
+def _options(entry: Entry) -> dict[str, object]:
+    options = {key: entry[key] for key in _OPTION_KEYS if entry.get(key) is not None}
+    if entry.get("message_field_training") not in {None, *FLAGS}:
+        options["message_field_training"] = entry["message_field_training"]
+    detail = "message_field_training_detail"
+    if entry.get(detail) not in {None, "train_detail"}:
+        options[detail] = entry[detail]
+    if entry.get("field") is not None:
+        options["field_text"] = entry["field"]
+    options |= _mapping(entry.get("options"))
+    mappings = _mapping(options.get("message_property_mappings"))
+    for short, key in (("message_field_role", "role"), ("message_field_content", "content")):
+        if short in entry:
+            mappings[key] = entry[short]
+    return options | ({"message_property_mappings": mappings} if mappings else {})
+
+
+def template_of(config: Config, readings: tuple[Reading, ...]) -> tuple[str, str]:
+    """Return the run's chat template and who named it.
+
+    Raises OptionError where two types, or a type and the configuration, name different ones.
+    """
+    named = _templates(config, readings)
+    if len(named) > 1:
+        both = " and ".join(f"{name} ({origin})" for name, origin in named.items())
+        raise OptionError(f"a model has one chat template, but these differ: {both}")
+    if readings and all(reading.is_segments for reading in readings) and not named:
+        return WITHOUT, "segments of text"
+    readings = tuple(reading for reading in readings if not reading.is_segments)
+    if not any(reading.is_text for reading in readings):
+        name, origin = next(iter(named.items()), (TOKENIZER_DEFAULT, "default"))
+        return _at_hand(name, config), origin
+    if named and set(named) != {"identity"}:
+        raise OptionError(
+            f"{next(iter(named))} is a template, but {_text_type(readings)} holds prerendered text; "
+            "leave the template out, or give rows of messages"
+        )
+    if not all(reading.is_text for reading in readings):
+        raise OptionError(
+            f"{_text_type(readings)} holds prerendered text and cannot be mixed with messages"
+        )
+    return "identity", "prerendered text"
+
+
+def _at_hand(name: str, config: Config) -> str:
+    """Return the template that a name stands for where it depends on the model's tokenizer."""
+    if name in template_sources.OF_THE_TOKENIZER:
+        return TOKENIZER_DEFAULT
+    if not name.startswith(FALLBACK):
+        return name
+    tokenizer = config.text("tokenizer_config") or config.text("base_model") or ""
+    return name.removeprefix(FALLBACK) if _lacks_template(tokenizer) else TOKENIZER_DEFAULT
+
+
+def _lacks_template(tokenizer: str) -> bool:
+    """Tell whether a tokenizer that lies on this machine has no chat template."""
+    folder = Path(tokenizer).expanduser()
+    if not folder.is_dir():
+        found = hub_access.cached(tokenizer, "tokenizer_config.json")
+        if found is None:
+            return False
+        folder = found.parent
+    try:
+        said = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        said = {}
+    text = said.get("chat_template") if isinstance(said, dict) else None
+    return not (text or (folder / "chat_template.jinja").is_file())
+
+
+def _template_notes(config: Config) -> Iterator[str]:
+    """Yield what is to be said of templates that the model's tokenizer brings."""
+    entries = (*config.datasets, *config.test_datasets)
+    named = [config.get("chat_template"), *(entry.get("chat_template") for entry in entries)]
+    for name in dict.fromkeys(map(str, named)):
+        if name in template_sources.OF_THE_TOKENIZER:
+            yield (
+                f"chat_template: {name} is a copy in axolotl of a model's own template: that of the "
+                "tokenizer is taken; name another, or a FILE.jinja, if the model has none"
+            )
+        elif name.startswith(FALLBACK):
+            yield f"chat_template: {name}: {_at_hand(name, config)} is taken"
+
+
+def template_source(config: Config, template: tuple[str, str]) -> str:
+    """Return how the run's template is found: a name or a file; for `jinja` its file or its text."""
+    name, _ = template
+    if name != "jinja":
+        return name
+    entries = (*config.datasets, *config.test_datasets)
+    named = (config.get("chat_template_jinja"), *(e.get("chat_template_jinja") for e in entries))
+    found = next((str(text) for text in named if text is not None), None)
+    if found is None:
+        raise OptionError(
+            "chat_template: jinja: give its text or FILE.jinja as chat_template_jinja"
+        )
+    return found
+
+
+def _templates(config: Config, readings: tuple[Reading, ...]) -> dict[str, str]:
+    """Return every template that is named, and where."""
+    named: dict[str, str] = {}
+    for reading in readings:
+        if reading.template is not None:
+            named.setdefault(reading.template, f"type {reading.type}")
+    for entry in (*config.datasets, *config.test_datasets):
+        if "chat_template" in entry:
+            named.setdefault(str(entry["chat_template"]), "key datasets.chat_template")
+        elif "chat_template_jinja" in entry:
+            named.setdefault("jinja", "key datasets.chat_template_jinja")
+    wish = config.text("chat_template")
+    if config.get("chat_template_jinja") is not None:
+        wish = "jinja"
+    if wish is not None:
+        named.setdefault(wish, "key chat_template")
+    return named
+
+
+def _text_type(readings: tuple[Reading, ...]) -> str:
+    return next(reading.type for reading in readings if reading.is_text)
+
+
+def _mapping(value: object) -> dict[str, object]:
+    return {str(key): item for key, item in value.items()} if isinstance(value, Mapping) else {}

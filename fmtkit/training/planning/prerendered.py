@@ -1,0 +1,86 @@
+"""Sources of prerendered text, where a type takes messages too (`passthrough`): told by their first rows.
+
+They train as they are, through the identity template; another would wrap them a second time.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from fmtkit.converting import detection, preparation, typenames
+from fmtkit.core.errors import ColumnMismatchError
+from fmtkit.core.tables import Segments
+from fmtkit.formats.registry import Converter
+from fmtkit.sources.opening import open_sources
+from fmtkit.training.config.slices import wish_of
+from fmtkit.training.data import datasets
+from fmtkit.training.planning import datatypes
+from fmtkit.training.planning.plan import DatasetPlan, Plan
+
+
+def settled(plan: Plan, *, with_hub: bool) -> Plan:
+    """Return a plan that knows which of its sources hold text: local ones, or all.
+
+    Raises OptionError where text is to be mixed with messages, or has a template named for it, or
+    where a dataset of the hub cannot be had.
+    """
+    # Online methods sample from a prompt of text as it is.
+    if "rewards" in plan.runner.needs:
+        return plan
+    train, test = (
+        tuple(_known(plan, dataset, with_hub=with_hub) for dataset in listed)
+        for listed in (plan.datasets, plan.test_datasets)
+    )
+    if (train, test) == (plan.datasets, plan.test_datasets):
+        return plan
+    readings = tuple(dataset.reading for dataset in (*train, *test))
+    template = datatypes.template_of(plan.config, readings)
+    return replace(plan, datasets=train, test_datasets=test, template=template)
+
+
+def _known(plan: Plan, dataset: DatasetPlan, *, with_hub: bool) -> DatasetPlan:
+    source = None if dataset.reading.function else typenames.read(dataset.reading.type).source
+    if source is None or len(set(datatypes.makes_text(source))) < 2:
+        return dataset
+    here: list[object] = [str(path) for path in _files(dataset)]
+    if not here and with_hub:
+        wish = wish_of(dataset.entry, plan.config.get("seed"))
+        here, _ = datasets.specs_of(dataset, wish)
+    made = _made(plan, dataset, source, here)
+    if made is None or not made.text:
+        return dataset
+    segments = made.makes is Segments
+    reading = replace(dataset.reading, is_text=not segments, is_segments=segments)
+    return replace(dataset, reading=reading, table=made.makes.name() if segments else dataset.table)
+
+
+def _made(plan: Plan, dataset: DatasetPlan, name: str, specs: list[object]) -> Converter | None:
+    """Return the converter that the first rows of a dataset choose; None where there are none."""
+    columns = dataset.entry.get("columns")
+    mapping = {str(k): str(v) for k, v in columns.items()} if isinstance(columns, Mapping) else {}
+    fields = dataset.reading.options.items()
+    mapping |= {k.removeprefix("field_"): str(v) for k, v in fields if k.startswith("field_")}
+    for source in open_sources(specs, hashed=False) if specs else ():
+        sample = preparation.sample_of(source)
+        if not sample:
+            continue
+        try:
+            return detection.choose(
+                name, sample, method=plan.method, mapping=mapping, source=source.name
+            )
+        except ColumnMismatchError:
+            # The conversion says what is missing.
+            return None
+    return None
+
+
+def _files(dataset: DatasetPlan) -> list[Path]:
+    """Return the files of a dataset as far as they lie here."""
+    entry = dataset.entry
+    listed = entry.get("data_files")
+    named = listed if isinstance(listed, list) else [listed] if listed else []
+    folder = Path(str(entry.get("path", ""))).expanduser()
+    if named and folder.is_dir():
+        return [path for name in named if (path := folder / str(name)).exists()]
+    candidates = [Path(str(name)).expanduser() for name in named] or [folder]
+    return [path for path in candidates if "path" in entry or named if path.exists()]

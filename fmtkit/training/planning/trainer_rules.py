@@ -1,0 +1,526 @@
+"""The checks that a config class and its trainer make of their arguments, run on a plan's values.
+
+TRL says what it refuses in Python: `if self.loss_type not in (...): raise ValueError`. A list of such
+rules copied here would grow old, so the statements themselves are followed, in the installed source and
+without importing it. What a statement needs and a plan does not know (the model, the data, the device)
+is unknown; a check is a problem only where it fails whatever the unknown may be.
+"""
+
+import ast
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from fmtkit.training.planning.trainer_source import Class, class_named
+
+_DEEPEST = 12
+_PASSED = frozenset(
+    {
+        "model",
+        "args",
+        "train_dataset",
+        "eval_dataset",
+        "processing_class",
+        "callbacks",
+        "peft_config",
+        "quantization_config",
+        "ref_model",
+        "teacher_model",
+        "reward_funcs",
+        "reward_weights",
+        "tools",
+        "rollout_func",
+        "environment_factory",
+        "data_collator",
+        "compute_loss_func",
+        "model_init",
+        "optimizers",
+    }
+)
+"""Parameters of a trainer that fmtkit may pass; all others keep their default."""
+
+
+_FACTS: dict[str, object] = {"_is_vlm": False, "_is_vision_dataset": False}
+"""What trainers look for in model and data, and fmtkit's are not: it trains on text."""
+
+
+class _UnknownError(Exception):
+    """Say that an expression needs what a plan does not know."""
+
+
+class _Unknown:
+    """A value that a plan does not know."""
+
+
+UNKNOWN = _Unknown()
+
+
+class _ReturnError(Exception):
+    """Leave a method."""
+
+
+class _RaisedError(Exception):
+    """Leave everything: the source raises an error here."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+@dataclass
+class _State:
+    """An object whose attributes are known one by one; all others are unknown."""
+
+    lineage: tuple[Class, ...]
+    values: dict[str, object] = field(default_factory=dict)
+    given: Mapping[str, object] = field(default_factory=dict)
+    """What a parameter of this name of every `__init__` is, however it is handed on."""
+    failures: list[str] = field(default_factory=list)
+
+
+def failures(config: Class, values: Mapping[str, object], trainer: Class | None) -> tuple[str, ...]:
+    """Return the errors that config and trainer would raise for these arguments.
+
+    `values` are the arguments that are known, defaults included; the rest is unknown.
+    """
+    state = _State(config.lineage(), dict(values))
+    _call(state, "__post_init__", (), {}, 0)
+    found = state.failures
+    if trainer is not None:
+        made = _State(trainer.lineage(), given={"args": state}, failures=found)
+        _call(made, "__init__", (), {}, 0)
+    return tuple(dict.fromkeys(found))
+
+
+@dataclass
+class _Frame:
+    """A running method: its local names, the class that defines it, and how deep it was called."""
+
+    names: dict[str, object]
+    owner: Class
+    state: _State
+    depth: int
+
+
+def _call(
+    state: _State,
+    method: str,
+    positional: tuple[object, ...],
+    named: Mapping[str, object],
+    depth: int,
+    above: Class | None = None,
+) -> bool:
+    """Run a method of an object, or that of a class above the given one; False if there is none."""
+    owners = state.lineage
+    if above is not None:
+        index = next((i for i, c in enumerate(owners) if c.node is above.node), len(owners))
+        owners = owners[index + 1 :]
+    for owner in owners:
+        node = owner.method(method)
+        if node is not None and depth < _DEEPEST:
+            frame = _Frame(_parameters(node, state, positional, named), owner, state, depth)
+            try:
+                _run(node.body, frame)
+            except _ReturnError:
+                return True
+            return True
+    return False
+
+
+def _parameters(
+    node: ast.FunctionDef,
+    state: _State,
+    positional: tuple[object, ...],
+    named: Mapping[str, object],
+) -> dict[str, object]:
+    arguments = node.args
+    every = [*arguments.posonlyargs, *arguments.args]
+    names: dict[str, object] = {a.arg: UNKNOWN for a in (*every, *arguments.kwonlyargs)}
+    for argument, default in (
+        *zip(reversed(every), reversed(arguments.defaults), strict=False),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ):
+        if isinstance(default, ast.Constant) and argument.arg not in _PASSED:
+            names[argument.arg] = default.value
+    for argument, value in zip(every[1:], positional, strict=False):
+        names[argument.arg] = value
+    names |= {name: value for name, value in named.items() if name in names}
+    if node.name == "__init__":
+        names |= {name: value for name, value in state.given.items() if name in names}
+    if every:
+        names[every[0].arg] = state
+    return names
+
+
+def _run(body: Iterable[ast.stmt], frame: _Frame) -> None:
+    """Run statements; an error is kept, and what follows its `if` is run as if it were not raised."""
+    for statement in body:
+        try:
+            _step(statement, frame)
+        except _RaisedError as error:
+            frame.state.failures.append(error.message)
+            if isinstance(statement, ast.Raise):
+                return
+            _forget(statement, frame)
+
+
+def _step(statement: ast.stmt, frame: _Frame) -> None:  # noqa: C901 - one case a statement
+    match statement:
+        case ast.Assign(targets=targets, value=value):
+            made = _value(value, frame)
+            for target in targets:
+                _assign(target, made, frame)
+        case ast.AnnAssign(target=target, value=ast.expr() as value):
+            _assign(target, _value(value, frame), frame)
+        case ast.AugAssign(target=target):
+            _assign(target, UNKNOWN, frame)
+        case ast.If(test=test):
+            _branch(statement, test, frame)
+        case ast.Raise(exc=error):
+            raise _RaisedError(_message(error, frame))
+        case ast.Assert(test=test, msg=message):
+            if _value(test, frame) is not UNKNOWN and not _value(test, frame):
+                raise _RaisedError(_text(message, frame) if message else ast.unparse(test))
+        case ast.Return():
+            raise _ReturnError
+        case ast.Expr(value=ast.Call() as call):
+            _call_statement(call, frame)
+        case ast.For() | ast.While() | ast.With() | ast.Try():
+            _forget(statement, frame)
+        case _:
+            pass
+
+
+def _branch(statement: ast.If, test: ast.expr, frame: _Frame) -> None:
+    known = _value(test, frame)
+    if known is UNKNOWN:
+        _forget(statement, frame)
+        # Whether what follows is reached at all is not known.
+        if any(isinstance(inner, ast.Return) for inner in ast.walk(statement)):
+            raise _ReturnError
+        return
+    _run(statement.body if known else statement.orelse, frame)
+
+
+def _forget(statement: ast.stmt, frame: _Frame) -> None:
+    """Make unknown what a statement may set."""
+    for inner in ast.walk(statement):
+        if isinstance(inner, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(
+            inner.ctx, (ast.Store, ast.Del)
+        ):
+            _assign(inner, UNKNOWN, frame)
+        elif isinstance(inner, ast.Call):
+            _forget_called(inner, frame)
+
+
+def _forget_called(call: ast.Call, frame: _Frame) -> None:
+    """Make unknown what a call may change: the object whose method it is, and mutable arguments."""
+    if isinstance(call.func, ast.Attribute):
+        owner = call.func.value
+        inside = _value(owner, frame)
+        if isinstance(inside, (list, dict, set)):
+            _assign(owner, UNKNOWN, frame)
+        elif isinstance(inside, _State):
+            _forget_method(inside, call.func.attr)
+
+
+def _forget_method(state: _State, name: str) -> None:
+    for owner in state.lineage:
+        node = owner.method(name)
+        for inner in ast.walk(node) if node else ():
+            if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store):
+                state.values[inner.attr] = UNKNOWN
+
+
+def _assign(target: ast.expr, value: object, frame: _Frame) -> None:
+    match target:
+        case ast.Name(id=name):
+            frame.names[name] = value
+        case ast.Attribute(value=owner, attr=name):
+            inside = _value(owner, frame)
+            if isinstance(inside, _State):
+                inside.values[name] = _FACTS.get(name, value)
+        case ast.Subscript(value=owner):
+            _assign(owner, UNKNOWN, frame)
+        case ast.Tuple(elts=targets) | ast.List(elts=targets):
+            for inner in targets:
+                _assign(inner, UNKNOWN, frame)
+        case ast.Starred(value=inner):
+            _assign(inner, UNKNOWN, frame)
+
+
+def _call_statement(call: ast.Call, frame: _Frame) -> None:
+    """Follow `super().method(...)` and `self.method(...)`; other calls change what they are given."""
+    if not isinstance(call.func, ast.Attribute):
+        return
+    positional = tuple(_value(argument, frame) for argument in call.args)
+    named = {k.arg: _value(k.value, frame) for k in call.keywords if k.arg}
+    owner, name = call.func.value, call.func.attr
+    if isinstance(owner, ast.Call) and ast.unparse(owner.func) == "super":
+        _call(frame.state, name, positional, named, frame.depth + 1, above=frame.owner)
+        return
+    inside = _value(owner, frame)
+    if isinstance(inside, _State):
+        if not _call(inside, name, positional, named, frame.depth + 1):
+            _forget_method(inside, name)
+        return
+    _forget_called(call, frame)
+
+
+def _message(error: ast.expr | None, frame: _Frame) -> str:
+    if isinstance(error, ast.Call) and error.args:
+        return _text(error.args[0], frame)
+    return ast.unparse(error) if error is not None else "it is refused"
+
+
+def _text(node: ast.expr, frame: _Frame) -> str:
+    """Return a message; what it would show of the unknown is an ellipsis."""
+    match node:
+        case ast.JoinedStr(values=parts):
+            return "".join(_text(part, frame) for part in parts)
+        case ast.FormattedValue(value=inner):
+            shown = _value(inner, frame)
+            return "…" if shown is UNKNOWN else str(shown)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _text(left, frame) + _text(right, frame)
+    shown = _value(node, frame)
+    return "…" if shown is UNKNOWN else str(shown)
+
+
+def _value(node: ast.expr, frame: _Frame) -> object:
+    """Return what an expression is, or UNKNOWN."""
+    try:
+        return _known(node, frame)
+    except _UnknownError:
+        return UNKNOWN
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError):
+        # The source itself would fail on this value: whether in a way that is meant is not known.
+        return UNKNOWN
+
+
+def _sure(node: ast.expr, frame: _Frame) -> object:
+    found = _known(node, frame)
+    if found is UNKNOWN:
+        raise _UnknownError
+    return found
+
+
+def _known(node: ast.expr, frame: _Frame) -> object:  # noqa: C901, PLR0911, PLR0912 - one case a form
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Name(id=name):
+            return _name(name, frame)
+        case ast.Attribute(value=owner, attr=name):
+            return _attribute(owner, name, frame)
+        case ast.BoolOp(op=op, values=parts):
+            return _logic(isinstance(op, ast.And), parts, frame)
+        case ast.UnaryOp(op=op, operand=operand):
+            return _unary(op, _sure(operand, frame))
+        case ast.BinOp(left=left, op=op, right=right):
+            return _ARITHMETIC[type(op)](_sure(left, frame), _sure(right, frame))
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            return _compared(left, ops, others, frame)
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            return _known(body if _sure(test, frame) else orelse, frame)
+        case ast.Tuple(elts=items):
+            return tuple(_sure(item, frame) for item in items)
+        case ast.List(elts=items):
+            return [_sure(item, frame) for item in items]
+        case ast.Set(elts=items):
+            return {_sure(item, frame) for item in items}
+        case ast.Dict(keys=keys, values=values) if all(keys):
+            pairs = zip(cast("list[ast.expr]", keys), values, strict=True)
+            return {_sure(k, frame): _sure(v, frame) for k, v in pairs}
+        case ast.Subscript(value=owner, slice=index):
+            inside = _sure(owner, frame)
+            if isinstance(inside, (list, tuple, dict, str)):
+                return cast("Any", inside)[_sure(index, frame)]
+        case ast.JoinedStr():
+            text = _text(node, frame)
+            if "…" not in text:
+                return text
+        case (
+            ast.GeneratorExp(elt=made, generators=[loop])
+            | ast.ListComp(elt=made, generators=[loop])
+        ):
+            return _comprehended(made, loop, frame)
+        case ast.Call():
+            return _called(node, frame)
+    raise _UnknownError
+
+
+def _name(name: str, frame: _Frame) -> object:
+    if name in frame.names:
+        return frame.names[name]
+    found = class_named(frame.owner.module, name) if name[0].isupper() else None
+    if found is not None:
+        return found
+    for node in frame.owner.module.tree.body:
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == name for target in node.targets
+        ):
+            return _literal(node.value)
+    raise _UnknownError
+
+
+def _literal(node: ast.expr) -> object:
+    try:
+        return ast.literal_eval(node)
+    except ValueError as error:
+        raise _UnknownError from error
+
+
+def _attribute(owner: ast.expr, name: str, frame: _Frame) -> object:
+    inside = _sure(owner, frame)
+    if isinstance(inside, _State) and name in inside.values:
+        return inside.values[name]
+    if isinstance(inside, Class) and inside.is_enum and name in inside.members():
+        return inside.members()[name]
+    if isinstance(inside, str) and name == "value":
+        return inside
+    raise _UnknownError
+
+
+def _logic(is_and: bool, parts: Iterable[ast.expr], frame: _Frame) -> object:
+    """Evaluate `and` or `or`; one part that decides is enough, whatever the others are."""
+    values = []
+    for part in parts:
+        value = _value(part, frame)
+        values.append(value)
+        if value is not UNKNOWN and bool(value) is not is_and:
+            # An earlier unknown part might have been the result, of the same truth.
+            return value if UNKNOWN not in values else (not is_and)
+    return UNKNOWN if any(value is UNKNOWN for value in values) else values[-1]
+
+
+def _unary(op: ast.unaryop, value: object) -> object:
+    if isinstance(op, ast.Not):
+        return not value
+    if isinstance(op, ast.USub) and isinstance(value, (int, float)):
+        return -value
+    raise _UnknownError
+
+
+def _compared(
+    left: ast.expr, ops: Iterable[ast.cmpop], others: Iterable[ast.expr], frame: _Frame
+) -> object:
+    first = _sure(left, frame)
+    for op, other in zip(ops, others, strict=True):
+        second = _sure(other, frame)
+        is_object = any(isinstance(side, (_State, Class)) for side in (first, second))
+        if is_object and not isinstance(op, (ast.Is, ast.IsNot)):
+            raise _UnknownError
+        if not _COMPARE[type(op)](first, second):
+            return False
+        first = second
+    return True
+
+
+def _comprehended(made: ast.expr, loop: ast.comprehension, frame: _Frame) -> list[object]:
+    items = _sure(loop.iter, frame)
+    if not isinstance(items, (list, tuple, set, dict, str)):
+        raise _UnknownError
+    out = []
+    for item in items:
+        inner = _Frame(dict(frame.names), frame.owner, frame.state, frame.depth)
+        if not isinstance(loop.target, ast.Name):
+            raise _UnknownError
+        inner.names[loop.target.id] = item
+        if all(_sure(test, inner) for test in loop.ifs):
+            out.append(_sure(made, inner))
+    return out
+
+
+def _called(call: ast.Call, frame: _Frame) -> object:
+    match call.func:
+        case ast.Name(id="isinstance"):
+            return _is_instance(call, frame)
+        case ast.Name(id=name) if name in _BUILTINS and not call.keywords:
+            return _BUILTINS[name](*(_sure(argument, frame) for argument in call.args))
+        case ast.Name():
+            return _member(_sure(call.func, frame), call, frame)
+        case ast.Attribute(value=owner, attr=name):
+            inside = _sure(owner, frame)
+            if isinstance(inside, Class):
+                return _member(_attribute(owner, name, frame), call, frame)
+            if isinstance(inside, (str, dict)) and name in _METHODS and not call.keywords:
+                arguments = [_sure(argument, frame) for argument in call.args]
+                return getattr(inside, name)(*arguments)
+    raise _UnknownError
+
+
+def _member(made: object, call: ast.Call, frame: _Frame) -> str:
+    """Return the member of an enumeration that is made of a value, or raise as the enumeration does."""
+    if not (isinstance(made, Class) and made.is_enum and len(call.args) == 1):
+        raise _UnknownError
+    value, known = _sure(call.args[0], frame), made.members().values()
+    if value not in known:
+        raise _RaisedError(f"{value!r} is not one of {', '.join(known)}")
+    return str(value)
+
+
+def _is_instance(call: ast.Call, frame: _Frame) -> bool:
+    value = _sure(call.args[0], frame)
+    named = call.args[1].elts if isinstance(call.args[1], ast.Tuple) else [call.args[1]]
+    if isinstance(value, _State):
+        lineage = {owner.name for owner in value.lineage}
+        return any(ast.unparse(kind).rpartition(".")[2] in lineage for kind in named)
+    kinds = [_TYPES.get(ast.unparse(kind)) for kind in named]
+    if None in kinds or isinstance(value, Class):
+        raise _UnknownError
+    return isinstance(value, tuple(kind for kind in kinds if kind is not None))
+
+
+_TYPES: dict[str, type] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "list": list,
+    "dict": dict,
+    "tuple": tuple,
+    "set": set,
+}
+_METHODS = frozenset(
+    {"get", "keys", "values", "items", "lower", "upper", "startswith", "endswith", "strip"}
+)
+_BUILTINS: dict[str, Callable[..., object]] = {
+    "abs": abs,
+    "all": all,
+    "any": any,
+    "bool": bool,
+    "dict": dict,
+    "float": float,
+    "int": int,
+    "len": len,
+    "list": list,
+    "max": max,
+    "min": min,
+    "round": round,
+    "set": set,
+    "sorted": sorted,
+    "str": str,
+    "tuple": tuple,
+}
+_ARITHMETIC: dict[type[ast.operator], Callable[..., object]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_COMPARE: dict[type[ast.cmpop], Callable[[object, object], object]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: cast("Callable[[object, object], object]", operator.lt),
+    ast.LtE: cast("Callable[[object, object], object]", operator.le),
+    ast.Gt: cast("Callable[[object, object], object]", operator.gt),
+    ast.GtE: cast("Callable[[object, object], object]", operator.ge),
+    ast.In: lambda a, b: a in cast("list[object]", b),
+    ast.NotIn: lambda a, b: a not in cast("list[object]", b),
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+}

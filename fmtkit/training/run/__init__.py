@@ -1,0 +1,1 @@
+"""A run: its folder, its processes, the trainer they build, and what they leave."""

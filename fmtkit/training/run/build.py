@@ -1,0 +1,422 @@
+"""From a job to a TRL trainer: tokenizer, datasets, model, arguments; in a training process."""
+
+import os
+import sys
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Any
+
+from fmtkit.core.errors import DependencyError, OptionError, TokenizerError
+from fmtkit.core.runner import Head, Runner, find
+from fmtkit.training.data import trained_messages
+from fmtkit.training.planning import at_hand
+from fmtkit.training.run import freezing
+from fmtkit.training.run.job import ALL_LINEAR, BY_DEVICE, WITHOUT, Job
+
+_TASKS = {"causal": "CAUSAL_LM", "score": "SEQ_CLS", "steps": "TOKEN_CLS"}
+_LABELS = {"score": 1, "steps": 2}
+_AUTO = {
+    "causal": "AutoModelForCausalLM",
+    "score": "AutoModelForSequenceClassification",
+    "steps": "AutoModelForTokenClassification",
+}
+
+
+@dataclass
+class Parts:
+    """What every trainer is made of; `model` is a path wherever TRL can load it by itself."""
+
+    runner: Runner
+    tokenizer: Any
+    train: Any
+    evaluation: Any
+    arguments: Any
+    model: Any
+    peft: Any = None
+    quantization: Any = None
+    callbacks: list[Any] = field(default_factory=list)
+
+
+def runner_of(job: Job) -> Runner:
+    """Return the runner of a job, in the variant that its configuration chose."""
+    found = find(job.method)
+    return found.variant(job.variant) if job.variant else found
+
+
+def load_class(path: str) -> Any:
+    """Return the class or function that a runner names ("trl:DPOTrainer")."""
+    module, _, name = path.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        raise DependencyError(f"{path} needs {error.name}: pip install {error.name}") from error
+
+
+def build_trainer(job: Job, parts: Parts) -> Any:
+    """Make the trainer of a runner by the arguments that its class takes."""
+    trainer_class = load_class(parts.runner.trainer)
+    return trainer_class(**trainer_inputs(job, parts, trainer_class))
+
+
+def trainer_inputs(job: Job, parts: Parts, trainer_class: Any) -> dict[str, Any]:
+    """Return the keyword arguments of a trainer's class for these parts."""
+    takes = _parameters(trainer_class)
+    inputs: dict[str, Any] = {
+        "model": parts.model,
+        "args": parts.arguments,
+        "train_dataset": parts.train,
+        "eval_dataset": parts.evaluation,
+        "processing_class": parts.tokenizer,
+        "callbacks": parts.callbacks,
+    }
+    if parts.peft is not None:
+        inputs["peft_config"] = parts.peft
+    if parts.quantization is not None and isinstance(parts.model, str):
+        if "quantization_config" in takes:
+            inputs["quantization_config"] = parts.quantization
+        else:
+            loading = parts.arguments.model_init_kwargs or {}
+            parts.arguments.model_init_kwargs = {
+                **loading,
+                "quantization_config": parts.quantization,
+            }
+    if "ref_model" in takes:
+        reference = reference_model(job)
+        if reference is not None:
+            inputs["ref_model"] = reference
+    if "teacher_model" in takes and job.teacher:
+        inputs["teacher_model"] = job.teacher
+    return inputs
+
+
+def _parameters(made: type) -> set[str]:
+    """Return the names of a constructor's parameters; one that takes ** takes its bases' too."""
+    names: set[str] = set()
+    for one in made.__mro__:
+        if "__init__" not in vars(one):
+            continue
+        parameters = signature(vars(one)["__init__"]).parameters
+        names |= parameters.keys()
+        if all(found.kind is not Parameter.VAR_KEYWORD for found in parameters.values()):
+            break
+    return names
+
+
+def make_trainer(job: Job, parts: Parts) -> Any:
+    """Make the trainer that the runner names.
+
+    Raises OptionError where the function that makes it makes another.
+    """
+    trainer = load_class(parts.runner.builder)(job, parts)
+    if not isinstance(trainer, load_class(parts.runner.trainer)):
+        raise OptionError(
+            f"{parts.runner.method}: {parts.runner.builder} made a {type(trainer).__name__}, which is "
+            f"no {parts.runner.trainer}; a runner names the class that trains"
+        )
+    return trainer
+
+
+def parts_of(job: Job, callbacks: list[Any]) -> Parts:
+    """Load and make everything that the job's trainer needs."""
+    from fmtkit.training.data.rows import load_rows
+
+    runner = runner_of(job)
+    tokenizer = load_tokenizer(job)
+    train, evaluation = (_prepared(job, rows, tokenizer) for rows in load_rows(job, runner))
+    arguments = make_arguments(job, runner, train.column_names)
+    model, peft = make_model(job, runner, tokenizer)
+    return Parts(
+        runner=runner,
+        tokenizer=tokenizer,
+        train=train,
+        evaluation=evaluation,
+        arguments=arguments,
+        model=model,
+        peft=peft,
+        quantization=make_quantization(job),
+        callbacks=callbacks,
+    )
+
+
+def _prepared(job: Job, rows: Any, tokenizer: Any) -> Any:
+    """Tokenize conversations that TRL cannot mask; others get contents as their template reads them."""
+    from fmtkit.training.data.rows import in_parts
+
+    everything = job.setting("train_on_inputs") is True
+    if rows is None:
+        return rows
+    is_sft = runner_of(job).mask == "completion"
+    if is_sft and trained_messages.needs_marks(rows, tokenizer, everything=everything):
+        limit = job.trainer.get("max_length")
+        longest = limit if isinstance(limit, int) else None
+        return trained_messages.tokenized(rows, tokenizer, everything=everything, longest=longest)
+    return rows if tokenizer.chat_template is None else in_parts(rows, tokenizer)
+
+
+def load_tokenizer(job: Job) -> Any:
+    """Load the tokenizer with the run's special tokens and the run's chat template."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(
+        job.tokenizer,
+        revision=job.model_arguments.get("revision", "main")
+        if job.tokenizer == job.model
+        else "main",
+        trust_remote_code=bool(job.trainer.get("trust_remote_code")),
+    )
+    special = job.setting("special_tokens")
+    if isinstance(special, Mapping):
+        tokenizer.add_special_tokens({str(k): v for k, v in special.items()})
+    tokens = job.setting("tokens")
+    if isinstance(tokens, list):
+        tokenizer.add_tokens([str(token) for token in tokens])
+    if tokenizer.pad_token is None:
+        raise TokenizerError(
+            f"{job.tokenizer}: the tokenizer has no pad token; set special_tokens.pad_token"
+        )
+    if job.template_text is not None:
+        tokenizer.chat_template = job.template_text
+    needs_one = runner_of(job).head != "steps" and job.template != WITHOUT
+    if tokenizer.chat_template is None and needs_one:
+        raise TokenizerError(
+            f"{job.tokenizer}: the tokenizer has no chat template; set chat_template"
+        )
+    return tokenizer
+
+
+_FORMER_NAMES = {
+    "activation_checkpointing": "gradient_checkpointing",
+    "activation_checkpointing_kwargs": "gradient_checkpointing_kwargs",
+}
+"""Arguments of transformers -> what older ones of version 5 call them (5.17 does, 5.23 does not)."""
+
+
+def _named_as_here(values: dict[str, Any], names: Container[str]) -> dict[str, Any]:
+    """Return the arguments by the names that the installed transformers knows."""
+    former = {new: old for new, old in _FORMER_NAMES.items() if new not in names and old in names}
+    return {former.get(name, name): value for name, value in values.items()}
+
+
+def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
+    """Make the config object of the trainer; where it runs decides what was left to `auto`."""
+    import torch
+
+    values = at_hand.arguments(job.trainer, has_cuda=torch.cuda.is_available(), say=_say_once)
+    if values.get("bf16") == "auto":
+        values["bf16"] = _has_bfloat16()
+    elif values.get("bf16") is True and not torch.cuda.is_available():
+        # TRL refuses bf16 on a machine without a device unless it is told to use the CPU.
+        values.setdefault("use_cpu", True)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not _has_devices():
+        # Without a device accelerate joins processes where it is told to use the CPU, and nowhere else.
+        values.setdefault("use_cpu", True)
+    # Pinned memory is of use to a device alone; torch warns where there is none.
+    values.setdefault("dataloader_pin_memory", torch.cuda.is_available())
+    if runner.mask == "completion" and "messages" in columns:
+        # A conversation is trained on where its template says that the assistant speaks.
+        values.setdefault("assistant_only_loss", job.setting("train_on_inputs") is not True)
+    config_class = load_class(runner.config)
+    names = config_class.__dataclass_fields__
+    if "padding_value" in names or "is_encoder_decoder" in names:
+        # Their collator reads columns that no forward pass takes; they set this too, and warn.
+        values.setdefault("remove_unused_columns", False)
+    if "model_init_kwargs" in names:
+        values["model_init_kwargs"] = loading_arguments(job, runner)
+    if "teacher_model_init_kwargs" in names and job.teacher:
+        values["teacher_model_init_kwargs"] = {"dtype": "float32", **job.teacher_arguments}
+    if "teacher_model_name_or_path" in names and job.teacher:
+        values["teacher_model_name_or_path"] = job.teacher
+    values["output_dir"] = str(Path(job.run) / "checkpoints")
+    # Trackers would invent a name; the folder's is the one that is looked for.
+    values.setdefault("run_name", Path(job.run).name)
+    # The progress bar and the metrics are fmtkit's; the filter would hide a NaN loss, and
+    # look at the loss on the device at every step.
+    values |= {"disable_tqdm": True, "logging_nan_inf_filter": False}
+    try:
+        return config_class(**_named_as_here(values, names))
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"{config_class.__name__}: {error}") from error
+
+
+def _has_devices() -> bool:
+    """Tell whether there are devices that several processes can train on together."""
+    import torch
+
+    found = torch.accelerator.current_accelerator(check_available=True)
+    return found is not None and found.type != "mps"
+
+
+def _model_arguments(job: Job) -> dict[str, Any]:
+    """Return the arguments of from_pretrained; the device decides on a dtype that was left to it."""
+    import torch
+
+    values = at_hand.loading(job.model_arguments, has_cuda=torch.cuda.is_available(), say=_say_once)
+    if values.get("dtype") == BY_DEVICE:
+        values["dtype"] = "bfloat16" if _has_bfloat16() else "float32"
+    return values
+
+
+@cache
+def _say_once(note: str) -> None:
+    """Say what this machine lacks, once and by one process."""
+    if os.environ.get("RANK", "0") == "0":
+        print(f"note: {note}", file=sys.stderr)  # noqa: T201
+
+
+def _has_bfloat16() -> bool:
+    import torch
+
+    return torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+
+
+def loading_arguments(job: Job, runner: Runner) -> dict[str, Any]:
+    """Return the arguments of from_pretrained; weights stay where the trainer puts them."""
+    values = _model_arguments(job)
+    if ".experimental." in runner.config:
+        # These trainers would ask for device_map="auto", which breaks data parallel training.
+        values.setdefault("device_map", None)
+    return values
+
+
+def make_model(job: Job, runner: Runner, tokenizer: Any) -> tuple[Any, Any]:
+    """Return the model (its path, if nothing is done to it first) and the new adapter, if any."""
+    peft = make_peft(job, runner)
+    adapter = job.setting("lora_model_dir")
+    touched = job.setting("unfrozen_parameters") or job.setting("tokens") or adapter
+    if not touched and "model_init_kwargs" in load_class(runner.config).__dataclass_fields__:
+        return job.model, peft
+    model = load_model(job, runner)
+    if job.setting("tokens"):
+        _grow(model, tokenizer, job)
+    if adapter:
+        from peft import PeftModel
+
+        return PeftModel.from_pretrained(model, str(adapter), is_trainable=True), None
+    patterns = job.setting("unfrozen_parameters")
+    if isinstance(patterns, list):
+        freezing.freeze(model, patterns, job.model)
+    return model, peft
+
+
+def load_model(job: Job, runner: Runner) -> Any:
+    """Load the model with the head that the method trains."""
+    import torch
+
+    values = _model_arguments(job)
+    if values.get("dtype") not in {None, "auto"}:
+        values["dtype"] = getattr(torch, str(values["dtype"]))
+    quantization = make_quantization(job)
+    if quantization is not None:
+        values["quantization_config"] = quantization
+    trusted = bool(job.trainer.get("trust_remote_code"))
+    return pretrained(job.model, runner.head, trusted=trusted, **values)
+
+
+def pretrained(
+    name: str, head: Head, *, trusted: bool = False, labels: int | None = None, **values: Any
+) -> Any:
+    """Load a model with a head; `labels` are the outputs of one that is not the language model's."""
+    import transformers
+
+    if head != "causal":
+        values["num_labels"] = labels or _LABELS[head]
+        # A head that is new is expected here; the report on it would read like an error.
+        speak: Any = transformers.utils.logging
+        speak.set_verbosity_error()
+    auto = getattr(transformers, _AUTO[head])
+    return auto.from_pretrained(name, trust_remote_code=trusted, **values)
+
+
+def reference_model(job: Job) -> Any:
+    """Load a reference of its own where one is asked for; else TRL makes or spares it."""
+    named = job.setting("ref_model")
+    if not named and not (job.setting("rl_adapter_ref_model") and job.peft is not None):
+        return None
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    dtype = _model_arguments(job).get("dtype")
+    return AutoModelForCausalLM.from_pretrained(
+        str(named or job.model), dtype="auto" if dtype == "auto" else getattr(torch, str(dtype))
+    )
+
+
+def make_peft(job: Job, runner: Runner) -> Any:
+    """Return the configuration of a new adapter, or None."""
+    if job.peft is None or job.setting("lora_model_dir"):
+        return None
+    from peft import LoraConfig
+
+    values: dict[str, Any] = dict(job.peft)
+    targets = values.get("target_modules")
+    if isinstance(targets, list) and ALL_LINEAR in targets:
+        named = {str(name) for name in targets} - {ALL_LINEAR}
+        values["target_modules"] = sorted(named | _linear_layers(job, runner))
+    if "loftq_config" in values:
+        values["loftq_config"] = dict(values["loftq_config"])
+    if runner.head == "steps":
+        # peft leaves the head out of "all-linear" for every task but this one.
+        values.setdefault("exclude_modules", ["score", "classifier"])
+    return LoraConfig(task_type=_TASKS[runner.head], **values)
+
+
+def _linear_layers(job: Job, runner: Runner) -> set[str]:
+    """Return the names of the linear layers but the head; no weights are loaded."""
+    import torch
+    import transformers
+
+    settings = {k: v for k, v in _model_arguments(job).items() if k == "revision"}
+    trusted = bool(job.trainer.get("trust_remote_code"))
+    found = transformers.AutoConfig.from_pretrained(
+        job.model, trust_remote_code=trusted, **settings
+    )
+    auto = getattr(transformers, _AUTO[runner.head])
+    with torch.device("meta"):
+        model = auto.from_config(found, trust_remote_code=trusted)
+    heads = {"score", "classifier"}
+    head = model.get_output_embeddings()
+    return {
+        name.rpartition(".")[2]
+        for name, layer in model.named_modules()
+        if isinstance(layer, torch.nn.Linear) and layer is not head
+    } - heads
+
+
+def make_quantization(job: Job) -> Any:
+    """Return the quantization of the base model, or None; it needs bitsandbytes."""
+    if job.quantization is None:
+        return None
+    named = job.quantization.get("config_class")
+    if named is not None:
+        import transformers
+
+        inside = {k: v for k, v in job.quantization.items() if k != "config_class"}
+        return getattr(transformers, str(named))(**inside)
+    from importlib.util import find_spec
+
+    if find_spec("bitsandbytes") is None:
+        raise DependencyError(
+            "quantized weights need bitsandbytes: pip install bitsandbytes (CUDA)"
+        )
+    import torch
+    from transformers import BitsAndBytesConfig
+
+    values = dict(job.quantization)
+    if "bnb_4bit_compute_dtype" in values:
+        values["bnb_4bit_compute_dtype"] = getattr(torch, str(values["bnb_4bit_compute_dtype"]))
+    made: Any = BitsAndBytesConfig
+    return made(**values)
+
+
+def _grow(model: Any, tokenizer: Any, job: Job) -> None:
+    if len(tokenizer) <= model.get_input_embeddings().num_embeddings:
+        return
+    model.resize_token_embeddings(
+        len(tokenizer),
+        pad_to_multiple_of=32 if job.setting("resize_token_embeddings_to_32x") else None,
+        mean_resizing=job.setting("mean_resizing_embeddings") is not False,
+    )

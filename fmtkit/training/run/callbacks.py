@@ -1,0 +1,237 @@
+"""The training callback: metrics as they come, a clean stop, and warnings where learning goes wrong."""
+
+import json
+import math
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from fmtkit.core.errors import FmtkitError
+from fmtkit.training.rl.grpo.health import OnlineHealth
+from fmtkit.training.run.interrupts import Stop
+
+if TYPE_CHECKING:
+    # Reward workers take TrainingError from here, and start without pyarrow.
+    from fmtkit.core.runner import Runner
+
+METRICS = "metrics.jsonl"
+_PATIENCE = 5
+_AGREEMENT = 10
+"""Steps after which several processes ask each other at the latest whether one was told to stop."""
+
+
+class TrainingError(FmtkitError, RuntimeError):
+    """Say what stopped a run and which next step to try."""
+
+    exit_code = 1
+
+
+class RunLog:
+    """Writes `metrics.jsonl`, stops on a signal or a loss that is no number, says what it sees.
+
+    It is mixed with transformers' callback class in the training process; the arguments of its
+    methods are that class's. It reads what the trainer logs and nothing else: no step waits for it.
+    """
+
+    def __init__(self, run: Path, stop: Stop, counter: "TokenCounter", runner: "Runner") -> None:
+        """Open the metrics of a run for appending."""
+        self.stop = stop
+        self.counter = counter
+        self.runner = runner
+        self.file: TextIO | None = None
+        self.path = run / METRICS
+        self.started = time.perf_counter()
+        self.mark = (self.started, 0)
+        self.recent: deque[Mapping[str, float]] = deque(maxlen=_PATIENCE)
+        self.health = OnlineHealth(runner.health) if runner.health else None
+        self.findings: list[str] = []
+        self.first: dict[str, float] = {}
+        self.last: dict[str, float] = {}
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Start the clock of the tokens."""
+        del args, control
+        self.mark = (time.perf_counter(), self.counter.tokens)
+        if state.is_world_process_zero and self.file is None:
+            _drop_half_line(self.path)
+            self.file = self.path.open("a", encoding="utf-8")
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Save and stop after a signal; several processes agree on that every few steps."""
+        if args.world_size == 1:
+            self._stop_if(self.stop.asked, control)
+        elif state.global_step % _AGREEMENT == 0:
+            self._stop_if(self.stop.asked_anywhere(args.device), control)
+
+    def _stop_if(self, asked: bool, control: Any) -> None:
+        if asked:
+            self.stop.granted = True
+            control.should_save = control.should_training_stop = True
+            control.should_evaluate = False
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Leave out what an epoch would end with: the step that was the last has been saved."""
+        del args, state
+        if self.stop.granted:
+            control.should_save = control.should_evaluate = False
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        """Write a line of metrics, and look at it."""
+        if args.world_size > 1 and "loss" in (logs or {}):
+            self._stop_if(self.stop.asked_anywhere(args.device), control)
+        values = {k: float(v) for k, v in (logs or {}).items() if isinstance(v, (int, float))}
+        if "loss" not in values and "eval_loss" not in values:
+            self._write(state, values)
+            return
+        if "loss" in values:
+            self._add_rate(values, args.world_size)
+        self._write(state, values)
+        self._look(values, state)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Close the file."""
+        del args, state, control
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+    def _add_rate(self, values: dict[str, float], processes: int) -> None:
+        """Add tokens per second: by TRL's own count, else this process's times their number."""
+        now = time.perf_counter()
+        tokens = int(values.get("num_tokens", self.counter.tokens * processes))
+        before, tokens_before = self.mark
+        if tokens > tokens_before:
+            values["tokens_per_second"] = (tokens - tokens_before) / max(now - before, 1e-9)
+        self.mark = (now, tokens)
+
+    def _write(self, state: Any, values: Mapping[str, float]) -> None:
+        if self.file is None:
+            return
+        line = {"step": state.global_step, "seconds": round(time.perf_counter() - self.started, 3)}
+        finite = {k: v if math.isfinite(v) else None for k, v in values.items()}
+        self.file.write(json.dumps({**line, **finite}) + "\n")
+        self.file.flush()
+
+    def _look(self, values: Mapping[str, float], state: Any) -> None:
+        """Raise TrainingError for a loss that is no number; note a run that learns nothing."""
+        for name in ("loss", "grad_norm", "eval_loss"):
+            value = values.get(name)
+            if value is not None and not math.isfinite(value):
+                raise TrainingError(_not_a_number(name, value, state.global_step))
+        if "loss" not in values:
+            return
+        self.first = self.first or dict(values)
+        self.last = dict(values)
+        self.recent.append(values)
+        found = list(self.health.see(values, state.global_step)) if self.health else []
+        if len(self.recent) == _PATIENCE:
+            found += findings(list(self.recent), self.runner)
+        for finding in found:
+            if finding not in self.findings:
+                self.findings.append(finding)
+                if state.is_world_process_zero:
+                    print(f"warning: step {state.global_step}: {finding}", file=sys.stderr)  # noqa: T201
+
+
+class LossWatchdog:
+    """Ends a run whose loss stands above a limit for several steps, as axolotl's callback does.
+
+    It is mixed with transformers' callback class in the training process.
+    """
+
+    def __init__(self, limit: float, patience: int) -> None:
+        """Watch for a loss above `limit` after `patience` steps in a row."""
+        self.limit = limit
+        self.patience = patience
+        self.steps_above = 0
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Count the steps since the last logged loss was in order; stop when they are too many."""
+        del args
+        loss = state.log_history[-1].get("loss") if state.log_history else None
+        if loss is None:
+            return
+        self.steps_above = self.steps_above + 1 if loss > self.limit else 0
+        if self.steps_above == self.patience:
+            control.should_training_stop = True
+            if state.is_world_process_zero:
+                print(  # noqa: T201
+                    f"warning: step {state.global_step}: the loss is {loss:.4g}, above "
+                    f"loss_watchdog_threshold ({self.limit:g}) for {self.patience} steps: the run ends "
+                    "here",
+                    file=sys.stderr,
+                )
+
+
+def _drop_half_line(path: Path) -> None:
+    """Cut off the line that a run was writing when it was killed: what follows would go on with it."""
+    if not path.is_file():
+        return
+    with path.open("r+b") as file:
+        file.truncate(file.read().rfind(b"\n") + 1)
+
+
+def findings(logs: list[Mapping[str, float]], runner: "Runner") -> Iterator[str]:
+    """Yield what a row of logs says against the run, each with the next step to try."""
+    norms = [log["grad_norm"] for log in logs if "grad_norm" in log]
+    losses = [log["loss"] for log in logs]
+    if norms and max(norms) == 0.0:
+        yield (
+            "no learning signal: the gradient is zero; look at `fmtkit inspect --show-mask 3` "
+            "(is any "
+            "token trained on?), and for online methods at the spread of the rewards"
+        )
+    elif runner.health is None and len(losses) > 1 and max(losses) == min(losses):
+        # The value of an online loss says nothing: with one step a generation it is zero.
+        yield "no learning signal: the loss does not move; raise learning_rate, or look at the data"
+    accuracies = [log["rewards/accuracies"] for log in logs if "rewards/accuracies" in log]
+    # Before the model has moved both sides are rewarded alike, and nothing is won or lost.
+    margins = [log.get("rewards/margins", -1.0) for log in logs]
+    if (
+        "Preference" in runner.tables
+        and accuracies
+        and max(accuracies) == 0.0
+        and min(margins) < 0.0
+    ):
+        yield "chosen loses to rejected in every pair: are the two columns swapped?"
+
+
+def _not_a_number(name: str, value: float, step: int) -> str:
+    return (
+        f"{name} is {value} at step {step}: lower learning_rate (a tenth), set max_grad_norm: 1.0 "
+        "and warmup_steps; with fp16 use bf16: true; --resume goes on from the last checkpoint, if "
+        "there is one"
+    )
+
+
+def out_of_memory(error: BaseException | str, job_batch: object, length: object) -> TrainingError:
+    """Return the error that explains a lack of memory."""
+    first = str(error).partition("\n")[0][:160]
+    return TrainingError(
+        f"out of memory ({first}): halve micro_batch_size (now {job_batch}) and double "
+        f"gradient_accumulation_steps, or lower sequence_len (now {length}), or set "
+        "gradient_checkpointing: true, or adapter: lora"
+    )
+
+
+class TokenCounter:
+    """A collator that counts its tokens on the CPU, before the batch moves anywhere."""
+
+    def __init__(self) -> None:
+        """Begin at zero, without a collator."""
+        self.tokens = 0
+        self.collate: Any = None
+
+    def __call__(self, rows: list[Any]) -> Any:
+        """Collate, and count the tokens that are no padding."""
+        batch = self.collate(rows)
+        masks = (
+            [v for k, v in batch.items() if k.endswith("attention_mask")]
+            if hasattr(batch, "items")
+            else []
+        )
+        self.tokens += sum(int(mask.sum()) for mask in masks if mask.device.type == "cpu")
+        return batch

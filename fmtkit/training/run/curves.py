@@ -1,0 +1,130 @@
+"""The curves of a run: metrics.jsonl as a picture."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from fmtkit.training.run.callbacks import METRICS
+
+_ALWAYS_OUT = frozenset({"step", "seconds", "epoch", "total_flos"})
+PICTURE = "curves.png"
+_COLUMNS = 3
+_WIDTH, _HEIGHT = 4.0, 2.4
+"""Inches of the field of one metric."""
+_FIRST = (
+    "loss",
+    "eval_loss",
+    "rewards/margins",
+    "rewards/accuracies",
+    "reward",
+    "ebft/alignment_unwhitened",
+    "ebft/alignment",
+    "frac_reward_zero_std",
+    "reward_std",
+    "entropy",
+    "grad_norm",
+)
+
+
+def read(run: Path) -> dict[str, list[tuple[float, float]]]:
+    """Return each metric's points (step, value), in the order in which they first came.
+
+    A resumed run does steps again that came after its checkpoint: the later line holds.
+    """
+    out: dict[str, dict[float, float]] = {}
+    path = run / METRICS
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    for line in lines:
+        row = json.loads(line)
+        for name, value in row.items():
+            if name not in _ALWAYS_OUT and value is not None and not name.startswith("train_"):
+                out.setdefault(name, {})[row["step"]] = value
+    return {name: sorted(points.items()) for name, points in out.items()}
+
+
+def draw(run: Path) -> Path | None:
+    """Draw the curves into the run folder; None without matplotlib or without two points."""
+    found = {name: points for name, points in read(run).items() if len(points) > 1}
+    curves = {name: found[name] for name in sorted(found, key=place)}
+    if not curves or find_spec("matplotlib") is None:
+        return None
+    from matplotlib.figure import Figure
+
+    rows = -(-len(curves) // _COLUMNS)
+    width, height = _WIDTH * _COLUMNS, _HEIGHT * rows
+    figure = Figure(figsize=(width, height))
+    # One system of axes, in inches, for all panels: matplotlib's own take twice as long.
+    axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(0, height))
+    axes.set_axis_off()
+    for number, (name, points) in enumerate(curves.items()):
+        row, column = divmod(number, _COLUMNS)
+        _panel(axes, name, points, (column * _WIDTH, height - (row + 1) * _HEIGHT))
+    path = run / PICTURE
+    # A fixed date keeps equal runs equal in bytes.
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+    return path
+
+
+def _panel(
+    axes: Any, name: str, points: Sequence[tuple[float, float]], corner: tuple[float, float]
+) -> None:
+    """Draw one metric with its grid into a field of _WIDTH · _HEIGHT inches from its lower left."""
+    from matplotlib.collections import LineCollection
+
+    finite = [point for point in points if math.isfinite(point[1])] or [(points[0][0], 0.0)]
+    steps = [step for step, _ in finite]
+    across = _Scale.of(steps, corner[0] + 0.55, _WIDTH - 0.7, whole=True)
+    up = _Scale.of([value for _, value in finite], corner[1] + 0.3, _HEIGHT - 0.65)
+    grid = [[(across.at(tick), up.low), (across.at(tick), up.high)] for tick in across.ticks]
+    grid += [[(across.low, up.at(tick)), (across.high, up.at(tick))] for tick in up.ticks]
+    axes.add_collection(LineCollection(grid, colors="0.8", linewidths=0.4))
+    box = [(across.low, up.low), (across.low, up.high), (across.high, up.high)]
+    box += [(across.high, up.low), (across.low, up.low)]
+    line = [(across.at(step), up.at(value)) for step, value in finite]
+    axes.add_collection(
+        LineCollection([box, line], colors=["0.2", "C0"], linewidths=[0.8, 1.2], capstyle="round")
+    )
+    axes.text((across.low + across.high) / 2, up.high + 0.07, name, fontsize=9, ha="center")
+    for tick in across.ticks:
+        axes.text(across.at(tick), up.low - 0.15, f"{tick:g}", fontsize=7, ha="center")
+    for tick in up.ticks:
+        where = across.low - 0.05, up.at(tick)
+        axes.text(*where, f"{tick:g}", fontsize=7, ha="right", va="center")
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """Where numbers lie on the paper: `first` at `low` inches, `last` at `high`."""
+
+    first: float
+    last: float
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+
+    @classmethod
+    def of(
+        cls, values: Sequence[float], low: float, inches: float, *, whole: bool = False
+    ) -> "_Scale":
+        """Return the scale of these values, with a little room at both ends."""
+        from matplotlib.ticker import MaxNLocator
+
+        first, last = min(values), max(values)
+        room = 0.05 * (last - first) or 0.05 * abs(first) or 1.0
+        first, last = first - room, last + room
+        ticks = [float(tick) for tick in MaxNLocator(4, integer=whole).tick_values(first, last)]
+        inside = tuple(tick for tick in ticks if first <= tick <= last)
+        return cls(first, last, low, low + inches, inside)
+
+    def at(self, value: float) -> float:
+        """Return the place of a value in inches."""
+        return self.low + (value - self.first) / (self.last - self.first) * (self.high - self.low)
+
+
+def place(name: str) -> int:
+    """Put the metrics that tell most first; others keep their order."""
+    return _FIRST.index(name) if name in _FIRST else len(_FIRST)

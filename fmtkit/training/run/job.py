@@ -1,0 +1,113 @@
+"""A job: what the training processes read from the run folder, as plain values.
+
+The parent plans and converts, and writes `job.json`; each training process reads it.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import cast
+
+from fmtkit.core import atomic
+from fmtkit.core.errors import ResumeError
+
+FILE = "job.json"
+ALL_LINEAR = "all-linear"
+"""What PEFT calls every linear layer but the head."""
+BY_DEVICE = "bfloat16 or float32"
+"""The dtype of weights for `bf16: auto`: bfloat16 where the device has it."""
+
+WITHOUT = "none"
+"""The chat template of a run whose rows no template writes: the tokenizer keeps its own, if any."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Converted files of one dataset, and which of its rows train.
+
+    `columns` are those that the trainer gets, where others were carried through; all of them where it is
+    empty.
+    """
+
+    files: tuple[str, ...]
+    weight: float = 1.0
+    columns: tuple[str, ...] = ()
+    turns: Mapping[str, object] | None = None
+    """Which turns of its conversations are trained on (TurnRule.as_dict); None for the usual."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A resolved run. Arguments hold what was set; all else is the classes' own default."""
+
+    run: str
+    method: str
+    variant: str
+    model: str
+    tokenizer: str
+    trainer: Mapping[str, object]
+    own: Mapping[str, object]
+    model_arguments: Mapping[str, object]
+    peft: Mapping[str, object] | None
+    quantization: Mapping[str, object] | None
+    teacher: str | None
+    teacher_arguments: Mapping[str, object]
+    template: str
+    template_text: str | None
+    train: tuple[Source, ...]
+    evaluation: tuple[Source, ...]
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """The keys that fmtkit itself acts on, by their names in the configuration."""
+    sections: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """The keys of fmtkit's own online methods: rl, vllm, ebft, nemo_gym."""
+    places: tuple[str, ...] = ()
+    """The folders where the user's own modules are looked for."""
+    resume: str | None = None
+    needs_cuda: bool = False
+    processes: int | None = None
+    """How many processes train together; None where the launcher finds out."""
+
+    def dumps(self) -> str:
+        """Return the job as JSON text."""
+        return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
+
+    def write(self) -> Path:
+        """Write the job into its run folder."""
+        path = Path(self.run) / FILE
+        atomic.write_bytes(path, self.dumps().encode())
+        return path
+
+    def setting(self, name: str) -> object:
+        """Return a key that fmtkit acts on, or None where it is unset."""
+        return self.settings.get(name)
+
+
+def read(run: Path) -> Job:
+    """Read the job of a run folder; raise ResumeError for one that no fmtkit of today wrote whole."""
+    try:
+        return _read(run)
+    except FileNotFoundError as error:
+        raise ResumeError(f"{run / FILE}: no such file; prepare the run by fmtkit train") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        first = str(error).partition("\n")[0]
+        raise ResumeError(
+            f"{run / FILE} is not whole, or of another version ({first}); begin anew in another folder"
+        ) from error
+
+
+def _read(run: Path) -> Job:
+    raw = cast("dict[str, object]", json.loads((run / FILE).read_text(encoding="utf-8")))
+    for name in ("train", "evaluation"):
+        sources = cast("list[dict[str, object]]", raw[name])
+        raw[name] = tuple(
+            Source(
+                tuple(cast("list[str]", s["files"])),
+                cast("float", s["weight"]),
+                tuple(cast("list[str]", s.get("columns", []))),
+                cast("Mapping[str, object] | None", s.get("turns")),
+            )
+            for s in sources
+        )
+    raw["places"] = tuple(cast("list[str]", raw.get("places", [])))
+    return Job(**raw)  # type: ignore[arg-type]

@@ -1,0 +1,90 @@
+"""Trainers that TRL has removed, for the versions that still have them: BCO, PPO, Nash-MD and XPO.
+
+The online ones' rewards come from a reward model; prompts are tokenized here where the trainer does not.
+"""
+
+from types import SimpleNamespace
+from typing import Any
+
+from fmtkit.training.data.rendered_rows import rendered
+from fmtkit.training.run.build import Parts, build_trainer, load_class, load_model, trainer_inputs
+from fmtkit.training.run.job import Job
+
+
+def build_bco(job: Job, parts: Parts) -> Any:
+    """Make a BCO trainer over rendered rows."""
+    parts.train = rendered(parts.train, parts.tokenizer)
+    parts.evaluation = rendered(parts.evaluation, parts.tokenizer)
+    return build_trainer(job, parts)
+
+
+def build_online(job: Job, parts: Parts) -> Any:
+    """Make a Nash-MD or XPO trainer that is judged by the reward model."""
+    trainer_class = load_class(parts.runner.trainer)
+    inputs = trainer_inputs(job, parts, trainer_class)
+    inputs["model"] = _policy(job, parts)
+    parts.arguments.model_init_kwargs = None
+    inputs["reward_funcs"] = _scorer(job)
+    if "reward_processing_classes" in trainer_class.__init__.__annotations__:
+        inputs["reward_processing_classes"] = parts.tokenizer
+    return trainer_class(**inputs)
+
+
+def build_ppo(job: Job, parts: Parts) -> Any:
+    """Make a PPO trainer; its value model starts as the reward model."""
+    trainer_class = load_class(parts.runner.trainer)
+    arguments = parts.arguments
+    if arguments.total_episodes is None and arguments.max_steps > 0:
+        batch = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps
+        # PPO's config hides the property of this name behind a field that its trainer fills.
+        processes = arguments.distributed_state.num_processes
+        arguments.total_episodes = arguments.max_steps * batch * processes
+    trainer = trainer_class(
+        args=arguments,
+        processing_class=parts.tokenizer,
+        model=_policy(job, parts),
+        ref_model=None if parts.peft is not None else load_model(job, parts.runner),
+        reward_model=_scorer(job),
+        value_model=_scorer(job),
+        train_dataset=tokenized(parts.train, parts.tokenizer),
+        eval_dataset=tokenized(
+            parts.train if parts.evaluation is None else parts.evaluation, parts.tokenizer
+        ),
+        callbacks=parts.callbacks,
+        peft_config=parts.peft,
+    )
+    begin = trainer.train
+
+    def train(resume_from_checkpoint: str | None = None) -> Any:
+        """Run PPO's own loop, which neither resumes nor returns a loss."""
+        del resume_from_checkpoint
+        begin()
+        return SimpleNamespace(training_loss=float("nan"))
+
+    trainer.train = train
+    return trainer
+
+
+def tokenized(rows: Any, tokenizer: Any) -> Any:
+    """Return the ids of the prompts, each with its generation prompt."""
+
+    def encode(row: dict[str, Any]) -> dict[str, list[int]]:
+        ids = tokenizer.apply_chat_template(
+            row["prompt"], add_generation_prompt=True, tokenize=True, return_dict=False
+        )
+        return {"input_ids": ids}
+
+    return rows.map(encode, remove_columns=rows.column_names)
+
+
+def _policy(job: Job, parts: Parts) -> Any:
+    return load_model(job, parts.runner) if isinstance(parts.model, str) else parts.model
+
+
+def _scorer(job: Job) -> Any:
+    """Load the reward model with its one output."""
+    from transformers import AutoModelForSequenceClassification
+
+    return AutoModelForSequenceClassification.from_pretrained(
+        str(job.setting("reward_model_path")), num_labels=1
+    )

@@ -1,0 +1,302 @@
+"""A training process: `python -m fmtkit.training.run.process RUN` reads RUN/job.json and trains.
+
+Started by `fmtkit train`, by itself, by torchrun or by accelerate; exits with an error's code.
+"""
+
+import atexit
+import os
+import shutil
+import sys
+import time
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NoReturn
+
+from fmtkit.core import atomic, user_modules
+from fmtkit.core.errors import FmtkitError, OptionError
+from fmtkit.core.escaping import counted
+from fmtkit.training.data import data_facts
+from fmtkit.training.run import card, curves, failures, interrupts, job, memory, run_page
+from fmtkit.training.run.callbacks import (
+    LossWatchdog,
+    RunLog,
+    TokenCounter,
+    TrainingError,
+    out_of_memory,
+)
+from fmtkit.training.run.interrupts import INTERRUPTED, Stop
+from fmtkit.training.run.job import Job
+from fmtkit.training.run.progress import ProgressBar
+from fmtkit.training.trained import merging
+from fmtkit.training.trained.trained_model import TrainedModel
+
+_CONNECTED: list[Any] = []
+"""Trainers of several processes that have ended what connects them."""
+_TOLD = ("loss", "rewards/margins", "reward", "ebft/alignment", "ebft/alignment_unwhitened")
+
+
+def main(arguments: list[str]) -> int:
+    """Train the job of a run folder; print an error as one line and return its exit code."""
+    _quiet()
+    memory.keep_freed()
+    stop = Stop()
+    run = Path(arguments[0])
+    try:
+        with interrupts.handling(stop.take):
+            return train(job.read(run), stop)
+    except FmtkitError as error:
+        return _told(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the process ends here, and says of what
+        return _told(failures.explained(error, run))
+
+
+def _told(error: FmtkitError) -> int:
+    print(f"error: {error}", file=sys.stderr)  # noqa: T201
+    return error.exit_code
+
+
+def train(work: Job, stop: Stop | None = None) -> int:
+    """Train, save the model and write the report; return the exit code."""
+    from transformers.utils import logging
+
+    from fmtkit.training.rl.rollouts import readiness
+    from fmtkit.training.run.build import make_trainer, parts_of, runner_of
+
+    speak: Any = logging
+    speak.disable_progress_bar()
+    started = time.perf_counter()
+    _check_device(work)
+    readiness.wait_for(work)
+    run, stop, counter = Path(work.run), stop or Stop(), TokenCounter()
+    log = RunLog(run, stop, counter, runner_of(work))
+    bar = ProgressBar(lambda: log.last.get("tokens_per_second"))
+    own = [log, bar, *_watchdogs(work)]
+    parts = parts_of(work, [*map(_callback, own), *_early_stopping(work)])
+    _check_world(work, parts.arguments.world_size)
+    trainer = make_trainer(work, parts)
+    _check_rows(trainer)
+    _tidy(trainer, counter)
+    with stop.while_training():
+        result = _trained(trainer, work)
+    if stop.granted:
+        _say(trainer, f"stopped at step {trainer.state.global_step}; --resume goes on from there")
+        _leave_together(trainer)
+        return INTERRUPTED
+    _check_steps(trainer)
+    _save(trainer, work, parts)
+    if trainer.is_world_process_zero():
+        seconds = time.perf_counter() - started
+        _report(work, trainer, log, result, seconds)
+    _leave_together(trainer)
+    return 0
+
+
+def _leave_together(trainer: Any) -> None:
+    """Wait for the other processes, and end what connects them.
+
+    A process that ends ends the others, and one of them may still be saving. Threads of a connection
+    that is not ended now abort the process at its exit, now and then.
+    """
+    from torch import distributed
+
+    trainer.accelerator.wait_for_everyone()
+    if distributed.is_available() and distributed.is_initialized():
+        # Kept: what frees the connection's threads waits for good, now and then (gloo of torch 2.13).
+        _CONNECTED.append(trainer)
+        distributed.destroy_process_group()
+
+
+def leave(code: int) -> NoReturn:
+    """End this process; where others were connected, without freeing what connected them.
+
+    At exit gloo's threads (torch 2.13) wait for good or abort the process, now and then. A process that
+    fails ends as ever: the launcher is to see first which one was killed.
+    """
+    if _CONNECTED:
+        atexit._run_exitfuncs()  # Trackers end their runs there.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def _quiet() -> None:
+    """Silence what the user cannot act on, before TRL is imported."""
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    # TRL 1.16 still says gradient_checkpointing, transformers 5.23 activation_checkpointing.
+    warnings.filterwarnings("ignore", message=".*gradient_checkpointing.*", category=FutureWarning)
+
+
+def _check_device(work: Job) -> None:
+    import torch
+
+    if work.needs_cuda and not torch.cuda.is_available():
+        what = "quantized weights need" if work.quantization else "this way of launching needs"
+        raise OptionError(f"{what} a CUDA device, and none is visible; nothing was loaded")
+
+
+def _check_world(work: Job, joined: int) -> None:
+    """Raise OptionError unless as many processes train together as were asked for.
+
+    Processes that do not know of each other train a copy each, on all rows, without a word.
+    """
+    started = int(os.environ.get("WORLD_SIZE", "1"))
+    # torchrun's number is that of one machine.
+    machines = int(os.environ.get("GROUP_WORLD_SIZE", "1"))
+    wanted = work.processes or started
+    if joined == started and joined in {wanted, wanted * machines}:
+        return
+    told = " (use_cpu: false: several processes without a GPU need true)"
+    advice = told if joined < started and work.trainer.get("use_cpu") is False else ""
+    raise OptionError(
+        f"{wanted} processes were to train together, {started} were started, and {joined} know of "
+        f"each other{advice}; each group would train a copy of its own: see num_processes and "
+        "accelerate_config"
+    )
+
+
+def _callback(own: Any) -> Any:
+    """Return one of our callbacks as one of transformers'."""
+    from transformers import TrainerCallback
+
+    own.__class__ = type(own.__class__.__name__, (own.__class__, TrainerCallback), {})
+    return own
+
+
+def _watchdogs(work: Job) -> list[LossWatchdog]:
+    limit, patience = (work.setting(f"loss_watchdog_{n}") for n in ("threshold", "patience"))
+    if not isinstance(limit, int | float):
+        return []
+    return [LossWatchdog(float(limit), patience if isinstance(patience, int) else 3)]
+
+
+def _early_stopping(work: Job) -> list[Any]:
+    patience = work.setting("early_stopping_patience")
+    if not isinstance(patience, int) or not work.evaluation:
+        return []
+    from transformers import EarlyStoppingCallback
+
+    return [EarlyStoppingCallback(early_stopping_patience=patience)]
+
+
+def _tidy(trainer: Any, counter: TokenCounter) -> None:
+    """Count tokens in the collator, and leave printing to the progress bar."""
+    from transformers.trainer_callback import PrinterCallback
+
+    trainer.remove_callback(PrinterCallback)
+    if trainer.args.dataloader_num_workers == 0:
+        counter.collate = trainer.data_collator
+        trainer.data_collator = counter
+
+
+def _trained(trainer: Any, work: Job) -> Any:
+    import torch
+
+    from fmtkit.training.rl.rollouts.lifeline import ServerLostError, lost
+
+    try:
+        return trainer.train(resume_from_checkpoint=work.resume)
+    except ServerLostError as error:
+        # fmtkit's own GRPO trainer has saved by itself, and says so.
+        raise lost(trainer, error) from error
+    except torch.OutOfMemoryError as error:
+        batch, length = (
+            trainer.args.per_device_train_batch_size,
+            work.trainer.get("max_length", "unset"),
+        )
+        raise out_of_memory(error, batch, length) from error
+    except RuntimeError as error:
+        if isinstance(error, TrainingError) or "can't allocate memory" not in str(error):
+            raise
+        batch, length = (
+            trainer.args.per_device_train_batch_size,
+            work.trainer.get("max_length", "unset"),
+        )
+        raise out_of_memory(error, batch, length) from error
+
+
+def _check_rows(trainer: Any) -> None:
+    """Raise OptionError where the trainer has left out every row: none has a token that is trained on."""
+    rows = trainer.train_dataset
+    if rows is not None and hasattr(rows, "__len__") and len(rows) == 0:
+        raise OptionError(
+            "no token of any row is trained on: all labels are masked; `fmtkit inspect --show-mask 3` "
+            "shows them; see train_on_inputs and the messages' train flags"
+        )
+
+
+def _check_steps(trainer: Any) -> None:
+    """Raise TrainingError for a run that made no step: nothing was learned that could be saved."""
+    if trainer.state.global_step:
+        return
+    batch = trainer.args.per_device_train_batch_size * trainer.args.gradient_accumulation_steps
+    raise TrainingError(
+        f"no step was made: {len(trainer.train_dataset)} rows are fewer than one step takes "
+        f"({batch} on each device); lower micro_batch_size, or set dataloader_drop_last: false"
+    )
+
+
+def _save(trainer: Any, work: Job, parts: Any) -> None:
+    """Save model and tokenizer, and the merged model where it is asked for."""
+    folder = Path(work.run) / "model"
+    trainer.save_model(str(folder))
+    if not trainer.is_world_process_zero():
+        return
+    parts.tokenizer.save_pretrained(folder)
+    if work.setting("merge_lora") and work.peft is not None:
+        # Of what was saved: where weights are sharded or quantized, those in memory cannot be merged.
+        found = TrainedModel(folder, work.model, parts.runner.head, work)
+        shutil.rmtree(Path(work.run) / merging.MERGED, ignore_errors=True)
+        merging.write(found, Path(work.run) / merging.MERGED)
+
+
+def _report(work: Job, trainer: Any, log: RunLog, result: Any, seconds: float) -> None:
+    run = Path(work.run)
+    report: dict[str, object] = {
+        "method": work.method,
+        "model": work.model,
+        "steps": trainer.state.global_step,
+        "seconds": round(seconds, 3),
+        "metrics": {"train_loss": result.training_loss, **log.last},
+        "first_metrics": log.first,
+        "findings": log.findings,
+        "data": list(data_facts.of(work)),
+        "versions": {
+            n: version(n) for n in ("fmtkit", "trl", "transformers", "torch", "peft", "accelerate")
+        },
+    }
+    curves.draw(run)
+    run_page.write(run, report)
+    for folder in ("model", merging.MERGED):
+        if (run / folder).is_dir():
+            card.write(run / folder, work, report, merged=folder == merging.MERGED)
+    # Last, since it says that all is there.
+    atomic.write_json(run / "report.json", report)
+    _say(trainer, f"{work.method}: {counted(trainer.state.global_step, 'step')}{_moved(log)}")
+
+
+def _moved(log: RunLog) -> str:
+    """Say from where to where the metrics went that tell whether anything was learned."""
+    told = [name for name in _TOLD if name in log.first and name in log.last]
+    return "".join(f", {name} {log.first[name]:.4g} -> {log.last[name]:.4g}" for name in told)
+
+
+def _say(trainer: Any, line: str) -> None:
+    if trainer.is_world_process_zero():
+        print(line, file=sys.stderr)  # noqa: T201
+
+
+if __name__ == "__mp_main__":
+    # A process that was spawned beside this one (TRL's asynchronous rollouts) unpickles the user's functions.
+    user_modules.serve(job.read(Path(sys.argv[1])).places)
+
+if __name__ == "__main__":
+    # Whoever started it without -P (a launcher of the user's) has put the working directory first.
+    sys.path[:] = user_modules.child_path()
+    leave(main(sys.argv[1:]))

@@ -1,0 +1,89 @@
+"""Where a run goes on: the checkpoint that it takes up, and what must be as it was."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fmtkit.core.errors import ResumeError
+from fmtkit.training.planning.check import Run
+from fmtkit.training.run import checkpoints, job
+
+if TYPE_CHECKING:
+    from fmtkit.training.planning.plan import Plan
+
+_FREE_TO_CHANGE = frozenset(
+    {"max_steps", "num_train_epochs", "logging_steps", "save_steps", "save_strategy", "eval_steps"}
+    | {"eval_strategy", "save_total_limit", "report_to", "run_name", "per_device_eval_batch_size"}
+)
+
+
+def check(run: Run) -> None:
+    """Raise ResumeError where there is no whole checkpoint to go on from."""
+    find(run.plan, resume=run.resume)
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """Where a run goes on, None for its beginning; checkpoints that are no use; what is to be said."""
+
+    checkpoint: Path | None = None
+    halves: tuple[checkpoints.Half, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+def find(planned: "Plan", *, resume: bool) -> Resumed:
+    """Find the checkpoint to go on from: the last whole one, or the one that the configuration names.
+
+    Raises ResumeError where the named one is not whole, and where there was no run.
+    """
+    named = planned.config.get("resume_from_checkpoint")
+    if isinstance(named, str):
+        path = Path(named).expanduser()
+        is_there = path.is_dir()
+        fault = checkpoints.fault_of(path, _expected(planned)) if is_there else "no such folder"
+        if fault is not None:
+            raise ResumeError(f"resume_from_checkpoint: {named}: {fault}; name another one")
+        return Resumed(path)
+    if not resume:
+        return Resumed()
+    folder = planned.run / "checkpoints"
+    found, halves = checkpoints.latest(folder, _expected(planned))
+    told = "; ".join(map(str, halves))
+    if found is not None:
+        newer = [half for half in halves if half.step > checkpoints.step_of(found)]
+        going = f"{'; '.join(map(str, newer))}; going on from {found.name}, the last whole one"
+        return Resumed(found, halves, (going,) if newer else ())
+    if halves or (planned.run / job.FILE).is_file():
+        why = told or f"{folder} holds no checkpoint"
+        return Resumed(None, halves, (f"{why}; the run begins again",))
+    if planned.config.is_true("auto_resume_from_checkpoints"):
+        return Resumed()
+    raise ResumeError(f"--resume: {folder} holds no checkpoint, and {planned.run} no run")
+
+
+def _expected(planned: "Plan") -> checkpoints.Expected:
+    """Return what a checkpoint of the interrupted run holds."""
+    only_model = planned.resolution.trainer.get("save_only_model")
+    optimizer = only_model is None or only_model.value is not True
+    if not (planned.run / job.FILE).is_file():
+        return checkpoints.Expected(optimizer=optimizer)
+    return checkpoints.Expected(job.read(planned.run).processes, optimizer)
+
+
+def check_same(run: Path, work: job.Job) -> None:
+    """Raise ResumeError if the interrupted run was another one."""
+    if not (run / job.FILE).is_file():
+        return
+    before = job.read(run)
+    for name in ("method", "model", "peft", "quantization", "template_text", "train"):
+        if getattr(before, name) != getattr(work, name):
+            raise ResumeError(
+                f"--resume: {name} is not that of the interrupted run in {run}; undo it, or "
+                "begin anew"
+            )
+    for name in {*before.trainer, *work.trainer} - _FREE_TO_CHANGE:
+        old, new = before.trainer.get(name), work.trainer.get(name)
+        if old != new:
+            raise ResumeError(
+                f"--resume: {name} was {old!r} and is {new!r}; undo it, or begin anew"
+            )

@@ -1,0 +1,271 @@
+"""A run: plan, convert, launch, and the exit code of the training processes."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import yaml
+
+from fmtkit.core import atomic, hub_access, notebook_html, user_modules
+from fmtkit.core.errors import OptionError
+from fmtkit.core.options import keywords
+from fmtkit.training.config import config, config_words
+from fmtkit.training.config.config import Config
+from fmtkit.training.config.problem import Problems
+from fmtkit.training.data import datasets
+from fmtkit.training.data.data_remarks import data_remarks
+from fmtkit.training.planning import at_hand, checklist, checks
+from fmtkit.training.planning import plan as planning
+from fmtkit.training.planning import prerendered as finished_text
+from fmtkit.training.planning.check import Run, run_checks, that_need
+from fmtkit.training.planning.datatypes import template_source
+from fmtkit.training.planning.plan import Plan
+from fmtkit.training.run import interrupts, resuming, run_folder
+from fmtkit.training.run import make_job as handover
+from fmtkit.training.run.job import WITHOUT
+from fmtkit.training.train_options import TrainOptions
+from fmtkit.training.vllm import gpus
+from fmtkit.training.vllm import ready as vllm_ready
+
+_KILLED = frozenset({-signal.SIGKILL, 128 + signal.SIGKILL})
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a run: its plan, its exit code, and its report where it came to an end."""
+
+    plan: Plan
+    exit_code: int
+    report: Mapping[str, object] | None = None
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the report of a run that ended, else its plan."""
+        if self.report is None:
+            return self.plan._repr_html_()
+        told = {k: v for k, v in self.report.items() if isinstance(v, str | int | float)}
+        title = f"{self.plan.method}: {self.plan.run / 'model'}"
+        severity = "fine" if self.exit_code == 0 else "error"
+        return notebook_html.card(title, notebook_html.facts(told), severity=severity)
+
+
+@config_words.advice()
+@keywords(TrainOptions)
+def train(
+    source: str | Path | Mapping[str, object],
+    *,
+    say: Callable[[str], None] | None = None,
+    options: TrainOptions,
+) -> Outcome:
+    """Train a model as a configuration says; with `dry_run` only plan it, with `prepare` only convert.
+
+    A dry run also plans what lacks something to train, and lists that as `missing`. With `partial`
+    the method of a fragment is guessed from its keys, even if nothing is missing.
+    A prepared run folder holds everything that the training processes read: they may be started
+    elsewhere, on several machines, by the command of the plan.
+
+    Args:
+        source: A YAML file, or its keys as a mapping.
+        say: Given each note: those of the plan before anything is converted, those on the rows after.
+
+    Returns:
+        The plan, the exit code (0 done, 1 training failed, 2 configuration, 130 interrupted) and the
+        report of a run that came to its end.
+
+    Raises:
+        UnknownNameError, OptionError, DependencyError, TokenizerError, SourceError: and what a
+            conversion raises, before a process is started. What goes wrong in the training processes
+            is on stderr and in the exit code.
+    """
+    dry_run = options.dry_run
+    settings = config.load(source, [*options.overrides, *_typed_keys(options)], collect=True)
+    planned = planning.plan(
+        settings, partial=options.partial or (dry_run and planning.is_fragment(settings))
+    )
+    planned = finished_text.settled(planned, with_hub=not (dry_run or planned.missing))
+    resume = options.resume or _resumes(settings)
+    checked = Run(
+        planned, resume, trains_here=not (dry_run or options.prepare), asks_hub=not dry_run
+    )
+    if dry_run:
+        return Outcome(planned if planned.missing else _looked_at(checked), 0)
+    if planned.missing:
+        raise OptionError(f"{planned.source}: {', '.join(planned.missing)}: needed to train")
+    checklist.check(checked, "files", "modules", "device", "servers")
+    say = say or _silent
+    for note in (*planned.notes, *vllm_ready.check(planned, os.environ)):
+        say(note)
+    for remark in _prepare(planned, resume=resume, rebuild=options.rebuild):
+        say(remark)
+    for remarks in planned.runner.hooks("remarks"):
+        for remark in remarks(planned):
+            say(remark)
+    if options.prepare:
+        return Outcome(planned, 0)
+    with ExitStack() as running:
+        for servers in planned.runner.hooks("servers"):
+            running.enter_context(servers(planned))
+        exit_code = launched(planned)
+    report = planned.run / "report.json"
+    done = exit_code == 0 and report.is_file()
+    return Outcome(
+        planned, exit_code, json.loads(report.read_text(encoding="utf-8")) if done else None
+    )
+
+
+def _typed_keys(options: TrainOptions) -> list[str]:
+    """Return the options that are keys as overrides of the configuration."""
+    declared, chosen = options.declared(), options.chosen()
+    return [f"{key}={value}" for name, value in chosen.items() for key in declared[name].keys]
+
+
+def _looked_at(run: Run) -> Plan:
+    """Return the plan of a dry run, with notes of what this machine lacks and of checks that wait.
+
+    The run may be made on another machine; raises one error with all problems of the files.
+    """
+    checklist.check(run, "files")
+    lacking = Problems()
+    run_checks(run, lacking, that_need(checklist.RUN, ("modules", "device")))
+    absent = [f"{problem.message} (needed to train)" for problem in lacking.found]
+    notes = dict.fromkeys((*run.plan.notes, *absent, *at_hand.notes(run.plan.resolution)))
+    later = tuple((check.code, check.needs, check.about) for check in checklist.waiting(run))
+    return replace(run.plan, notes=tuple(notes), waiting=later)
+
+
+def _silent(_: str) -> None:
+    """Take a note that nobody asked for."""
+
+
+def _resumes(settings: Config) -> bool:
+    wish = settings.get("resume_from_checkpoint")
+    return wish is True or settings.is_true("auto_resume_from_checkpoints")
+
+
+def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> list[str]:
+    """Convert the data and write the run folder; return what is to be said of the rows."""
+    run = planned.run
+    with atomic.writing(run):
+        run.mkdir(parents=True, exist_ok=True)
+    if not (run / run_folder.PLAN).exists():
+        # First of all: by its plan a run that is killed here knows the folder for its own.
+        atomic.write_bytes(run / run_folder.PLAN, planned.dumps().encode() + b"\n")
+    template = template_text(planned)
+    with config_words.advice(planned.config):
+        train_rows, test_rows = datasets.prepare(planned, template, rebuild=rebuild)
+    checklist.check(Run(planned, train=train_rows, evaluation=test_rows), "data")
+    resumed = resuming.find(planned, resume=resume)
+    checkpoint = None if resumed.checkpoint is None else str(resumed.checkpoint)
+    work = handover.job_of(planned, train_rows, test_rows, template, checkpoint)
+    if checkpoint is not None:
+        resuming.check_same(run, work)
+        _move_aside(run, _there(run, run_folder.RESULTS) + [half.path for half in resumed.halves])
+    else:
+        _move_aside(run, _there(run, run_folder.KEPT))
+    atomic.write_bytes(run / "config.yaml", config.dumps(planned.config).encode())
+    atomic.write_bytes(run / run_folder.PLAN, planned.dumps().encode() + b"\n")
+    if planned.launch.accelerate is not None:
+        atomic.write_bytes(run / "accelerate.yaml", _accelerate(planned).encode())
+    work.write()
+    return [
+        *resumed.remarks,
+        *data_remarks(planned),
+        *checks.remarks(planned, train_rows),
+        *checks.mask_remarks(planned, template),
+    ]
+
+
+def template_text(planned: Plan) -> str | None:
+    """Return the text of the run's chat template; None for the tokenizer's own."""
+    name = planned.template[0]
+    if name in {"tokenizer_default", WITHOUT}:
+        return None
+    from fmtkit.rendering import template_sources
+
+    named_by_type = planned.template[1].startswith(("type ", "prerendered text"))
+    find = template_sources.find_family if named_by_type else template_sources.find_model_template
+    found = find(template_source(planned.config, planned.template))
+    # The training variant marks the replies, and keeps earlier turns as they were.
+    return found.training or found.source
+
+
+def launched(planned: Plan) -> int:
+    """Start the training processes and wait for them; signals are passed on to them.
+
+    Raises TrainingError where the system has killed one.
+    """
+    keys = ("base_model", "tokenizer_config", "ref_model", "teacher_model")
+    named = filter(None, map(planned.config.text, keys))
+    environment = {**os.environ, **hub_access.environment(named)}
+    for argument in planned.resolution.of("environment").values():
+        environment[argument.name] = str(argument.value)
+    home = user_modules.home_of_a_clone()
+    if home is not None:
+        environment["PYTHONPATH"] = os.pathsep.join([home, *_path(environment)])
+    # The command is ours: this interpreter, a module, and the run folder.
+    # Its stdout goes to stderr: a reward of the user's may print, and ours is for the result.
+    child = subprocess.Popen(planned.launch.command, env=environment, stdout=2)  # noqa: S603
+    with interrupts.handling(lambda number, _: child.send_signal(number)):
+        code = child.wait()
+    if code in _KILLED:
+        raise _killed(planned)
+    return interrupts.INTERRUPTED if interrupts.is_interruption(code) else code if code >= 0 else 1
+
+
+def _killed(planned: Plan) -> Exception:
+    """Return the error for a process that the system ended without a word."""
+    from fmtkit.training.run.callbacks import out_of_memory
+
+    trainer = {a.name: a.value for a in planned.resolution.of("trainer").values()}
+    return out_of_memory(
+        "the system killed a training process",
+        trainer.get("per_device_train_batch_size", "unset"),
+        trainer.get("max_length", "unset"),
+    )
+
+
+def _path(environment: Mapping[str, str]) -> list[str]:
+    value = environment.get("PYTHONPATH", "")
+    return [value] if value else []
+
+
+def _there(run: Path, names: Sequence[str]) -> list[Path]:
+    return [run / name for name in names if (run / name).exists()]
+
+
+def _move_aside(run: Path, paths: Sequence[Path]) -> None:
+    """Move what an earlier run left to RUN/earlier/N, so that it is not mistaken for this one's.
+
+    Half a checkpoint among whole ones would make transformers delete whole ones in its stead.
+    """
+    if not paths:
+        return
+    earlier = run / "earlier"
+    number = 1 + max((int(p.name) for p in earlier.glob("*") if p.name.isdigit()), default=0)
+    target = earlier / str(number)
+    with atomic.writing(target):
+        target.mkdir(parents=True)
+        for path in paths:
+            path.rename(target / path.name)
+
+
+def _accelerate(planned: Plan) -> str:
+    profile = dict(planned.launch.accelerate or {})
+    if profile.get("num_processes") == "all devices":
+        profile["num_processes"] = _devices()
+    return yaml.safe_dump(profile, sort_keys=False)
+
+
+def _devices() -> int:
+    """Return the number of visible GPUs, without importing torch."""
+    count = len(gpus.visible(os.environ))
+    if count == 0:
+        raise OptionError(
+            "this way of launching starts a process for each GPU, and their number is not known "
+            "here; give --num-processes"
+        )
+    return count

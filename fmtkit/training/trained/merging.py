@@ -1,0 +1,209 @@
+"""Merging: an adapter becomes part of its base model, which then needs no peft.
+
+The base model is loaded anew, in full precision: what a run has quantized would merge with the rounding
+of four bits. Each layer is merged in float32, and rounded once.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fmtkit.core import atomic
+from fmtkit.core.errors import OptionError, OutputExistsError, WriteError
+from fmtkit.training.run import card
+from fmtkit.training.trained import trained_model
+from fmtkit.training.trained.trained_model import TrainedModel
+
+MERGED = "merged"
+"""Where in a run folder the merged model lies."""
+_OS_ERROR = re.compile(r"os error (\d+)")
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A model that was merged and written."""
+
+    folder: str
+    base: str
+    adapter: str
+    dtype: str
+    """Of the weights: that of the base model unless another was asked for."""
+    parameters: int
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self) | {"notes": list(self.notes)}
+
+
+def merge(
+    run: str | Path | None,
+    out: str | Path | None = None,
+    *,
+    checkpoint: str | None = None,
+    adapter: str | None = None,
+    model: str | None = None,
+    dtype: str | None = None,
+) -> Merged:
+    """Merge the adapter of a run, or one from elsewhere, into its base model; see `fmtkit.merge`."""
+    found = _found(run, checkpoint, adapter, model)
+    if not found.is_adapter:
+        raise OptionError(
+            f"{found.folder}: no adapter to merge: all weights were trained, and this is the whole model"
+        )
+    target = Path(out).expanduser() if out is not None else _place(found)
+    if os.path.lexists(target):
+        raise OutputExistsError(f"{target} is there already; choose another folder by --out")
+    return write(found, target, dtype=dtype, card_text=_card(found))
+
+
+def _found(
+    run: str | Path | None, checkpoint: str | None, adapter: str | None, model: str | None
+) -> TrainedModel:
+    if (run is None) == (adapter is None):
+        raise OptionError("give one of both: a RUN folder, or --adapter DIR")
+    if run is not None:
+        return trained_model.of_run(run, checkpoint=checkpoint, model=model)
+    if checkpoint is not None:
+        raise OptionError("--checkpoint is of a RUN; give the checkpoint's folder by --adapter")
+    assert adapter is not None
+    return trained_model.of_adapter(adapter, model)
+
+
+def _place(found: TrainedModel) -> Path:
+    if found.job is None:
+        raise OptionError("--adapter: give the folder to write by --out")
+    return Path(found.job.run) / MERGED
+
+
+def _card(found: TrainedModel) -> str:
+    if found.job is None:
+        return card.of_merge(found.base, found.folder)
+    from fmtkit.writing.outputs import read_json  # brings polars, which no training process needs
+
+    report = read_json(Path(found.job.run) / "report.json")
+    return card.text(found.job, report, merged=True)
+
+
+def write(
+    found: TrainedModel, folder: Path, *, dtype: str | None = None, card_text: str | None = None
+) -> Merged:
+    """Write an adapter's base model with the adapter in it, atomically: weights, tokenizer, card.
+
+    Raises:
+        OptionError: if the base model cannot be loaded, or the adapter does not fit it.
+        WriteError: if the folder cannot be written; nothing is left of it.
+    """
+    tokenizer = trained_model.load_tokenizer(found)
+    base = trained_model.load_base(found, tokenizer, dtype)
+    # Before the work: the adapter adds no weights, but those that it replaces.
+    size = sum(p.numel() * p.element_size() for p in base.parameters())
+    try:
+        model = merged(trained_model.with_adapter(found, base))
+    except ValueError as error:
+        # What safe_merge of peft says of an adapter in which numbers are NaN or infinite.
+        raise OptionError(f"{found.folder}: the adapter has no finite numbers: {error}") from error
+    _align(model, tokenizer)
+    with _whole_folder(folder, size) as partial, trained_model.quietly():
+        # Shards of the library's own size, so that a large model is never one file.
+        model.save_pretrained(partial, safe_serialization=True)
+        tokenizer.save_pretrained(partial)
+        if card_text is not None:
+            (partial / "README.md").write_text(card_text, encoding="utf-8")
+    return Merged(
+        str(folder),
+        found.base,
+        str(found.folder),
+        str(model.dtype).removeprefix("torch."),
+        sum(p.numel() for p in model.parameters()),
+        found.notes,
+    )
+
+
+def merged(model: Any) -> Any:
+    """Return the base model of a PeftModel with the adapter merged in, layer by layer in float32."""
+    import torch
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    with torch.no_grad():
+        for layer in model.modules():
+            if isinstance(layer, BaseTunerLayer) and not layer.merged:
+                _merge_layer(layer)
+    # What is merged stays; heads and embeddings that were trained in full take their places.
+    return model.unload()
+
+
+def _merge_layer(layer: Any) -> None:
+    import torch
+
+    own = layer.get_base_layer()
+    weights = {
+        name: parameter.dtype
+        for name, parameter in own.named_parameters(recurse=False)
+        if parameter.dtype in (torch.bfloat16, torch.float16)
+    }
+    for name in weights:
+        parameter = getattr(own, name)
+        parameter.data = parameter.data.float()
+    layer.merge(safe_merge=True)
+    for name, before in weights.items():
+        parameter = getattr(own, name)
+        parameter.data = parameter.data.to(before)
+
+
+def _align(model: Any, tokenizer: Any) -> None:
+    """Let the model end and pad with the tokens that it was trained with, as a run's own model does."""
+    model.config.pad_token_id = tokenizer.pad_token_id
+    generation = getattr(model, "generation_config", None)
+    if generation is None or tokenizer.eos_token_id is None:
+        return
+    known = generation.eos_token_id
+    ends = known if isinstance(known, list) else [] if known is None else [known]
+    generation.eos_token_id = list(dict.fromkeys([tokenizer.eos_token_id, *ends]))
+    generation.pad_token_id = tokenizer.pad_token_id
+
+
+@contextmanager
+def _whole_folder(folder: Path, size: int) -> Iterator[Path]:
+    """Give a hidden folder beside the final one, which gets its name once all is in it."""
+    partial = atomic.partial_name(folder)
+    with atomic.writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(folder.parent).free
+        if size > free:
+            raise WriteError(
+                f"cannot write {folder}: the model takes {size:,} bytes, and {free:,} are free; free "
+                "some space, or choose another disk by --out"
+            )
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        try:
+            with _as_os_error():
+                yield partial
+            for file in sorted(partial.iterdir()):
+                with file.open("rb") as opened:
+                    os.fsync(opened.fileno())
+            partial.rename(folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+        atomic.sync_folder(folder.parent)
+
+
+@contextmanager
+def _as_os_error() -> Iterator[None]:
+    """Raise an OSError for what safetensors says of the operating system in words alone."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except SafetensorError as error:
+        number = _OS_ERROR.search(str(error))
+        if number is None:
+            raise
+        code = int(number[1])
+        raise OSError(code, os.strerror(code)) from error

@@ -1,0 +1,440 @@
+"""Trying a trained model beside its base: what both answer, and how both score replies and steps."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Literal
+
+from fmtkit.converting.conversions import RowStream
+from fmtkit.converting.convert_options import RowOptions
+from fmtkit.core.errors import OptionError
+from fmtkit.training.run.job import WITHOUT
+from fmtkit.training.train_options import TryOptions
+from fmtkit.training.trained import trained_model
+from fmtkit.training.trained.trained_model import TrainedModel
+from fmtkit.writing.outputs import read_json
+
+if TYPE_CHECKING:
+    from fmtkit.inspection.masked import Masked
+
+Kind = Literal["answers", "pairs", "replies", "steps"]
+KINDS: Mapping[str, Kind] = {
+    "Preference": "pairs",
+    "Unpaired": "replies",
+    "Stepwise": "steps",
+    "Conversation": "answers",
+    "Completion": "answers",
+    "Prompt": "answers",
+}
+"""Table -> what is done with its rows."""
+_TAKES: Mapping[str, frozenset[Kind]] = {
+    "causal": frozenset({"answers", "pairs", "replies"}),
+    "score": frozenset({"pairs", "replies"}),
+    "steps": frozenset({"steps"}),
+}
+"""Head of a model -> the kinds that it can be tried on."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A row that is tried, with what the base model and the trained one make of it.
+
+    `base` and `trained` hold `answer`; or of each side (chosen, rejected, completion) its `score` or
+    `logps`, the sum of the log-probabilities of its tokens; or `right`, a probability for each step.
+    """
+
+    row: int
+    prompt: str
+    expected: Any
+    """The reference answer, the label of a reply or the labels of the steps; None where there is none."""
+    base: Mapping[str, Any]
+    trained: Mapping[str, Any]
+    reward: Mapping[str, float] | None = None
+    """Of a run against a reference: beta times how much likelier than by the base model, by side."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What was tried, on which weights, and with which result."""
+
+    kind: Kind
+    base: str
+    trained: str
+    method: str
+    items: tuple[Item, ...]
+    summary: Mapping[str, Mapping[str, float]]
+    """For `base`, `trained` and `implicit_reward` of a run against a reference: accuracy, margins, means."""
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self) | {
+            "items": [asdict(item) for item in self.items],
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row as it reaches the models: a context to go on from, or whole sequences."""
+
+    prompt: str
+    expected: Any
+    context: list[int]
+    sequences: Sequence["Masked"] = ()
+
+
+def try_run(run: str | Path, options: TryOptions) -> Trial:
+    """Try what a run has trained beside its base model; see `fmtkit.try_run`."""
+    found = trained_model.of_run(run, checkpoint=options.checkpoint, model=options.model)
+    if bool(options.prompt) == (options.data is not None):
+        raise OptionError("give one of both: --prompt TEXT, or --data FILE")
+    assert found.job is not None
+    tokenizer = trained_model.load_tokenizer(found)
+    notes = list(found.notes)
+    if options.data is None:
+        kind, rows = _checked(found, "answers", "--prompt"), _prompts(found, tokenizer, options)
+    else:
+        kind, rows = _data(found, tokenizer, options, notes)
+    if not rows:
+        raise OptionError(f"--data {options.data}: no row to try")
+    make = _making(kind, found, tokenizer, options)
+    made: dict[str, list[dict[str, Any]]] = {}
+    for name, model in _models(found, tokenizer, options.seed, notes):
+        made[name] = [make(model, row, number) for number, row in enumerate(rows)]
+    beta = _beta(found) if kind in ("pairs", "replies") else None
+    pairs = zip(rows, made["base"], made["trained"], strict=True)
+    items = tuple(
+        Item(n, row.prompt, row.expected, base, trained, _reward(base, trained, beta))
+        for n, (row, base, trained) in enumerate(pairs)
+    )
+    return Trial(
+        kind,
+        found.base,
+        str(found.folder),
+        found.job.method,
+        items,
+        _summary(kind, items),
+        tuple(notes),
+    )
+
+
+def _checked(found: TrainedModel, kind: Kind, what: str) -> Kind:
+    if kind in _TAKES[found.head]:
+        return kind
+    does = {
+        "causal": "it answers prompts, and scores pairs and single replies",
+        "score": "a reward model scores pairs and single replies: give them by --data",
+        "steps": "a process reward model scores the steps of solutions: give them by --data",
+    }[found.head]
+    raise OptionError(f"{what}: nothing that this model can be tried on; {does}")
+
+
+def _prompts(found: TrainedModel, tokenizer: Any, options: TryOptions) -> list[_Row]:
+    assert found.job is not None
+    rows = []
+    for text in options.prompt[: options.limit]:
+        messages = [{"role": "user", "content": text}]
+        ids = tokenizer(text)["input_ids"] if _is_plain(found) else _context(tokenizer, messages)
+        rows.append(_Row(text, None, ids))
+    return rows
+
+
+def _is_plain(found: TrainedModel) -> bool:
+    """Tell whether no template writes the rows of the run."""
+    assert found.job is not None
+    return found.job.template == WITHOUT
+
+
+def _context(tokenizer: Any, messages: Any, tools: Any = None) -> list[int]:
+    more = {"tools": json.loads(tools)} if isinstance(tools, str) else {}
+    text = tokenizer.apply_chat_template(
+        messages, tokenize=False, add_generation_prompt=True, **more
+    )
+    ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids
+
+
+def _data(
+    found: TrainedModel, tokenizer: Any, options: TryOptions, notes: list[str]
+) -> tuple[Kind, list[_Row]]:
+    """Read the rows of a source by the type of the run's dataset, or by the one that was given."""
+    from fmtkit.inspection.text_masks import is_finished_text, worded
+
+    assert found.job is not None
+    stream = RowStream(options.data, _row_options(found, options))
+    table = stream.job.table.name()
+    if table not in KINDS:
+        raise OptionError(f"--data {options.data}: rows of a {table} table cannot be tried")
+    kind = _checked(found, KINDS[table], f"--data {options.data} ({table})")
+    encode = _encoding(found, tokenizer, table, kind)
+    rows: list[_Row] = []
+    for piece in stream:
+        rows += (
+            encode(worded(row) if is_finished_text(row, table) else row)
+            for row in piece.table.to_pylist()
+        )
+    refused = stream.ledger.quarantined + stream.ledger.no_pair
+    if refused:
+        codes = ", ".join(f"{code} {n:,}" for code, n in stream.ledger.reasons.most_common())
+        notes.append(f"{refused:,} of {stream.ledger.rows_read:,} rows were refused: {codes}")
+    return kind, rows
+
+
+def _row_options(found: TrainedModel, options: TryOptions) -> RowOptions:
+    assert found.job is not None
+    planned = read_json(Path(found.job.run) / "plan.json").get("datasets") or [{}]
+    own = planned[0] if isinstance(planned, list) and isinstance(planned[0], dict) else {}
+    type_ = options.type or own.get("type")
+    given = own.get("options") if options.type is None else None
+    if not type_:
+        raise OptionError("--data: the run names no type of dataset; give it by --type")
+    as_made = str(type_).partition(".")[0] == "passthrough"
+    return RowOptions(
+        type=str(type_),
+        method=found.job.method if found.head != "causal" else None,
+        options=given if isinstance(given, Mapping) else {},
+        limit=options.limit,
+        as_made=as_made,
+        as_=None if as_made or _is_plain(found) else "messages",
+    )
+
+
+def _encoding(
+    found: TrainedModel, tokenizer: Any, table: str, kind: Kind
+) -> Callable[[Mapping[str, Any]], _Row]:
+    """Return what makes ids of a row: those that its training would make."""
+    from fmtkit.inspection.masks import Masking, mask_row
+    from fmtkit.rendering import template_sources
+    from fmtkit.rendering.row_templates import RowTemplate
+    from fmtkit.tokenizers.tokens import Tokenizer
+
+    assert found.job is not None
+    special = {name: str(text) for name, text in tokenizer.special_tokens_map.items()}
+    own = Tokenizer(tokenizer.name_or_path, tokenizer.backend_tokenizer, special)
+    template = None
+    if tokenizer.chat_template is not None:
+        text = tokenizer.chat_template
+        template = RowTemplate(template_sources.recognised("template", text, special))
+    said = found.job.settings.get("type_options")
+    separator = said.get("step_separator", "\n") if isinstance(said, dict) else "\n"
+    method = found.job.method if kind != "answers" else None
+    masking = Masking(method, step_separator=str(separator))
+
+    def answered(row: Mapping[str, Any]) -> _Row:
+        messages, reference = _asked(row)
+        return _Row(_said(messages), reference, _context(tokenizer, messages, row.get("tools")))
+
+    def scored(row: Mapping[str, Any]) -> _Row:
+        expected = row.get("label", row.get("labels"))
+        made = mask_row(row, table, own, template, masking)
+        return _Row(_said(row["prompt"]), expected, [], made)
+
+    return answered if kind == "answers" else scored
+
+
+def _asked(row: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str | None]:
+    """Return the messages before the last reply, and that reply."""
+    messages = [*(row.get("messages") or row["prompt"]), *(row.get("completion") or ())]
+    kept = [{k: v for k, v in m.items() if v is not None and k != "train"} for m in messages]
+    if kept and kept[-1]["role"] == "assistant":
+        return kept[:-1], kept[-1].get("content")
+    return kept, None
+
+
+def _said(prompt: Any) -> str:
+    return (
+        prompt
+        if isinstance(prompt, str)
+        else str(prompt[-1].get("content") or "")
+        if prompt
+        else ""
+    )
+
+
+def _models(
+    found: TrainedModel, tokenizer: Any, seed: int, notes: list[str]
+) -> Iterator[tuple[str, Any]]:
+    """Yield the base model, then the trained one; one of them is in memory at a time."""
+    import torch
+    from transformers import set_seed
+
+    device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+    if found.job is not None and found.job.trainer.get("use_cpu"):
+        device = torch.device("cpu")
+    set_seed(seed)
+    base = trained_model.load_base(found, tokenizer).to(device).eval()
+    if found.head != "causal" and not _has_head(base, found):
+        notes.append("the base model has no head to score with: its scores are those of a new one")
+    base.config.pad_token_id = tokenizer.pad_token_id
+    yield "base", base
+    if found.is_adapter:
+        yield "trained", trained_model.with_adapter(found, base).eval()
+        return
+    del base
+    yield "trained", trained_model.load_whole(found).to(device).eval()
+
+
+def _has_head(base: Any, found: TrainedModel) -> bool:
+    """Tell whether the base model was saved with such a head."""
+    named = getattr(base.config, "architectures", None) or []
+    wanted = "ForSequenceClassification" if found.head == "score" else "ForTokenClassification"
+    return any(str(name).endswith(wanted) for name in named)
+
+
+def _making(
+    kind: Kind, found: TrainedModel, tokenizer: Any, options: TryOptions
+) -> Callable[[Any, _Row, int], dict[str, Any]]:
+    """Return what a model makes of a row."""
+    import torch
+
+    ends = _ends(tokenizer) if kind == "answers" else []
+
+    def answer(model: Any, row: _Row, number: int) -> dict[str, Any]:
+        ids = torch.tensor([row.context], device=model.device)
+        torch.manual_seed(options.seed + number)
+        how: dict[str, Any] = {
+            "do_sample": False,
+            "temperature": None,
+            "top_p": None,
+            "top_k": None,
+        }
+        if options.temperature:
+            how = {"do_sample": True, "temperature": options.temperature, "top_p": 1.0, "top_k": 0}
+        out = model.generate(
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=options.max_new_tokens,
+            eos_token_id=ends or None,
+            pad_token_id=tokenizer.pad_token_id,
+            **how,
+        )[0, len(row.context) :].tolist()
+        finished = bool(out) and out[-1] in ends
+        text = tokenizer.decode(out[:-1] if finished else out, skip_special_tokens=False)
+        return {"answer": text, "tokens": len(out), "finished": finished}
+
+    def score(model: Any, row: _Row, _: int) -> dict[str, Any]:
+        return {one.side or "completion": _score(model, one) for one in row.sequences}
+
+    def likelihood(model: Any, row: _Row, _: int) -> dict[str, Any]:
+        return {one.side or "completion": _logps(model, one) for one in row.sequences}
+
+    def steps(model: Any, row: _Row, _: int) -> dict[str, Any]:
+        (one,) = row.sequences
+        chances = _logits(model, one).softmax(-1)[:, 1]
+        return {"right": [chances[i].item() for i in one.trained.nonzero()[0]]}
+
+    if kind in ("answers", "steps"):
+        return answer if kind == "answers" else steps
+    return score if found.head == "score" else likelihood
+
+
+def _logits(model: Any, one: "Masked") -> Any:
+    import torch
+
+    ids = torch.tensor([one.ids.tolist()], device=model.device)
+    with torch.no_grad():
+        return model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0].float()
+
+
+def _score(model: Any, one: "Masked") -> dict[str, float]:
+    return {"score": float(_logits(model, one).reshape(-1)[-1])}
+
+
+def _logps(model: Any, one: "Masked") -> dict[str, float]:
+    import torch
+
+    logps = _logits(model, one)[:-1].log_softmax(-1)
+    ids = torch.tensor(one.ids[1:].tolist(), device=logps.device)
+    taken = logps.gather(1, ids[:, None])[:, 0]
+    learnt = torch.tensor(one.trained[1:].tolist(), device=logps.device)
+    return {"logps": float(taken[learnt].sum()), "tokens": int(learnt.sum())}
+
+
+def _ends(tokenizer: Any) -> list[int]:
+    """Return the tokens that end an answer: the EOS, and what the template writes behind a reply."""
+    ends = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
+    if tokenizer.chat_template is None:
+        return ends
+    said = "answer"
+    messages = [{"role": "user", "content": "question"}, {"role": "assistant", "content": said}]
+    text = tokenizer.apply_chat_template(messages, tokenize=False)
+    behind = tokenizer(text[text.rfind(said) + len(said) :], add_special_tokens=False)["input_ids"]
+    special = set(tokenizer.all_special_ids) | {
+        number for number, token in tokenizer.added_tokens_decoder.items() if token.special
+    }
+    return list(dict.fromkeys([*ends, *(i for i in behind[:1] if i in special)]))
+
+
+def _beta(found: TrainedModel) -> float | None:
+    """Return beta of a run that is measured against a reference; None of any other."""
+    from fmtkit.training.run import build
+
+    assert found.job is not None
+    runner = build.runner_of(found.job)
+    if "reference" not in runner.needs or found.head != "causal":
+        return None
+    default = build.load_class(runner.config).__dataclass_fields__.get("beta")
+    value = found.job.trainer.get("beta", getattr(default, "default", None))
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _reward(
+    base: Mapping[str, Any], trained: Mapping[str, Any], beta: float | None
+) -> dict[str, float] | None:
+    if beta is None:
+        return None
+    return {side: beta * (trained[side]["logps"] - base[side]["logps"]) for side in trained}
+
+
+def _summary(kind: Kind, items: Sequence[Item]) -> dict[str, dict[str, float]]:
+    out: dict[str, dict[str, float]] = {}
+    for name in ("base", "trained"):
+        values = [getattr(item, name) for item in items]
+        if kind == "answers":
+            out[name] = {
+                "tokens": fmean(v["tokens"] for v in values),
+                "finished": fmean(v["finished"] for v in values),
+            }
+        elif kind == "steps":
+            out[name] = _of_steps(values, items)
+        else:
+            numbers = [{s: n.get("score", n.get("logps")) for s, n in v.items()} for v in values]
+            out[name] = _of_sides(numbers, items)
+    if any(item.reward is not None for item in items):
+        out["implicit_reward"] = _of_sides([item.reward or {} for item in items], items)
+    return out
+
+
+def _of_steps(values: Sequence[Mapping[str, Any]], items: Sequence[Item]) -> dict[str, float]:
+    right = [
+        (chance >= 0.5) == (float(label) >= 0.5)
+        for value, item in zip(values, items, strict=True)
+        for chance, label in zip(value["right"], item.expected, strict=False)
+    ]
+    return {"accuracy": fmean(right) if right else 0.0}
+
+
+def _of_sides(values: Sequence[Mapping[str, float]], items: Sequence[Item]) -> dict[str, float]:
+    if "chosen" in values[0]:
+        margins = [value["chosen"] - value["rejected"] for value in values]
+        return {
+            "accuracy": fmean(margin > 0 for margin in margins),
+            "margin": fmean(margins),
+            "chosen": fmean(value["chosen"] for value in values),
+            "rejected": fmean(value["rejected"] for value in values),
+        }
+    out = {}
+    for name, liked in (("liked", True), ("disliked", False)):
+        of_label = [
+            value["completion"]
+            for value, item in zip(values, items, strict=True)
+            if item.expected is liked
+        ]
+        if of_label:
+            out[name] = fmean(of_label)
+    if len(out) == 2:
+        out["margin"] = out["liked"] - out["disliked"]
+    return out

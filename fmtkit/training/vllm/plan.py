@@ -1,0 +1,169 @@
+"""What a plan says of generation: by vLLM or a rollout function, prefetched or not.
+
+Imports nothing heavy: a dry run reads it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fmtkit.core.runner import Runner
+from fmtkit.training.config.config import Config
+from fmtkit.training.planning.check import Check, Find, Subject
+from fmtkit.training.planning.resolve import Resolution
+from fmtkit.training.run.launch import Launch, processes_of
+from fmtkit.training.vllm import command as vllm_command
+
+ASYNC = "trl.experimental.async_grpo:AsyncGRPOConfig"
+"""The trainer that makes answers in processes of its own, and has rules of its own."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the keys ask for, read together."""
+
+    config: Config
+    runner: Runner
+    processes: int | None
+    """None where all devices are taken, however many."""
+
+    def is_set(self, name: str) -> bool:
+        """Tell whether a key of `trl` asks for something."""
+        return self.config.get(f"trl.{name}") not in {None, False}
+
+    @property
+    def is_fragment(self) -> bool:
+        """Tell whether the keys are a part of a configuration whose rest may decide."""
+        return self.config.text("base_model") is None
+
+    @property
+    def serves(self) -> bool:
+        """Tell whether a server makes the answers, or may in the rest of a fragment."""
+        mode = self.config.text("trl.vllm_mode")
+        unset = self.config.get("trl.use_vllm") is None and self.is_fragment
+        return (self.config.is_true("trl.use_vllm") or unset) and mode != "colocate"
+
+    @property
+    def samples(self) -> bool:
+        """Tell whether vLLM makes the answers in any way, or may in the rest of a fragment."""
+        unset = self.config.get("trl.use_vllm") is None and self.is_fragment
+        return self.config.is_true("trl.use_vllm") or unset
+
+    @property
+    def rolls_out(self) -> bool:
+        """Tell whether a function of the user's, a NeMo Gym or an environment makes the answers."""
+        plays = self.is_set("rollout_func") or self.config.is_true("nemo_gym_multi_turn")
+        return plays or self.config.get("verifiers.environment") is not None
+
+
+def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -> None:
+    """Set what the keys of vLLM and of the trainer share, and say what the user should know."""
+    wishes = Wishes(config, chosen, processes_of(config, launching))
+    port = vllm_command.port_of(config)
+    if config.is_true("trl.use_vllm") and config.get("vllm.port") is not None:
+        out.default("vllm_server_port", port, "key vllm.port")
+    out.notes += _notes(wishes)
+
+
+def _prefetch(wishes: Wishes) -> str | None:
+    if not wishes.is_set("async_prefetch"):
+        if wishes.config.get("trl.prefetch_depth") not in {None, 1}:
+            return "trl.prefetch_depth: nothing is made ahead without async_prefetch: true"
+        return None
+    if wishes.is_set("environment_factory") and wishes.processes != 1:
+        return (
+            "trl.async_prefetch: environments play ahead with one training process alone; leave it out, "
+            "or set num_processes: 1"
+        )
+    if not wishes.serves and not wishes.rolls_out:
+        return (
+            "trl.async_prefetch: the model cannot train and sample in one process at once; set "
+            "use_vllm: true with a server (vllm_mode: server), or a rollout_func"
+        )
+    if wishes.rolls_out and wishes.processes != 1:
+        return (
+            "trl.async_prefetch: a rollout function runs ahead with one training process alone; leave "
+            "it out, set num_processes: 1, or let a vLLM server make the answers"
+        )
+    return None
+
+
+def _interval(wishes: Wishes) -> str | None:
+    if wishes.config.get("trl.vllm_sync_interval") in {None, 1}:
+        return None
+    if not wishes.samples:
+        return "trl.vllm_sync_interval: there is no vLLM to send weights to; set use_vllm: true"
+    if wishes.is_set("vllm_enable_sleep_mode"):
+        return (
+            "trl.vllm_sync_interval: vllm_enable_sleep_mode throws the weights away, so they are sent "
+            "before all answers; leave one of the two out"
+        )
+    return None
+
+
+def _adapter(wishes: Wishes) -> str | None:
+    if not wishes.is_set("vllm_lora_sync"):
+        return None
+    config = wishes.config
+    if not wishes.serves:
+        return "trl.vllm_lora_sync: adapters go to a server; set use_vllm: true, vllm_mode: server"
+    adapter = config.text("adapter")
+    if adapter is None and not wishes.is_fragment and config.get("lora_model_dir") is None:
+        return "trl.vllm_lora_sync: there is no adapter to send; set adapter: lora"
+    named = {"adapter": adapter == "dora", "peft_use_dora": config.is_true("peft_use_dora")}
+    named["lora_modules_to_save"] = bool(config.get("lora_modules_to_save"))
+    named["lora_bias"] = config.get("lora_bias") not in {None, "none"}
+    named["lora_target_parameters"] = bool(config.get("lora_target_parameters"))
+    wrong = next((name for name, is_there in named.items() if is_there), None)
+    if wrong is not None:
+        return (
+            f"trl.vllm_lora_sync: vLLM serves plain LoRA alone, and {wrong} is {config.get(wrong)}; "
+            "leave one of the two out (whole weights are sent then)"
+        )
+    copies = config.get("vllm.data_parallel_size")
+    if isinstance(copies, int) and copies > 1:
+        return (
+            f"trl.vllm_lora_sync: an adapter reaches one of the {copies} copies of "
+            "vllm.data_parallel_size; use tensor_parallel_size, or leave vllm_lora_sync out"
+        )
+    return None
+
+
+_RULES: tuple[tuple[str, str, Callable[[Wishes], str | None]], ...] = (
+    ("prefetch", "answers made ahead by what cannot make them ahead", _prefetch),
+    (
+        "sync_interval",
+        "weights sent now and then where there is no vLLM, or it drops them",
+        _interval,
+    ),
+    ("lora_sync", "an adapter sent to a server that cannot take it", _adapter),
+)
+"""Code, what it looks for, and what finds the reason, or None."""
+
+
+def _check(rule: Callable[[Wishes], str | None]) -> Find[Subject]:
+    def find(subject: Subject) -> str | None:
+        if subject.runner.config == ASYNC:
+            return None
+        processes = processes_of(subject.config, subject.launching)
+        return rule(Wishes(subject.config, subject.runner, processes))
+
+    return find
+
+
+CHECKS = tuple(Check(code, "config", about, _check(rule)) for code, about, rule in _RULES)
+
+
+def _notes(wishes: Wishes) -> list[str]:
+    config = wishes.config
+    if not wishes.samples:
+        return ["vllm: nothing asks this server: trl.use_vllm is not true"] if _has(config) else []
+    notes = []
+    if wishes.serves and not wishes.is_fragment:
+        notes.append("start the server with fmtkit vllm-serve, on other GPUs (docs/vllm.md)")
+    if wishes.rolls_out and not config.is_true("trl.use_vllm"):
+        notes.append("rollout_func without use_vllm: the ratio to the sampler is not corrected")
+    return notes + vllm_command.too_long(config)
+
+
+def _has(config: Config) -> bool:
+    return any(name.startswith("vllm.") for name in config.settings)

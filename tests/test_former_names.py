@@ -1,0 +1,56 @@
+"""Modules under their former names: the same module, with a warning that says where it is."""
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+from pyarrow.parquet import read_table
+
+from fmtkit import former_names
+
+
+@pytest.mark.parametrize(("former", "now"), sorted(former_names.FORMER.items()))
+def test_a_former_name_is_the_module_itself(former, now):
+    sys.modules.pop(former, None)
+    with pytest.warns(DeprecationWarning, match=f"{former} is now {now}; "):
+        found = import_module(former)
+    sys.modules.pop(former)
+    assert found is import_module(now)
+    assert found.__spec__.name == now
+
+
+def test_a_converter_written_for_former_names_works(tmp_path):
+    (tmp_path / "debate.py").write_text(
+        '"""Debates: a motion, the better speech and the worse one."""\n\n'
+        "from fmtkit.columns import Text\n"
+        "from fmtkit.dialogs import pair\n"
+        "from fmtkit.registry import converter\n"
+        "from fmtkit.tables import Preference\n\n\n"
+        "@converter()\n"
+        "def debate(motion: Text, better: Text, worse: Text) -> Preference:\n"
+        '    """Made up for this test."""\n'
+        "    return pair(motion, better, worse)\n"
+    )
+    (tmp_path / "a.jsonl").write_text('{"motion": "m", "better": "b", "worse": "w"}\n')
+    command = [
+        "fmtkit",
+        "convert",
+        "a.jsonl",
+        "--plugin",
+        "debate.py",
+        "--type",
+        "debate",
+        "-o",
+        "a.parquet",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=tmp_path, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert read_table(tmp_path / "a.parquet").num_rows == 1
+
+
+def test_a_name_that_never_was_is_still_an_error():
+    with pytest.raises(ModuleNotFoundError, match=r"fmtkit\.nowhere"):
+        import_module("fmtkit.nowhere")
