@@ -1,21 +1,38 @@
 #include "arrow.h"
 
-int put_null(Column *columns, const Field *field) {
+static int put_ends(Column *column, int64_t end, int64_t count) {
+    size_t size = (size_t)count * 8;
+    if (!reserve(&column->offsets, size)) return 0;
+    for (int64_t i = 0; i < count; i++)
+        memcpy(column->offsets.bytes + column->offsets.used + (size_t)i * 8, &end, 8);
+    column->offsets.used += size;
+    return 1;
+}
+
+int put_nulls(Column *columns, const Field *field, int64_t count) {
     Column *column = &columns[field->column];
-    static const uint64_t zero = 0;
+    int done = 1;
     switch (field->type) {
     case 'U':
-    case 'u': return put_end(column, (int64_t)column->data.used, 0);
+    case 'u': done = put_ends(column, (int64_t)column->data.used, count); break;
     case 'm':
-    case 'L': return put_end(column, columns[field->children[0]->column].count, 0);
+    case 'L': done = put_ends(column, columns[field->children[0]->column].count, count); break;
     case 'b':
-        return put_bit(&column->data, column->count, 0) && put_valid(column, 0);
+        for (int64_t i = 0; done && i < count; i++)
+            done = put_bit(&column->data, column->count + i, 0);
+        break;
     case 's':
-        for (int i = 0; i < field->count; i++)
-            if (!put_null(columns, field->children[i])) return 0;
-        return put_valid(column, 0);
-    default: return put_word(column, &zero, 0);
+        for (int i = 0; done && i < field->count; i++)
+            done = put_nulls(columns, field->children[i], count);
+        break;
+    default:
+        done = reserve(&column->data, (size_t)count * 8);
+        if (!done) break;
+        memset(column->data.bytes + column->data.used, 0, (size_t)count * 8);
+        column->data.used += (size_t)count * 8;
     }
+    for (int64_t i = 0; done && i < count; i++) done = put_valid(column, 0);
+    return done;
 }
 
 void free_column(Column *column) {
@@ -56,17 +73,20 @@ int export_schema(const Field *field, const Column *columns, struct ArrowSchema 
     static const char types[] = "UublgLms";
     memset(schema, 0, sizeof *schema);
     schema->release = release_schema;
-    schema->format =
-        has_views(field, columns) ? "vu" : formats[strchr(types, field->type) - types];
+    const Column *column = &columns[field->column];
+    schema->format = formats[strchr(types, field->type) - types];
+    if (column->is_nothing) schema->format = "n";
+    else if (has_views(field, columns)) schema->format = "vu";
     schema->flags = NULLABLE;
     size_t size = strlen(field->name) + 1;
     char *name = malloc(size);
     schema->private_data = name;
     schema->name = name;
-    if (field->count) schema->children = calloc((size_t)field->count, sizeof *schema->children);
-    if (!name || (field->count && !schema->children)) return 0;
+    int count = column->is_nothing ? 0 : field->count;
+    if (count) schema->children = calloc((size_t)count, sizeof *schema->children);
+    if (!name || (count && !schema->children)) return 0;
     memcpy(name, field->name, size);
-    for (int i = 0; i < field->count; i++) {
+    for (int i = 0; i < count; i++) {
         schema->children[i] = calloc(1, sizeof **schema->children);
         if (!schema->children[i]) return 0;
         schema->n_children = i + 1;
@@ -164,6 +184,7 @@ int export_array(const Field *field, Column *columns, struct ArrowArray *array) 
     array->release = release_array;
     array->length = column->count;
     array->null_count = column->nulls;
+    if (column->is_nothing) return 1;
     Buffers *held = calloc(1, sizeof *held);
     array->private_data = held;
     if (field->count) array->children = calloc((size_t)field->count, sizeof *array->children);

@@ -73,9 +73,10 @@ typedef struct Field {
 /* A column being built: `count` values, of which `nulls` are null. Offsets are of 64 bits. */
 typedef struct {
     int64_t count, nulls;
-    Bytes valid;   /* a bit for each value */
-    Bytes data;    /* texts, numbers, or the bits of booleans */
-    Bytes offsets; /* of texts and lists: where each ends; the first begins at 0 */
+    int is_nothing; /* `count` nulls without a byte: its type is Arrow's null */
+    Bytes valid;    /* a bit for each value */
+    Bytes data;     /* texts, numbers, or the bits of booleans */
+    Bytes offsets;  /* of texts and lists: where each ends; the first begins at 0 */
 } Column;
 
 typedef struct {
@@ -138,8 +139,12 @@ static inline int put_text(Column *column, const void *bytes, size_t size) {
     return put_end(column, (int64_t)column->data.used, 1);
 }
 
-/* Append a null, also to what is inside of a struct; return 0 where there is no memory. */
-int put_null(Column *columns, const Field *field);
+/* Append nulls, also to what is inside of a struct; return 0 where there is no memory. */
+int put_nulls(Column *columns, const Field *field, int64_t count);
+
+static inline int put_null(Column *columns, const Field *field) {
+    return put_nulls(columns, field, 1);
+}
 
 void free_column(Column *column);
 void free_field(Field *field);

@@ -157,7 +157,8 @@ static uint8_t *put_escaped(uint8_t *to, unsigned point) {
 
 int read_string(Cursor *cursor, Text *text, int *has_escape) {
     const uint8_t *begin = cursor->at + 1, *at = begin, *limit = cursor->limit;
-    unsigned high = 0, point;
+    const uint8_t *high = NULL;
+    unsigned point;
     *has_escape = 0;
     for (;;) {
         at = find_stop(at, limit, &high);
@@ -171,39 +172,85 @@ int read_string(Cursor *cursor, Text *text, int *has_escape) {
     text->bytes = begin;
     text->size = (size_t)(at - begin);
     cursor->at = at + 1;
-    return !high || is_utf8(begin, at);
+    return !high || is_utf8(high, at);
 }
 
-/* Copy what is between the quotes, of which `stop` is the first byte that is none of a text, and `high` the
-   top bits of those before, with `put` for each code point that was written as an escape. No escape
-   becomes longer than it was. */
-static inline int copy_from_stop(Cursor *cursor, const uint8_t *stop, unsigned high, Bytes *out,
+/* What an escape of two bytes stands for, by the second. */
+static const uint8_t SHORT[256] = {['"'] = '"',  ['\\'] = '\\', ['/'] = '/',  ['b'] = '\b',
+                                   ['f'] = '\f', ['n'] = '\n',  ['r'] = '\r', ['t'] = '\t'};
+
+/* Write what the escape at `at`, a backslash, stands for, with `put`; 0 where there is none. */
+static inline size_t put_escape(const uint8_t *at, const uint8_t *end, uint8_t **to,
+                                uint8_t *(*put)(uint8_t *, unsigned)) {
+    unsigned point = end - at >= 2 ? SHORT[at[1]] : 0;
+    size_t size = point ? 2 : escape_of(at, end, &point);
+    if (size) *to = put(*to, point);
+    return size;
+}
+
+/* Decode from a backslash up to the quote that ends the string, with `put` for each code point that was
+   written as an escape. Returns the quote; NULL where there is none. */
+static inline const uint8_t *decode_rest(const Cursor *cursor, const uint8_t *at, uint8_t **out,
+                                         const uint8_t **high,
+                                         uint8_t *(*put)(uint8_t *, unsigned)) {
+    const uint8_t *end = cursor->end;
+    uint8_t *to = *out;
+    size_t size;
+    /* What is copied is a chunk each time, however little of it is wanted: a loop over what is wanted would
+       be guessed wrong by the processor at each escape. */
+    while (cursor->limit - at >= 2 * CHUNK) {
+        int is_high;
+        const uint8_t *chunk = at;
+        uint64_t stops = stops_at(chunk, &is_high);
+        *high = *high ? *high : is_high ? chunk : NULL;
+        for (;;) {
+            size_t place = stops ? first_stop(stops) : CHUNK;
+            copy_chunk(to, at);
+            to += place - (size_t)(at - chunk);
+            at = chunk + place;
+            if (!stops) break;
+            if (*at != '\\') goto stopped;
+            if (!(size = put_escape(at, end, &to, put))) return NULL;
+            at += size;
+            if (at - chunk >= CHUNK) break;
+            stops = stops_from(stops, (size_t)(at - chunk));
+        }
+    }
+    while (at < end && *at != '"') {
+        if (*at == '\\') {
+            if (!(size = put_escape(at, end, &to, put))) return NULL;
+            at += size;
+        } else {
+            if (*at < 0x20) return NULL;
+            if (*at & 0x80 && !*high) *high = at;
+            *to++ = *at++;
+        }
+    }
+stopped:
+    *out = to;
+    return at < end && *at == '"' ? at : NULL;
+}
+
+/* Copy what is between the quotes, of which `stop` is the first byte that is none of a text, and `high` a
+   place before which all is ASCII, or NULL where all is up to the stop. No escape becomes longer than it was. */
+static inline int copy_from_stop(Cursor *cursor, const uint8_t *stop, const uint8_t *high, Bytes *out,
                                  uint8_t *(*put)(uint8_t *, unsigned)) {
-    const uint8_t *begin = cursor->at + 1, *at = begin;
-    unsigned point;
-    size_t first = (size_t)(stop - at);
+    const uint8_t *begin = cursor->at + 1, *quote = stop;
+    size_t first = (size_t)(stop - begin);
     /* Where an escape follows, no more is decoded than the line holds. */
-    size_t most = *stop == '"' ? first : (size_t)(cursor->end - at);
+    size_t most = *stop == '"' ? first : (size_t)(cursor->end - begin);
     if (!reserve(out, most + SLACK)) return out_of_memory(cursor);
     uint8_t *to = out->bytes + out->used;
-    memcpy(to, at, first);
+    memcpy(to, begin, first);
     to += first;
-    at = stop;
-    while (*at != '"') {
-        size_t size = escape_of(at, cursor->end, &point);
-        if (!size) return 0;
-        to = put(to, point);
-        at = copy_to_stop(at + size, cursor->limit, &to, &high);
-        if (at >= cursor->end || *at < 0x20) return 0;
-    }
+    if (*stop != '"' && !(quote = decode_rest(cursor, stop, &to, &high, put))) return 0;
     out->used = (size_t)(to - out->bytes);
-    cursor->at = at + 1;
-    return !high || is_utf8(begin, at);
+    cursor->at = quote + 1;
+    return !high || is_utf8(high, quote);
 }
 
 static inline int copy_string(Cursor *cursor, Bytes *out, uint8_t *(*put)(uint8_t *, unsigned)) {
-    unsigned high = 0;
-    const uint8_t *stop = find_stop(cursor->at + 1, cursor->limit, &high);
+    const uint8_t *high = NULL, *stop = find_stop(cursor->at + 1, cursor->limit, &high);
     if (stop >= cursor->end || *stop < 0x20) return 0;
     return copy_from_stop(cursor, stop, high, out, put);
 }
@@ -211,8 +258,7 @@ static inline int copy_string(Cursor *cursor, Bytes *out, uint8_t *(*put)(uint8_
 int decode(Cursor *cursor, Bytes *out) { return copy_string(cursor, out, put_point); }
 
 int decode_in_place(Cursor *cursor, Bytes *out, Text *text) {
-    const uint8_t *begin = cursor->at + 1;
-    unsigned high = 0;
+    const uint8_t *begin = cursor->at + 1, *high = NULL;
     const uint8_t *stop = find_stop(begin, cursor->limit, &high);
     if (stop >= cursor->end || *stop < 0x20) return 0;
     size_t from = out->used;
@@ -222,7 +268,7 @@ int decode_in_place(Cursor *cursor, Bytes *out, Text *text) {
     text->size = is_whole ? (size_t)(stop - begin) : out->used - from;
     if (!is_whole) return 1;
     cursor->at = stop + 1;
-    return !high || is_utf8(begin, stop);
+    return !high || is_utf8(high, stop);
 }
 
 /* Members, items */

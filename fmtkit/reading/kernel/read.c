@@ -633,10 +633,15 @@ static int fill(Reader *reader, const Node *node) {
 
 /* Make the columns of one of the spec as long as there are clean lines before this one. */
 static int pad(Reader *reader, const SpecColumn *column) {
+    int64_t missing = reader->rows - reader->columns[column->first].count;
+    return missing <= 0 || put_nulls(reader->columns, column->node->field, missing);
+}
+
+/* The same of a column whose values a layout takes: nobody asks for it. */
+static void leave_out(Reader *reader, const SpecColumn *column) {
     Column *own = &reader->columns[column->first];
-    while (own->count < reader->rows)
-        if (!put_null(reader->columns, column->node->field)) return 0;
-    return 1;
+    own->count = own->nulls = reader->rows;
+    own->is_nothing = 1;
 }
 
 static int touch(Reader *reader, int column) {
@@ -904,7 +909,10 @@ int read_block(const Spec *spec, const Layout *layout, const uint8_t *bytes, siz
         result->laid.size = size;
         done = read_lines(&reader, bytes, bytes + size, &result->verdicts);
     }
-    for (int i = 0; done && i < spec->count; i++) done = pad(&reader, &spec->columns[i]);
+    for (int i = 0; done && i < spec->count; i++) {
+        if (layout && layout->slots[i] >= 0) leave_out(&reader, &spec->columns[i]);
+        else done = pad(&reader, &spec->columns[i]);
+    }
     if (done) result->columns[0].count = reader.rows;
     end(&reader);
     return done;
