@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmtkit.sources.lines import Lines, find_lines, places_of_line_feeds
+from fmtkit.sources.structure import Lines, find_lines, places_of_line_feeds
 
 pieces = st.sampled_from(
     [

@@ -2,8 +2,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fmtkit.writing.parquet_footer import MAGIC, JoinedFooter, split_file
-from fmtkit.writing.thrift import read_struct
+from fmtkit.writing.parquet_footer import MAGIC, JoinedFooter, read_struct, split_file
 
 
 def parquet(table, **options):

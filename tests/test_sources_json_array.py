@@ -12,11 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fmtkit.core.codes import Reject
-from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, JsonBlock
+from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, RAW_BYTES, JsonBlock
 from fmtkit.sources.json_array import Cutting, blocks_of_elements
 from fmtkit.sources.opening import open_sources
 from fmtkit.sources.raw import Location
-from fmtkit.sources.records import RAW_BYTES
 
 TEXT = st.text(st.sampled_from(list('"\\{}[],:\n\r\t aé\u2028😀')), max_size=8)
 VALUES = st.recursive(

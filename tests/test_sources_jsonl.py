@@ -17,11 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmtkit.core.errors import SourceError
-from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, JsonBlock
+from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, RAW_BYTES, JsonBlock
 from fmtkit.sources.jsonl import blocks_of_lines, line_feeds
 from fmtkit.sources.locations import local
 from fmtkit.sources.opening import open_sources
-from fmtkit.sources.records import RAW_BYTES
 
 BOM = b"\xef\xbb\xbf"
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_tables import FEW, tables
 
-from fmtkit.writing import thrift
-from fmtkit.writing.thrift import Field, Items, read_struct, write_struct
+from fmtkit.writing import parquet_footer as thrift
+from fmtkit.writing.parquet_footer import Field, Items, read_struct, write_struct
 
 SCALARS = {
     thrift.BYTE: st.integers(-(2**7), 2**7 - 1),

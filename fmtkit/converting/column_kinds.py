@@ -13,9 +13,8 @@ from fmtkit.converting import reading
 from fmtkit.converting.engines import Engine
 from fmtkit.converting.tasks import look_at_all
 from fmtkit.reading import clean_lines
-from fmtkit.sources.blocks import ArrowBlock, Block, Readable
+from fmtkit.sources.blocks import ArrowBlock, Block, Readable, Records
 from fmtkit.sources.marks import NonFinite, NotText, Overflow, WrittenFloat, is_unicode
-from fmtkit.sources.records import Records
 from fmtkit.sources.strict import MAX_DEPTH
 
 Seen = dict[str, set[str]]

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fmtkit.core.tables import DIALOG_COLUMNS
 from fmtkit.rendering.chat import ChatTemplate
-from fmtkit.sources.lines import places_of
+from fmtkit.sources.structure import places_of
 
 _LOOKS = re.compile(
     r"<\|[^|<>\s{}]{1,40}\|>|</?s>|\[/?INST\]|\[/?SYSTEM_PROMPT\]|<(?:start|end)_of_turn>|<[a-z]*\|?turn\|?>"

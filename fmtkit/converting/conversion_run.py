@@ -11,8 +11,7 @@ from typing import Any
 
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.engines import Cluster, Threads, engine_of
-from fmtkit.converting.error_limit import why_ended
-from fmtkit.converting.ledger import Ledger
+from fmtkit.converting.ledger import Ledger, why_ended
 from fmtkit.converting.pipeline import Piece, Progress, stream
 from fmtkit.converting.preparation import AnySource, Job
 from fmtkit.converting.run_report import Report, report_of, sources_of

@@ -13,8 +13,7 @@ import pyarrow as pa
 from fmtkit.converting.conversion_run import ConversionRun, Watcher
 from fmtkit.converting.convert_options import HASHED, ConvertOptions, RowOptions
 from fmtkit.converting.engines import session
-from fmtkit.converting.error_limit import why_ended
-from fmtkit.converting.ledger import Ledger
+from fmtkit.converting.ledger import Ledger, why_ended
 from fmtkit.converting.pipeline import Piece, Progress, stream
 from fmtkit.converting.preparation import Job, prepare
 from fmtkit.converting.run_report import Report, report_of

@@ -50,7 +50,7 @@ from fmtkit.rendering.text_columns import Trim
 from fmtkit.rendering.tiers import sample_of
 from fmtkit.rendering.tracing import Fault, Leaf, Signature
 from fmtkit.rendering.unknowns import ANY_SYMBOL, Question, symbolic
-from fmtkit.sources.records import Records, Row
+from fmtkit.sources.blocks import Records, Row
 
 MOST_SHAPES = 1_000
 """Shapes of conversations that a layout holds."""

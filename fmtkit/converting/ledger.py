@@ -1,12 +1,15 @@
-"""The ledger: every row that was read is in exactly one of its terms."""
+"""The account of a run's rows: each row that was read is in exactly one term, and so many may be bad."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fmtkit.core.codes import Reject
 from fmtkit.core.errors import FmtkitError
+
+if TYPE_CHECKING:
+    from fmtkit.converting.convert_options import RowOptions
 
 TERMS = (
     "converted",
@@ -181,3 +184,45 @@ class Ledger:
         ledger.losses.update(data["losses"])
         ledger.no_place.update(data["no_place"])
         return ledger
+
+
+@dataclass(frozen=True)
+class ErrorLimit:
+    """A number of bad rows, or a share of the rows read so far; None is no limit."""
+
+    rows: int | None = None
+    share: float | None = None
+
+    @classmethod
+    def parse(cls, text: str | None) -> "ErrorLimit":
+        """Return the limit of --max-errors: N, or P%, as the options have checked it."""
+        if text is None:
+            return cls()
+        if text.endswith("%"):
+            return cls(share=float(text[:-1]) / 100)
+        return cls(rows=int(text))
+
+    def is_passed(self, ledger: Ledger) -> bool:
+        """Tell whether there are more bad rows than that."""
+        if self.rows is not None:
+            return ledger.bad > self.rows
+        return self.share is not None and ledger.bad > self.share * ledger.rows_read
+
+
+def why_ended(
+    options: "RowOptions", ledger: Ledger, source: str, rejects: Sequence[Reject]
+) -> str | None:
+    """Return why a run ends after a block, by --on-error and --max-errors; None where it goes on.
+
+    `ledger` counts the block's rows already; `rejects` are its bad rows, in order, of `source`.
+    """
+    if options.on_error == "fail" and rejects:
+        first = rejects[0]
+        place = first.line if first.line is not None else f"row {first.row}"
+        return f"{source}:{place}: {first.code}: {first.message} (--on-error fail)"
+    if options.max_errors is not None and ErrorLimit.parse(options.max_errors).is_passed(ledger):
+        return (
+            f"{ledger.bad:,} of {ledger.rows_read:,} rows are bad, more than --max-errors "
+            f"{options.max_errors} allows"
+        )
+    return None

@@ -16,7 +16,7 @@ from fmtkit.core import buffers
 from fmtkit.core.codes import Reject
 from fmtkit.reading import clean_lines
 from fmtkit.rendering.content_parts import Cuts
-from fmtkit.sources.records import Records, Row
+from fmtkit.sources.blocks import Records, Row
 
 
 @dataclass(frozen=True)

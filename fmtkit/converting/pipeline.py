@@ -28,9 +28,8 @@ from fmtkit.core import buffers
 from fmtkit.core.codes import PRECEDENCE, Reject
 from fmtkit.core.tables import DIALOG_COLUMNS
 from fmtkit.rendering.content_parts import Cuts
-from fmtkit.sources.blocks import BLOCK_BYTES, Block, JsonBlock
+from fmtkit.sources.blocks import BLOCK_BYTES, Block, JoinedRows, JsonBlock, Records, Rows
 from fmtkit.sources.parts import blocks_of_part
-from fmtkit.sources.records import JoinedRows, Records, Rows
 from fmtkit.writing.task_output import Counts
 
 Numbered = tuple[int, int, Block]

@@ -19,8 +19,7 @@ from fmtkit.converting.unread_turns import CarriedKind
 from fmtkit.core import buffers
 from fmtkit.core.codes import Reject
 from fmtkit.rendering.content_parts import Cuts
-from fmtkit.sources.blocks import Block
-from fmtkit.sources.records import ArrowRows, Records, Rows
+from fmtkit.sources.blocks import ArrowRows, Block, Records, Rows
 
 
 def records_of(block: Block, binding: Binding | None = None) -> Rows:

@@ -11,8 +11,7 @@ from fmtkit.columns.read_spec import ReadSpec, spec_of
 from fmtkit.converting.engines import Engine
 from fmtkit.converting.tasks import look_at_all
 from fmtkit.reading import clean_lines
-from fmtkit.sources.blocks import Block, Readable
-from fmtkit.sources.records import Records, Rows
+from fmtkit.sources.blocks import Block, Readable, Records, Rows
 
 
 def has_soft_labels(source: Readable, column: str, engine: Engine | None = None) -> bool:

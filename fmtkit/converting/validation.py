@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from fmtkit.converting.conversions import RowStream
 from fmtkit.converting.convert_options import RowOptions
-from fmtkit.converting.error_limit import ErrorLimit
-from fmtkit.converting.ledger import Ledger
+from fmtkit.converting.ledger import ErrorLimit, Ledger
 from fmtkit.converting.pipeline import Piece
 from fmtkit.converting.preparation import Job
 from fmtkit.converting.run_report import Report

@@ -11,8 +11,8 @@ from fmtkit.columns.problems import Problem
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.conversion import convert_frame
 from fmtkit.core.codes import PRECEDENCE, Reject
+from fmtkit.sources.blocks import Rows
 from fmtkit.sources.marks import Fault
-from fmtkit.sources.records import Rows
 
 _BESIDE = ("duplicate_key", "json_nonfinite", "number_overflow", "invalid_unicode", "unsupported")
 """Codes of faults that may stand beside columns with which nothing is wrong."""

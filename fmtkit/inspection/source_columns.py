@@ -13,8 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from fmtkit.inspection.scripts import count_scripts
-from fmtkit.sources.blocks import ArrowBlock, Block
-from fmtkit.sources.records import ArrowRows
+from fmtkit.sources.blocks import ArrowBlock, ArrowRows, Block
 
 FIRST_ROWS = 1000
 """Rows of a source's first block that are looked at."""

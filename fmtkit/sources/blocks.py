@@ -1,18 +1,335 @@
-"""What a source is cut into: blocks of rows, in the order of the source.
+"""What a source is cut into, in its order: blocks of rows, and their records one at a time.
 
 Where a block ends depends on the bytes of the source and the constants here (for columnar sources
 also on the columns that are read), never on workers, on the size of single reads or on the clock.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Protocol
+from decimal import Decimal
+from functools import cached_property
+from math import isfinite
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from fmtkit.core.codes import Reject
-from fmtkit.sources.records import ArrowRows, ListedRows, MadeRows, Records, Row
+from fmtkit.sources.canonical_json import canonical, number_of
+from fmtkit.sources.marks import NON_FINITE, NOT_TEXT, OVERFLOW, Fault, NotText
+from fmtkit.sources.strict import parse
+from fmtkit.sources.structure import Lines, find_lines
+
+RAW_BYTES = 1 << 20
+"""How much of a record is kept in its reject."""
+Row = Mapping[str, Any]
+
+
+class Records:
+    """Records that are JSON, one per line of `data`; the arguments are those of a JsonBlock."""
+
+    def __init__(
+        self,
+        data: bytes,
+        first_line: int = 0,
+        lines: np.ndarray | None = None,
+        line_feeds: np.ndarray | None = None,
+    ) -> None:
+        self.data = data
+        self.first_line = first_line
+        self.lines = lines
+        self.blank_lines: np.ndarray | None = None
+        """bool, of each line: whether it is blank, if who read the block has told it."""
+        self._line_feeds = line_feeds
+
+    @property
+    def blank(self) -> int:
+        """Count the blank lines between the records."""
+        if self.blank_lines is not None:
+            return int(np.count_nonzero(self.blank_lines))
+        return self.found.blank
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @cached_property
+    def found(self) -> Lines:
+        """Return where the records lie; needed of those alone that are looked at one by one."""
+        return find_lines(np.frombuffer(self.data, dtype=np.uint8), self._line_feeds)
+
+    @cached_property
+    def _numbers(self) -> np.ndarray:
+        if self.blank_lines is not None:
+            return np.flatnonzero(~self.blank_lines)
+        return self.found.numbers
+
+    def raw(self, record: int) -> bytes:
+        """Return the bytes of a record, without its newline."""
+        return self.data[self.found.starts[record] : self.found.ends[record]]
+
+    def picked(self, records: np.ndarray) -> "Records":
+        """Return some of the records, in their order, each with its line."""
+        # A carriage return of the record's own would be taken for a part of the line's end.
+        data = b"".join(self.raw(record) + b"\r\n" for record in records.tolist())
+        return Records(data, lines=self.lines_of(records))
+
+    def line(self, record: int) -> int | None:
+        """Return the physical line on which a record begins, 1-based; None of rows in memory."""
+        if self.lines is not None:
+            return int(self.lines[record])
+        if not self.first_line:
+            return None
+        return self.first_line + int(self._numbers[record])
+
+    def lines_of(self, records: np.ndarray) -> np.ndarray | None:
+        """Return the lines of records; None of rows in memory."""
+        if self.lines is not None:
+            return np.asarray(self.lines[records], np.int64)
+        return self.first_line + self._numbers[records] if self.first_line else None
+
+    def value(self, record: int, *, written: bool = False) -> tuple[Any, Fault | None]:
+        """Parse a record strictly."""
+        return parse(self.raw(record), written=written)
+
+    def values(self, *, written: bool = False) -> Iterator[tuple[Any, Fault | None]]:
+        """Parse every record strictly."""
+        return (self.value(record, written=written) for record in range(len(self)))
+
+    def reject(self, record: int, code: str, column: str | None, message: str) -> Reject:
+        """Make the reject of a record."""
+        raw = self.raw(record)
+        whole = len(raw) if len(raw) > RAW_BYTES else None
+        return Reject(record, self.line(record), code, column, message, raw[:RAW_BYTES], whole)
+
+
+class Rows(Protocol):
+    """Random access to the records of a block: a value, its line, its reject."""
+
+    @property
+    def blank(self) -> int:
+        """Count the blank lines between the records of a block of JSON lines."""
+        ...
+
+    def __len__(self) -> int: ...
+    def value(self, record: int, *, written: bool = False) -> tuple[Any, Any]:
+        """Return a record's value and the fault that it has none for."""
+        ...
+
+    def values(self, *, written: bool = False) -> Iterator[tuple[Any, Any]]:
+        """Yield the value of every record, or its fault."""
+        ...
+
+    def line(self, record: int) -> int | None:
+        """Return the physical line on which a record begins."""
+        ...
+
+    def lines_of(self, records: np.ndarray) -> np.ndarray | None:
+        """Return the lines of records (int64); None where the source has no lines."""
+        ...
+
+    def reject(self, record: int, code: str, column: str | None, message: str) -> Reject:
+        """Make the reject of a record."""
+        ...
+
+
+class ListedRows:
+    """Records that are Python objects: of CSV, of columnar sources, of a user's function."""
+
+    def __init__(
+        self, rows: Sequence[Row], lines: Sequence[int] | None = None, blank: int = 0
+    ) -> None:
+        self.rows, self.lines, self.blank = rows, lines, blank
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def value(self, record: int, *, written: bool = False) -> tuple[Any, Any]:  # noqa: ARG002
+        """Return a record's value; it has one, always."""
+        return self.rows[record], None
+
+    def values(self, *, written: bool = False) -> Iterator[tuple[Any, Any]]:
+        """Yield the value of every record."""
+        return (self.value(record, written=written) for record in range(len(self)))
+
+    def line(self, record: int) -> int | None:
+        """Return the line of a record, None where the source has no lines."""
+        return None if self.lines is None else self.lines[record]
+
+    def lines_of(self, records: np.ndarray) -> np.ndarray | None:
+        """Return the lines of records; None where the source has no lines."""
+        return None if self.lines is None else np.asarray(self.lines, np.int64)[records]
+
+    def reject(self, record: int, code: str, column: str | None, message: str) -> Reject:
+        """Make the reject of a record; its bytes are its canonical JSON text."""
+        raw = canonical(plain_json(self.rows[record])).encode("utf-8", "surrogatepass")
+        whole = len(raw) if len(raw) > RAW_BYTES else None
+        return Reject(record, self.line(record), code, column, message, raw[:RAW_BYTES], whole)
+
+
+class JoinedRows:
+    """The records of several blocks, counted one after the other."""
+
+    def __init__(self, parts: Sequence[Rows]) -> None:
+        self.parts = parts
+        self.ends = np.cumsum([len(part) for part in parts])
+
+    def _find(self, record: int) -> tuple[Rows, int]:
+        part = int(np.searchsorted(self.ends, record, side="right"))
+        return self.parts[part], record - int(self.ends[part]) + len(self.parts[part])
+
+    def __len__(self) -> int:
+        return int(self.ends[-1])
+
+    def value(self, record: int, *, written: bool = False) -> tuple[Any, Any]:
+        """Return a record's value and the fault that it has none for."""
+        rows, own = self._find(record)
+        return rows.value(own, written=written)
+
+    def values(self, *, written: bool = False) -> Iterator[tuple[Any, Any]]:
+        """Yield the value of every record, or its fault."""
+        return (value for rows in self.parts for value in rows.values(written=written))
+
+    @property
+    def blank(self) -> int:
+        """Count the blank lines between the records."""
+        return sum(part.blank for part in self.parts)
+
+    def line(self, record: int) -> int | None:
+        """Return the physical line on which a record begins, in its own source."""
+        rows, own = self._find(record)
+        return rows.line(own)
+
+    def lines_of(self, records: np.ndarray) -> np.ndarray | None:
+        """Return the lines of records; None unless all have one."""
+        found = [self.line(int(record)) for record in records]
+        return None if None in found else np.array(found, np.int64)
+
+    def reject(self, record: int, code: str, column: str | None, message: str) -> Reject:
+        """Make the reject of a record."""
+        rows, own = self._find(record)
+        return replace(rows.reject(own, code, column, message), row=record)
+
+
+class ArrowRows(ListedRows):
+    """Records of a columnar batch, made Python objects one at a time."""
+
+    def __init__(self, batch: pa.Table) -> None:
+        super().__init__(())
+        self.batch = batch
+
+    def __len__(self) -> int:
+        return int(self.batch.num_rows)
+
+    def value(self, record: int, *, written: bool = False) -> tuple[Any, Any]:  # noqa: ARG002
+        """Return a record's value; None and a fault if one of its texts is not UTF-8."""
+        row = self.batch.slice(record, 1)
+        for name, column in zip(row.schema.names, row.columns, strict=True):
+            try:
+                column.to_pylist()
+            except UnicodeDecodeError:
+                return None, Fault("invalid_utf8", name, f"{name} is not UTF-8")
+        return marked(row.to_pylist()[0]), None
+
+    def values(self, *, written: bool = False) -> Iterator[tuple[Any, Any]]:
+        """Yield the value of every record, all made at once where their texts are UTF-8."""
+        try:
+            rows = self.batch.to_pylist()
+        except UnicodeDecodeError:
+            return super().values(written=written)
+        return ((marked(row), None) for row in rows)
+
+    def reject(self, record: int, code: str, column: str | None, message: str) -> Reject:
+        """Make the reject of a record."""
+        row = self.batch.slice(record, 1)
+        fields = [f.with_type(_undecoded(f.type)) for f in row.schema]
+        made = ListedRows(row.cast(pa.schema(fields)).to_pylist())
+        return replace(made.reject(0, code, column, message), row=record)
+
+
+def _undecoded(dtype: pa.DataType) -> pa.DataType:
+    """Return the type with bytes for text, which may not be UTF-8."""
+    if pa.types.is_string(dtype):
+        return pa.binary()
+    if pa.types.is_large_string(dtype):
+        return pa.large_binary()
+    if pa.types.is_list(dtype) or pa.types.is_large_list(dtype):
+        make = pa.list_ if pa.types.is_list(dtype) else pa.large_list
+        return make(_undecoded(dtype.value_type))
+    if pa.types.is_struct(dtype):
+        fields = [dtype.field(i) for i in range(dtype.num_fields)]
+        return pa.struct([f.with_type(_undecoded(f.type)) for f in fields])
+    return dtype
+
+
+class MadeRows:
+    """Records that a user's function made, as JSON, with the lines of the rows they were made of."""
+
+    def __init__(self, rows: Sequence[bytes], lines: Sequence[int | None], blank: int = 0) -> None:
+        self.rows, self.lines, self.blank = rows, lines, blank
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def value(self, record: int, *, written: bool = False) -> tuple[Any, Any]:
+        """Parse a record."""
+        return parse(self.rows[record], written=written)
+
+    def values(self, *, written: bool = False) -> Iterator[tuple[Any, Any]]:
+        """Parse every record."""
+        return (parse(row, written=written) for row in self.rows)
+
+    def line(self, record: int) -> int | None:
+        """Return the line of the row that the record was made of."""
+        return self.lines[record]
+
+    def lines_of(self, records: np.ndarray) -> np.ndarray | None:
+        """Return the lines of the rows that records were made of; None unless all have one."""
+        found = [self.lines[record] for record in records]
+        return None if None in found else np.array(found, np.int64)
+
+    def reject(self, record: int, code: str, column: str | None, message: str) -> Reject:
+        """Make the reject of a record; its bytes are what the function made."""
+        raw = self.rows[record]
+        whole = len(raw) if len(raw) > RAW_BYTES else None
+        return Reject(record, self.line(record), code, column, message, raw[:RAW_BYTES], whole)
+
+
+def marked(value: Any) -> Any:
+    """Turn a row of a columnar source into what the strict parser makes of a line."""
+    if isinstance(value, dict):
+        return {str(key): marked(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [marked(item) for item in value]
+    if isinstance(value, Decimal):
+        value = number_of(value)
+    if isinstance(value, float) and not isfinite(value):
+        return NON_FINITE
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return OVERFLOW
+    if isinstance(value, bytes):
+        return _text_or_mark(value)
+    return plain_json(value)
+
+
+def _text_or_mark(value: bytes) -> str | NotText:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return NOT_TEXT
+
+
+def plain_json(value: Any) -> Any:
+    """Turn what columnar sources hold beside JSON (decimals, bytes, times) into numbers and texts."""
+    if isinstance(value, dict):
+        return {str(key): plain_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_json(item) for item in value]
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, Decimal):
+        return number_of(value)
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
 
 ReadCells = Callable[[Row], Row]
 """How a row of cells of text becomes values; rows of other layouts have values already."""

@@ -12,10 +12,9 @@ from itertools import islice
 
 from fmtkit.core.codes import Reject
 from fmtkit.core.errors import OptionError, SourceError
-from fmtkit.sources.blocks import RowsBlock
+from fmtkit.sources.blocks import RAW_BYTES, RowsBlock
 from fmtkit.sources.jsonl import blocks_of_lines
 from fmtkit.sources.raw import RawBytes, Readable
-from fmtkit.sources.records import RAW_BYTES
 
 CSV_BLOCK_BYTES = 2 << 20
 """Less than a block of JSON: rows are Python objects, several times as large as their text."""

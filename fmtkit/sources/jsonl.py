@@ -5,11 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from fmtkit.core.codes import Reject
-from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, JsonBlock
-from fmtkit.sources.lines import places_of_line_feeds
+from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, RAW_BYTES, JsonBlock
 from fmtkit.sources.raw import RawBytes, Readable, fill, read_fully
-from fmtkit.sources.records import RAW_BYTES
-from fmtkit.sources.structure import PIECE_BYTES
+from fmtkit.sources.structure import PIECE_BYTES, places_of_line_feeds
 
 BOM = b"\xef\xbb\xbf"
 LINE_FEED = ord("\n")

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fmtkit.core.codes import Reject
-from fmtkit.sources.blocks import JsonBlock
+from fmtkit.sources.blocks import RAW_BYTES, JsonBlock
 from fmtkit.sources.jsonl import line_feeds
 from fmtkit.sources.raw import RawBytes, Readable, read_fully
-from fmtkit.sources.records import RAW_BYTES
 
 BLANK = b" \t\r\n"
 

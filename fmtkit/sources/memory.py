@@ -11,9 +11,8 @@ import polars as pl
 import pyarrow as pa
 
 from fmtkit.core.codes import Reject
-from fmtkit.sources.blocks import BLOCK_BYTES, ArrowBlock, JsonBlock
+from fmtkit.sources.blocks import BLOCK_BYTES, RAW_BYTES, ArrowBlock, JsonBlock
 from fmtkit.sources.columnar import PARQUET_BATCH_ROWS, cut_tables, decoded_schema, present
-from fmtkit.sources.records import RAW_BYTES
 
 
 @dataclass(frozen=True)

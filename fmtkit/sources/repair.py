@@ -11,11 +11,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fmtkit.sources.blocks import JsonBlock
+from fmtkit.sources.blocks import RAW_BYTES, JsonBlock
 from fmtkit.sources.kinds import LONGEST_TOKEN
 from fmtkit.sources.lookahead import Records, Text
 from fmtkit.sources.raw import PEEK_BYTES
-from fmtkit.sources.records import RAW_BYTES
 from fmtkit.sources.strict import MAX_DEPTH, TOKEN
 
 BLANKS = re.compile(rb"[ \t\r\n]*")

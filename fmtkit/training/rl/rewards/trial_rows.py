@@ -16,10 +16,9 @@ from fmtkit.core.errors import NothingWrittenError, OptionError, SourceError
 from fmtkit.core.tables import MARKS
 from fmtkit.rewards.answers import text_of
 from fmtkit.rewards.correctness import REFERENCES
-from fmtkit.sources.blocks import ArrowBlock, JsonBlock
+from fmtkit.sources.blocks import ArrowBlock, JsonBlock, plain_json
 from fmtkit.sources.canonical_json import canonical
 from fmtkit.sources.opening import open_sources
-from fmtkit.sources.records import plain_json
 from fmtkit.training.config.slices import wish_of
 from fmtkit.training.data import datasets
 from fmtkit.training.planning.plan import DatasetPlan, Plan
