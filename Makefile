@@ -8,6 +8,9 @@ JOBS ?= 2
 # pytest's workers fill the cores. torch's threads beside them would wait for each other: with two cores,
 # two workers and two threads each, a small model trains five times as slow as with one.
 export OMP_NUM_THREADS ?= 1
+# Without bytecode on disk every process that a test starts compiles fmtkit anew, for 0.4 s of CPU, and each
+# of pytest's workers all the tests.
+unexport PYTHONDONTWRITEBYTECODE
 # The newest TRL with every trainer that was removed since; BCO, Nash-MD and XPO are in 1.13.0 too.
 OLD_TRL ?= 1.12.0
 OLD_VENV ?= .venv-trl-$(OLD_TRL)

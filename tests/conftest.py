@@ -1,6 +1,7 @@
 """What all tests share: no verdict depends on how fast a machine is."""
 
 import gc
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from object_store import running, server  # noqa: F401 - fixtures of an S3 serve
 
 settings.register_profile("fmtkit", deadline=None)
 settings.load_profile("fmtkit")
+# Threads of torch in several workers wait for each other: small models train five times as slow with two.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # As on a terminal: under nohup a lost one is ignored, and so would tests of signals be.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 

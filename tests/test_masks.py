@@ -50,10 +50,9 @@ def setup(request, tmp_path_factory) -> tuple[Path, Tokenizer, RowTemplate]:
 
 @pytest.fixture(scope="module")
 def model(setup) -> str:
-    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     folder, _, _ = setup
-    torch.set_num_threads(1)
     config = transformers.LlamaConfig(
         vocab_size=3200, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
         num_attention_heads=2, num_key_value_heads=1,
