@@ -10,5 +10,6 @@ RUNNER = Runner(
     about="prefer the better of the model's own answers",
     needs=frozenset({"rewards", "reference"}),
     sections=frozenset({"rl", "vllm"}),
+    features=frozenset({"max_failed_share"}),
     build="fmtkit.training.rl.grpo.build:build_online_dpo",
 )

@@ -246,11 +246,17 @@ def test_failed_samples_follow_their_rows_under_dynamic_sampling(tmp_path):
     trainer = make_trainer(
         tmp_path, half, features, rollout_func=play, rollouts=TOLERANT, data=rows(8), **WIDE
     )
-    for batch in batches(trainer):
-        names = [row["name"] for row in trainer.rows]
-        assert not {"w2", "w4"} & set(names)
-        lost = (batch["completion_mask"].sum(1) == 0).tolist()
-        assert len(lost) == len(names)
+    asked, kept = [], []
+    trainer.rollout_func.function = lambda prompts, own: asked.append(prompts) or play(prompts, own)
+    made = batches(trainer, kept)
+    lost = [int((batch["completion_mask"].sum(1) == 0).sum()) for batch in made]
+    assert not {"w2", "w4"} & {name for names in kept for name in names}
+    assert sum(lost) > 0
+    assert [log["failed_samples"] for log in logs(trainer)] == lost
+    names = [prompt[-1]["content"].split()[0] for prompts in asked for prompt in prompts]
+    every = sum(name in {"w1", "w3"} for name in names) // GROUP
+    extra = sum(log["dynamic_sampling/extra_failed"] for log in logs(trainer))
+    assert sum(lost) + extra == every
 
 
 def test_a_reason_that_a_further_round_alone_has_is_kept_with_its_row(tmp_path):
@@ -418,6 +424,13 @@ def flaky(completions, prompts, **kwargs):
 """
 
 
+ONE_OF_TWO = """
+
+def one_of_two(completions, **kwargs):
+    return [3.0 if i < len(completions) // 2 else None for i, _ in enumerate(completions)]
+"""
+
+
 STAIRS = '''
 class Stairs:
     """Every second one breaks in its third step, by an error or by never ending."""
@@ -525,7 +538,7 @@ def test_an_environment_that_breaks_in_step_3_of_5_fails_its_samples_in_a_run_fr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["grpo", "rloo"])
+@pytest.mark.parametrize("method", ["grpo", "rloo", "online_dpo"])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_run_with_failing_samples_trains_from_a_configuration(method, workers, model, tmp_path):
     trl = {"reward_funcs": ["rewards.flaky"], "max_failed_share": 0.9}
@@ -538,3 +551,23 @@ def test_a_run_with_failing_samples_trains_from_a_configuration(method, workers,
     assert sum(log["failed_samples"] for log in found) > 0
     assert all(math.isfinite(log["loss"]) for log in found)
     assert all("seconds/reward rewards.flaky/max" in log for log in found)
+    told = pq.read_table(tmp_path / "completions.parquet").to_pylist()
+    lost = ["apple" in one["prompt"] for one in told]
+    assert [bool(one["masked"]) for one in told] == lost
+    assert {one["masked"].partition(" (")[0] for one in told if one["masked"]} == {
+        "reward rewards.flaky raised ConnectionError: no judge"
+    }
+    if len(told) == 3 * 8:
+        assert sum(log["failed_samples"] for log in found) == sum(lost)
+
+
+def test_online_dpo_learns_nothing_from_a_pair_with_an_answer_that_has_no_reward(model, tmp_path):
+    work = online.make_job(tmp_path, model, "online_dpo", reward_funcs=["rewards.one_of_two"])
+    file = Path(tmp_path / "rewards.py")
+    file.write_text(file.read_text() + ONE_OF_TWO)
+    for log in online.steps(work):
+        assert log["grad_norm"] == 0.0
+        assert log["loss"] == pytest.approx(math.log(2), abs=1e-4)
+        # TRL would have made it a reward of 0; the other answer's stands for both.
+        assert log["objective/scores"] == 3.0
+        assert log["objective/scores_margin"] == 0.0

@@ -12,7 +12,7 @@ import online_runs as online
 
 from fmtkit.training.rl.rollouts.lifeline import ServerLostError
 from fmtkit.training.run import process
-from fmtkit.training.run.callbacks import TrainingError
+from fmtkit.training.run.callbacks import TrainingError, saving
 
 BROKEN = """
 
@@ -32,8 +32,9 @@ def steps_saved(folder: Path) -> int:
     return json.loads((checkpoint / "trainer_state.json").read_text())["global_step"]
 
 
-def test_a_reward_that_breaks_leaves_a_checkpoint_to_go_on_from(model, tmp_path) -> None:
-    work = online.make_job(tmp_path, model, reward_funcs=["rewards.breaks_later"])
+@pytest.mark.parametrize("method", ["grpo", "rloo", "online_dpo"])
+def test_a_reward_that_breaks_leaves_a_checkpoint_to_go_on_from(method, model, tmp_path) -> None:
+    work = online.make_job(tmp_path, model, method, reward_funcs=["rewards.breaks_later"])
     with (tmp_path / "rewards.py").open("a", encoding="utf-8") as file:
         file.write(BROKEN)
     with pytest.raises(TrainingError) as error:
@@ -45,7 +46,7 @@ def test_a_reward_that_breaks_leaves_a_checkpoint_to_go_on_from(model, tmp_path)
     assert "\n" not in str(error.value)
     assert steps_saved(tmp_path) == 2
     checkpoint = str(tmp_path / "checkpoints" / "checkpoint-2")
-    again = online.make_job(tmp_path, model)
+    again = online.make_job(tmp_path, model, method)
     assert process.train(replace(again, resume=checkpoint)) == 0
     assert json.loads((tmp_path / "report.json").read_text())["steps"] == 3
 
@@ -61,7 +62,10 @@ def test_a_lost_server_leaves_a_checkpoint_of_the_last_whole_step(model, tmp_pat
         return inner(prompts)
 
     trainer._generate = generate
-    with pytest.raises(TrainingError, match="is gone for 1 s; the steps so far are saved in"):
+    with (
+        pytest.raises(TrainingError, match="is gone for 1 s; the steps so far are saved in"),
+        saving(trainer),
+    ):
         trainer.train()
     assert steps_saved(tmp_path) == 2
 
@@ -73,7 +77,10 @@ def test_a_run_that_is_lost_before_its_first_step_saves_nothing(model, tmp_path)
         raise ServerLostError("the vLLM server at http://x is gone for 1 s")
 
     trainer._generate = generate
-    with pytest.raises(TrainingError, match="no step was finished, so nothing was saved"):
+    with (
+        pytest.raises(TrainingError, match="no step was finished, so nothing was saved"),
+        saving(trainer),
+    ):
         trainer.train()
     assert not list((tmp_path / "checkpoints").glob("checkpoint-*"))
 

@@ -54,6 +54,24 @@ def away_on_one(completions, prompts, **kwargs):
     return [float(sum(map(ord, c[0]["content"]))) for c in completions]
 
 
+calls = []
+
+
+def breaks_on_one(completions, **kwargs):
+    """Break for the second process in its third step."""
+    calls.append(1)
+    if os.environ["RANK"] == "1" and len(calls) == 3:
+        raise ConnectionError("the judge is away")
+    return [float(i) for i, _ in enumerate(completions)]
+
+
+def play(prompts, trainer):
+    """Answer with what is there; break for the second process in its third step."""
+    breaks_on_one(prompts)
+    answers = [[9 + i % 3, 5] for i, _ in enumerate(prompts)]
+    return {"prompt_ids": [[1, 2]] * len(prompts), "completion_ids": answers, "logprobs": None}
+
+
 def by_prompt(completions, prompts, **kwargs):
     """Give no signal for prompts with a certain word."""
     return [0.0 if "apple" in p[0]["content"] else float(i) for i, p in enumerate(prompts)]
@@ -66,6 +84,24 @@ def test_a_failure_of_several_processes_is_a_line_and_their_exit_code(model, tmp
     assert done.code == 1
     lines = [line for line in done.err.splitlines() if not line.startswith("note: ")]
     assert all("error: reward rewards.broken raised KeyError" in line for line in lines), done.err
+
+
+@pytest.mark.parametrize("broken", ["reward_funcs", "rollout_func"])
+def test_what_fails_on_one_process_alone_leaves_a_checkpoint_of_both(
+    broken, model, tmp_path, capfd
+):
+    trl = {"reward_funcs": ["rewards.by_prompt"]}
+    trl[broken] = {"reward_funcs": ["rewards.breaks_on_one"], "rollout_func": "rewards.play"}[
+        broken
+    ]
+    done = runs.fmtkit(capfd, "train", config_of(tmp_path, model, trl=trl))
+    assert done.code == 1
+    assert "the judge is away" in done.err
+    assert "the steps so far are saved in" in done.err
+    assert (tmp_path / "run" / "checkpoints" / "checkpoint-2" / "model.safetensors").is_file()
+    more = ["--set", "trl.reward_funcs=[rewards.by_prompt]", "--set", "trl.rollout_func=null"]
+    again = runs.fmtkit(capfd, "train", tmp_path / "c.yaml", "--resume", *more)
+    assert again.code == 0, again.err
 
 
 def config_of(folder: Path, model: str, **keys) -> Path:
@@ -134,8 +170,9 @@ def test_failed_samples_of_one_process_are_counted_and_masked_on_both(
     _, steps = trained(capfd, tmp_path / "run", model, trl=trl, max_steps=6)
     assert len(steps) == 6
     assert all(math.isfinite(log["loss"]) for log in steps)
-    # A prompt with the word fails with both of its answers: groups are lost whole.
-    assert sum(log["failed_samples"] for log in steps) > 0
+    # A prompt with the word fails with both of its answers: groups are lost whole, and given up.
+    name = "dynamic_sampling/extra_failed" if sampling else "failed_samples"
+    assert sum(log[name] for log in steps) > 0
     if not sampling:
         assert {log["failed_samples"] % 2 for log in steps} == {0}
         return

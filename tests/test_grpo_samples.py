@@ -217,16 +217,16 @@ def test_a_run_leaves_a_table_metrics_and_a_page(method, model, tmp_path) -> Non
 def test_failed_samples_and_those_that_a_reward_calls_masked_say_why(model, tmp_path) -> None:
     work = online.make_job(tmp_path, model)
     trainer = online.trainer_of(work)
-    trainer.failed = ["the reward raised TimeoutError", None]
+    trainer.failed.reasons = ["the reward raised TimeoutError", None]
     trainer._log_completion_extra("masked", [None, "the environment wants it left out"])
-    trainer._log_masked()
+    trainer.failed.log_reasons()
     assert trainer._pending_extra_logs["masked"] == [
         "the reward raised TimeoutError",
         "the environment wants it left out",
     ]
     trainer._pending_extra_logs.clear()
-    trainer.failed = [None, None]
-    trainer._log_masked()
+    trainer.failed.reasons = [None, None]
+    trainer.failed.log_reasons()
     assert "masked" not in trainer._pending_extra_logs
 
 

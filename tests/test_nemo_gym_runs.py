@@ -258,18 +258,19 @@ def test_failures_of_a_gym_are_masked_and_counted_up_to_the_share_that_may_fail(
     logs = steps(tmp_path)
     assert [log["failed_samples"] for log in logs] == [2.0, 2.0]
     assert all("seconds/nemo_gym/max" in log for log in logs)
-    assert len(masked(tmp_path)) == (4 if kind != "rloo" else 0)
+    assert len(masked(tmp_path)) == 4
 
 
 @SLOW
-def test_a_gym_that_is_lost_ends_the_run_with_a_checkpoint(model, tmp_path, here, capsys):
+@pytest.mark.parametrize("method", ["grpo", "rloo"])
+def test_a_gym_that_is_lost_ends_the_run_with_a_checkpoint(method, model, tmp_path, here, capsys):
     def judge(request):
         if len(gym.posts("/verify")) > 4:
             raise standin.Refused(500, "out of order")
         return vowels(request)
 
     with standin.running(judge=judge) as gym:
-        assert runs.train(keys(tmp_path, model, gym, max_steps=9)).exit_code == 1
+        assert runs.train(keys(tmp_path, model, gym, max_steps=9, rl=method)).exit_code == 1
     said = capsys.readouterr().err
     assert "all 2 calls of /verify failed" in said
     assert "go on with --resume" in said

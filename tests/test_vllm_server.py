@@ -21,7 +21,7 @@ from fmtkit.training.rl.rollouts.lifeline import GuardedClient, Lifeline, Server
 from fmtkit.training.rl.rollouts.server import Server, ServerError
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
 from fmtkit.training.run import process
-from fmtkit.training.run.callbacks import TrainingError
+from fmtkit.training.run.callbacks import TrainingError, saving
 
 START = "fmtkit vllm-serve run.yaml"
 NCCL = {"weight_transfer_config": {"backend": "nccl"}}
@@ -236,7 +236,10 @@ def test_a_server_that_dies_leaves_a_checkpoint_to_go_on_from(model, tmp_path, a
         trainer.rollouts = RolloutSettings(
             vllm_lora_sync=True, async_prefetch=ahead, folder=tmp_path / "adapters"
         )
-        with pytest.raises(TrainingError, match=r"is gone .* saved in .*checkpoint-2") as told:
+        with (
+            pytest.raises(TrainingError, match=r"is gone .* saved in .*checkpoint-2") as told,
+            saving(trainer),
+        ):
             trainer.train()
     assert told.value.exit_code == 1
     stub = vllm.Stub(model)

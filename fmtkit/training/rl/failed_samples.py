@@ -6,19 +6,29 @@ token of theirs is in the loss. More than that end the run on every process alik
 """
 
 import math
+import os
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from fmtkit.training.run.callbacks import TrainingError
+from fmtkit.training.run.callbacks import BetweenStepsError, RunLog
 
 ROLLOUT_ERROR = "rollout_error"
 """Column by which a rollout function says of each answer why there is none; None where there is one."""
 METRIC = "failed_samples"
 
 
-class FailedSamplesError(TrainingError):
-    """Say that more samples failed than may, and why; all processes raise it."""
+class FailedSamplesError(BetweenStepsError):
+    """Say that more samples failed than may, and why."""
+
+    is_shared = True
+
+
+def processes() -> int:
+    """Return the number of training processes: what one of them raises alone leaves the others waiting."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def allowed(share: float, samples: int) -> int:
@@ -67,6 +77,8 @@ class Failures:
     def __init__(self) -> None:
         """Begin with none."""
         self.timings = Timings()
+        self.final = ""
+        """What ends the run on every process, however many samples may fail."""
         self._by_row: dict[int, str] = {}
 
     def add(self, failed: Mapping[int, str]) -> None:
@@ -80,90 +92,157 @@ class Failures:
         return found
 
 
-def reasons(trainer: Any, rows: Sequence[Mapping[str, Any]], rewards: Any) -> list[str | None]:
-    """Return why each row of this process failed; None for those that did not.
+class FailedSamples:
+    """What a trainer does about the samples of a batch that failed, on all of its processes.
 
-    `rewards` are the run's (`Rewards`), or None.
+    `reasons` says of each row of this process why it failed, None where it did not.
     """
-    by_reward = rewards.failures.take() if rewards is not None else {}
-    environments = getattr(trainer, "environments", None) or [None] * len(rows)
-    return [
-        row.get(ROLLOUT_ERROR)
-        or getattr(environment, "fmtkit_failure", None)
-        or by_reward.get(number)
-        for number, (row, environment) in enumerate(zip(rows, environments, strict=True))
-    ]
 
+    def __init__(self, trainer: Any, rewards: Any, share: float) -> None:
+        """Take the run's rewards (`Rewards`, or None), and the share of samples that may fail."""
+        self.trainer = trainer
+        self.rewards = rewards
+        self.share = share
+        self.reasons: list[str | None] = []
+        self.of_batch = 0
+        """Failed samples of the batch, over all processes."""
+        self.of_all = 0
+        """The same of all answers that were made for the batch, with those that it does not keep."""
 
-def timings(trainer: Any, rewards: Any) -> list[Timings]:
-    """Return the timings of a run's rewards, where environments note theirs too, and rollout function."""
-    found = [rewards.failures.timings] if rewards is not None else []
-    own = getattr(getattr(trainer, "rollout_func", None), "timings", None)
-    return [*found, own] if isinstance(own, Timings) else found
+    def begin(self) -> None:
+        """Forget the batch of before."""
+        self.reasons, self.of_batch, self.of_all = [], 0, 0
 
+    def masked(self, rewards: Any, rows: Sequence[Mapping[str, Any]]) -> Any:
+        """Return the rewards [N, F] of all processes without those of samples that failed on any.
 
-def seconds(trainer: Any, rewards: Any) -> Iterator[tuple[str, float]]:
-    """Yield the metrics of what calls took since the last time."""
-    for one in timings(trainer, rewards):
-        yield from one.metrics()
+        Raises FailedSamplesError where more failed than may.
+        """
+        import torch
 
-
-def masked(trainer: Any, rewards: Any, own: Sequence[str | None], share: float) -> Any:
-    """Return the rewards [N, F] of all processes without those of samples that failed on any.
-
-    Raises FailedSamplesError where more failed than `share` allows.
-    """
-    import torch
-
-    flags = torch.tensor([reason is not None for reason in own], device=rewards.device)
-    lost = trainer.accelerator.gather(flags)
-    count = int(lost.sum())
-    mode = "train" if trainer.model.training else "eval"
-    if share > 0:
-        trainer._metrics[mode][METRIC].append(float(count))
-    if not count:
+        failures = Failures() if self.rewards is None else self.rewards.failures
+        self.reasons = self._reasons(rows, failures.take())
+        final = 2 * bool(failures.final)
+        flags = torch.tensor([bool(one) + final for one in self.reasons], device=rewards.device)
+        flags = self.trainer.accelerator.gather(flags)
+        lost = flags > 0
+        self.of_batch = int(lost.sum())
+        self.of_all += self.of_batch
+        if not self.of_batch:
+            return rewards
+        if bool((flags > 1).any()):
+            raise FailedSamplesError(next(filter(None, self._of_all([failures.final]))))
+        if self.of_batch > allowed(self.share, len(lost)):
+            raise FailedSamplesError(f"{self._commonest(len(lost))}; {self._limit(len(lost))}")
+        rewards = rewards.clone()
+        rewards[lost] = math.nan
         return rewards
-    trainer.lost_samples += count
-    if count > allowed(share, len(lost)):
-        raise FailedSamplesError(_message(trainer, own, count, len(lost), share))
-    rewards = rewards.clone()
-    rewards[lost] = math.nan
-    return rewards
 
+    def _reasons(
+        self, rows: Sequence[Mapping[str, Any]], by_reward: Mapping[int, str]
+    ) -> list[str | None]:
+        environments = getattr(self.trainer, "environments", None) or [None] * len(rows)
+        return [
+            row.get(ROLLOUT_ERROR)
+            or getattr(environment, "fmtkit_failure", None)
+            or by_reward.get(number)
+            for number, (row, environment) in enumerate(zip(rows, environments, strict=True))
+        ]
 
-def _message(
-    trainer: Any, own: Sequence[str | None], count: int, samples: int, share: float
-) -> str:
-    every = list(own)
-    if trainer.accelerator.num_processes > 1:
+    def _limit(self, samples: int) -> str:
+        if self.share > 0:
+            most = allowed(self.share, samples)
+            return f"trl.max_failed_share: {self.share:g} allows {most}"
+        return "none may; trl.max_retries tries again, and trl.max_failed_share masks some"
+
+    def _commonest(self, samples: int) -> str:
+        every = self._of_all(self.reasons)
+        often, times = Counter(reason for reason in every if reason is not None).most_common(1)[0]
+        return f"{self.of_batch} of {samples} samples failed, {times} of them thus: {often}"
+
+    def _of_all(self, own: Sequence[str | None]) -> list[str | None]:
+        """Return the items of every process."""
+        if self.trainer.accelerator.num_processes == 1:
+            return list(own)
         from accelerate.utils import gather_object
 
-        every = gather_object(every)
-    often, times = Counter(reason for reason in every if reason is not None).most_common(1)[0]
-    limit = (
-        f"trl.max_failed_share: {share:g} allows {allowed(share, samples)}"
-        if share > 0
-        else "none may; trl.max_retries tries again, and trl.max_failed_share masks some"
-    )
-    return f"{count} of {samples} samples failed, {times} of them thus: {often}; {limit}"
+        return list(gather_object(list(own)))
 
+    def log_reasons(self) -> None:
+        """Log why samples failed, where some did, beside what a reward logged as `masked`."""
+        if not any(self.reasons):
+            return
+        logged = self.trainer._pending_extra_logs
+        told = logged.pop("masked", [None] * len(self.reasons))
+        pairs = zip(self.reasons, told, strict=True)
+        self.trainer._log_completion_extra("masked", [failed or other for failed, other in pairs])
 
-def without_loss(trainer: Any, batch: dict[str, Any]) -> dict[str, Any]:
-    """Return a scored batch in which no token of a failed sample is trained on.
+    def metrics(self) -> Iterator[tuple[str, float]]:
+        """Yield how many samples of the batch failed, where some may, and what calls took."""
+        if self.share > 0:
+            yield METRIC, float(self.of_batch)
+        for one in self._timings():
+            yield from one.metrics()
 
-    Masks as TRL's mask_truncated_completions does, and counts the tokens of the batch anew.
-    """
-    import torch
+    def log_metrics(self) -> None:
+        """Log them as TRL's GRPO and RLOO trainers log theirs."""
+        mode = "train" if self.trainer.model.training else "eval"
+        for name, value in self.metrics():
+            self.trainer._metrics[mode][name].append(value)
 
-    if not trainer.lost_samples:
-        return batch
-    kept = torch.tensor([reason is None for reason in trainer.failed])
-    kept = kept.to(batch["completion_mask"].device).unsqueeze(1)
-    mask = batch["completion_mask"] * kept
-    out = {**batch, "completion_mask": mask}
-    if "tool_mask" in batch:
-        out["tool_mask"] = batch["tool_mask"] * kept
-        mask = mask * out["tool_mask"]
-    if "num_items_in_batch" in batch:
-        out["num_items_in_batch"] = trainer.accelerator.gather(mask.sum()).sum()
-    return out
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Surround a training: end the reward workers, and say what the run should be known for."""
+        try:
+            yield
+            for finding in self._findings():
+                self._tell(finding)
+        finally:
+            if self.rewards is not None:
+                self.rewards.close()
+
+    def _findings(self) -> Iterator[str]:
+        """Yield which calls came near to their time limits, and how many batches had no reward."""
+        import torch
+
+        yield from filter(None, (timings.finding() for timings in self._timings()))
+        judge = None if self.rewards is None else self.rewards.judge
+        if judge is not None:
+            own = torch.tensor([[judge.skipped, judge.seen]])
+            device = self.trainer.accelerator.device
+            found = judge.finding(*self.trainer.accelerator.gather(own.to(device)).sum(0).tolist())
+            if found:
+                yield found
+
+    def _tell(self, finding: str) -> None:
+        for callback in self.trainer.callback_handler.callbacks:
+            if isinstance(callback, RunLog):
+                callback.findings.append(finding)
+        if self.trainer.is_world_process_zero():
+            print(f"warning: {finding}", file=sys.stderr)  # noqa: T201
+
+    def _timings(self) -> list[Timings]:
+        """Return those of the run's rewards, where environments note theirs too, and rollout function."""
+        found = [self.rewards.failures.timings] if self.rewards is not None else []
+        own = getattr(getattr(self.trainer, "rollout_func", None), "timings", None)
+        return [*found, own] if isinstance(own, Timings) else found
+
+    def without_loss(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return a scored batch in which no token of a failed sample is trained on.
+
+        Masks as TRL's mask_truncated_completions does, and counts the tokens of the batch anew.
+        """
+        import torch
+
+        if not self.of_batch:
+            return batch
+        kept = torch.tensor([reason is None for reason in self.reasons])
+        kept = kept.to(batch["completion_mask"].device).unsqueeze(1)
+        mask = batch["completion_mask"] * kept
+        out = {**batch, "completion_mask": mask}
+        if "tool_mask" in batch:
+            out["tool_mask"] = batch["tool_mask"] * kept
+            mask = mask * out["tool_mask"]
+        if "num_items_in_batch" in batch:
+            out["num_items_in_batch"] = self.trainer.accelerator.gather(mask.sum()).sum()
+        return out

@@ -6,12 +6,13 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from fmtkit.core.errors import FmtkitError
 from fmtkit.training.rl.grpo.health import OnlineHealth
-from fmtkit.training.run.interrupts import Stop
+from fmtkit.training.run.interrupts import INTERRUPTED, Stop
 
 if TYPE_CHECKING:
     # Reward workers take TrainingError from here, and start without pyarrow.
@@ -27,6 +28,19 @@ class TrainingError(FmtkitError, RuntimeError):
     """Say what stopped a run and which next step to try."""
 
     exit_code = 1
+
+
+class BetweenStepsError(TrainingError):
+    """Say what ended a run between two steps, so that those before can be saved."""
+
+    is_shared = False
+    """Whether every process raises it at the same place, so that they can save together."""
+
+
+class InterruptedRunError(TrainingError):
+    """Say that a signal ended a run between two steps, and what was saved."""
+
+    exit_code = INTERRUPTED
 
 
 class RunLog:
@@ -134,6 +148,37 @@ class RunLog:
                 self.findings.append(finding)
                 if state.is_world_process_zero:
                     print(f"warning: step {state.global_step}: {finding}", file=sys.stderr)  # noqa: T201
+
+
+@contextmanager
+def saving(trainer: Any) -> Iterator[None]:
+    """Save a checkpoint where a lost server, a reward or a rollout ends a trainer's run, and say so.
+
+    Several processes save only what all of them raise.
+    """
+    try:
+        yield
+    except BetweenStepsError as error:
+        if not error.is_shared and trainer.accelerator.num_processes > 1:
+            raise
+        kind = InterruptedRunError if asked_to_stop(trainer) else TrainingError
+        raise kind(f"{error}; {_save_progress(trainer)}") from error
+
+
+def asked_to_stop(trainer: Any) -> bool:
+    """Tell whether a signal has asked a trainer's run to stop."""
+    callbacks = trainer.callback_handler.callbacks
+    return any(isinstance(one, RunLog) and one.stop.asked for one in callbacks)
+
+
+def _save_progress(trainer: Any) -> str:
+    """Save a checkpoint as of the last whole step; return what there is to go on from."""
+    step = trainer.state.global_step
+    if step == 0:
+        return "no step was finished, so nothing was saved"
+    trainer._save_checkpoint(trainer.model, trial=None)
+    saved = Path(trainer.args.output_dir) / f"checkpoint-{step}"
+    return f"the steps so far are saved in {saved}, and --resume goes on from there"
 
 
 class LossWatchdog:

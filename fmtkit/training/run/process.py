@@ -24,6 +24,7 @@ from fmtkit.training.run.callbacks import (
     TokenCounter,
     TrainingError,
     out_of_memory,
+    saving,
 )
 from fmtkit.training.run.interrupts import INTERRUPTED, Stop
 from fmtkit.training.run.job import Job
@@ -198,13 +199,9 @@ def _tidy(trainer: Any, counter: TokenCounter) -> None:
 def _trained(trainer: Any, work: Job) -> Any:
     import torch
 
-    from fmtkit.training.rl.rollouts.lifeline import ServerLostError, lost
-
     try:
-        return trainer.train(resume_from_checkpoint=work.resume)
-    except ServerLostError as error:
-        # fmtkit's own GRPO trainer has saved by itself, and says so.
-        raise lost(trainer, error) from error
+        with saving(trainer):
+            return trainer.train(resume_from_checkpoint=work.resume)
     except torch.OutOfMemoryError as error:
         batch, length = (
             trainer.args.per_device_train_batch_size,

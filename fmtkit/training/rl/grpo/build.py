@@ -58,13 +58,20 @@ def build_rloo(job: Job, parts: Parts) -> Any:
 def build_online_dpo(job: Job, parts: Parts) -> Any:
     """Make an online DPO trainer with the run's rewards."""
     trainer_class = load_class(parts.runner.trainer)
-    rewards = _rewards(job, parts, open_gym(job, parts.tokenizer))
+    gym = open_gym(job, parts.tokenizer)
+    rewards = _rewards(job, parts, gym)
     inputs = trainer_inputs(job, parts, trainer_class)
     if rewards.judge is not None:
         # Two answers without a reward are a pair for it, the first of which is the better one.
         rewards.judge.is_fatal = True
     # TRL 1.16's OnlineDPOTrainer calls coroutine functions without awaiting them.
-    make = partial(trainer_class, **inputs, reward_funcs=rewards.waited_for)
+    make = partial(
+        trainer_class,
+        **inputs,
+        reward_funcs=rewards.waited_for,
+        rewards=rewards,
+        max_failed_share=_share(job.sections.get("rl", {}), gym),
+    )
     return watched(job, _guarded(job, make))
 
 

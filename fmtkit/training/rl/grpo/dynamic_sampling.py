@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.training.rl.grpo.settings import GrpoSettings
-from fmtkit.training.run.callbacks import TrainingError
+from fmtkit.training.run.callbacks import BetweenStepsError
 
 Row = dict[str, Any]
 
@@ -40,8 +40,10 @@ _EQUAL = 1e-6
 """Rewards nearer than this are one."""
 
 
-class NoSignalError(TrainingError):
-    """Say that no prompt of many had answers that differ, and what to try; all processes raise it."""
+class NoSignalError(BetweenStepsError):
+    """Say that no prompt of many had answers that differ, and what to try."""
+
+    is_shared = True
 
 
 @dataclass
@@ -140,7 +142,7 @@ class DynamicSampling:
         logged = {name: list(v) for name, v in trainer._pending_extra_logs.items()}
         trainer._pending_extra_logs.clear()
         whole = {name: values for name, values in logged.items() if len(values) == len(rows)}
-        return Answers(rows, prompts, parts, rewards, whole, list(trainer.failed))
+        return Answers(rows, prompts, parts, rewards, whole, trainer.failed.reasons)
 
     def _fill(self, found: Answers) -> None:
         group, trainer = self.trainer.num_generations, self.trainer
@@ -268,11 +270,14 @@ class DynamicSampling:
     def _log_again(self, found: Answers) -> None:
         for name, values in found.logged.items():
             self.trainer._log_completion_extra(name, values)
-        self.trainer.failed = found.failed
 
     def _report(self, tally: "_Tally", found: Answers, silent: list[int], first: float) -> None:
-        own = torch.tensor([tally.tokens, found.tokens], device=self.trainer.accelerator.device)
-        made, kept = self.trainer.accelerator.gather(own).view(-1, 2).sum(0).tolist()
+        failed, lost = self.trainer.failed, sum(reason is not None for reason in found.failed)
+        own = torch.tensor(
+            [tally.tokens, found.tokens, lost], device=self.trainer.accelerator.device
+        )
+        made, kept, lost = self.trainer.accelerator.gather(own).view(-1, 3).sum(0).tolist()
+        failed.reasons, failed.of_batch = found.failed, lost
         for name, value in {
             "signal_share": tally.signals / tally.groups,
             "gen_batches": tally.rounds,
@@ -280,6 +285,7 @@ class DynamicSampling:
             "surplus_groups": tally.surplus,
             "unfilled_groups": len(silent),
             "extra_tokens": made - kept,
+            "extra_failed": failed.of_all - lost,
             "reward_of_all": first,
         }.items():
             self.trainer._metrics["train"][f"dynamic_sampling/{name}"].append(float(value))

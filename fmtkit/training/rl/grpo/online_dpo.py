@@ -1,4 +1,4 @@
-"""TRL's online DPO trainer that keeps its last answers, as TRL's GRPO and RLOO trainers do."""
+"""TRL's online DPO trainer that keeps its last answers, and leaves out pairs whose rewards failed."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,15 +8,22 @@ from typing import Any
 import torch
 from trl.experimental.online_dpo import OnlineDPOTrainer
 
+from fmtkit.training.rl.failed_samples import FailedSamples
+from fmtkit.training.rl.rewards import Rewards
 from fmtkit.training.rl.rewards.verdicts import Value
 
 
 class FmtkitOnlineDPOTrainer(OnlineDPOTrainer):
     """Trains as TRL's does; `_logs` are the answers of this process's last batch."""
 
-    def __init__(self, **inputs: Any) -> None:
-        """Listen to every reward, of a function or of a model."""
+    def __init__(
+        self, *, rewards: Rewards | None = None, max_failed_share: float = 0.0, **inputs: Any
+    ) -> None:
+        """Listen to every reward, of a function or of a model; `rewards` tell what failed."""
         super().__init__(**inputs)
+        self.failed = FailedSamples(self, rewards, max_failed_share)
+        self._measured: dict[str, list[float]] = {}
+        self._mask = torch.zeros(0)
         self._given: dict[str, list[float]] = {}
         self._logs: dict[str, Any] = {"prompt": []}
         for index, name in enumerate(self.reward_func_names):
@@ -36,6 +43,16 @@ class FmtkitOnlineDPOTrainer(OnlineDPOTrainer):
         self._given[name] = [math.nan if value is None else value for value in values]
         return values
 
+    def _generate(self, model: Any, prompts: Any, images: Any = None) -> Any:
+        made = super()._generate(model, prompts, images)  # type: ignore[no-untyped-call]
+        self._mask = made[3]
+        return made
+
+    def _generate_vllm(self, prompts: Any, images: Any = None) -> Any:
+        made = super()._generate_vllm(prompts, images)  # type: ignore[no-untyped-call]
+        self._mask = made[3]
+        return made
+
     def _calculate_rewards_from_functions(
         self, prompts: Sequence[Any], completions: Sequence[Any], *ids: Any, **columns: Any
     ) -> torch.Tensor:
@@ -51,4 +68,38 @@ class FmtkitOnlineDPOTrainer(OnlineDPOTrainer):
             "completion": [completions[row] for row in order],
             "rewards": {n: [values[row] for row in order] for n, values in self._given.items()},
         }
-        return total
+        return self._without_failed(total, order)
+
+    def _without_failed(self, total: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
+        """Take the pair of an answer without a reward out of the loss; its place in the mean stays.
+
+        TRL adds a reward that is None as 0, and looks at the mask after it has the rewards.
+        """
+        self.failed.begin()
+        self.failed.masked(self.accelerator.gather(total), [{}] * len(total))
+        given = torch.tensor(list(self._given.values()))
+        failed = torch.tensor([reason is not None for reason in self.failed.reasons])
+        lost = failed | given.isnan().all(0)
+        for name, value in self.failed.metrics():
+            self._measured.setdefault(name, []).append(value)
+        if not lost.any():
+            return total
+        if failed.any():
+            self._logs["extra"] = {"masked": [self.failed.reasons[row] for row in order]}
+        lost = lost.to(total.device)
+        pairs = lost | lost.roll(len(lost) // 2)
+        self._mask[pairs] = 0
+        # What is logged of the scores knows the other answer of the pair alone.
+        return torch.where(lost, total.roll(len(lost) // 2), total)
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Log how many samples failed and what calls took, as means since the last time."""
+        if "loss" in logs:
+            found, self._measured = self._measured, {}
+            logs |= {name: sum(values) / len(values) for name, values in found.items()}
+        super().log(logs, start_time)
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """Train; say what calls and rewards were like, and end the reward workers."""
+        with self.failed.told():
+            return super().train(*args, **kwargs)

@@ -5,12 +5,10 @@ from typing import Any
 from torch import Tensor
 from trl.trainer.rloo_trainer import RLOOTrainer
 
-from fmtkit.training.rl import failed_samples
-from fmtkit.training.rl.failed_samples import FailedSamplesError
-from fmtkit.training.rl.grpo.dynamic_sampling import RLOO_MADE, DynamicSampling, NoSignalError
+from fmtkit.training.rl.failed_samples import FailedSamples
+from fmtkit.training.rl.grpo.dynamic_sampling import RLOO_MADE, DynamicSampling
 from fmtkit.training.rl.grpo.settings import GrpoSettings
 from fmtkit.training.rl.rewards import Rewards
-from fmtkit.training.rl.rollouts.lifeline import lost
 
 Row = dict[str, Any]
 
@@ -30,11 +28,8 @@ class FmtkitRLOOTrainer(RLOOTrainer):
         **kwargs: Any,
     ) -> None:
         """Take TRL's arguments by name; `rewards` are those of `reward_funcs`, which tell what failed."""
-        self.rewards = rewards
-        self.max_failed_share = max_failed_share
-        self.lost_samples = 0
         self.rows: list[Row] = []
-        self.failed: list[str | None] = []
+        self.failed = FailedSamples(self, rewards, max_failed_share)
         self.sampling: DynamicSampling | None = None
         super().__init__(**kwargs)
         if features is not None and features.dynamic_sampling:
@@ -42,9 +37,11 @@ class FmtkitRLOOTrainer(RLOOTrainer):
             self.sampling = DynamicSampling(self, features, begin, RLOO_MADE)
 
     def _generate_and_score_completions(self, inputs: list[Row]) -> dict[str, Any]:
-        self.rows, self.lost_samples = list(inputs), 0
+        self.rows = list(inputs)
+        self.failed.begin()
         output: dict[str, Any] = super()._generate_and_score_completions(self.rows)
-        return failed_samples.without_loss(self, output)
+        self.failed.log_metrics()
+        return self.failed.without_loss(output)
 
     def _generate(self, prompts: list[Any]) -> Any:
         if self.sampling is None:
@@ -58,16 +55,11 @@ class FmtkitRLOOTrainer(RLOOTrainer):
         if ready is not None:
             return ready
         rewards: Tensor = super()._calculate_rewards(inputs, prompts, completions, ids)
-        self.failed = failed_samples.reasons(self, inputs, self.rewards)
-        mode = "train" if self.model.training else "eval"
-        for name, value in failed_samples.seconds(self, self.rewards):
-            self._metrics[mode][name].append(value)
-        found: Tensor = failed_samples.masked(self, rewards, self.failed, self.max_failed_share)
+        found: Tensor = self.failed.masked(rewards, inputs)
+        self.failed.log_reasons()
         return found
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """Train; save what was learned where no prompt has a signal any more, or too many fail."""
-        try:
+        """Train; say what calls and rewards were like, and end the reward workers."""
+        with self.failed.told():
             return super().train(*args, **kwargs)
-        except (NoSignalError, FailedSamplesError) as error:
-            raise lost(self, error) from error

@@ -5,30 +5,23 @@ the answers to a generation batch, `_calculate_rewards` returns the rewards of a
 `_compute_loss` is the loss of a micro-batch. How answers are made is RolloutTrainer's.
 """
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fmtkit.training.rl import failed_samples
-from fmtkit.training.rl.failed_samples import FailedSamplesError
+from fmtkit.training.rl.failed_samples import FailedSamples
 from fmtkit.training.rl.grpo import zero_advantage
-from fmtkit.training.rl.grpo.dynamic_sampling import DynamicSampling, NoSignalError
+from fmtkit.training.rl.grpo.dynamic_sampling import DynamicSampling
 from fmtkit.training.rl.grpo.group_rule import check_whole_groups
 from fmtkit.training.rl.grpo.replay import Replay
 from fmtkit.training.rl.grpo.rerolls import Rerolls
 from fmtkit.training.rl.grpo.settings import GrpoSettings
-from fmtkit.training.rl.rewards import RewardError, Rewards
-from fmtkit.training.rl.rollouts.contract import RolloutError
-from fmtkit.training.rl.rollouts.lifeline import ServerLostError, lost
+from fmtkit.training.rl.rewards import Rewards
 from fmtkit.training.rl.rollouts.trainer import RolloutTrainer
-from fmtkit.training.run.callbacks import RunLog
 
 Row = dict[str, Any]
-_TOGETHER = (ServerLostError, NoSignalError, FailedSamplesError)
-"""Errors that every process raises at the same place, so that they can save together."""
 
 
 class FmtkitGRPOTrainer(RolloutTrainer):
@@ -50,14 +43,15 @@ class FmtkitGRPOTrainer(RolloutTrainer):
         self.rerolls: Rerolls | None = None
         self.replay: Replay | None = None
         self.sampling: DynamicSampling | None = None
-        self.failed: list[str | None] = []
-        self.lost_samples = 0
         self._totals = torch.zeros(0)
         self._columns: frozenset[str] = frozenset()
         if rewards is not None:
             rewards.group_size = lambda: self.group_size
             kwargs["reward_funcs"] = [*kwargs.get("reward_funcs", ()), *rewards.functions]
         super().__init__(**kwargs)
+        own = self.rollouts.masked_share
+        share = self.rollouts.max_failed_share if own is None else own
+        self.failed = FailedSamples(self, rewards, share)
         self._set_up()
 
     def _set_up(self) -> None:
@@ -99,9 +93,11 @@ class FmtkitGRPOTrainer(RolloutTrainer):
         return found
 
     def _generate_and_score_completions(self, inputs: list[Row]) -> dict[str, Any]:
-        training, self.lost_samples = self.model.training, 0
+        training = self.model.training
+        self.failed.begin()
         output = super()._generate_and_score_completions(inputs)
-        output = failed_samples.without_loss(self, output)
+        output = self.failed.without_loss(output)
+        self.failed.log_metrics()
         if not training:
             return output
         if self.rerolls is not None:
@@ -120,25 +116,14 @@ class FmtkitGRPOTrainer(RolloutTrainer):
             return ready
         rewards: Tensor = super()._calculate_rewards(inputs, prompts, completions, ids)
         self._log_lengths(ids)
-        rewards = self._without_failed(rewards, inputs)
+        rewards = self.failed.masked(rewards, inputs)
         self._totals = self._own_totals(rewards, len(prompts))
         if self.rerolls is not None and self.model.training:
             # A rollout function's columns stand in the rows by now; they are not the prompt's.
             rows = [{name: row[name] for name in self._columns} for row in inputs]
             self.rerolls.note(rows, self._totals.tolist(), self.num_generations)
-        self._log_masked()
+        self.failed.log_reasons()
         return rewards
-
-    def _without_failed(self, rewards: Tensor, rows: Sequence[Row]) -> Tensor:
-        """Take out the rewards of samples whose reward, rollout or environment failed anywhere."""
-        self.failed = failed_samples.reasons(self, rows, self.rewards)
-        mode = "train" if self.model.training else "eval"
-        for name, value in failed_samples.seconds(self, self.rewards):
-            self._metrics[mode][name].append(value)
-        own = self.rollouts.masked_share
-        share = self.rollouts.max_failed_share if own is None else own
-        found: Tensor = failed_samples.masked(self, rewards, self.failed, share)
-        return found
 
     def _own_totals(self, rewards: Tensor, count: int) -> Tensor:
         """Return the weighted sums [B] of this process's rows; NaN where there is no reward.
@@ -168,14 +153,6 @@ class FmtkitGRPOTrainer(RolloutTrainer):
             if name not in self._pending_extra_logs:
                 self._log_completion_extra(name, values)
 
-    def _log_masked(self) -> None:
-        """Log why samples failed, where some did, beside what a reward logged as `masked`."""
-        if not any(self.failed):
-            return
-        told = self._pending_extra_logs.pop("masked", [None] * len(self.failed))
-        pairs = zip(self.failed, told, strict=True)
-        self._log_completion_extra("masked", [failed or other for failed, other in pairs])
-
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         if self._may_skip() and zero_advantage.is_silent(self, inputs["advantages"]):
             self._metrics["train"]["skipped_zero_adv_batches"].append(1.0)
@@ -191,46 +168,6 @@ class FmtkitGRPOTrainer(RolloutTrainer):
         )
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """Train, and end the reward workers; save what was learned where others end it."""
-        try:
-            result = super().train(*args, **kwargs)
-            self._tell_skipped()
-        except (*_TOGETHER, RewardError, RolloutError) as error:
-            # A user's function may fail on one process alone: there is no saving together then.
-            if isinstance(error, _TOGETHER) or self.accelerator.num_processes == 1:
-                raise lost(self, error) from error
-            raise
-        finally:
-            if self.rewards is not None:
-                self.rewards.close()
-        return result
-
-    def _tell_slowest(self) -> None:
-        """Say which call came near to its time limit, if one did."""
-        for timings in failed_samples.timings(self, self.rewards):
-            found = timings.finding()
-            for callback in self.callback_handler.callbacks if found else ():
-                if isinstance(callback, RunLog):
-                    callback.findings.append(str(found))
-            if found and self.is_world_process_zero():
-                print(f"warning: {found}", file=sys.stderr)  # noqa: T201
-
-    def _tell_skipped(self) -> None:
-        """Say how many batches had no reward; raise RewardError if none had one at all."""
-        self._tell_slowest()
-        judge = None if self.rewards is None else self.rewards.judge
-        if judge is None:
-            return
-        own = torch.tensor([[judge.skipped, judge.seen]], device=self.accelerator.device)
-        skipped, seen = self.accelerator.gather(own).sum(0).tolist()
-        if skipped and skipped == seen:
-            raise RewardError(
-                f"no batch of this run had a reward: the functions said None for all {seen}; have the "
-                "rows a reference? `fmtkit rewards test` shows what each function returns"
-            )
-        found = f"{skipped} of {seen} batches had no reward and were skipped"
-        for callback in self.callback_handler.callbacks if skipped else ():
-            if isinstance(callback, RunLog):
-                callback.findings.append(found)
-        if skipped and self.is_world_process_zero():
-            print(f"warning: {found}", file=sys.stderr)  # noqa: T201
+        """Train; say what calls and rewards were like, and end the reward workers."""
+        with self.failed.told():
+            return super().train(*args, **kwargs)

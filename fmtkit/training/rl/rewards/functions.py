@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fmtkit.training.rl.failed_samples import Failures
+from fmtkit.training.rl.failed_samples import Failures, processes
 from fmtkit.training.rl.rewards.batch import Batch, batch_of, group_starts, groups_each, parts
 from fmtkit.training.rl.rewards.calls import Called, Scored, shown
 from fmtkit.training.rl.rewards.one_batch import OneBatch
 from fmtkit.training.rl.rewards.pool import Pool
 from fmtkit.training.rl.rewards.recorders import recording, replay
-from fmtkit.training.rl.rewards.verdicts import RewardError, Value, checked
+from fmtkit.training.rl.rewards.verdicts import FinalRewardError, RewardError, Value, checked
 
 
 class Cutting:
@@ -55,6 +55,14 @@ class _Standing:
         """Tell whether the function shapes (a length, a repetition) and does not judge the outcome."""
         return bool(getattr(self.called.function, "is_shaping", False))
 
+    def lost(self, batch: Batch, error: RewardError) -> list[Value]:
+        """Let an error end the run on every process; raise it where there is one, or all raise it."""
+        if self.failures is None or processes() == 1 or isinstance(error, FinalRewardError):
+            raise error
+        self.failures.final = self.failures.final or str(error)
+        # Nothing is made of these numbers; TRL would warn of rewards that are None.
+        return [0.0] * len(batch)
+
     def told(self, batch: Batch, scored: Scored) -> list[Value]:
         """Return the rewards after the judge has seen them; keep what failed and how long it took."""
         values = scored.values
@@ -85,7 +93,12 @@ class Reward(_Standing):
         batch = batch_of(prompts, completions, completion_ids, others)
         pool = self.pool if self.pool is not None and self.pool.takes(batch) else None
         cut = self.cutting.cut(batch, self.called, pool.workers if pool else 1)
-        parts = pool.run(self.index, cut) if pool else [self.called.scored(part) for part in cut]
+        try:
+            parts = (
+                pool.run(self.index, cut) if pool else [self.called.scored(part) for part in cut]
+            )
+        except RewardError as error:
+            return self.lost(batch, error)
         return self.told(batch, Scored.joined(parts))
 
 
@@ -102,7 +115,10 @@ class AsyncReward(_Standing):
         """Return one reward for each completion; raise RewardError for whatever is wrong."""
         batch = batch_of(prompts, completions, completion_ids, others)
         cut = self.cutting.cut(batch, self.called, 1)
-        found = await asyncio.gather(*(self._part(part, self.called.seconds) for part in cut))
+        try:
+            found = await asyncio.gather(*(self._part(part, self.called.seconds) for part in cut))
+        except RewardError as error:
+            return self.lost(batch, error)
         return self.told(batch, Scored.joined(found))
 
     async def _part(self, batch: Batch, seconds: float) -> Scored:

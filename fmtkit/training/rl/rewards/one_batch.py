@@ -64,3 +64,12 @@ class OneBatch:
                 "(`fmtkit rewards test` shows what each function returns)",
                 stacklevel=2,
             )
+
+    def finding(self, skipped: int, seen: int) -> str | None:
+        """Return what to say of the batches of all processes; raise RewardError if none had a reward."""
+        if skipped and skipped == seen:
+            raise RewardError(
+                f"no batch of this run had a reward: the functions said None for all {seen}; have the "
+                "rows a reference? `fmtkit rewards test` shows what each function returns"
+            )
+        return f"{skipped} of {seen} batches had no reward and were skipped" if skipped else None

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any
 
-from fmtkit.training.run.callbacks import TrainingError
+from fmtkit.training.run.callbacks import BetweenStepsError
 
 Value = float | None
 
 
-class RewardError(TrainingError):
+class RewardError(BetweenStepsError):
     """Name the reward function, the row, and what to do; `trace` is the user's part of a traceback."""
 
     def __init__(self, message: str, trace: str = "") -> None:

@@ -31,8 +31,8 @@ attribute `takes_rows = True`: the rows are those of its own batch, also when it
 Before a run, without torch: `fmtkit.training.vllm.plan` (combinations of keys), `loading.check_names`,
 `fmtkit.training.vllm.ready` (versions, GPUs). In a training process, before the model is loaded:
 `readiness.wait_for(job)`.
-A server that is gone ends in ServerLostError: every process raises it between two steps, so the GRPO
-trainer saves a checkpoint (`lifeline.save_progress(trainer)`) before the run ends with exit code 1.
+A server that is gone ends in ServerLostError, which every process raises between two steps: a checkpoint is
+saved (`fmtkit.training.run.callbacks.saving`) before the run ends with exit code 1.
 
 Without a rollout_func, prefetch, interval, LoRA sync or server, nothing here changes what TRL computes.
 """

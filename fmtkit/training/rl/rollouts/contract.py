@@ -15,13 +15,13 @@ from typing import Any
 
 from fmtkit.core.errors import OptionError
 from fmtkit.core.foreign_calls import OverdueError, Part, in_parts, retried, within
-from fmtkit.training.rl.failed_samples import ROLLOUT_ERROR, Timings
-from fmtkit.training.run.callbacks import TrainingError
+from fmtkit.training.rl.failed_samples import ROLLOUT_ERROR, Timings, processes
+from fmtkit.training.run.callbacks import BetweenStepsError, TrainingError
 
 _NEEDED = ("prompt_ids", "completion_ids", "logprobs")
 
 
-class RolloutError(TrainingError):
+class RolloutError(BetweenStepsError):
     """Name the rollout function, the entry, and what is wrong with it."""
 
 
@@ -70,11 +70,11 @@ class Rollout:
             return retried(partial(self._limited, seconds, once), settings.max_retries)
 
         limit = settings.rollout_timeout
-        if settings.max_failed_share == 0:
+        if settings.max_failed_share == 0 and processes() == 1:
             output = call(range(len(prompts)), limit)
         else:
-            group = trainer.num_generations
-            whole = group if len(prompts) % group == 0 else len(prompts)
+            group, alone = trainer.num_generations, settings.max_failed_share == 0
+            whole = len(prompts) if alone or len(prompts) % group else group
             parts = list(in_parts(range(len(prompts)), call, limit, whole=whole))
             output = _joined(parts)
         each = (time.perf_counter() - started) / len(prompts)

@@ -14,7 +14,7 @@ from typing import Any
 
 from fmtkit.core.errors import OptionError
 from fmtkit.core.foreign_calls import OverdueError, retried, within
-from fmtkit.training.rl.failed_samples import Timings
+from fmtkit.training.rl.failed_samples import Timings, processes
 from fmtkit.training.rl.rollouts.contract import told
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
 
@@ -133,7 +133,7 @@ def _failed(
     masks = settings.max_failed_share > 0
     if name not in _OWN and not overdue and (not masks or isinstance(error, _TOLD)):
         raise error
-    if name in _OWN and not masks and not overdue:
+    if name in _OWN and not masks and not overdue and processes() == 1:
         raise error
     what = (
         f"took more than {settings.environment_timeout:g} s" if overdue else f"raised {told(error)}"

@@ -5,8 +5,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from fmtkit.training.rl.rollouts.lifeline import GuardedClient, Lifeline, asked_to_stop
+from fmtkit.training.rl.rollouts.lifeline import GuardedClient, Lifeline
 from fmtkit.training.rl.rollouts.server import ServerError, address
+from fmtkit.training.run.callbacks import asked_to_stop
 
 _CONNECT_SECONDS = 10.0
 

@@ -14,12 +14,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NoReturn
 
 from fmtkit.core.foreign_calls import Call
 from fmtkit.training.rl.rollouts.server import REQUEST_SECONDS, Server, ServerError
-from fmtkit.training.run.callbacks import RunLog, TrainingError
+from fmtkit.training.run.callbacks import BetweenStepsError, TrainingError
 from fmtkit.training.run.interrupts import INTERRUPTED
 
 _TRIES = 2
@@ -33,24 +32,14 @@ _STOP_GRACE = 30.0
 """Seconds that a transfer of weights has to end after a signal: it cannot be interrupted."""
 
 
-class ServerLostError(TrainingError):
+class ServerLostError(BetweenStepsError):
     """Say that a run's server is gone or makes no more answers, and how to go on."""
+
+    is_shared = True
 
 
 class StoppedError(ServerLostError):
     """Say that a signal ended the waiting for a server."""
-
-
-class InterruptedRunError(TrainingError):
-    """Say that a signal ended a run between two steps, and what was saved."""
-
-    exit_code = INTERRUPTED
-
-
-def asked_to_stop(trainer: Any) -> bool:
-    """Tell whether a signal has asked a trainer's run to stop."""
-    callbacks = trainer.callback_handler.callbacks
-    return any(isinstance(one, RunLog) and one.stop.asked for one in callbacks)
 
 
 def _never() -> bool:
@@ -318,26 +307,3 @@ class GuardedClient:
             self.lifeline.run(self.client.reset_prefix_cache)
         except TrainingError as error:
             self.lost = str(error)
-
-
-def save_progress(trainer: Any) -> Path | None:
-    """Save a checkpoint of a run whose server is gone, as of the last whole step; None before the first."""
-    if trainer.state.global_step == 0:
-        return None
-    trainer._save_checkpoint(trainer.model, trial=None)
-    return Path(trainer.args.output_dir) / f"checkpoint-{trainer.state.global_step}"
-
-
-def lost(trainer: Any, error: Exception) -> TrainingError:
-    """Save a checkpoint of a run that an error ends between two steps; return the error that says so.
-
-    Its exit code is that of an interruption where a signal has ended the waiting.
-    """
-    kind = InterruptedRunError if asked_to_stop(trainer) else TrainingError
-    return kind(f"{error}; {_said(save_progress(trainer))}")
-
-
-def _said(saved: Path | None) -> str:
-    if saved is None:
-        return "no step was finished, so nothing was saved"
-    return f"the steps so far are saved in {saved}, and --resume goes on from there"
