@@ -1,5 +1,6 @@
 """inspect on other processes: the same report, byte for byte, as from threads."""
 
+import gzip
 import json
 import os
 from io import BytesIO
@@ -10,17 +11,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sick_rows
-from fixture_cases import cases
+from fixture_cases import Case, cases
 from runs import fmtkit as command
 from test_engines import TOKENIZER, Pickling
 
-from fmtkit.converting import pipeline
-from fmtkit.converting.engines import engine_of
+from fmtkit.converting import ray_engine
+from fmtkit.converting.convert_options import RowOptions
+from fmtkit.converting.validation import validate_sources
 from fmtkit.core.errors import FmtkitError
 from fmtkit.inspection import fingerprints, inspection
 from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.reports import json as json_report
-from fmtkit.sources import jsonl
+from fmtkit.sources import jsonl, parts
 from fmtkit.sources.blocks import MAX_LINE_BYTES
 
 RAY = {"engine": "ray"}
@@ -127,19 +129,126 @@ def compare(
 
 @pytest.fixture
 def on_copies(monkeypatch):
-    """Let the engine that is asked for work on copies of everything, as other processes would."""
-    for module in (pipeline, inspection):
-        monkeypatch.setattr(
-            module,
-            "engine_of",
-            lambda options: Pickling() if options.engine == "ray" else engine_of(options),
-        )
+    """Let Ray work on copies of everything, as other processes would; return what was copied."""
+    worked = []
+
+    class Noting(Pickling):
+        def map(self, work, tasks):
+            worked.append(work)
+            return super().map(work, tasks)
+
+    monkeypatch.setattr(ray_engine, "Ray", lambda *arguments: Noting())
+    return worked
 
 
 @pytest.mark.parametrize("made", MADE)
 def test_the_report_of_copies_is_that_of_threads(tmp_path, monkeypatch, on_copies, made):
     monkeypatch.setattr(jsonl.blocks_of_lines, "__defaults__", (50_000, MAX_LINE_BYTES))
     compare(made(tmp_path, SHORT), monkeypatch, LOOKED_AT[1:2])
+
+
+@pytest.mark.parametrize("case", cases(), ids=str)
+def test_every_fixture_is_looked_at_alike_by_tasks(case, monkeypatch, on_copies):
+    # Tasks of a few rows each: what is counted within one is counted again within its source.
+    monkeypatch.setattr(parts, "PART_BYTES", 400)
+    source, options = str(case.source), {"show_mask": 2, "rows": (3,)}
+    assert report(source, **options, **RAY) == report(source, **options)
+    assert checked(case, source, **RAY) == checked(case, source)
+    assert on_copies
+
+
+def checked(case: Case, source: str, **engine: Any) -> Any:
+    """Return what validate finds in a fixture by its own type; its error where it is refused."""
+    options = RowOptions(type=case.name, **case.settings, **engine)
+    try:
+        return validate_sources(source, options).as_dict()
+    except FmtkitError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@pytest.fixture
+def cut(tmp_path, monkeypatch):
+    """Give files of many kinds that are cut into many tasks, and blocks of a few rows."""
+    monkeypatch.setattr(parts, "PART_BYTES", 40_000)
+    monkeypatch.setattr(jsonl.blocks_of_lines, "__defaults__", (6_000, MAX_LINE_BYTES))
+    rows, _ = sick_rows.sick(400)
+    rows = [{**row, "note": SHORT} for row in rows]
+    for place in (30, 200, 201, 399):
+        rows[place] = {"chosen": place}
+    folder = tmp_path / "files"
+    folder.mkdir()
+    data = "".join(json.dumps(row) + "\n" + "\n" * (n % 7 == 0) for n, row in enumerate(rows))
+    (folder / "0.jsonl").write_text(data)
+    (folder / "1.jsonl").write_text(data[:3000])
+    (folder / "2.jsonl.gz").write_bytes(gzip.compress(data[3000:].encode()))
+    (folder / "3.jsonl").write_text(data[40_000:])
+    (folder / "4.json").write_text(json.dumps(rows[:9]))
+    return [str(path) for path in sorted(folder.iterdir())]
+
+
+WORK = {"TaskView", "RowsOfPart", "CheckOfTask", "BareTask", "OfBlocks", "RowCount"}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"type": "ultra"},
+        {"type": "llama3.ultra", "tokenizer": TOKENIZER, "show_mask": 3, "rows": (205, 777)},
+        {"type": "ultra", "limit": 1},
+        {"type": "ultra", "limit": 555, "rows": (30, 500, 554)},
+        {"type": "ultra", "sample": 50, "tokenizer": TOKENIZER, "max_length": (64,)},
+    ],
+)
+def test_many_tasks_are_inspected_as_on_threads_and_read_by_workers_alone(
+    cut, monkeypatch, on_copies, asked
+):
+    expected = report(cut, **asked)
+    assert json.loads(expected)["rows_read"] > 0
+    assert report(cut, **asked, **RAY) == expected
+    assert {type(work).__name__ for work in on_copies} <= WORK
+    if "limit" not in asked:
+        bad = json.loads(expected)["bad_rows"]
+        text = {path: Path(path).read_text().splitlines() for path in cut if path[-1] == "l"}
+        placed = [b for b in bad if b["place"]["source"] in text]
+        assert placed
+        for one in placed:
+            line = text[one["place"]["source"]][one["place"]["line"] - 1]
+            assert line.startswith(one["raw"][:20])
+
+
+@pytest.mark.parametrize("flags", [{}, {"schema": True}])
+@pytest.mark.parametrize("options", [{}, {"limit": 300}, {"max_errors": "5%"}])
+def test_many_tasks_are_validated_as_on_threads(cut, on_copies, flags, options):
+    one, other = (
+        validate_sources(cut, RowOptions(type="ultra", **options, **engine), **flags)
+        for engine in ({}, RAY)
+    )
+    assert one.as_dict() == other.as_dict()
+    assert one.items
+    assert (one.exit_code, one.ledger) == (other.exit_code, other.ledger)
+    assert one.report.data["sources"] == other.report.data["sources"]
+    assert {type(work).__name__ for work in on_copies} <= WORK
+
+
+def test_the_page_of_many_tasks_is_that_of_threads(cut, tmp_path, capsys, on_copies):
+    pages = []
+    for engine in ("threads", "ray"):
+        page = tmp_path / f"{engine}.html"
+        flags = ("--type", "ultra", "--html", str(page), "--engine", engine, "--quiet")
+        assert command(capsys, "inspect", *cut, *flags).code == 0
+        pages.append(page.read_text())
+    assert pages[0] == pages[1]
+    assert {type(work).__name__ for work in on_copies} <= WORK
+
+
+def test_sources_of_no_type_are_counted_by_workers_alone(tmp_path, monkeypatch, on_copies):
+    monkeypatch.setattr(parts, "PART_BYTES", 4_000)
+    rows = [{"colour": i, "weight": [i]} for i in range(400)]
+    source = write(tmp_path / "odd.jsonl", [*rows[:300], {"late": {"a": "Ж"}}, *rows[300:]])
+    found = report(source)
+    assert json.loads(found)["rows_read"] == 401
+    assert report(source, **RAY) == found
+    assert {type(work).__name__ for work in on_copies} == {"BareTask"}
 
 
 def test_a_source_that_is_read_once_shows_its_first_rows_from_copies(on_copies):
@@ -163,9 +272,9 @@ def test_results_on_the_way_back_hold_no_tokenizer(tmp_path, monkeypatch):
                 sizes.append(len(pickle.dumps(result)))
                 yield result
 
-    monkeypatch.setattr(pipeline, "engine_of", lambda options: Weighing())
+    monkeypatch.setattr(ray_engine, "Ray", lambda *arguments: Weighing())
     source = write(tmp_path / "a.jsonl", [sick_rows.clean(number) for number in range(50)])
-    report(source, type="llama3.ultra", tokenizer=TOKENIZER)
+    report(source, type="llama3.ultra", tokenizer=TOKENIZER, **RAY)
     assert max(sizes) < 100_000 < Path(TOKENIZER, "tokenizer.json").stat().st_size * 100
 
 

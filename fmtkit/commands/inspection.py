@@ -35,6 +35,7 @@ def inspect(
     Prints types that fit, token lengths, what a maximum length cuts, which tokens are trained, and findings.
     """
     with quick_imports():
+        from fmtkit.converting.engines import session
         from fmtkit.reports.faces import show, show_all
 
     faces: dict[str, Any] = {
@@ -46,11 +47,13 @@ def inspect(
         "whole": all_,
     }
     codes = tuple(fail_on or ())
-    if options.config is None:
-        found = show(source or [], options, fail_on=codes, **faces)
-    else:
-        from fmtkit.training.data.inspect_config import inspect_config
+    # A cluster that the inspection starts is there for the rows of its page too.
+    with session():
+        if options.config is None:
+            found = show(source or [], options, fail_on=codes, **faces)
+        else:
+            from fmtkit.training.data.inspect_config import inspect_config
 
-        inspected = inspect_config(options.config, source or [], options)
-        found = show_all(inspected, fail_on=codes, **faces)
+            inspected = inspect_config(options.config, source or [], options)
+            found = show_all(inspected, fail_on=codes, **faces)
     raise typer.Exit(1 if found else 0)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path, PurePath
@@ -16,8 +16,8 @@ from fmtkit.converting.pipeline import Piece, Progress, stream
 from fmtkit.converting.preparation import AnySource, Job
 from fmtkit.converting.run_report import Report, report_of, sources_of
 from fmtkit.converting.splitting import Encoding, Split
-from fmtkit.converting.task_work import TIERS, RowCount, TaskWork, named
-from fmtkit.converting.tasks import HERE, Task, can_travel, tasks_of
+from fmtkit.converting.task_work import TIERS, TaskWork, limited_tasks, named, works_by_tasks
+from fmtkit.converting.tasks import HERE, Task
 from fmtkit.converting.user_functions import TransformedSource
 from fmtkit.core.atomic import Written
 from fmtkit.core.codes import Reject
@@ -163,13 +163,15 @@ class ConversionRun:
     def _by_tasks(self) -> bool:
         """Tell whether workers read and write by themselves."""
         is_seen = isinstance(self.out, Path) or not self.out.url.startswith(HERE)
-        return self.options.engine == "ray" and is_seen and all(map(can_travel, self.job.sources))
+        return is_seen and works_by_tasks(self.job)
 
     def _write_tasks(self, encode: Encoding) -> None:
         """Have workers write every task that is not done, and take over what they wrote, in order."""
         assert isinstance(self.sink, FolderSink | ObjectFolderSink)
         place = self.sink.workers_place()
-        left = [task for task in self._tasks() if task.next_block > self.progress.next_block]
+        left = [
+            task for task in limited_tasks(self.job) if task.next_block > self.progress.next_block
+        ]
         if left and left[0].is_begun(self.progress.next_block):
             # On threads, with a shard that was full before its task came to its end.
             self._write_pieces(encode, [left.pop(0)])
@@ -201,23 +203,6 @@ class ConversionRun:
                     # Its record is there, its shards are not.
                     [record] = written([task])
                 yield record
-
-    def _tasks(self) -> list[Task]:
-        """Return the tasks; with --limit those up to its last row, for which rows are counted first."""
-        tasks, left = tasks_of(self.job.sources), self.options.limit
-        if left is None:
-            return tasks
-        count = RowCount(replace(self.job, options=replace(self.job.options, limit=left)))
-        kept = []
-        with closing(
-            named(engine_of(self.options).map(count, iter(tasks)), self.job.sources)
-        ) as counts:
-            for task, rows in zip(tasks, counts, strict=False):
-                kept.append(replace(task, rows=left) if rows >= left else task)
-                left -= rows
-                if left <= 0:
-                    break
-        return kept
 
     def _adopt(
         self, task: Task, record: TaskRecord, bad: bytes, records: Generator[Any, None, None]

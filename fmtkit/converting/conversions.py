@@ -115,7 +115,9 @@ class RowStream:
         for plugin in options.plugins:
             registry.load_plugin(plugin)
         self.options = options
-        self.job = prepare(open_named(sources, delimiter=options.delimiter), options)
+        opened = open_named(sources, delimiter=options.delimiter)
+        check_places(opened, None, options)
+        self.job = prepare(opened, options)
         self.ledger, self.progress = Ledger(), Progress()
 
     def __iter__(self) -> Iterator[Piece]:

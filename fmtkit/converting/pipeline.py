@@ -177,12 +177,14 @@ def stream(
     n x 3), but a table that pairs have made much larger than its block comes to it in parts. Either
     can be pickled, with what it returns, where the engine is of other processes. Records and lines of
     rejects are within their source. With `encode` small blocks go the way together, so that a file of
-    one row costs little: the last of them brings what was encoded of all. Blocks are cut task by task
-    then, and those of the `tasks` given are read, or all of them.
+    one row costs little: the last of them brings what was encoded of all. With `encode` or `tasks`
+    blocks are cut task by task, and those of the `tasks` given are read, or all of them.
     """
     begun = progress or Progress()
     places = dict(begun.rows)
     read: Iterator[list[_Read]] = ([each] for each in _whole(job, begun.next_block))
+    if tasks is not None:
+        read = ([each] for each in _one_by_one(job, begun, tasks))
     if encode is not None:
         read = _groups(job, begun, tasks_of(job.sources) if tasks is None else tasks)
     handed: deque[list[_Read]] = deque()
@@ -266,6 +268,13 @@ def _whole(job: Job, start: tuple[int, int]) -> Iterator[_Read]:
         skipped = start[1] if index == start[0] else 0
         for number, block in enumerate(job.sources[index].blocks(skipped), start=skipped):
             yield _Read(index, number, block, number + 1)
+
+
+def _one_by_one(job: Job, begun: Progress, tasks: Sequence[Task]) -> Iterator[_Read]:
+    """Read tasks block by block."""
+    start, lines = begun.next_block, dict(begun.lines)
+    for task in tasks:
+        yield from _blocks_of_task(job, task, start, lines)
 
 
 def _groups(job: Job, begun: Progress, tasks: Sequence[Task]) -> Iterator[list[_Read]]:

@@ -39,14 +39,11 @@ class TaskWork:
 
     def __call__(self, task: Task) -> TaskRecord:
         """Read, convert and write a task; what it leaves when it fails is nothing that counts."""
-        job = self.job
-        if task.rows is not None:
-            job = replace(job, options=replace(job.options, limit=task.rows))
         writer = TaskWriter(
             self.place, task.number, self.encode.format, self.metadata, self.shard_bytes
         )
         try:
-            return self._write(job, task, writer)
+            return self._write(limited(self.job, task), task, writer)
         except BaseException:
             writer.discard()
             raise
@@ -68,11 +65,11 @@ class TaskWork:
                     writer.write(encoded, split)
                 writer.end_block()
                 if is_traced:
-                    counts = _counts(ledger, progress, tiers)
+                    counts = counts_of(ledger, progress, tiers)
                     trace.append(_trace(piece, counts, writer.bad_bytes))
                 if options.on_error == "fail" and piece.rejects:
                     break
-        return writer.finish(_counts(ledger, progress, tiers), trace)
+        return writer.finish(counts_of(ledger, progress, tiers), trace)
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,36 @@ class RowCount:
         return count
 
 
-def _counts(ledger: Ledger, progress: Progress, tiers: Mapping[str, int]) -> Counts:
+def limited_tasks(job: Job) -> list[Task]:
+    """Return the tasks of a job; with --limit those up to its last row, for which rows are counted first."""
+    tasks, left = tasks_of(job.sources), job.options.limit
+    if left is None:
+        return tasks
+    kept = []
+    counts = engine_of(job.options).map(RowCount(job), iter(tasks))
+    with closing(named(counts, job.sources)) as counted:
+        for task, rows in zip(tasks, counted, strict=False):
+            kept.append(replace(task, rows=left) if rows >= left else task)
+            left -= rows
+            if left <= 0:
+                break
+    return kept
+
+
+def limited(job: Job, task: Task) -> Job:
+    """Return the job for a task: --limit is the task's own."""
+    if task.rows == job.options.limit:
+        return job
+    return replace(job, options=replace(job.options, limit=task.rows))
+
+
+def works_by_tasks(job: Job) -> bool:
+    """Tell whether workers read the sources of a job by themselves."""
+    return job.options.engine == "ray" and all(map(can_travel, job.sources))
+
+
+def counts_of(ledger: Ledger, progress: Progress, tiers: Mapping[str, int]) -> Counts:
+    """Return what was read of a task."""
     lines = {source: line - 1 for source, line in progress.lines.items()}
     return Counts(ledger.as_dict(), dict(tiers), dict(progress.rows), lines, dict(progress.bytes))
 
@@ -112,7 +138,8 @@ class RowResults:
 
     def __call__(self, task: Task) -> np.ndarray:
         """Read and convert a task, and write nothing."""
-        pieces = stream(self.job, engine=Inline(), encode=self.encode, tasks=[task])
+        job = limited(self.job, task)
+        pieces = stream(job, engine=Inline(), encode=self.encode, tasks=[task])
         return _numbers(number for piece in pieces for number in piece.result)
 
 
@@ -121,11 +148,10 @@ def results_of_rows(
 ) -> Iterator[np.ndarray]:
     """Yield what `encode` makes of the rows of a job (uint64), in order; nothing is written.
 
-    Workers read where they can reach the sources, and no limit ends within a task.
+    Workers read where they can reach the sources.
     """
-    by_tasks = job.options.engine == "ray" and job.options.limit is None
-    if by_tasks and all(map(can_travel, job.sources)):
-        mapped = engine_of(job.options).map(RowResults(job, encode), iter(tasks_of(job.sources)))
+    if works_by_tasks(job):
+        mapped = engine_of(job.options).map(RowResults(job, encode), iter(limited_tasks(job)))
         yield from named(mapped, job.sources)
         return
     for source in job.sources:
@@ -146,7 +172,7 @@ def named(mapped: Iterator[T], sources: Sequence[AnySource]) -> Generator[T, Non
         raise error.named(error.task.named(sources)) from error
 
 
-def check_places(sources: list[Any], out: Destination | None, options: Any) -> None:
+def check_places(sources: Sequence[Any], out: Destination | None, options: Any) -> None:
     """Raise OptionError for a local path that the machines at --ray-address need not see."""
     if options.ray_address is None or options.shared_filesystem:
         return

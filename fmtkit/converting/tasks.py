@@ -71,6 +71,15 @@ def tasks_of(sources: Sequence[Any]) -> list[Task]:
     return [*tasks, Task(len(tasks), tuple(held))] if held else tasks
 
 
+def blocks_of(sources: Sequence[Any], tasks: Iterable[Task]) -> Iterator[tuple[int, int, Block]]:
+    """Read tasks block by block; each comes with the index of its source, and its number in it."""
+    for task in tasks:
+        for index, part in task.parts:
+            first = part.number << PART_SHIFT
+            for number, block in enumerate(blocks_of_part(sources[index], part), first):
+                yield index, number, block
+
+
 def can_travel(source: Any) -> bool:
     """Tell whether other processes can read a source."""
     readers = (JsonReader, CsvReader, ParquetReader, IpcReader)
@@ -92,11 +101,8 @@ class OfBlocks(Generic[T]):
 
     def __call__(self, task: Task) -> T:
         """Return what is found in the task."""
-        return self.merged(map(self.of_block, self._blocks(task)))
-
-    def _blocks(self, task: Task) -> Iterator[Block]:
-        for index, part in task.parts:
-            yield from blocks_of_part(self.sources[index], part)
+        blocks = (block for _, _, block in blocks_of(self.sources, [task]))
+        return self.merged(map(self.of_block, blocks))
 
 
 def look_at_all(

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,14 +10,18 @@ import pyarrow as pa
 
 from fmtkit.converting.conversions import RowStream
 from fmtkit.converting.convert_options import RowOptions
+from fmtkit.converting.engines import Inline, engine_of, session
 from fmtkit.converting.ledger import ErrorLimit, Ledger
-from fmtkit.converting.pipeline import Piece
+from fmtkit.converting.pipeline import Piece, Progress, stream
 from fmtkit.converting.preparation import Job
 from fmtkit.converting.run_report import Report
+from fmtkit.converting.task_work import counts_of, limited, limited_tasks, named, works_by_tasks
+from fmtkit.converting.tasks import Task
 from fmtkit.core import notebook_html
 from fmtkit.core.codes import Reject
 from fmtkit.core.escaping import counted
 from fmtkit.formats.table_schemas import row_schema
+from fmtkit.writing.task_output import Counts
 
 
 @dataclass(frozen=True)
@@ -87,17 +92,67 @@ def validate_sources(
     unlimited = replace(
         options, type=options.type or "passthrough", on_error="quarantine", max_errors=None
     )
-    rows = RowStream(sources, unlimited)
-    items: list[Finding] = []
-    check = _SchemaCheck(rows.job) if schema else None
-    for piece in rows:
-        name = rows.job.sources[piece.source].name
-        found = [finding_of(name, reject) for reject in piece.rejects]
-        if check is not None:
-            found += check.findings(piece, name)
-        items += sorted(found, key=lambda finding: finding.row)
+    with session():
+        rows = RowStream(sources, unlimited)
+        items = (_by_tasks if works_by_tasks(rows.job) else _by_blocks)(rows, schema=schema)
     limit = ErrorLimit.parse(options.max_errors)
     return Findings(tuple(items), rows.ledger, rows.report(), limit)
+
+
+def _by_blocks(rows: RowStream, *, schema: bool) -> list[Finding]:
+    """Check blocks as they come to this process."""
+    check = _SchemaCheck(rows.job) if schema else None
+    return [f for piece in rows for f in _findings(rows.job, piece, check)]
+
+
+def _by_tasks(rows: RowStream, *, schema: bool) -> list[Finding]:
+    """Have workers check the tasks, and number what they find as its sources are."""
+    job, items = rows.job, []
+    tasks = limited_tasks(job)
+    mapped = engine_of(job.options).map(CheckOfTask(job, schema), iter(tasks))
+    with closing(named(mapped, job.sources)) as checked:
+        for task, (counts, found) in zip(tasks, checked, strict=True):
+            source = task.parts[0][0]
+            # Of its sources only the first may have been begun by the tasks before.
+            first = rows.progress.rows.get(source, 0), rows.progress.lines.get(source, 1) - 1
+            items += [_behind(f, *first) if own == source else f for own, f in found]
+            rows.ledger.merge(Ledger.from_dict(counts.ledger))
+            rows.progress.jump(task, counts)
+    rows.ledger.check()
+    return items
+
+
+@dataclass(frozen=True)
+class CheckOfTask:
+    """Checks the rows of a task; it can be pickled."""
+
+    job: Job
+    schema: bool
+
+    def __call__(self, task: Task) -> tuple[Counts, list[tuple[int, Finding]]]:
+        """Read and convert a task; return its counts, and each finding with the index of its source."""
+        check = _SchemaCheck(self.job) if self.schema else None
+        ledger, progress = Ledger(), Progress()
+        found = []
+        for piece in stream(limited(self.job, task), engine=Inline(), tasks=[task]):
+            found += [(piece.source, finding) for finding in _findings(self.job, piece, check)]
+            ledger.add(piece, skipped=False)
+            progress.add(piece)
+        return counts_of(ledger, progress, {}), found
+
+
+def _findings(job: Job, piece: Piece, check: "_SchemaCheck | None") -> list[Finding]:
+    """Return the findings of a block, by row."""
+    name = job.sources[piece.source].name
+    found = [finding_of(name, reject) for reject in piece.rejects]
+    if check is not None:
+        found += check.findings(piece, name)
+    return sorted(found, key=lambda finding: finding.row)
+
+
+def _behind(finding: Finding, rows: int, lines: int) -> Finding:
+    line = None if finding.line is None else finding.line + lines
+    return replace(finding, row=finding.row + rows, line=line)
 
 
 def finding_of(name: str, reject: Reject) -> Finding:

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +67,11 @@ class Fingerprints:
             self.size += len(entries)
         if self.size >= IN_MEMORY:
             self._spill()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle all that was collected: files stay with the process that wrote them."""
+        entries = [*self._parts("row_hash")]
+        return {**vars(self), "waiting": entries, "size": sum(map(len, entries)), "folder": None}
 
     def _spill(self) -> None:
         if self.folder is None:

@@ -6,44 +6,33 @@ converts only the blocks they are in.
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from threading import local
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from fmtkit.columns.documents import Untokenized
-from fmtkit.converting import detection, pipeline, preparation, typenames
+from fmtkit.converting import detection, preparation, typenames
 from fmtkit.converting.convert_options import RowOptions
-from fmtkit.converting.engines import engine_of
-from fmtkit.converting.ledger import Ledger
-from fmtkit.converting.pipeline import Piece
+from fmtkit.converting.engines import session
 from fmtkit.converting.preparation import Job
 from fmtkit.converting.suggestions import methods_for
-from fmtkit.core.codes import Reject
+from fmtkit.converting.task_work import check_places
 from fmtkit.core.errors import ColumnMismatchError, OptionError, TokenizerError
-from fmtkit.core.pickling import PickledByFields
-from fmtkit.counting.lengths import CharacterCounter, Counter
-from fmtkit.counting.token_counts import TokenCounter
 from fmtkit.formats import registry
 from fmtkit.inspection import rendered_text
 from fmtkit.inspection.as_trained import masking_of, template_of
 from fmtkit.inspection.collector import Look, Viewer
 from fmtkit.inspection.cutting import LADDER
 from fmtkit.inspection.findings import Finding
+from fmtkit.inspection.first_pass import BlockViewer, look_at_rows
 from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.masks import Masking
 from fmtkit.inspection.reply_checks import ReplyChecks
-from fmtkit.inspection.row_fetch import HELD_ROWS, BlockStart, RowFetch
-from fmtkit.inspection.score_columns import read_scores, score_names
+from fmtkit.inspection.row_fetch import RowFetch
+from fmtkit.inspection.score_columns import score_names
 from fmtkit.inspection.shown_rows import RowViewer
 from fmtkit.inspection.survey_making import (
     RAW_SHOWN,
-    BadRows,
     Passed,
     found_of,
     make_bare_survey,
@@ -67,14 +56,6 @@ SPLIT_WORDS = {
     "dev": "validation",
     "eval": "validation",
 }
-
-
-FINDINGS = {
-    "no_preference": "chosen_equals_rejected",
-    "role_order": "role_order",
-    "length_mismatch": "missing_labels",
-}
-"""Code of a bad row -> the finding that it is as well: a conversion leaves such rows out."""
 
 
 FIRST_ROWS = 3
@@ -111,6 +92,17 @@ def run(
     `rows` says how they are converted where options do not say it all, as a config's dataset does;
     `masks` adds what a config says of masks.
     """
+    # A cluster is started once for all that is looked at.
+    with session():
+        return _run(source, options, rows, masks)
+
+
+def _run(
+    source: object,
+    options: InspectOptions,
+    rows: RowOptions | None,
+    masks: Callable[[Masking], Masking] | None,
+) -> Inspection:
     for plugin in options.plugins:
         registry.load_plugin(plugin)
     tokenizer = tokens.load(options.tokenizer) if options.tokenizer else None
@@ -121,7 +113,7 @@ def run(
         found = _guessed(opened, options)
         if found is None:
             sources = _sources(opened, {})
-            bare = make_bare_survey(opened.sources, sources, opened.samples, engine_of(options))
+            bare = make_bare_survey(opened.sources, sources, opened.samples, options)
             return Inspection(replace(bare, **told, findings=_written(opened, options)))
         name, job = found
     else:
@@ -138,24 +130,35 @@ def run(
         _stride(opened, options.sample),
         masking,
     )
-    done = _Pass(job, opened, viewer)
-    done.run()
+    seen, fetch = look_at_rows(job, _block_viewer(job, opened, viewer))
     shown = RowViewer(
         job.table.name(),
         tokenizer,
         RowTemplate(template) if template else None,
         masking,
     )
-    survey = make_survey(Passed(done.look, done.ledger, done.fetch), viewer, shown, options)
+    survey = make_survey(Passed(seen.look, seen.ledger, fetch), viewer, shown, options)
     survey = replace(
         survey,
         **told,
-        sources=_sources(opened, done.rows_of),
-        bad_rows=done.bad.rows(done.fetch),
+        sources=_sources(opened, seen.progress.rows),
+        bad_rows=seen.bad.rows(fetch),
         findings=worst_first((*survey.findings, *_written(opened, options))),
         notes=(*notes, *survey.notes),
     )
-    return Inspection(survey, done.fetch, shown, done.look)
+    return Inspection(survey, fetch, shown, seen.look)
+
+
+def _block_viewer(job: Job, opened: Opened, viewer: Viewer) -> BlockViewer:
+    return BlockViewer(
+        viewer,
+        splits=tuple(split_of(source.name) for source in job.sources),
+        scores=tuple(
+            tuple(n for n in score_names(sample) if n not in job.schema.names)
+            for sample in opened.samples
+        ),
+        once=tuple(source.once for source in job.sources),
+    )
 
 
 def _written(opened: Opened, options: InspectOptions) -> tuple[Found, ...]:
@@ -239,6 +242,7 @@ def _open(source: object, options: InspectOptions) -> Opened:
     sources = tuple(open_sources(source, hashed=False, delimiter=options.delimiter))
     if not sources:
         raise OptionError("SOURCE is missing: give files, folders, globs, a dataset, or -")
+    check_places(sources, None, options)
     samples = tuple(preparation.sample_of(one) for one in sources)
     paths = [one.name for one in sources]
     guesses = tuple(
@@ -296,127 +300,7 @@ def _sources(opened: Opened, rows: Mapping[int, int]) -> tuple[SourceSummary, ..
     )
 
 
-def finding_of(reject: Reject) -> str | None:
-    """Return the finding that a bad row is, None where it is only a bad row."""
-    column = reject.column or ""
-    if reject.code == "empty_field" and column.endswith("content"):
-        return "empty_turn"
-    if column.startswith("labels") and reject.code in ("null_field", "type_error"):
-        return "missing_labels"
-    return FINDINGS.get(reject.code)
-
-
 def split_of(path: str) -> str:
     """Return the split that a source's name speaks of, empty where it does not."""
     words = re.split(r"[^a-z]+", path.rsplit("/", 1)[-1].lower())
     return next((SPLIT_WORDS[word] for word in words if word in SPLIT_WORDS), "")
-
-
-class _Pass:
-    """The first pass: every row is looked at."""
-
-    def __init__(self, job: Job, opened: Opened, viewer: Viewer) -> None:
-        self.job = job
-        self.look = viewer.empty()
-        self.ledger = Ledger()
-        self.bad = BadRows()
-        self.fetch = RowFetch(job)
-        self.rows_of: dict[int, int] = {}
-        self._viewer = BlockViewer(
-            viewer,
-            splits=tuple(split_of(source.name) for source in job.sources),
-            scores=tuple(
-                tuple(n for n in score_names(sample) if n not in job.schema.names)
-                for sample in opened.samples
-            ),
-            once=tuple(source.once for source in job.sources),
-        )
-
-    def run(self) -> None:
-        """Look at every row, in input order."""
-        with closing(pipeline.stream(self.job, step=self._viewer)) as pieces:
-            for piece in pieces:
-                of_source = self.rows_of.get(piece.source, 0)
-                start = BlockStart(
-                    piece.source, piece.block, self.ledger.rows_read, of_source, piece.rows_read
-                )
-                self.fetch.starts.append(start)
-                self.look.absorb(piece.result.look, start.first)
-                if piece.result.table is not None:
-                    self.fetch.hold(
-                        start, piece.result.table, piece.result.records, piece.result.lines
-                    )
-                self._note_rejects(piece, start)
-                self.ledger.add(piece, skipped=False)
-                self.rows_of[piece.source] = of_source + piece.rows_read
-        self.ledger.check()
-
-    def _note_rejects(self, piece: Piece, start: BlockStart) -> None:
-        self.bad.add(piece, start)
-        first = start.first - start.first_of_source
-        lines = {reject.row + first: reject.line for reject in piece.rejects}
-        for reject in piece.rejects:
-            code = finding_of(reject)
-            if code is not None:
-                self.look.findings.note(code, np.array([reject.row + first], dtype=np.int64))
-        self.look.lines |= {row: lines[row] for row in self.look.findings.named() & lines.keys()}
-
-
-@dataclass(frozen=True)
-class BlockViewer(PickledByFields):
-    """Looks at the rows of a block; can be pickled, so that it may be done in another process."""
-
-    viewer: Viewer
-    splits: tuple[str, ...]
-    """The split that each source's name speaks of."""
-    scores: tuple[tuple[str, ...], ...]
-    """The columns with scores of two replies in each source."""
-    once: tuple[bool, ...]
-    """Whether each source can be read only once."""
-
-    def __call__(self, table: pa.Table, piece: Piece, block: Block) -> "BlockView":
-        """Look at the table that a block became."""
-        table = self._with_scores(table, piece, block)
-        look = self.viewer.view(table, piece.records, self._counter(), self.splits[piece.source])
-        look.columns.add_block(block, piece.block)
-        for row in look.findings.named():
-            look.lines[row] = piece.line(int(np.searchsorted(piece.records, row)))
-        if not self.once[piece.source] or piece.block:
-            return BlockView(look)
-        first = table.slice(0, HELD_ROWS)
-        lines = [piece.line(i) for i in range(first.num_rows)]
-        return BlockView(look, first, piece.records[: first.num_rows], lines)
-
-    @cached_property
-    def _counters(self) -> local:
-        return local()
-
-    def _counter(self) -> Counter:
-        """Return this thread's counter: its memory of pieces is for one thread."""
-        counters = self._counters
-        if not hasattr(counters, "mine"):
-            tokenizer = self.viewer.tokenizer
-            made = TokenCounter(tokenizer, threads=1) if tokenizer else CharacterCounter()
-            counters.mine = made
-        mine: Counter = counters.mine
-        return mine
-
-    def _with_scores(self, table: pa.Table, piece: Piece, block: Block) -> pa.Table:
-        names = self.scores[piece.source]
-        if not names or "chosen" not in table.column_names or not table.num_rows:
-            return table
-        for name, numbers in read_scores(block, names).items():
-            everything = np.full(len(numbers) + len(block.rejects), np.nan)
-            everything[block.places(len(numbers))] = numbers
-            table = table.append_column(name, pa.array(everything[piece.records]))
-        return table
-
-
-@dataclass(frozen=True)
-class BlockView:
-    """What was seen of a block, and its first rows where it cannot be read again."""
-
-    look: Look
-    table: pa.Table | None = None
-    records: Any = None
-    lines: Sequence[int | None] = field(default=())

@@ -1,6 +1,7 @@
 """Rows fetched by number: a second pass that converts only the blocks they are in."""
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,9 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from fmtkit.converting import pipeline
+from fmtkit.converting.engines import Inline, engine_of
 from fmtkit.converting.preparation import Job
+from fmtkit.converting.task_work import named
+from fmtkit.converting.tasks import PART_SHIFT, Task, can_travel
 from fmtkit.core.codes import Reject
 from fmtkit.inspection.shown_rows import Place
+from fmtkit.sources.parts import blocks_of_part, parts_of
 
 SAMPLE_BLOCKS = 16
 """Blocks of which a sample is taken: each has to be converted once more."""
@@ -19,7 +24,7 @@ HELD_ROWS = 200
 """Rows of a source that can be read only once, which are kept for want of a second pass."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class BlockStart:
     """Where a block stands: its first row over all sources, and within its source."""
 
@@ -28,6 +33,8 @@ class BlockStart:
     first: int
     first_of_source: int
     rows: int
+    first_line: int = 1
+    """The line at which its part of the source begins."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +70,13 @@ class RowFetch:
 
     def place(self, row: int, line: int | None = None) -> Place:
         """Say where a row stands."""
-        firsts = [start.first for start in self.starts]
-        start = self.starts[int(np.searchsorted(firsts, row, side="right")) - 1]
+        start = self._start(row)
         name = self.job.sources[start.source].name
         return Place(row, name, start.first_of_source + row - start.first, line)
+
+    def _start(self, row: int) -> BlockStart:
+        """Return the block that a row is in; of those without rows none is."""
+        return self.starts[bisect_right(self.starts, row, key=lambda start: start.first) - 1]
 
     def hold(self, start: BlockStart, table: pa.Table, records: np.ndarray, lines: Any) -> None:
         """Keep the first rows of a source that cannot be read again."""
@@ -77,54 +87,107 @@ class RowFetch:
 
     def fetch(self, numbers: Iterable[int]) -> Iterator[Fetched]:
         """Yield the rows with these numbers, ascending; none of a source that is gone."""
-        wanted = np.unique(np.fromiter(numbers, dtype=np.int64))
-        for index, source in enumerate(self.job.sources):
-            starts = {s.number: s for s in self.starts if s.source == index}
-            within = {
-                n: wanted[(wanted >= s.first) & (wanted < s.first + s.rows)]
-                for n, s in starts.items()
-            }
-            left = sum(len(rows) > 0 for rows in within.values())
-            if source.once:
-                yield from (
-                    self.held[n]
-                    for rows in within.values()
-                    for n in rows.tolist()
-                    if n in self.held
-                )
-                continue
-            if left:
-                yield from self._from_source(index, starts, within, left)
+        wanted: dict[tuple[int, int], dict[BlockStart, list[int]]] = {}
+        for number in sorted({n for n in numbers if n < self.rows}):
+            start = self._start(number)
+            blocks = wanted.setdefault((start.source, start.number >> PART_SHIFT), {})
+            blocks.setdefault(start, []).append(number)
+        sources = self.job.sources
+        again = {place: blocks for place, blocks in wanted.items() if not sources[place[0]].once}
+        # Workers read what they can reach; the rows of other sources are here.
+        engine = engine_of(self.job.options) if all(map(can_travel, sources)) else Inline()
+        parts = iter(self._parts(again))
+        found = named(engine.map(RowsOfPart(self.job), parts), sources)
+        for place, blocks in wanted.items():
+            if place in again:
+                yield from self._placed([*blocks], next(found))
+            else:
+                rows = (number for own in blocks.values() for number in own)
+                yield from (self.held[number] for number in rows if number in self.held)
 
-    def _from_source(
-        self, index: int, starts: dict[int, BlockStart], within: dict[int, np.ndarray], left: int
-    ) -> Iterator[Fetched]:
-        for number, block in enumerate(self.job.sources[index].blocks()):
-            rows = within.get(number)
-            if rows is None or not len(rows):
-                continue
-            piece = pipeline.process(self.job, index, number, block)
-            yield from self._of_piece(piece, starts[number], rows.tolist())
-            left -= 1
-            if not left:
-                return
+    def _parts(
+        self, wanted: Mapping[tuple[int, int], Mapping[BlockStart, Sequence[int]]]
+    ) -> list["PartWanted"]:
+        """Return the parts to read, and the rows that are wanted of each."""
+        parts = {source: parts_of(self.job.sources[source]) for source, _ in wanted}
+        return [
+            PartWanted(
+                Task(number, ((source, parts[source][number]),)),
+                next(iter(blocks)).first_line,
+                {s.number: [row - s.first for row in rows] for s, rows in blocks.items()},
+            )
+            for (source, number), blocks in wanted.items()
+        ]
 
-    def _of_piece(
-        self, piece: pipeline.Piece, start: BlockStart, rows: list[int]
+    def _placed(
+        self, starts: Sequence[BlockStart], found: Sequence["RowFound"]
     ) -> Iterator[Fetched]:
-        rejects = {reject.row: reject for reject in piece.rejects}
-        for number in rows:
-            record = number - start.first
-            if record in rejects:
-                reject = rejects[record]
-                yield Fetched(self.place(number, reject.line), None, reject)
-                continue
-            i = int(np.searchsorted(piece.records, record))
-            if i == len(piece.records) or piece.records[i] != record:
-                yield Fetched(self.place(number), None)
-                continue
-            row = piece.table.slice(i, 1).to_pylist()[0]
-            yield Fetched(self.place(number, piece.line(i)), row)
+        firsts = {start.number: start.first for start in starts}
+        for one in found:
+            place = self.place(firsts[one.block] + one.record, one.line)
+            yield Fetched(place, one.row, one.reject)
+
+
+@dataclass(frozen=True)
+class PartWanted:
+    """Rows that are wanted of a part of a source, as the only part of a task."""
+
+    task: Task
+    first_line: int
+    rows: Mapping[int, Sequence[int]]
+    """Block -> records in it, ascending."""
+
+    def named(self, sources: Sequence[Any]) -> str:
+        """Return what is read, for errors."""
+        return self.task.named(sources)
+
+
+@dataclass(frozen=True)
+class RowFound:
+    """What a record of a block became."""
+
+    block: int
+    record: int
+    line: int | None
+    row: dict[str, Any] | None
+    reject: Reject | None = None
+
+
+@dataclass(frozen=True)
+class RowsOfPart:
+    """Converts the blocks of a part that hold wanted rows; it can be pickled."""
+
+    job: Job
+
+    def __call__(self, wanted: PartWanted) -> list[RowFound]:
+        """Read the part up to the last of them."""
+        ((source, part),) = wanted.task.parts
+        found: list[RowFound] = []
+        blocks = blocks_of_part(self.job.sources[source], part, wanted.first_line)
+        last = max(wanted.rows)
+        for number, block in enumerate(blocks, part.number << PART_SHIFT):
+            records = wanted.rows.get(number)
+            if records is not None:
+                piece = pipeline.process(self.job, source, number, block)
+                found += _of_piece(piece, records)
+            if number == last:
+                break
+        return found
+
+
+def _of_piece(piece: pipeline.Piece, records: Sequence[int]) -> Iterator[RowFound]:
+    rejects = {reject.row: reject for reject in piece.rejects}
+    for record in records:
+        reject = rejects.get(record)
+        if reject is not None:
+            yield RowFound(piece.block, record, reject.line, None, reject)
+            continue
+        i = int(np.searchsorted(piece.records, record))
+        if i == len(piece.records) or piece.records[i] != record:
+            yield RowFound(piece.block, record, None, None)
+            continue
+        row = piece.table.slice(i, 1).to_pylist()[0]
+        yield RowFound(piece.block, record, piece.line(i), row)
 
 
 def spread(rows: int, count: int) -> list[int]:

@@ -1,6 +1,7 @@
 """A survey made of a look: figures, places of findings, and the masks of some rows."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import Any
@@ -8,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from fmtkit.converting import reading
-from fmtkit.converting.engines import Engine
+from fmtkit.converting.engines import engine_of
 from fmtkit.converting.ledger import Ledger
-from fmtkit.converting.pipeline import Piece
 from fmtkit.converting.suggestions import unfitting
+from fmtkit.converting.task_work import named
+from fmtkit.converting.tasks import Task, blocks_of, can_travel, tasks_of
 from fmtkit.core.codes import Reject
 from fmtkit.counting.lengths import Lengths, Tally, summarize, summarize_all
 from fmtkit.inspection.advice import ADVICE, SEVERITIES
@@ -21,7 +23,7 @@ from fmtkit.inspection.findings import Finding
 from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.mask_summary import MaskTally
 from fmtkit.inspection.masked import Masked
-from fmtkit.inspection.row_fetch import BlockStart, Fetched, RowFetch
+from fmtkit.inspection.row_fetch import Fetched, RowFetch
 from fmtkit.inspection.shown_rows import Place, RowViewer, ShownRow
 from fmtkit.inspection.source_columns import ColumnCounts, texts_of
 from fmtkit.inspection.survey_record import BadRow, Found, SourceSummary, Survey
@@ -47,12 +49,30 @@ class BadRows:
 
     found: dict[str, list[tuple[int, Reject]]] = field(default_factory=dict)
 
-    def add(self, piece: Piece, start: BlockStart) -> None:
-        """Keep what is wanted of a piece's rejects."""
-        for reject in piece.rejects:
-            known = self.found.setdefault(reject.code, [])
-            if len(known) < BAD_EXAMPLES:
-                known.append((start.first + reject.row - start.first_of_source, reject))
+    def add(self, rejects: Iterable[Reject], first: int) -> None:
+        """Keep what is wanted of the rejects of a source whose row 0 is row `first` here."""
+        for reject in rejects:
+            self._keep(reject.code, first + reject.row, reject)
+
+    def absorb(self, other: "BadRows", first: int) -> None:
+        """Keep what is wanted of other rows, of which row 0 is row `first` here."""
+        for code, rejects in other.found.items():
+            for number, reject in rejects:
+                self._keep(code, number + first, reject)
+
+    def placed(self, line: Callable[[int, int | None], int | None]) -> "BadRows":
+        """Return the same with other lines: what `line` makes of row and line."""
+        return BadRows(
+            {
+                code: [(n, replace(r, line=line(n, r.line))) for n, r in rejects]
+                for code, rejects in self.found.items()
+            }
+        )
+
+    def _keep(self, code: str, number: int, reject: Reject) -> None:
+        known = self.found.setdefault(code, [])
+        if len(known) < BAD_EXAMPLES:
+            known.append((number, reject))
 
     def rows(self, fetch: RowFetch) -> tuple[BadRow, ...]:
         """Return them with their places, by code."""
@@ -136,19 +156,11 @@ def make_bare_survey(
     sources: Sequence[Source],
     summaries: Sequence[SourceSummary],
     samples: Sequence[Sequence[Mapping[str, Any]]],
-    engine: Engine,
+    options: InspectOptions,
 ) -> Survey:
     """Make the survey of sources that are read by no type: their rows, columns and lengths of text."""
-    columns, counts = ColumnCounts(), [0] * len(sources)
-    blocks = (
-        (index, number, block)
-        for index, source in enumerate(sources)
-        for number, block in enumerate(source.blocks())
-    )
-    for index, found, rows in engine.map(_counted, blocks):
-        columns.absorb(found)
-        counts[index] += rows
-    summaries = tuple(replace(s, rows=n) for s, n in zip(summaries, counts, strict=True))
+    columns, counts = _counted_sources(sources, options)
+    summaries = tuple(replace(s, rows=counts[i]) for i, s in enumerate(summaries))
     guesses = {summary.types[0].type for summary in summaries if summary.types}
     reason = (
         f"the sources are of different types, {', '.join(sorted(guesses))}: inspect each alone"
@@ -171,7 +183,7 @@ def make_bare_survey(
         template=None,
         tokenizer=None,
         method=None,
-        rows_read=sum(counts),
+        rows_read=counts.total(),
         rows=0,
         ledger={},
         bad_rows=(),
@@ -193,12 +205,44 @@ def make_bare_survey(
     )
 
 
-def _counted(task: tuple[int, int, Block]) -> tuple[int, ColumnCounts, int]:
+def _counted_sources(
+    sources: Sequence[Source], options: InspectOptions
+) -> tuple[ColumnCounts, Counter[int]]:
+    """Count the columns of sources, and the rows of each."""
+    engine, tasks = engine_of(options), tasks_of(sources)
+    if options.engine == "ray" and all(map(can_travel, sources)):
+        mapped = engine.map(BareTask(tuple(sources)), iter(tasks))
+        found: Iterator[tuple[ColumnCounts, Counter[int]]] = named(mapped, sources)
+    else:
+        found = engine.map(_counted, blocks_of(sources, tasks))
+    columns, counts = ColumnCounts(), Counter[int]()
+    for own, rows in found:
+        columns.absorb(own)
+        counts.update(rows)
+    return columns, counts
+
+
+@dataclass(frozen=True)
+class BareTask:
+    """Counts the columns of a task, and the rows of each of its sources; it can be pickled."""
+
+    sources: tuple[Source, ...]
+
+    def __call__(self, task: Task) -> tuple[ColumnCounts, Counter[int]]:
+        """Read a task."""
+        columns, counts = ColumnCounts(), Counter[int]()
+        for own, rows in map(_counted, blocks_of(self.sources, [task])):
+            columns.absorb(own)
+            counts.update(rows)
+        return columns, counts
+
+
+def _counted(numbered: tuple[int, int, Block]) -> tuple[ColumnCounts, Counter[int]]:
     """Count the columns and rows of a block."""
-    index, number, block = task
+    index, number, block = numbered
     columns = ColumnCounts()
     columns.add_block(block, number)
-    return index, columns, len(reading.records_of(block)) + len(block.rejects)
+    return columns, Counter({index: len(reading.records_of(block)) + len(block.rejects)})
 
 
 def _column_lengths(samples: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[Lengths, ...]:

@@ -1,0 +1,214 @@
+"""The first pass of an inspection: every row is looked at, block by block or task by task.
+
+What was seen of some rows is counted from where they begin, and adds up: a worker sends what it saw of
+a task, and whoever asked adds the tasks up in the order of the input.
+"""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from threading import local
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fmtkit.converting import pipeline
+from fmtkit.converting.engines import Inline, engine_of
+from fmtkit.converting.ledger import Ledger
+from fmtkit.converting.pipeline import Piece, Progress
+from fmtkit.converting.preparation import Job
+from fmtkit.converting.task_work import counts_of, limited, limited_tasks, named, works_by_tasks
+from fmtkit.converting.tasks import Task, tasks_of
+from fmtkit.core.codes import Reject
+from fmtkit.core.pickling import PickledByFields
+from fmtkit.counting.lengths import CharacterCounter, Counter
+from fmtkit.counting.token_counts import TokenCounter
+from fmtkit.inspection.collector import Look, Viewer
+from fmtkit.inspection.row_fetch import HELD_ROWS, BlockStart, RowFetch
+from fmtkit.inspection.score_columns import read_scores
+from fmtkit.inspection.survey_making import BadRows
+from fmtkit.sources.blocks import Block
+
+FINDINGS = {
+    "no_preference": "chosen_equals_rejected",
+    "role_order": "role_order",
+    "length_mismatch": "missing_labels",
+}
+"""Code of a bad row -> the finding that it is as well: a conversion leaves such rows out."""
+
+
+@dataclass
+class Seen:
+    """What was seen of rows, in input order; rows and lines are counted from where they begin."""
+
+    look: Look
+    ledger: Ledger = field(default_factory=Ledger)
+    bad: BadRows = field(default_factory=BadRows)
+    progress: Progress = field(default_factory=Progress)
+    starts: list[BlockStart] = field(default_factory=list)
+
+    def add(self, piece: Piece) -> BlockStart:
+        """Add what was seen of a block, and return where it stands."""
+        source = piece.source
+        start = BlockStart(
+            source,
+            piece.block,
+            self.ledger.rows_read,
+            self.progress.rows.get(source, 0),
+            piece.rows_read,
+            self.progress.lines.get(source, 1),
+        )
+        self.starts.append(start)
+        self.look.absorb(piece.result.look, start.first)
+        self._note_rejects(piece.rejects, start)
+        self.ledger.add(piece, skipped=False)
+        self.progress.add(piece)
+        return start
+
+    def _note_rejects(self, rejects: Sequence[Reject], start: BlockStart) -> None:
+        first = start.first - start.first_of_source
+        self.bad.add(rejects, first)
+        lines = {reject.row + first: reject.line for reject in rejects}
+        for reject in rejects:
+            code = finding_of(reject)
+            if code is not None:
+                self.look.findings.note(code, np.array([reject.row + first], dtype=np.int64))
+        self.look.lines |= {row: lines[row] for row in self.look.findings.named() & lines.keys()}
+
+    def absorb(self, other: "Seen", task: Task) -> None:
+        """Add what was seen of the task that comes next."""
+        first, source = self.ledger.rows_read, task.parts[0][0]
+        # Of its sources only the first may have been begun by the tasks before.
+        rows = self.progress.rows.get(source, 0)
+        lines = self.progress.lines.get(source, 1) - 1
+        own = other.progress.rows.get(source, 0)
+        for start in other.starts:
+            begun = start.source == source
+            self.starts.append(
+                replace(
+                    start,
+                    first=start.first + first,
+                    first_of_source=start.first_of_source + rows * begun,
+                    first_line=start.first_line + lines * begun,
+                )
+            )
+
+        def line(row: int, line: int | None) -> int | None:
+            return line if line is None or row >= own else line + lines
+
+        other.look.lines = {row: line(row, place) for row, place in other.look.lines.items()}
+        self.look.absorb(other.look, first)
+        self.bad.absorb(other.bad.placed(line), first)
+        self.ledger.merge(other.ledger)
+        self.progress.jump(task, counts_of(other.ledger, other.progress, {}))
+
+
+@dataclass(frozen=True)
+class TaskView:
+    """Looks at every row of a task; it can be pickled."""
+
+    job: Job
+    viewer: "BlockViewer"
+
+    def __call__(self, task: Task) -> Seen:
+        """Read and convert a task, and return what was seen."""
+        seen = Seen(self.viewer.viewer.empty())
+        job = limited(self.job, task)
+        pieces = pipeline.stream(job, engine=Inline(), step=self.viewer, tasks=[task])
+        for piece in pieces:
+            seen.add(piece)
+        return seen
+
+
+def look_at_rows(job: Job, viewer: "BlockViewer") -> tuple[Seen, RowFetch]:
+    """Look at every row of a job, and return what was seen and how to get at single rows."""
+    seen = Seen(viewer.viewer.empty())
+    fetch = RowFetch(job, seen.starts)
+    if works_by_tasks(job):
+        tasks = limited_tasks(job)
+        work = engine_of(job.options).map(TaskView(job, viewer), iter(tasks))
+        with closing(named(work, job.sources)) as found:
+            for task, one in zip(tasks, found, strict=True):
+                seen.absorb(one, task)
+    else:
+        # Cut as the workers' tasks are: what is shown of a block does not depend on the engine.
+        read = pipeline.stream(job, step=viewer, tasks=tasks_of(job.sources))
+        with closing(read) as pieces:
+            for piece in pieces:
+                start, view = seen.add(piece), piece.result
+                if view.table is not None:
+                    fetch.hold(start, view.table, view.records, view.lines)
+    seen.ledger.check()
+    return seen, fetch
+
+
+def finding_of(reject: Reject) -> str | None:
+    """Return the finding that a bad row is, None where it is only a bad row."""
+    column = reject.column or ""
+    if reject.code == "empty_field" and column.endswith("content"):
+        return "empty_turn"
+    if column.startswith("labels") and reject.code in ("null_field", "type_error"):
+        return "missing_labels"
+    return FINDINGS.get(reject.code)
+
+
+@dataclass(frozen=True)
+class BlockViewer(PickledByFields):
+    """Looks at the rows of a block; can be pickled, so that it may be done in another process."""
+
+    viewer: Viewer
+    splits: tuple[str, ...]
+    """The split that each source's name speaks of."""
+    scores: tuple[tuple[str, ...], ...]
+    """The columns with scores of two replies in each source."""
+    once: tuple[bool, ...]
+    """Whether each source can be read only once."""
+
+    def __call__(self, table: pa.Table, piece: Piece, block: Block) -> "BlockView":
+        """Look at the table that a block became."""
+        table = self._with_scores(table, piece, block)
+        look = self.viewer.view(table, piece.records, self._counter(), self.splits[piece.source])
+        look.columns.add_block(block, piece.block)
+        for row in look.findings.named():
+            look.lines[row] = piece.line(int(np.searchsorted(piece.records, row)))
+        if not self.once[piece.source] or piece.block:
+            return BlockView(look)
+        first = table.slice(0, HELD_ROWS)
+        lines = [piece.line(i) for i in range(first.num_rows)]
+        return BlockView(look, first, piece.records[: first.num_rows], lines)
+
+    @cached_property
+    def _counters(self) -> local:
+        return local()
+
+    def _counter(self) -> Counter:
+        """Return this thread's counter: its memory of pieces is for one thread."""
+        counters = self._counters
+        if not hasattr(counters, "mine"):
+            tokenizer = self.viewer.tokenizer
+            made = TokenCounter(tokenizer, threads=1) if tokenizer else CharacterCounter()
+            counters.mine = made
+        mine: Counter = counters.mine
+        return mine
+
+    def _with_scores(self, table: pa.Table, piece: Piece, block: Block) -> pa.Table:
+        names = self.scores[piece.source]
+        if not names or "chosen" not in table.column_names or not table.num_rows:
+            return table
+        for name, numbers in read_scores(block, names).items():
+            everything = np.full(len(numbers) + len(block.rejects), np.nan)
+            everything[block.places(len(numbers))] = numbers
+            table = table.append_column(name, pa.array(everything[piece.records]))
+        return table
+
+
+@dataclass(frozen=True)
+class BlockView:
+    """What was seen of a block, and its first rows where it cannot be read again."""
+
+    look: Look
+    table: pa.Table | None = None
+    records: Any = None
+    lines: Sequence[int | None] = field(default=())
