@@ -10,7 +10,7 @@ import pytest
 
 from fmtkit.core import foreign_calls
 from fmtkit.core.errors import OptionError
-from fmtkit.training.rl.dialogs import calls
+from fmtkit.training.rl import http_client
 from fmtkit.training.rl.failed_samples import Failures
 from fmtkit.training.rl.nemo_gym import head, routing
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
@@ -64,7 +64,7 @@ def test_a_head_that_lists_no_instances_is_read_by_its_configuration():
 
 
 def test_what_is_no_head_server_is_told():
-    with standin.running() as gym, pytest.raises(calls.CallError, match="answered 404"):
+    with standin.running() as gym, pytest.raises(http_client.CallError, match="answered 404"):
         head.read(f"http://127.0.0.1:{gym.ports['arithmetic']}")
 
 
@@ -188,7 +188,7 @@ def test_a_batch_without_one_reward_ends_the_run():
 
 
 def test_a_dead_server_is_tried_again_before_the_run_ends(monkeypatch):
-    monkeypatch.setattr(calls, "PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(http_client, "PAUSES", (0.01, 0.01))
     with verifying() as (_, judge):
         pass
     with pytest.raises(TrainingError, match=r"no server at .*go on with --resume"):
@@ -201,14 +201,14 @@ def test_a_server_that_is_started_again_meanwhile_is_asked_again(monkeypatch):
     with ExitStack() as stack:
         starts = iter([lambda: None, lambda: stack.enter_context(standin.running(gym.head_port))])
         waited = []
-        monkeypatch.setattr(calls.time, "sleep", lambda s: (waited.append(s), next(starts)()))
-        with pytest.raises(calls.CallError, match="answered 404"):
-            calls.post(url, b"{}", 5)
+        monkeypatch.setattr(http_client.time, "sleep", lambda s: (waited.append(s), next(starts)()))
+        with pytest.raises(http_client.CallError, match="answered 404"):
+            http_client.post(url, b"{}", 5)
     assert waited == [0.5, 1.0]
 
 
 def test_a_call_that_was_broken_off_is_made_again_only_where_that_is_harmless(monkeypatch):
-    monkeypatch.setattr(calls, "PAUSES", (0.0,))
+    monkeypatch.setattr(http_client, "PAUSES", (0.0,))
     heard = []
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/run"
@@ -220,10 +220,10 @@ def test_a_call_that_was_broken_off_is_made_again_only_where_that_is_harmless(mo
                 connection.close()
 
         threading.Thread(target=hang_up, daemon=True).start()
-        with pytest.raises(calls.BrokenOffError):
-            calls.post(url, b"{}", 5)
-        with pytest.raises(calls.BrokenOffError):
-            calls.post(url, b"{}", 5, repeats=True)
+        with pytest.raises(http_client.BrokenOffError):
+            http_client.post(url, b"{}", 5)
+        with pytest.raises(http_client.BrokenOffError):
+            http_client.post(url, b"{}", 5, repeats=True)
     assert heard == [b"POST"] * 3
 
 
@@ -239,8 +239,8 @@ def test_a_server_that_sends_a_byte_now_and_then_runs_out_of_time():
                     connection.sendall(b" ")
 
         threading.Thread(target=trickle, daemon=True).start()
-        with pytest.raises(calls.CallError, match=r"did not answer within 0\.3 s"):
-            calls.get(f"http://127.0.0.1:{server.getsockname()[1]}/", 0.3)
+        with pytest.raises(http_client.CallError, match=r"did not answer within 0\.3 s"):
+            http_client.get(f"http://127.0.0.1:{server.getsockname()[1]}/", 0.3)
         stop.set()
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from fmtkit.core.errors import DependencyError, OptionError
-from fmtkit.training.rl.dialogs import calls, own_process
+from fmtkit.training.rl import http_client
+from fmtkit.training.rl.dialogs import own_process
 from fmtkit.training.rl.nemo_gym import head, launching
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
 from fmtkit.training.run import interrupts
@@ -51,8 +52,8 @@ def test_servers_are_started_waited_for_and_stopped(tmp_path):
     with launching.servers_of(settings, log, {"policy_model_name": "tiny"}):
         found = head.read(settings.head_url)
         urls = [server.url for server in found.servers.values()]
-        assert all(calls.answers(f"{url}/", 2.0) for url in urls)
-    assert not calls.answers(f"{settings.head_url}/", 2.0)
+        assert all(http_client.answers(f"{url}/", 2.0) for url in urls)
+    assert not http_client.answers(f"{settings.head_url}/", 2.0)
     said = log.read_text(encoding="utf-8")
     assert "stopped by SIGINT" in said
     given = json.loads(said.split("\n")[0].removeprefix("arguments "))
@@ -72,7 +73,7 @@ def test_servers_are_stopped_after_an_error_too(tmp_path):
         launching.servers_of(settings, tmp_path / "gym.log", {}),
     ):
         raise ZeroDivisionError
-    assert not calls.answers(f"{settings.head_url}/", 2.0)
+    assert not http_client.answers(f"{settings.head_url}/", 2.0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -83,7 +84,7 @@ def test_servers_are_stopped_by_a_signal_to_us_alone(tmp_path, number):
         launching.servers_of(settings, tmp_path / "gym.log", {}),
     ):
         os.kill(os.getpid(), number)
-    assert not calls.answers(f"{settings.head_url}/", 2.0)
+    assert not http_client.answers(f"{settings.head_url}/", 2.0)
     assert "stopped by SIGINT" in (tmp_path / "gym.log").read_text(encoding="utf-8")
 
 
@@ -171,5 +172,5 @@ def test_a_port_that_is_taken_is_told(tmp_path):
 def test_servers_that_run_already_are_left_alone(tmp_path):
     settings = make_gym(tmp_path, auto_start=False)
     with launching.servers_of(settings, tmp_path / "gym.log", {}):
-        assert not calls.answers(f"{settings.head_url}/", 2.0)
+        assert not http_client.answers(f"{settings.head_url}/", 2.0)
     assert not (tmp_path / "gym.log").exists()

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from test_nemo_gym_launching import free_port
 
-from fmtkit.training.rl.dialogs import calls
+from fmtkit.training.rl import http_client
 from fmtkit.training.rl.nemo_gym import head, launching, routing
 from fmtkit.training.rl.nemo_gym.rollout import Rollout
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
@@ -142,12 +142,14 @@ def test_the_head_server_tells_the_names_that_rows_use(gym):
     assert found.of_kind(head.AGENTS) == ["example_single_tool_call_simple_agent"]
     assert found.resources_of["example_single_tool_call_simple_agent"] == "example_single_tool_call"
     assert routing.player(found, "example_single_tool_call", None).kind == head.AGENTS
-    entries = calls.get(f"{gym.settings.head_url}/server_instances", 5)
+    entries = http_client.get(f"{gym.settings.head_url}/server_instances", 5)
     assert {entry["name"] for entry in entries} >= {"simple_agent", "vllm_model"}
 
 
 def test_the_configuration_says_the_same_as_the_list_of_instances(gym):
-    config = head._config(calls.get(f"{gym.settings.head_url}/global_config_dict_yaml", 5), "")
+    config = head._config(
+        http_client.get(f"{gym.settings.head_url}/global_config_dict_yaml", 5), ""
+    )
     assert head._configured(config) == gym.directory.servers
 
 
@@ -172,8 +174,8 @@ def test_reasoning_gym_judges_answers(gym):
 
 def test_what_a_row_lacks_is_a_422_as_of_the_stand_in(gym):
     url = gym.directory.servers["reasoning_gym"].url
-    with pytest.raises(calls.CallError, match="answered 422") as caught:
-        calls.post(f"{url}/verify", b'{"responses_create_params":{"input":"q"}}', 5)
+    with pytest.raises(http_client.CallError, match="answered 422") as caught:
+        http_client.post(f"{url}/verify", b'{"responses_create_params":{"input":"q"}}', 5)
     assert caught.value.status == 422
     assert re.search("Field required|missing", str(caught.value))
 
@@ -208,7 +210,9 @@ def test_an_agent_plays_a_dialog_and_tells_its_tokens(gym, model):
 
 
 def test_our_limit_of_turns_is_in_the_agents_configuration(gym):
-    config = head._config(calls.get(f"{gym.settings.head_url}/global_config_dict_yaml", 5), "")
+    config = head._config(
+        http_client.get(f"{gym.settings.head_url}/global_config_dict_yaml", 5), ""
+    )
     agent = config["example_single_tool_call_simple_agent"]["responses_api_agents"]["simple_agent"]
     assert agent["max_steps"] == 5
 

@@ -10,7 +10,7 @@ import pytest
 import tiny_training as tiny
 
 from fmtkit.core import foreign_calls
-from fmtkit.training.rl.dialogs import calls
+from fmtkit.training.rl import http_client
 from fmtkit.training.rl.dialogs.dialog import CUT, MISMATCH, NO_TOKENS, NOTHING, PLAYED
 from fmtkit.training.rl.dialogs.played import PlayedReward
 from fmtkit.training.rl.nemo_gym import head, routing
@@ -91,7 +91,7 @@ def test_an_item_without_tokens_is_part_of_the_call_that_ends_after_it():
     ],
 )
 def test_tokens_that_are_no_tokens_are_refused(item, words):
-    with pytest.raises(calls.CallError, match=words):
+    with pytest.raises(http_client.CallError, match=words):
         reconstruct([item])
 
 
@@ -273,7 +273,7 @@ def test_dialogs_that_all_fail_end_the_run(tokenizer):
 
 
 def test_a_dead_agent_fails_every_dialog_after_some_tries(tokenizer, monkeypatch):
-    monkeypatch.setattr(calls, "PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(http_client, "PAUSES", (0.01, 0.01))
     with playing(tokenizer) as (_, played):
         pass
     assert "no server at" in played(ROW)["nemo_gym_outcome"][0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from fmtkit.core.foreign_calls import retried
-from fmtkit.training.rl.dialogs.calls import CallError
+from fmtkit.training.rl.http_client import CallError
 from fmtkit.training.rl.rewards.verdicts import FinalRewardError
 from fmtkit.training.rl.rollouts.lifeline import ServerLostError
 

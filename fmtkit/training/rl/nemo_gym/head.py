@@ -7,7 +7,7 @@ from typing import Any, cast
 import yaml
 
 from fmtkit.core.errors import OptionError
-from fmtkit.training.rl.dialogs import calls
+from fmtkit.training.rl import http_client
 
 RESOURCES = "resources_servers"
 AGENTS = "responses_api_agents"
@@ -43,7 +43,7 @@ def read(url: str) -> Directory:
     `/server_instances` is preferred, since it lists what was started; it calls a server `name` what
     its class is called, and `process_name` what rows and agents call it.
     """
-    config = _config(calls.get(f"{url}/global_config_dict_yaml", _TIMEOUT), url)
+    config = _config(http_client.get(f"{url}/global_config_dict_yaml", _TIMEOUT), url)
     listed = _listed(url)
     return Directory(listed or _configured(config), _resources(config))
 
@@ -61,8 +61,8 @@ def _config(answer: object, url: str) -> Mapping[str, Any]:
 
 def _listed(url: str) -> dict[str, Server]:
     try:
-        answer = calls.get(f"{url}/server_instances", _TIMEOUT)
-    except calls.CallError as error:
+        answer = http_client.get(f"{url}/server_instances", _TIMEOUT)
+    except http_client.CallError as error:
         if error.status is None:
             raise
         return {}

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fmtkit.core.errors import DependencyError, OptionError
-from fmtkit.training.rl.dialogs import calls
+from fmtkit.training.rl import http_client
 from fmtkit.training.rl.dialogs.own_process import interrupt, stop, tail
 from fmtkit.training.rl.nemo_gym import head, places
 from fmtkit.training.rl.nemo_gym.head import AGENTS, Directory
@@ -94,7 +94,7 @@ def servers_of(settings: GymSettings, log: Path, policy: Mapping[str, str]) -> I
     if not settings.auto_start:
         yield
         return
-    if calls.answers(f"{settings.head_url}/", 2.0):
+    if http_client.answers(f"{settings.head_url}/", 2.0):
         raise OptionError(
             f"nemo_gym_head_port: something answers at {settings.head_url} already; stop it, take "
             "another port, or use it: nemo_gym_auto_start: false"
@@ -156,7 +156,7 @@ def _wait(settings: GymSettings, process: subprocess.Popen[bytes], log: Path) ->
 def _directory(settings: GymSettings) -> Directory | None:
     try:
         return head.read(settings.head_url)
-    except calls.CallError:
+    except http_client.CallError:
         return None
 
 
@@ -165,4 +165,4 @@ def _asleep(directory: Directory | None) -> list[str]:
     if directory is None or not directory.servers:
         return ["the head server"]
     found = directory.servers.values()
-    return [server.name for server in found if not calls.answers(f"{server.url}/", 2.0)]
+    return [server.name for server in found if not http_client.answers(f"{server.url}/", 2.0)]

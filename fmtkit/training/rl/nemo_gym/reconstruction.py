@@ -8,8 +8,8 @@ call begins with everything so far, and the rest of that is the environment's.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fmtkit.training.rl.dialogs.calls import CallError
 from fmtkit.training.rl.dialogs.dialog import MISMATCH, Dialog
+from fmtkit.training.rl.http_client import CallError
 
 
 def reconstruct(items: Sequence[Mapping[str, Any]]) -> Dialog | None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from fmtkit.training.rl.dialogs import calls
+from fmtkit.training.rl import http_client
 from fmtkit.training.rl.dialogs.dialog import MASKED, NO_TOKENS, NOTHING, PER_HOST, Dialog, columns
 from fmtkit.training.rl.dialogs.failures import Tried, tried
 from fmtkit.training.rl.failed_samples import Timings
@@ -70,7 +70,7 @@ class Rollout:
         body = run_body(row_of(row["nemo_gym_row"]), sampling)
 
         def once() -> tuple[Dialog | None, float | None]:
-            answer = calls.post(f"{url}/run", body, self.settings.run_timeout)
+            answer = http_client.post(f"{url}/run", body, self.settings.run_timeout)
             reward, dialog = reward_of(answer), reconstruct(_items(answer))
             if is_masked(answer) and dialog is not None and not dialog.is_empty:
                 dialog.mask()

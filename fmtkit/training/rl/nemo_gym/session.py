@@ -6,7 +6,7 @@ from typing import Any
 
 from fmtkit.core.errors import OptionError
 from fmtkit.core.tables import GYM_COLUMNS
-from fmtkit.training.rl.dialogs import calls
+from fmtkit.training.rl import http_client
 from fmtkit.training.rl.dialogs.played import PlayedReward
 from fmtkit.training.rl.dialogs.player import Player
 from fmtkit.training.rl.nemo_gym import head, routing
@@ -51,7 +51,7 @@ def find(settings: GymSettings) -> Directory:
     """Ask the head server for the others; raise OptionError if none answers."""
     try:
         return head.read(settings.head_url)
-    except calls.CallError as error:
+    except http_client.CallError as error:
         raise OptionError(
             f"nemo_gym_head_port: {error}; start the Gym (ng_run, or gym env start), or let fmtkit do "
             "it: nemo_gym_auto_start: true with nemo_gym_config_paths"
@@ -67,7 +67,7 @@ def check_rows(
     found = {route(directory, server, agent) for server, agent in _targets(files)}
     servers = sorted(found, key=lambda server: server.name)
     for server in servers:
-        if not calls.answers(f"{server.url}/", settings.verify_timeout):
+        if not http_client.answers(f"{server.url}/", settings.verify_timeout):
             raise OptionError(
                 f"nemo_gym: {server.name} does not answer at {server.url}, though the head server "
                 "knows it: it is still starting, or it died; its own log says which"

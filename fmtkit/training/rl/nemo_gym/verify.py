@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from fmtkit.training.rl.dialogs import calls
+from fmtkit.training.rl import http_client
 from fmtkit.training.rl.dialogs.dialog import LEFT_OUT
 from fmtkit.training.rl.dialogs.failures import Tried, stop_if_none_answered, tried
 from fmtkit.training.rl.dialogs.naming import VERIFY
@@ -85,9 +85,11 @@ class Verify:
         body = verify_body(row, text_of(completion), self.settings.model_name, number)
 
         def once() -> float | None:
-            session, timeout = calls.session(), self.settings.verify_timeout
+            session, timeout = http_client.session(), self.settings.verify_timeout
             self._seed(url, seed_body(row), session)
-            return reward_of(calls.post(f"{url}/verify", body, timeout, session, repeats=True))
+            return reward_of(
+                http_client.post(f"{url}/verify", body, timeout, session, repeats=True)
+            )
 
         return tried(once, self.retries)
 
@@ -95,8 +97,8 @@ class Verify:
         """Begin a session: a stateful server judges by what it set up for this row."""
         try:
             timeout = self.settings.verify_timeout
-            calls.post(f"{url}/seed_session", body, timeout, session, repeats=True)
-        except calls.CallError as error:
+            http_client.post(f"{url}/seed_session", body, timeout, session, repeats=True)
+        except http_client.CallError as error:
             if error.status != _NO_SUCH_PATH:
                 raise
 
@@ -119,5 +121,5 @@ def reward_of(answer: Any) -> float | None:
         return None
     reward = answer.get("reward") if isinstance(answer, dict) else None
     if isinstance(reward, bool) or not isinstance(reward, (int, float)):
-        raise calls.CallError(f"the answer has no reward, but {str(answer)[:200]}")
+        raise http_client.CallError(f"the answer has no reward, but {str(answer)[:200]}")
     return float(reward)

@@ -1,20 +1,18 @@
 """A vLLM server, seen from the trainer: whether it is there, what it serves, and whether that fits.
 
-Asked over HTTP with the standard library, before TRL's client and the model are loaded; the endpoints
-are vLLM's own (`/health`, `/v1/models`, `/server_info` in development mode).
+Asked before TRL's client and the model are loaded; the endpoints are vLLM's own (`/health`, `/v1/models`,
+`/server_info` in development mode).
 """
 
 import json
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
 from fmtkit.core.errors import OptionError
+from fmtkit.training.rl import http_client
 from fmtkit.training.run.callbacks import TrainingError
 
 HOST, PORT, TIMEOUT = "0.0.0.0", 8000, 240.0  # noqa: S104 - TRL's own defaults
@@ -23,9 +21,6 @@ REQUEST_SECONDS = 1800.0
 processes wait for the main one as long (`ddp_timeout`)."""
 _ANSWER_SECONDS = 10.0
 _LONGEST_PAUSE = 10.0
-
-# A proxy of the environment is for the web, not for the machine beside this one.
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class ServerError(TrainingError):
@@ -73,20 +68,12 @@ class Server:
         return config
 
     def _ask(self, path: str, body: bytes | None, seconds: float) -> str:
-        headers = {"Content-Type": "application/json"} if body is not None else {}
-        request = urllib.request.Request(self.url + path, body, headers)  # noqa: S310 - http(s) only
+        method = "GET" if body is None else "POST"
         try:
-            with _OPENER.open(request, timeout=seconds) as answer:
-                text: str = answer.read().decode("utf-8", "replace")
-                return text
-        except urllib.error.HTTPError as error:
-            said = error.read().decode("utf-8", "replace").strip()[:300]
-            raise ServerError(
-                f"{self.url}{path} answered {error.code}: {said}", error.code
-            ) from error
-        except (OSError, HTTPException) as error:
-            reason = getattr(error, "reason", None) or error
-            raise ServerError(f"{self.url}{path} did not answer ({reason})") from error
+            answer = http_client.request(method, self.url + path, body, seconds)
+        except http_client.CallError as error:
+            raise ServerError(str(error), error.status) from error
+        return answer.content.decode("utf-8", "replace")
 
 
 def address(trainer: Mapping[str, object]) -> Server:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from fmtkit.training.rl.dialogs import calls
+from fmtkit.training.rl import http_client
 from fmtkit.training.rl.rollouts.server import address
 from fmtkit.training.rl.verifiers.endpoint import RefusedError, Sampled
 
@@ -40,9 +40,11 @@ class ServerPolicy:
         """Return the tokens that the server samples; raises RefusedError where it does not."""
         body = {**self.body, "prompt": [prompt], "max_tokens": most}
         try:
-            choice = calls.post(self.url, json.dumps(body).encode(), self.seconds)["choices"][0]
+            choice = http_client.post(self.url, json.dumps(body).encode(), self.seconds)["choices"][
+                0
+            ]
             return list(choice["token_ids"]), list(choice["logprobs"]["token_logprobs"])
-        except (calls.CallError, KeyError, IndexError, TypeError) as error:
+        except (http_client.CallError, KeyError, IndexError, TypeError) as error:
             raise RefusedError(503, f"the vLLM server gave no tokens: {error}") from error
 
     def until(self, playing: Iterable["Future[Any]"]) -> None:

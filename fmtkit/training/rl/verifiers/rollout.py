@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.core.errors import OptionError
-from fmtkit.training.rl.dialogs import calls
+from fmtkit.training.rl import http_client
 from fmtkit.training.rl.dialogs.dialog import NOTHING, PER_HOST, Dialog, columns
 from fmtkit.training.rl.dialogs.failures import Tried, tried
 from fmtkit.training.rl.dialogs.naming import POLICY
@@ -51,7 +51,7 @@ def open_environment(job: Job, tokenizer: Any) -> Player | None:
     return Player(PlayedReward(None, KIND), rollout, model)
 
 
-class EndedError(calls.CallError):
+class EndedError(http_client.CallError):
     """Say that an episode is not to be played again."""
 
 
@@ -167,15 +167,15 @@ class Rollout:
     def _reward(self, row: Mapping[str, Any], url: str, sampling: Mapping[str, float]) -> float:
         """Return the reward of an episode; raise CallError where it has none."""
         asked = {"task": row[TASK], "base_url": url, "model": self.model, "sampling": sampling}
-        answer = calls.post(
+        answer = http_client.post(
             f"{self.url}/run", json.dumps(asked).encode(), self.settings.run_timeout
         )
         said = answer.get("error") if isinstance(answer, dict) else f"it answered {answer!r:.200}"
         if said:
-            raise calls.CallError(f"{self.settings.environment}: {said}")
+            raise http_client.CallError(f"{self.settings.environment}: {said}")
         reward = answer.get("reward")
         if isinstance(reward, bool) or not isinstance(reward, (int, float)):
-            raise calls.CallError(f"{self.settings.environment}: its reward is {reward!r}")
+            raise http_client.CallError(f"{self.settings.environment}: its reward is {reward!r}")
         return float(reward)
 
     def _played(

@@ -52,15 +52,15 @@ def post(
     passing = (NotTakenError, BrokenOffError) if repeats else NotTakenError
     for pause in PAUSES:
         try:
-            return _call("POST", url, body, timeout, by)
+            return _parsed(request("POST", url, body, timeout, by))
         except passing:
             time.sleep(pause)
-    return _call("POST", url, body, timeout, by)
+    return _parsed(request("POST", url, body, timeout, by))
 
 
 def get(url: str, timeout: float) -> Any:
     """Get JSON; raise CallError where there is none."""
-    return _call("GET", url, None, timeout, None)
+    return _parsed(request("GET", url, None, timeout))
 
 
 def answers(url: str, timeout: float) -> bool:
@@ -72,14 +72,17 @@ def answers(url: str, timeout: float) -> bool:
     return True
 
 
-def _call(method: str, url: str, body: bytes | None, timeout: float, by: "Session | None") -> Any:
+def request(
+    method: str, url: str, body: bytes | None, timeout: float, by: "Session | None" = None
+) -> "Response":
+    """Return the answer to one request; raise CallError where there is none, or a status of 400 and up."""
     import requests
 
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
     ask = partial((by or session()).request, method, url, data=body, headers=headers)
     try:
         # The limit of `requests` is on each read: a server that sends a byte now and then outlasts it.
-        return _parsed(url, within_or_abandoned(timeout, partial(ask, timeout=timeout)))
+        answer = within_or_abandoned(timeout, partial(ask, timeout=timeout))
     except (OverdueError, requests.ReadTimeout) as error:
         raise CallError(f"{url} did not answer within {timeout:g} s") from error
     except requests.RequestException as error:
@@ -87,6 +90,11 @@ def _call(method: str, url: str, body: bytes | None, timeout: float, by: "Sessio
         if _was_taken(error):
             raise BrokenOffError(f"{url} broke off ({why})") from error
         raise NotTakenError(f"no server at {url} ({why})") from error
+    if not answer.ok:
+        text = " ".join(answer.content[:300].decode("utf-8", "replace").split())
+        status = answer.status_code
+        raise CallError(f"{url} answered {status}: {text}", status=status)
+    return answer
 
 
 def _was_taken(error: Exception) -> bool:
@@ -107,12 +115,11 @@ def _reason(error: BaseException) -> str:
     return str(inner or error) or type(error).__name__
 
 
-def _parsed(url: str, answer: "Response") -> Any:
-    status = answer.status_code
-    if not answer.ok:
-        text = " ".join(answer.content[:300].decode("utf-8", "replace").split())
-        raise CallError(f"{url} answered {status}: {text}", status=status)
+def _parsed(answer: "Response") -> Any:
     try:
         return answer.json()
     except (ValueError, RecursionError) as error:
-        raise CallError(f"{url} answered {status} with what is no JSON", status=status) from error
+        status = answer.status_code
+        raise CallError(
+            f"{answer.url} answered {status} with what is no JSON", status=status
+        ) from error
