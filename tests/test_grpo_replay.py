@@ -8,10 +8,7 @@ import pytest
 import torch
 from torch import tensor
 
-from fmtkit.training.rl.grpo.importance_ratio import importance_ratio
-from fmtkit.training.rl.grpo.padded_rows import placed, rows_of
-from fmtkit.training.rl.grpo.replay import Replay
-from fmtkit.training.rl.grpo.replay_buffer import ReplayBuffer
+from fmtkit.training.rl.grpo.replay import Replay, ReplayBuffer, importance_ratio, placed, rows_of
 
 PAD = 0
 

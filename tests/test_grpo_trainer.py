@@ -11,7 +11,7 @@ from trl import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from fmtkit.core.errors import OptionError
-from fmtkit.training.rl.grpo.importance_ratio import importance_ratio
+from fmtkit.training.rl.grpo.replay import importance_ratio
 from fmtkit.training.rl.grpo.settings import GrpoSettings
 from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
 from fmtkit.training.rl.rollouts.settings import RolloutSettings

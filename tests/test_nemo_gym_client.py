@@ -12,7 +12,7 @@ from fmtkit.core import foreign_calls
 from fmtkit.core.errors import OptionError
 from fmtkit.training.rl import http_client
 from fmtkit.training.rl.failed_samples import Failures
-from fmtkit.training.rl.nemo_gym import head, routing
+from fmtkit.training.rl.nemo_gym import head
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
 from fmtkit.training.rl.nemo_gym.verify import Verify
 from fmtkit.training.run.callbacks import TrainingError
@@ -29,7 +29,7 @@ def verifying(server: str = "arithmetic", retries: int = 0, failures=None, **set
     with standin.running() as gym:
         directory = head.read(f"http://127.0.0.1:{gym.head_port}")
         own = GymSettings(**{"model_name": "tiny", "verify_timeout": 5, **settings})
-        find = lambda name, agent: routing.verifier(directory, name, agent).url  # noqa: E731
+        find = lambda name, agent: head.verifier(directory, name, agent).url  # noqa: E731
         reward = Verify(own, find, retries)
         reward.failures = failures or reward.failures
 
@@ -71,22 +71,22 @@ def test_what_is_no_head_server_is_told():
 def test_a_row_goes_to_its_server_or_to_the_one_of_its_agent():
     with standin.running() as gym:
         found = head.read(f"http://127.0.0.1:{gym.head_port}")
-    assert routing.verifier(found, "memory", None).name == "memory"
-    assert routing.verifier(found, "memory", "arithmetic_agent").name == "memory"
-    assert routing.verifier(found, None, "arithmetic_agent").name == "arithmetic"
-    assert routing.player(found, None, "lonely").name == "lonely"
-    assert routing.player(found, "arithmetic", None).name == "arithmetic_agent"
+    assert head.verifier(found, "memory", None).name == "memory"
+    assert head.verifier(found, "memory", "arithmetic_agent").name == "memory"
+    assert head.verifier(found, None, "arithmetic_agent").name == "arithmetic"
+    assert head.player(found, None, "lonely").name == "lonely"
+    assert head.player(found, "arithmetic", None).name == "arithmetic_agent"
 
 
 @pytest.mark.parametrize(
     ("route", "server", "agent", "words"),
     [
-        (routing.verifier, "arithmetik", None, "no resources_servers named 'arithmetik' runs; did"),
-        (routing.verifier, "lonely", None, "no resources_servers named 'lonely' runs"),
-        (routing.verifier, None, None, "a row names no server; set server_name beside its path"),
-        (routing.verifier, None, "lonely", "the agent lonely names no resources server"),
-        (routing.player, "memory", None, "no agent plays with memory; start one that does"),
-        (routing.player, None, "loneley", "did you mean 'lonely'?"),
+        (head.verifier, "arithmetik", None, "no resources_servers named 'arithmetik' runs; did"),
+        (head.verifier, "lonely", None, "no resources_servers named 'lonely' runs"),
+        (head.verifier, None, None, "a row names no server; set server_name beside its path"),
+        (head.verifier, None, "lonely", "the agent lonely names no resources server"),
+        (head.player, "memory", None, "no agent plays with memory; start one that does"),
+        (head.player, None, "loneley", "did you mean 'lonely'?"),
     ],
 )
 def test_a_row_that_no_server_takes_is_a_configuration_error(route, server, agent, words):
@@ -100,7 +100,7 @@ def test_a_server_with_several_agents_needs_the_rows_to_name_one():
     servers = {n: head.Server(n, head.AGENTS, "http://x:1") for n in ("one", "two")}
     directory = head.Directory(servers, {"one": "math", "two": "math", "asleep": "math"})
     with pytest.raises(OptionError, match="math has the agents one, two; name one in the rows"):
-        routing.player(directory, "math", None)
+        head.player(directory, "math", None)
 
 
 def test_the_reward_is_what_the_server_says_in_the_order_of_the_answers():

@@ -19,7 +19,7 @@ import pytest
 from test_nemo_gym_launching import free_port
 
 from fmtkit.training.rl import http_client
-from fmtkit.training.rl.nemo_gym import head, launching, routing
+from fmtkit.training.rl.nemo_gym import head, launching
 from fmtkit.training.rl.nemo_gym.rollout import Rollout
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
 from fmtkit.training.rl.nemo_gym.verify import Verify
@@ -141,7 +141,7 @@ def test_the_head_server_tells_the_names_that_rows_use(gym):
     assert found.of_kind(head.RESOURCES) == ["example_single_tool_call", "reasoning_gym"]
     assert found.of_kind(head.AGENTS) == ["example_single_tool_call_simple_agent"]
     assert found.resources_of["example_single_tool_call_simple_agent"] == "example_single_tool_call"
-    assert routing.player(found, "example_single_tool_call", None).kind == head.AGENTS
+    assert head.player(found, "example_single_tool_call", None).kind == head.AGENTS
     entries = http_client.get(f"{gym.settings.head_url}/server_instances", 5)
     assert {entry["name"] for entry in entries} >= {"simple_agent", "vllm_model"}
 
@@ -156,7 +156,7 @@ def test_the_configuration_says_the_same_as_the_list_of_instances(gym):
 def test_reasoning_gym_judges_answers(gym):
     row = example("reasoning_gym")
     texts = [f"<answer>{row['answer']}</answer>", "no idea"]
-    reward = Verify(gym.settings, lambda s, a: routing.verifier(gym.directory, s, a).url)
+    reward = Verify(gym.settings, lambda s, a: head.verifier(gym.directory, s, a).url)
     logged: dict[str, float] = {}
     found = reward(
         completions=[*texts, texts[0]],
@@ -182,7 +182,7 @@ def test_what_a_row_lacks_is_a_422_as_of_the_stand_in(gym):
 
 def test_an_agent_plays_a_dialog_and_tells_its_tokens(gym, model):
     row = example("example_single_tool_call")
-    play = Rollout(gym.settings, lambda s, a: routing.player(gym.directory, s, a).url, None)
+    play = Rollout(gym.settings, lambda s, a: head.player(gym.directory, s, a).url, None)
     trainer = SimpleNamespace(
         temperature=0.7, top_p=0.9, max_completion_length=64, chat_template_kwargs={}
     )

@@ -13,9 +13,8 @@ from fmtkit.core import foreign_calls
 from fmtkit.training.rl import http_client
 from fmtkit.training.rl.dialogs.dialog import CUT, MISMATCH, NO_TOKENS, NOTHING, PLAYED
 from fmtkit.training.rl.dialogs.played import PlayedReward
-from fmtkit.training.rl.nemo_gym import head, routing
-from fmtkit.training.rl.nemo_gym.reconstruction import reconstruct
-from fmtkit.training.rl.nemo_gym.rollout import Rollout
+from fmtkit.training.rl.nemo_gym import head
+from fmtkit.training.rl.nemo_gym.rollout import Rollout, reconstruct
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
 from fmtkit.training.rl.rollouts.contract import problem_of
 from fmtkit.training.run.callbacks import TrainingError
@@ -108,7 +107,7 @@ def playing(tokenizer, limit=64, run_timeout=5, retries=0, **options):
     with standin.running(**options) as gym:
         directory = head.read(f"http://127.0.0.1:{gym.head_port}")
         settings = GymSettings(run_timeout=run_timeout)
-        find = lambda s, a: routing.player(directory, s, a).url  # noqa: E731
+        find = lambda s, a: head.player(directory, s, a).url  # noqa: E731
         play = Rollout(settings, find, tokenizer, retries)
         trainer = SimpleNamespace(
             temperature=0.7, top_p=0.9, max_completion_length=limit, chat_template_kwargs={}

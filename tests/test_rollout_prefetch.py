@@ -9,11 +9,11 @@ pytest.importorskip("trl")
 import scripted_rollouts as scripted
 from transformers import AutoTokenizer, TrainerCallback
 
-from fmtkit.training.rl.rollouts.ahead import LookAhead
+from fmtkit.training.rl.rollouts import producer
 from fmtkit.training.rl.rollouts.contract import RolloutError
+from fmtkit.training.rl.rollouts.producer import LookAhead, Worker
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
 from fmtkit.training.rl.rollouts.trainer import RolloutTrainer
-from fmtkit.training.rl.rollouts.worker import Worker
 
 AHEAD = RolloutSettings(async_prefetch=True)
 
@@ -227,9 +227,8 @@ def test_what_is_logged_says_how_old_the_answers_were(model, tokenizer, tmp_path
 def test_a_generation_that_hangs_does_not_keep_the_run_from_ending(
     model, tokenizer, tmp_path, monkeypatch
 ):
-    from fmtkit.training.rl.rollouts import worker
 
-    monkeypatch.setattr(worker, "_JOIN_SECONDS", 0.05)
+    monkeypatch.setattr(producer, "_JOIN_SECONDS", 0.05)
     never = threading.Event()
     script = scripted.Script(tokenizer, lambda number: number and never.wait(60))
     trainer = scripted.make_trainer(

@@ -160,7 +160,7 @@ def test_a_transfer_of_weights_that_never_ends_ends_the_process(tmp_path):
 def test_every_request_of_trls_client_has_a_limit_and_is_not_repeated():
     import requests
 
-    from fmtkit.training.rl.rollouts.guarding import limit, limited_requests
+    from fmtkit.training.rl.rollouts.lifeline import limit, limited_requests
     from fmtkit.training.rl.rollouts.server import ServerError
 
     with Served("a/m", "/health", 0) as server:

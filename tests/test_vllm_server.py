@@ -16,7 +16,7 @@ from transformers import TrainerCallback
 
 from fmtkit.core.errors import OptionError
 from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
-from fmtkit.training.rl.rollouts import readiness, server
+from fmtkit.training.rl.rollouts import server
 from fmtkit.training.rl.rollouts.lifeline import GuardedClient, Lifeline, ServerLostError
 from fmtkit.training.rl.rollouts.server import Server, ServerError
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
@@ -314,4 +314,4 @@ def test_the_rank_that_the_server_must_take_is_the_adapters(model, tmp_path):
             peft={"r": 16},
         )
         with pytest.raises(OptionError, match="up to rank 8, and lora_r is 16"):
-            readiness.wait_for(served)
+            server.wait_for(served)

@@ -63,14 +63,14 @@ def train(work: Job, stop: Stop | None = None) -> int:
     """Train, save the model and write the report; return the exit code."""
     from transformers.utils import logging
 
-    from fmtkit.training.rl.rollouts import readiness
+    from fmtkit.training.rl.rollouts.server import wait_for
     from fmtkit.training.run.build import make_trainer, parts_of, runner_of
 
     speak: Any = logging
     speak.disable_progress_bar()
     started = time.perf_counter()
     _check_device(work)
-    readiness.wait_for(work)
+    wait_for(work)
     run, stop, counter = Path(work.run), stop or Stop(), TokenCounter()
     log = RunLog(run, stop, counter, runner_of(work))
     bar = ProgressBar(lambda: log.last.get("tokens_per_second"))

@@ -1,11 +1,14 @@
-"""A process of another Python around a run: its last words, and its end with the run."""
+"""A process of another Python around a run: its start, its last words, and its end with the run."""
 
 import os
 import signal
 import subprocess
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
+
+from fmtkit.core import atomic
 
 _GRACE = 20.0
 """Seconds for the Gym to stop its servers; it gives each of them a few."""
@@ -16,6 +19,27 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     """Leave by way of the end, as Ctrl-C does: a plain SIGTERM would leave the servers behind."""
     del number, frame
     raise KeyboardInterrupt
+
+
+def started(
+    words: list[str], log: Path, settings: Mapping[str, str], cwd: Path | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a program of another Python, which writes to a log; `settings` are for its environment."""
+    # What it calls are the tools of its own environment.
+    path = os.pathsep.join([str(Path(words[0]).parent), settings.get("PATH", os.defpath)])
+    with atomic.writing(log):
+        log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as out:
+        # A session of its own: Ctrl-C is for the trainer, which wants to save before it goes.
+        return subprocess.Popen(  # noqa: S603
+            words,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**settings, "PATH": path},
+            start_new_session=True,
+        )
 
 
 def tail(log: Path) -> str:

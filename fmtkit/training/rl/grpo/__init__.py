@@ -5,7 +5,7 @@ rewards from `rewards.Rewards`; EBFT's structured trainer stands on it. Each fea
 trainer, or only the attributes that it names:
 
     zero_advantage      skip micro-batches without a gradient
-    replay              fill silent groups: replay_buffer, padded_rows, importance_ratio
+    replay              fill silent groups with earlier ones
     rerolls             bring failed prompts back, through the trainer's rows_ahead
     samples, samples_page, keep_samples, health      what a user watches
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fmtkit.training.rl.dialogs.player import Player
+from fmtkit.training.rl.dialogs.played import Player
 from fmtkit.training.rl.grpo import tool_template
 from fmtkit.training.rl.grpo.keep_samples import keeper
 from fmtkit.training.rl.grpo.samples import FILE, SampleTable
@@ -14,7 +14,7 @@ from fmtkit.training.rl.grpo.settings import read_settings
 from fmtkit.training.rl.nemo_gym.session import open_gym
 from fmtkit.training.rl.rewards import Rewards, entries, read_options, rewards_of
 from fmtkit.training.rl.rollouts.guarded_environments import guarded
-from fmtkit.training.rl.rollouts.guarding import guard, limited_requests
+from fmtkit.training.rl.rollouts.lifeline import guard, limited_requests
 from fmtkit.training.rl.rollouts.loading import rollout_objects
 from fmtkit.training.rl.rollouts.server import TIMEOUT, asks_server
 from fmtkit.training.rl.rollouts.settings import read_settings as read_rollouts

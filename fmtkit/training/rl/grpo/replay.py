@@ -2,19 +2,143 @@
 
 A group has a signal if an advantage in it is not zero. The stored advantages are used again; the
 log-probabilities of the old policy are recomputed, unless the stored ones are asked for.
+
+TRL pads prompts on the left and completions on the right, each batch to its own longest row: a row of
+another batch fits in only after its padding is taken off.
 """
 
-from collections.abc import Sequence
-from typing import Any
+import heapq
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Generic, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from trl.models.utils import disable_gradient_checkpointing
+from trl.trainer.utils import pad
 
 from fmtkit.core.errors import OptionError
-from fmtkit.training.rl.grpo.importance_ratio import importance_ratio
-from fmtkit.training.rl.grpo.padded_rows import TokenRow, placed, rows_of
-from fmtkit.training.rl.grpo.replay_buffer import ReplayBuffer
+
+Member = TypeVar("Member")
+
+
+@dataclass(frozen=True, order=True)
+class _Entry(Generic[Member]):
+    """A group and its score; of two with one score the older counts for more."""
+
+    score: float
+    age: int
+    members: tuple[Member, ...] = field(compare=False)
+
+
+class ReplayBuffer(Generic[Member]):
+    """The best `size` groups so far. It belongs to one process, and no checkpoint holds it."""
+
+    def __init__(self, size: int, seed: int) -> None:
+        """Begin empty; draws follow from the seed, and leave torch's generator alone."""
+        self.size = size
+        self._entries: list[_Entry[Member]] = []
+        self._ages = count(0, -1)
+        self._generator = np.random.default_rng(seed)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(self, members: Sequence[Member], score: float) -> None:
+        """Keep a group, if its score is above zero and among the best."""
+        if score <= 0:
+            return
+        entry = _Entry(score, next(self._ages), tuple(members))
+        if len(self._entries) < self.size:
+            heapq.heappush(self._entries, entry)
+        else:
+            heapq.heappushpop(self._entries, entry)
+
+    def draw(self, wanted: int) -> list[tuple[Member, ...]]:
+        """Draw groups by their scores, none twice; fewer where there are fewer."""
+        amount = min(wanted, len(self._entries))
+        if not amount:
+            return []
+        scores = np.array([entry.score for entry in self._entries])
+        chosen = self._generator.choice(
+            len(scores), size=amount, replace=False, p=scores / scores.sum()
+        )
+        return [self._entries[index].members for index in chosen]
+
+
+FILLED = {
+    "completion_mask": 0,
+    "tool_mask": 1,
+    "old_per_token_logps": 0.0,
+    "ref_per_token_logps": 0.0,
+    "sampling_per_token_logps": 0.0,
+}
+"""What TRL 1.16 keeps for each token of a completion -> the value of its padding."""
+
+
+@dataclass(frozen=True)
+class TokenRow:
+    """One prompt with its completion, without padding, on the CPU; `values` are per token."""
+
+    prompt: Tensor
+    completion: Tensor
+    advantage: float
+    values: Mapping[str, Tensor]
+
+
+def rows_of(batch: Mapping[str, Any], indices: Sequence[int]) -> list[TokenRow]:
+    """Take rows out of a batch: [B, P] prompts, [B, T] completions and values, [B] advantages."""
+    return [_row(batch, index) for index in indices]
+
+
+def _row(batch: Mapping[str, Any], index: int) -> TokenRow:
+    # A completion that was cut may be masked as a whole; one masked token keeps its row in shape.
+    length = max(1, int(batch["completion_mask"][index].sum()))
+    return TokenRow(
+        prompt=batch["prompt_ids"][index][batch["prompt_mask"][index].bool()].cpu(),
+        # A view would keep the whole batch in memory for as long as the row is kept.
+        completion=batch["completion_ids"][index][:length].clone().cpu(),
+        advantage=float(batch["advantages"][index]),
+        values={
+            name: batch[name][index][:length].detach().clone().cpu()
+            for name in FILLED
+            if name in batch
+        },
+    )
+
+
+def placed(
+    batch: Mapping[str, Any],
+    rows: Mapping[int, TokenRow],
+    *,
+    pad_token: int,
+    multiple: int | None = None,
+) -> dict[str, Any]:
+    """Put rows in the place of those with these numbers, and pad the whole batch anew."""
+    whole = [
+        rows.get(index) or _row(batch, index) for index in range(batch["completion_ids"].size(0))
+    ]
+    device = batch["completion_ids"].device
+
+    def padded(parts: list[Tensor], value: Any, side: str) -> Tensor:
+        out = pad(parts, padding_value=value, padding_side=side, pad_to_multiple_of=multiple)
+        return out.to(device)
+
+    ones = [torch.ones_like(row.prompt) for row in whole]
+    out = dict(batch) | {
+        "prompt_ids": padded([row.prompt for row in whole], pad_token, "left"),
+        "prompt_mask": padded(ones, 0, "left"),
+        "completion_ids": padded([row.completion for row in whole], pad_token, "right"),
+        "advantages": torch.tensor([row.advantage for row in whole], device=device),
+    }
+    for name, value in FILLED.items():
+        if name in batch:
+            out[name] = padded([row.values[name] for row in whole], value, "right")
+    return out
+
 
 Batch = dict[str, Any]
 
@@ -148,3 +272,28 @@ def loss_mask(batch: Batch) -> Tensor:
     """Return which tokens of the completions are trained on [B, T]."""
     mask: Tensor = batch["completion_mask"]
     return mask * batch["tool_mask"] if "tool_mask" in batch else mask
+
+
+def importance_ratio(
+    old: Tensor,
+    sampled: Tensor,
+    mask: Tensor,
+    *,
+    mode: str,
+    clip_min: float | None,
+    clip_max: float | None,
+) -> Tensor:
+    """Return the ratio per token [B, T] or per sequence [B, 1] for log-probabilities [B, T].
+
+    `*_truncate` modes clamp a ratio that is out of bounds, `*_mask` modes make it zero. A token whose
+    sampled log-probability is unknown (NaN) has the ratio 1.
+    """
+    difference = torch.nan_to_num((old - sampled) * mask, nan=0.0)
+    if mode.startswith("sequence"):
+        difference = difference.sum(dim=-1, keepdim=True)
+    ratio = torch.exp(difference)
+    if mode.endswith("truncate"):
+        return torch.clamp(ratio, min=clip_min, max=clip_max)
+    low = -math.inf if clip_min is None else clip_min
+    high = math.inf if clip_max is None else clip_max
+    return ratio.masked_fill((ratio < low) | (ratio > high), 0.0)

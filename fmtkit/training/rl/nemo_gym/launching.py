@@ -10,10 +10,10 @@ from pathlib import Path
 
 from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.training.rl import http_client
-from fmtkit.training.rl.dialogs.own_process import interrupt, stop, tail
-from fmtkit.training.rl.nemo_gym import head, places
+from fmtkit.training.rl.dialogs.own_process import interrupt, started, stop, tail
+from fmtkit.training.rl.nemo_gym import head
 from fmtkit.training.rl.nemo_gym.head import AGENTS, Directory
-from fmtkit.training.rl.nemo_gym.settings import HEAD_HOST, GymSettings
+from fmtkit.training.rl.nemo_gym.settings import HEAD_HOST, GymSettings, find_file
 from fmtkit.training.run import interrupts
 
 INSTALL = "pip install nemo-gym"
@@ -75,7 +75,7 @@ def _content(path: Path) -> object:
 
 def config_files(settings: GymSettings) -> list[Path]:
     """Return the configurations as files; raise OptionError for one that is not there."""
-    files = [places.find(settings, path) for path in settings.config_paths]
+    files = [find_file(settings, path) for path in settings.config_paths]
     for file in files:
         if not file.is_file():
             raise OptionError(
@@ -114,24 +114,8 @@ def _started(
     quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
     # A cluster that runs here already is of another Python, and Ray would refuse to join it.
     quiet["RAY_ADDRESS"] = os.environ.get("RAY_ADDRESS", "local")
-    log.parent.mkdir(parents=True, exist_ok=True)
-    words = command(settings, policy)
-    with log.open("ab") as out:
-        # A session of its own: Ctrl-C is for the trainer, which wants to save before they go.
-        return subprocess.Popen(  # noqa: S603
-            words,
-            cwd=settings.folder if settings.folder.is_dir() else None,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **quiet, "PATH": _path(words[0])},
-            start_new_session=True,
-        )
-
-
-def _path(program: str) -> str:
-    """Put the program's folder first: the Gym calls the tools of its own environment."""
-    return os.pathsep.join([str(Path(program).parent), os.environ.get("PATH", os.defpath)])
+    folder = settings.folder if settings.folder.is_dir() else None
+    return started(command(settings, policy), log, {**os.environ, **quiet}, folder)
 
 
 def _wait(settings: GymSettings, process: subprocess.Popen[bytes], log: Path) -> None:

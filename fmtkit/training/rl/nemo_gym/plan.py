@@ -11,8 +11,7 @@ from fmtkit.core.runner import Runner, methods
 from fmtkit.training.config.config import Config, Entry
 from fmtkit.training.planning.resolve import Resolution
 from fmtkit.training.rl.dialogs import naming
-from fmtkit.training.rl.nemo_gym import places
-from fmtkit.training.rl.nemo_gym.settings import GymSettings, read_settings
+from fmtkit.training.rl.nemo_gym.settings import GymSettings, find_file, read_settings
 from fmtkit.training.run.launch import Launch
 
 TYPE = "nemo_gym"
@@ -41,7 +40,7 @@ def datasets(config: Config) -> dict[str, Entry]:
     known = {Path(str(entry["path"])).resolve() for entry in entries}
     for entry in config.datasets:
         path = str(entry.get("path", ""))
-        if places.find(settings, path).resolve() not in known and not _same(path, known):
+        if find_file(settings, path).resolve() not in known and not _same(path, known):
             raise OptionError(
                 f"datasets: {path}: with a Gym the data are those of {_KEY}; list it there"
             )
@@ -63,7 +62,7 @@ def _entry(item: object, settings: GymSettings) -> Entry:
     count = item.get("max_samples")
     if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
         raise OptionError(f"{_KEY}: max_samples: {count!r}: takes a whole number from 1")
-    entry: dict[str, object] = {"path": str(places.find(settings, str(item["path"]))), "type": TYPE}
+    entry: dict[str, object] = {"path": str(find_file(settings, str(item["path"]))), "type": TYPE}
     if item.get("server_name"):
         entry["options"] = {"server_name": str(item["server_name"])}
     return entry if count is None else {**entry, "max_samples": count}

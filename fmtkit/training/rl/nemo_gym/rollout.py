@@ -1,4 +1,9 @@
-"""Dialogs with an environment: an agent of the Gym plays them by /run and tells the tokens."""
+"""Dialogs with an environment: an agent of the Gym plays them by /run and tells the tokens.
+
+Of the items that one call of the model makes, the last alone carries `prompt_token_ids`, what the
+model read, `generation_token_ids` and `generation_log_probs`, what it wrote. What it read of a later
+call begins with everything so far, and the rest of that is the environment's.
+"""
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
@@ -6,11 +11,19 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fmtkit.training.rl import http_client
-from fmtkit.training.rl.dialogs.dialog import MASKED, NO_TOKENS, NOTHING, PER_HOST, Dialog, columns
+from fmtkit.training.rl.dialogs.dialog import (
+    MASKED,
+    MISMATCH,
+    NO_TOKENS,
+    NOTHING,
+    PER_HOST,
+    Dialog,
+    columns,
+)
 from fmtkit.training.rl.dialogs.failures import Tried, tried
 from fmtkit.training.rl.failed_samples import Timings
+from fmtkit.training.rl.http_client import CallError
 from fmtkit.training.rl.nemo_gym.bodies import row_of, run_body
-from fmtkit.training.rl.nemo_gym.reconstruction import reconstruct
 from fmtkit.training.rl.nemo_gym.settings import KIND, GymSettings
 from fmtkit.training.rl.nemo_gym.verify import is_masked, reward_of
 from fmtkit.training.rl.rewards.calls import shown
@@ -110,3 +123,34 @@ def _items(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     response = answer.get("response")
     items = response.get("output") if isinstance(response, Mapping) else None
     return [item for item in items or () if isinstance(item, Mapping)]
+
+
+def reconstruct(items: Sequence[Mapping[str, Any]]) -> Dialog | None:
+    """Return the dialog of `response.output`; None if no item tells the model's tokens.
+
+    A turn whose prompt does not begin with what came before (a template that rewrites earlier turns)
+    ends the dialog: it and what follows is left out, and the outcome says so.
+    """
+    calls = [item for item in items if item.get("generation_token_ids") is not None]
+    if not calls:
+        return None
+    dialog = Dialog(prompt_ids=_ids(calls[0], "prompt_token_ids"))
+    if not dialog.prompt_ids:
+        raise CallError("the answer's first item tells no prompt_token_ids")
+    for number, call in enumerate(calls):
+        read = _ids(call, "prompt_token_ids")
+        seen = dialog.prompt_ids + dialog.completion_ids
+        if read[: len(seen)] != seen:
+            dialog.outcome = MISMATCH
+            break
+        if number:
+            dialog.insert(read[len(seen) :])
+        dialog.generate(_ids(call, "generation_token_ids"), call.get("generation_log_probs") or ())
+    return dialog
+
+
+def _ids(item: Mapping[str, Any], name: str) -> list[int]:
+    ids = item.get(name) or []
+    if not isinstance(ids, list) or not all(type(value) is int for value in ids):
+        raise CallError(f"{name} of the answer is no list of token ids, but {str(ids)[:80]}")
+    return ids

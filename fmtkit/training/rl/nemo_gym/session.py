@@ -7,9 +7,8 @@ from typing import Any
 from fmtkit.core.errors import OptionError
 from fmtkit.core.tables import GYM_COLUMNS
 from fmtkit.training.rl import http_client
-from fmtkit.training.rl.dialogs.played import PlayedReward
-from fmtkit.training.rl.dialogs.player import Player
-from fmtkit.training.rl.nemo_gym import head, routing
+from fmtkit.training.rl.dialogs.played import PlayedReward, Player
+from fmtkit.training.rl.nemo_gym import head
 from fmtkit.training.rl.nemo_gym.head import Directory
 from fmtkit.training.rl.nemo_gym.rollout import Rollout
 from fmtkit.training.rl.nemo_gym.settings import GymSettings, read_settings
@@ -31,11 +30,11 @@ def open_gym(job: Job, tokenizer: Any) -> Player | None:
 
     @cache
     def judge(server: str | None, agent: str | None) -> str:
-        return routing.verifier(directory, server, agent).url
+        return head.verifier(directory, server, agent).url
 
     @cache
     def player(server: str | None, agent: str | None) -> str:
-        return routing.player(directory, server, agent).url
+        return head.player(directory, server, agent).url
 
     section = job.sections.get("rl", {})
     retries = read_options(section).retries
@@ -62,7 +61,7 @@ def check_rows(
     directory: Directory, settings: GymSettings, sources: Sequence[Source]
 ) -> list[head.Server]:
     """Return the servers that the rows need, each of which answers; raise OptionError otherwise."""
-    route = routing.player if settings.multi_turn else routing.verifier
+    route = head.player if settings.multi_turn else head.verifier
     files = [file for source in sources for file in source.files]
     found = {route(directory, server, agent) for server, agent in _targets(files)}
     servers = sorted(found, key=lambda server: server.name)

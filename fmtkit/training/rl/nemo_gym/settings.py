@@ -1,6 +1,7 @@
-"""The keys of NeMo Gym, read together: what holds where they are unset, and what cannot be."""
+"""The keys of NeMo Gym, read together: what holds where they are unset, and where its files lie."""
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,3 +69,27 @@ def read_settings(section: Mapping[str, object] | None, model: str) -> GymSettin
     if not isinstance(port, int) or not 0 < port < 1 << 16:
         raise OptionError(f"{_PREFIX}head_port: {port}: takes a port from 1 to 65535")
     return GymSettings(**values)  # type: ignore[arg-type]
+
+
+_PACKAGES = "lib/python3*/site-packages"
+
+
+def folders(settings: GymSettings) -> Iterator[Path]:
+    """Yield the folders in which a relative path is looked for, the Gym's own first.
+
+    A Gym that pip installed has its data and its configurations among the packages, which its own
+    commands look through as well.
+    """
+    yield settings.folder
+    yield from sorted((settings.folder / ".venv").glob(_PACKAGES))
+    yield from sorted(settings.folder.glob(_PACKAGES))
+    program = shutil.which("ng_run")
+    if program is not None:
+        yield from sorted(Path(program).resolve().parent.parent.glob(_PACKAGES))
+
+
+def find_file(settings: GymSettings, path: str) -> Path:
+    """Return the file of a path; where there is none, what it would be in the Gym's folder."""
+    given = Path(path).expanduser()
+    found = (folder / given for folder in folders(settings))
+    return next((file for file in found if file.is_file()), settings.folder / given)

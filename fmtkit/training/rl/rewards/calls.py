@@ -12,9 +12,8 @@ from typing import Any
 
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.core.foreign_calls import OverdueError, in_parts, retried, within
-from fmtkit.training.rl.rewards.batch import CONTEXT, Batch
+from fmtkit.training.rl.rewards.batch import CONTEXT, Batch, recording, replay
 from fmtkit.training.rl.rewards.entries import parameters
-from fmtkit.training.rl.rewards.recorders import recording, replay
 from fmtkit.training.rl.rewards.verdicts import FinalRewardError, RewardError, Value, checked
 
 _OURS = frozenset({"prompts", "completions", "completion_ids"})

@@ -8,12 +8,24 @@ from dataclasses import replace
 from typing import Any
 
 from fmtkit.training.rl.failed_samples import Failures, processes
-from fmtkit.training.rl.rewards.batch import Batch, batch_of, group_starts, groups_each, parts
+from fmtkit.training.rl.rewards.batch import (
+    Batch,
+    batch_of,
+    group_starts,
+    groups_each,
+    parts,
+    recording,
+    replay,
+)
 from fmtkit.training.rl.rewards.calls import Called, Scored, shown
-from fmtkit.training.rl.rewards.one_batch import OneBatch
 from fmtkit.training.rl.rewards.pool import Pool
-from fmtkit.training.rl.rewards.recorders import recording, replay
-from fmtkit.training.rl.rewards.verdicts import FinalRewardError, RewardError, Value, checked
+from fmtkit.training.rl.rewards.verdicts import (
+    FinalRewardError,
+    OneBatch,
+    RewardError,
+    Value,
+    checked,
+)
 
 
 class Cutting:

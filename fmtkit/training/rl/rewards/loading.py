@@ -13,10 +13,9 @@ from fmtkit.training.rl.rewards.calls import Called, check_columns
 from fmtkit.training.rl.rewards.entries import KEY, Entry, Options, check_weights, make
 from fmtkit.training.rl.rewards.entries import read as read_entries
 from fmtkit.training.rl.rewards.functions import AsyncReward, Cutting, Reward, Waited
-from fmtkit.training.rl.rewards.one_batch import OneBatch
 from fmtkit.training.rl.rewards.options import RewardOptions, read_options
 from fmtkit.training.rl.rewards.pool import Pool, Spec, spec_of
-from fmtkit.training.rl.rewards.verdicts import Value
+from fmtkit.training.rl.rewards.verdicts import OneBatch, Value
 from fmtkit.training.run.job import Job
 
 

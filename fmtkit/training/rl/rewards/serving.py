@@ -12,12 +12,11 @@ from typing import Any
 
 from fmtkit.core import user_modules
 from fmtkit.core.worker import Serve
-from fmtkit.training.rl.rewards.batch import Batch
+from fmtkit.training.rl.rewards.batch import Batch, recording
 from fmtkit.training.rl.rewards.calls import Called
 from fmtkit.training.rl.rewards.entries import Entry
 from fmtkit.training.rl.rewards.loading import made
 from fmtkit.training.rl.rewards.pool import GREETING
-from fmtkit.training.rl.rewards.recorders import recording
 from fmtkit.training.rl.rewards.verdicts import RewardError
 
 

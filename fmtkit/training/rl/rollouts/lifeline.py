@@ -14,11 +14,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NoReturn
 
 from fmtkit.core.foreign_calls import Call
-from fmtkit.training.rl.rollouts.server import REQUEST_SECONDS, Server, ServerError
-from fmtkit.training.run.callbacks import BetweenStepsError, TrainingError
+from fmtkit.training.rl.rollouts.server import REQUEST_SECONDS, Server, ServerError, address
+from fmtkit.training.run.callbacks import BetweenStepsError, TrainingError, asked_to_stop
 from fmtkit.training.run.interrupts import INTERRUPTED
 
 _TRIES = 2
@@ -307,3 +308,66 @@ class GuardedClient:
             self.lifeline.run(self.client.reset_prefix_cache)
         except TrainingError as error:
             self.lost = str(error)
+
+
+_CONNECT_SECONDS = 10.0
+
+
+def guard(
+    trainer: Any, holder: Any, request_seconds: float, lifeline: Lifeline | None = None
+) -> None:
+    """Let the client of `holder` (its `vllm_client`, on the main process) be guarded by a lifeline."""
+    client = getattr(holder, "vllm_client", None)
+    if client is None or isinstance(client, GuardedClient):
+        return
+    if lifeline is None:
+        lifeline = Lifeline(
+            address(vars(trainer.args)),
+            trainer.args.vllm_server_timeout,
+            request_seconds=request_seconds,
+            is_stopped=partial(asked_to_stop, trainer),
+        )
+    session = getattr(client, "session", None)
+    if session is not None:
+        limit(session, request_seconds)
+    holder.vllm_client = GuardedClient(client, lifeline)
+
+
+def limit(session: Any, seconds: float) -> None:
+    """Give every request of a session of `requests` a time limit; one that was late is not repeated.
+
+    The session repeats POST requests as well, so that five more limits would pass unnoticed.
+    """
+    session.request = partial(session.request, timeout=(_CONNECT_SECONDS, seconds))
+    for adapter in session.adapters.values():
+        adapter.max_retries = adapter.max_retries.new(read=0)
+
+
+@contextmanager
+def limited_requests(seconds: float) -> Iterator[None]:
+    """Give the requests that TRL makes in a trainer's construction a time limit.
+
+    Raises ServerError where the server is gone or frozen by then.
+    """
+    try:
+        from requests import RequestException
+        from requests.adapters import HTTPAdapter
+    except ImportError:
+        # TRL says itself that its client needs it.
+        yield
+        return
+    adapter: Any = HTTPAdapter
+    before = adapter.send
+
+    def send(self: Any, request: Any, *, timeout: Any = None, **others: Any) -> Any:
+        self.max_retries = self.max_retries.new(read=0)
+        limits = timeout or (_CONNECT_SECONDS, max(seconds, _CONNECT_SECONDS))
+        return before(self, request, timeout=limits, **others)
+
+    adapter.send = send
+    try:
+        yield
+    except RequestException as error:
+        raise ServerError(f"the vLLM server did not answer ({error})") from error
+    finally:
+        adapter.send = before

@@ -139,3 +139,28 @@ def check_adapter(model: Any) -> None:
         validate_lora_for_vllm_sync(model)
     except ValueError as error:
         raise OptionError(f"trl.vllm_lora_sync: {error}") from error
+
+
+class NamedLoraSync(LoraSync):
+    """Sends every version of the adapter under one name: the agents of a NeMo Gym ask vLLM by themselves.
+
+    Each version is loaded in the place of the one before. vLLM keys its prefix cache by the name of the
+    adapter, so what it computed with the version before is dropped.
+    """
+
+    def __init__(self, trainer: Any, server: Server, folder: Path, name: str) -> None:
+        """Take the name that requests will ask for."""
+        super().__init__(trainer, server, folder)
+        self.name = name
+
+    def _publish(self, name: str) -> None:
+        self.lifeline.run(partial(self._load, name))
+        self.lifeline.run(partial(self.server.post, "/reset_prefix_cache", {}))
+        self.trainer.vllm_generation.vllm_client.model = self.name
+        self.loaded = [name]
+        self._delete(self.version - 2)
+
+    def _load(self, name: str) -> None:
+        path = str((self.folder / name).resolve())
+        body = {"lora_name": self.name, "lora_path": path, "load_inplace": True}
+        self.post_load(body, path)

@@ -1,19 +1,108 @@
 """Prefetch: the answers to batch k+1 are made while batch k trains.
 
-One thread generates, batch after batch; rewards, log-probabilities and advantages stay on the main
-thread with the weights of then. Answers are `depth` generation batches old when they are trained.
+An iterator reads some batches ahead of the trainer, and one thread generates, batch after batch; rewards,
+log-probabilities and advantages stay on the main thread with the weights of then. Answers are
+`depth` generation batches old when they are trained.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from queue import SimpleQueue
+from threading import RLock, Thread
 from typing import Any, Protocol
 
-from fmtkit.training.rl.rollouts.ahead import LookAhead
 from fmtkit.training.rl.rollouts.generation import agreed
-from fmtkit.training.rl.rollouts.worker import Worker
+
+
+class LookAhead:
+    """Numbers the batches of a run through all its epochs, and shows those to come.
+
+    TRL repeats each generation batch `steps_per_generation * num_iterations` times, one for each
+    micro-batch, so the batch of the next generation lies that many further on.
+    """
+
+    def __init__(self, ahead: int) -> None:
+        self.ahead = ahead
+        self._source: Iterator[Any] | None = None
+        self._batches: dict[int, Any] = {}
+        self._read = 0
+        self._given = 0
+
+    def over(self, source: Iterator[Any]) -> Iterator[Any]:
+        """Iterate over an epoch's batches; the same source is gone on with."""
+        self._source = source
+        while True:
+            self._fill()
+            if self._given not in self._batches:
+                return
+            self._given += 1
+            yield self._batches[self._given - 1]
+
+    def batch(self, index: int) -> Any:
+        """Return the batch of this number, or None if it is not of this epoch."""
+        return self._batches.get(index)
+
+    def forget_before(self, index: int) -> None:
+        """Let go of batches that were trained."""
+        for old in [number for number in self._batches if number < index]:
+            del self._batches[old]
+
+    def _fill(self) -> None:
+        assert self._source is not None
+        while self._read <= self._given + self.ahead:
+            try:
+                batch = next(self._source)
+            except StopIteration:
+                return
+            self._batches[self._read] = batch
+            self._read += 1
+
+
+_JOIN_SECONDS = 5.0
+
+Job = tuple[Callable[[], Any], "Future[Any]"]
+
+
+class Worker:
+    """One daemon thread: a rollout that hangs does not keep the process from ending."""
+
+    def __init__(self, name: str) -> None:
+        self.busy = RLock()
+        """Held while a job runs; to hold it is to know that no job runs."""
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._futures: list[Future[Any]] = []
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Callable[[], Any]) -> "Future[Any]":
+        """Queue a job; its result or its exception is in the future."""
+        future: Future[Any] = Future()
+        self._futures = [other for other in self._futures if not other.done()] + [future]
+        self._jobs.put((job, future))
+        return future
+
+    def close(self) -> None:
+        """Cancel what has not begun, and wait a moment for what has."""
+        for future in self._futures:
+            future.cancel()
+        self._jobs.put(None)
+        self._thread.join(_JOIN_SECONDS)
+
+    def _run(self) -> None:
+        while (item := self._jobs.get()) is not None:
+            job, future = item
+            with self.busy:
+                if not future.set_running_or_notify_cancel():
+                    continue
+                try:
+                    future.set_result(job())
+                except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+                    future.set_exception(error)
+
 
 Rows = Sequence[dict[str, Any]]
 

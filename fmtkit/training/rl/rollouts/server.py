@@ -5,6 +5,8 @@ Asked before TRL's client and the model are loaded; the endpoints are vLLM's own
 """
 
 import json
+import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ from typing import Any
 from fmtkit.core.errors import OptionError
 from fmtkit.training.rl import http_client
 from fmtkit.training.run.callbacks import TrainingError
+from fmtkit.training.run.job import Job
 
 HOST, PORT, TIMEOUT = "0.0.0.0", 8000, 240.0  # noqa: S104 - TRL's own defaults
 REQUEST_SECONDS = 1800.0
@@ -21,6 +24,7 @@ REQUEST_SECONDS = 1800.0
 processes wait for the main one as long (`ddp_timeout`)."""
 _ANSWER_SECONDS = 10.0
 _LONGEST_PAUSE = 10.0
+_PEFT_RANK = 8
 
 
 class ServerError(TrainingError):
@@ -195,3 +199,33 @@ def _same_model(served: str, wanted: str) -> bool:
         return one.samefile(other)
     cached = {f"models--{name.replace('/', '--')}" for name in (served, wanted)}
     return bool(cached & {*one.parts, *other.parts})
+
+
+def wait_for(job: Job) -> None:
+    """Wait for the server of a job and look whether it fits; do nothing where no server is asked.
+
+    Raises ServerError if it does not come up in time, OptionError if it serves something else.
+    """
+    if not asks_server(job.trainer):
+        return
+    there = address(job.trainer)
+    seconds = job.trainer.get("vllm_server_timeout")
+    start = f"fmtkit vllm-serve {job.run}/config.yaml"
+    limit = float(seconds) if isinstance(seconds, (int, float)) else TIMEOUT
+    wait(there, limit, say=_say, start=start)
+    rank = _rank(job)
+    for note in check(there, job.model, rank=rank, start=start):
+        _say(f"note: {note}")
+
+
+def _rank(job: Job) -> int | None:
+    """Return the rank of the adapter that is sent alone, None where whole weights are sent."""
+    if job.sections.get("rl", {}).get("vllm_lora_sync") is not True:
+        return None
+    rank = (job.peft or {}).get("r", _PEFT_RANK)
+    return rank if isinstance(rank, int) else _PEFT_RANK
+
+
+def _say(line: str) -> None:
+    if os.environ.get("RANK", "0") == "0":
+        print(line, file=sys.stderr)  # noqa: T201

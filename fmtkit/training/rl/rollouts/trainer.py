@@ -9,13 +9,45 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from fmtkit.training.rl.rollouts.contract import Rollout, check_place
 from fmtkit.training.rl.rollouts.dialogs_ahead import DialogGeneration
 from fmtkit.training.rl.rollouts.generation import FunctionGeneration, ServerGeneration
-from fmtkit.training.rl.rollouts.guarding import guard, limited_requests
-from fmtkit.training.rl.rollouts.interval import SyncInterval
-from fmtkit.training.rl.rollouts.lora_sync import LoraSync, check_adapter, without_weight_transfer
-from fmtkit.training.rl.rollouts.named_sync import NamedLoraSync
+from fmtkit.training.rl.rollouts.lifeline import guard, limited_requests
+from fmtkit.training.rl.rollouts.lora_sync import (
+    LoraSync,
+    NamedLoraSync,
+    check_adapter,
+    without_weight_transfer,
+)
 from fmtkit.training.rl.rollouts.producer import Generation, Producer
 from fmtkit.training.rl.rollouts.server import address
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
+
+
+class SyncInterval:
+    """Lets TRL transfer the weights only when `interval` steps have passed since the last time.
+
+    Counted from the last transfer, not by the step's own number: with `num_iterations: 2` answers are
+    made at every second step, and an interval of 3 then means steps 0, 4, 8. The weights always go out
+    before the first answers, and before an evaluation, which is of the model as it is.
+    """
+
+    def __init__(self, interval: int) -> None:
+        self.interval = interval
+        self.last: int | None = None
+
+    def before_generation(self, trainer: Any) -> bool:
+        """Tell whether TRL will transfer the weights now; keep it from doing so where they are not due.
+
+        TRL does whenever `_last_loaded_step` is not the step of now.
+        """
+        step = trainer.state.global_step
+        if trainer._last_loaded_step == step:
+            return False
+        due = self.last is None or step - self.last >= self.interval or not trainer.model.training
+        if due:
+            self.last = step
+            return True
+        trainer._last_loaded_step = step
+        return False
+
 
 Rows = Sequence[dict[str, Any]]
 

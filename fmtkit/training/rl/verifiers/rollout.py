@@ -13,8 +13,7 @@ from fmtkit.training.rl import http_client
 from fmtkit.training.rl.dialogs.dialog import NOTHING, PER_HOST, Dialog, columns
 from fmtkit.training.rl.dialogs.failures import Tried, tried
 from fmtkit.training.rl.dialogs.naming import POLICY
-from fmtkit.training.rl.dialogs.played import PlayedReward
-from fmtkit.training.rl.dialogs.player import Player
+from fmtkit.training.rl.dialogs.played import PlayedReward, Player
 from fmtkit.training.rl.failed_samples import Timings
 from fmtkit.training.rl.rewards import read_options
 from fmtkit.training.rl.rewards.calls import shown

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fmtkit.core import atomic
 from fmtkit.core.errors import OptionError
 from fmtkit.training.planning.plan import Plan
-from fmtkit.training.rl.dialogs.own_process import interrupt, stop, tail
+from fmtkit.training.rl.dialogs.own_process import interrupt, started, stop, tail
 from fmtkit.training.rl.imports import places_of
 from fmtkit.training.rl.verifiers.plan import settings_of
 from fmtkit.training.rl.verifiers.settings import ADDRESS, LOG, ROWS, VerifiersSettings
@@ -79,19 +78,8 @@ def _started(words: list[str], run: Path) -> "subprocess.Popen[bytes]":
     # Modules of this interpreter are none of that one's, and no proxy stands before this machine.
     ours = {k: v for k, v in os.environ.items() if k not in {"PYTHONPATH", "VIRTUAL_ENV"}}
     near = ",".join(filter(None, (ours.get("NO_PROXY"), "127.0.0.1,localhost")))
-    path = os.pathsep.join([str(Path(words[0]).parent), ours.get("PATH", os.defpath)])
-    with atomic.writing(run):
-        run.mkdir(parents=True, exist_ok=True)
-    with (run / LOG).open("ab") as out:
-        # A session of its own: Ctrl-C is for the trainer, which wants to save before it goes.
-        return subprocess.Popen(  # noqa: S603
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env={**ours, "NO_PROXY": near, "no_proxy": near, "PATH": path, "PYTHONUNBUFFERED": "1"},
-            start_new_session=True,
-        )
+    more = {"NO_PROXY": near, "no_proxy": near, "PYTHONUNBUFFERED": "1"}
+    return started(words, run / LOG, {**ours, **more})
 
 
 def _wait(settings: VerifiersSettings, process: "subprocess.Popen[bytes]", run: Path) -> None:
