@@ -59,7 +59,7 @@ ROWS = [
 
 
 def test_one_entry_reaches_rows_terminal_page_and_schema(tmp_path: Path) -> None:
-    text = (ROOT / "fmtkit" / "codes.py").read_text(encoding="utf-8")
+    text = (ROOT / "fmtkit" / "core" / "codes.py").read_text(encoding="utf-8")
     # Before no_preference, so that it is not the last of the order.
     changed = text.replace('    "no_preference": Code(', f'{ENTRY}    "no_preference": Code(')
     assert changed != text

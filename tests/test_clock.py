@@ -17,7 +17,7 @@ NAMED = {
     "writing/outputs.py": "tells whether a file lay still long enough to remember its hash; else it is read again",
     "rendering/tracing.py": "strftime_now of templates, which users see as the date in their texts",
     "rendering/jinja_environment.py": "strftime_now of templates, which users see as the date in their texts",
-    "storage.py": "knows the type of the times that stores give as marks; asks for none",
+    "core/storage.py": "knows the type of the times that stores give as marks; asks for none",
 }
 
 
