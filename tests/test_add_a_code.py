@@ -33,7 +33,7 @@ import json
 import sys
 from pathlib import Path
 
-import fmtkit
+import fmtkit.core
 
 spec = importlib.util.spec_from_file_location("fmtkit.core.codes", "codes.py")
 codes = importlib.util.module_from_spec(spec)
