@@ -16,7 +16,7 @@ FORMER = {
         "tokenizers": "tokens",
     }.items()
     for name in names.split()
-}
+} | dict.fromkeys(("fmtkit.writing.encoding", "fmtkit.writing.stitching"), "fmtkit.writing.formats")
 """Modules that documented extensions import (formats, targets, methods) -> where they are now."""
 
 

@@ -29,7 +29,7 @@ import pyarrow as pa
 from fmtkit.core.atomic import PartialFile
 from fmtkit.core.codes import Reject
 from fmtkit.core.errors import ResumeError
-from fmtkit.writing import quarantine
+from fmtkit.writing import formats, quarantine
 from fmtkit.writing.folder_sink import FolderSink, ResumePoint, find_resume
 from fmtkit.writing.formats import encode
 from fmtkit.writing.sinks import Closing, FileSink, Progress
@@ -47,8 +47,8 @@ def blocks() -> dict:
     """Return what each block becomes; some have no row for validation, some no bad row."""
     out = {}
     for number, place in enumerate(BLOCKS):
-        train = encode(rows(place, "train", 20), "parquet", "none")
-        validation = encode(rows(place, "validation", number % 3), "parquet", "none")
+        train = encode(rows(place, "train", 20), formats.find("parquet"), "none")
+        validation = encode(rows(place, "validation", number % 3), formats.find("parquet"), "none")
         bad = [Reject(number, 1, "json_syntax", None, "no JSON", b"{" * number)] * (number % 2)
         out[place] = (train, validation, quarantine.encode("a", bad))
     return out
@@ -130,7 +130,7 @@ def killed_at(event: int, work: Callable[[], None]) -> bool:
 def write_other(out: Path) -> None:
     """Write an output of another fingerprint."""
     sink = FolderSink(out, "parquet", {"sources": []})
-    sink.write(encode(rows((7, 7), "other", 3), "parquet", "none"))
+    sink.write(encode(rows((7, 7), "other", 3), formats.find("parquet"), "none"))
     sink.finish(Closing(report=lambda files: {"fmtkit": "0", "files": len(files)}))
 
 
@@ -157,7 +157,7 @@ def kill_everywhere(folder: Path, step: int, again: int, *, overwrites: bool) ->
 def write_file(out: Path, size: int, *, bad: bytes, rejected: bool = False) -> None:
     """Write an output that is one file, over whatever is there."""
     sink = FileSink(out, "parquet", overwrite=True)
-    sink.write(encode(rows((0, 0), "train", size), "parquet", "none"))
+    sink.write(encode(rows((0, 0), "train", size), formats.find("parquet"), "none"))
     sink.quarantine(bad)
     report = {"fmtkit": "0", "size": size}
     if rejected:

@@ -15,7 +15,7 @@ import pytest
 
 from fmtkit.core.errors import OutputExistsError, ResumeError, WriteError
 from fmtkit.writing.folder_sink import FolderSink, find_resume
-from fmtkit.writing.formats import encode
+from fmtkit.writing.formats import encode, find
 from fmtkit.writing.sinks import Closing, Progress
 from fmtkit.writing.task_output import TaskRecord
 
@@ -25,7 +25,7 @@ FINGERPRINT = {"sources": ["a"], "options": {"seed": 0}}
 
 def rows(number, count=10):
     table = pa.table({"text": [f"{number} {i} " * 50 for i in range(count)]})
-    return encode(table, "parquet", "none")
+    return encode(table, find("parquet"), "none")
 
 
 def closing(**values):

@@ -31,7 +31,7 @@ from fmtkit.sources import parts
 from fmtkit.sources.opening import open_sources
 from fmtkit.training.data.convert_config import convert_config
 from fmtkit.writing import object_store
-from fmtkit.writing.formats import encode
+from fmtkit.writing.formats import encode, find
 from fmtkit.writing.object_sinks import ObjectFolderSink, find_resumption
 from fmtkit.writing.sinks import Closing, Progress
 from fmtkit.writing.task_output import TaskRecord
@@ -201,7 +201,7 @@ def test_an_output_that_holds_its_source_is_refused(memory, source):
 
 def rows_of(number: int, count: int = 20):
     return encode(
-        pa.table({"text": [f"{number} {i} " * 50 for i in range(count)]}), "parquet", "none"
+        pa.table({"text": [f"{number} {i} " * 50 for i in range(count)]}), find("parquet"), "none"
     )
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from fmtkit.core.errors import OptionError, OutputExistsError, WriteError
 from fmtkit.writing import formats
-from fmtkit.writing.formats import encode
+from fmtkit.writing.formats import encode, find
 from fmtkit.writing.sinks import Closing, FileSink, Progress
 
 SCRIPT = Path(__file__).with_name("killed_runs.py")
 TABLE = pa.table({"text": ["a", "b"]})
-ROWS = encode(TABLE, "parquet", "snappy")
+ROWS = encode(TABLE, find("parquet"), "snappy")
 
 
 def closing(**values):
@@ -44,7 +44,7 @@ def test_a_file_its_quarantine_and_its_report_appear_at_the_end(tmp_path, format
     path = tmp_path / "new" / f"out.v1.{format}"
     sink = FileSink(path, format)
     for number in range(3):
-        sink.write(encode(TABLE, format, formats.find(format).compressions[0]))
+        sink.write(encode(TABLE, find(format), find(format).compressions[0]))
         sink.quarantine(b"{}\n")
         sink.end_block(Progress((0, number + 1), dict, dict))
     assert all(name.startswith(".") for name in names(path.parent))
@@ -163,12 +163,12 @@ def test_rows_of_another_schema_are_refused(tmp_path):
     sink = FileSink(tmp_path / "out.parquet", "parquet")
     sink.write(ROWS)
     with pytest.raises(WriteError, match="another schema than those before"):
-        sink.write(encode(pa.table({"other": [1]}), "parquet", "snappy"))
+        sink.write(encode(pa.table({"other": [1]}), find("parquet"), "snappy"))
 
 
 def test_a_file_of_empty_tables_has_their_schema(tmp_path):
     sink = FileSink(tmp_path / "out.parquet", "parquet")
-    sink.write(encode(TABLE.slice(0, 0), "parquet", "snappy"))
+    sink.write(encode(TABLE.slice(0, 0), find("parquet"), "snappy"))
     sink.finish(closing())
     assert pq.read_table(tmp_path / "out.parquet").equals(TABLE.slice(0, 0))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from random_tables import FEW, SCHEMA, rows_of
 
 from fmtkit.writing import formats
-from fmtkit.writing.formats import encode
+from fmtkit.writing.formats import encode, find
 
 METADATA = {"type": "chatml.intel"}
 COMPRESSIONS = ("none", "zstd")
@@ -20,7 +20,7 @@ NARROW = pa.schema([SCHEMA.field(name) for name in ("prompt", "text", "label", "
 def stitch(tables, format, compression, metadata=None):
     stitcher, out = formats.find(format).stitcher(), bytearray()
     for table in tables:
-        for buffer in stitcher.add(encode(table, format, compression), len(out)):
+        for buffer in stitcher.add(encode(table, find(format), compression), len(out)):
             out += buffer
     return bytes(out + stitcher.end(metadata or {}))
 

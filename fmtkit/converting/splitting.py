@@ -7,6 +7,7 @@ the split does not move when rows are added. By rows exactly so many rows are sp
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 
 import numpy as np
@@ -16,8 +17,8 @@ from polars import Expr
 
 from fmtkit.core import buffers
 from fmtkit.core.errors import OptionError
-from fmtkit.writing.encoding import Encoded
-from fmtkit.writing.formats import encode
+from fmtkit.core.pickling import PickledByFields
+from fmtkit.writing.formats import Encoded, Format, encode, find
 
 TRAIN, VALIDATION = "train", "validation"
 _SPACE = 2.0**64
@@ -143,12 +144,16 @@ def frame_of(table: pa.Table) -> pl.DataFrame:
 
 
 @dataclass(frozen=True)
-class Encoding:
+class Encoding(PickledByFields):
     """Splits and encodes rows, on a worker."""
 
     split: Split | None
     format: str
     compression: str
+
+    @cached_property
+    def _written_as(self) -> Format:
+        return find(self.format)
 
     def __call__(self, table: pa.Table, places: np.ndarray) -> list[tuple[str, Encoded]]:
         """Return the rows of each split that has any."""
@@ -159,4 +164,8 @@ class Encoding:
                 (TRAIN, table.filter(pa.compute.invert(mask))),
                 (VALIDATION, table.filter(mask)),
             ]
-        return [(s, encode(t, self.format, self.compression)) for s, t in parts if t.num_rows]
+        return [
+            (split, encode(rows, self._written_as, self.compression))
+            for split, rows in parts
+            if rows.num_rows
+        ]

@@ -20,7 +20,7 @@ from typing import Any
 from fmtkit.core.atomic import Written, sync_folder, write_bytes, write_json, writing
 from fmtkit.core.errors import OutputExistsError, WriteError
 from fmtkit.writing import journal
-from fmtkit.writing.encoding import Encoded
+from fmtkit.writing.formats import Encoded
 from fmtkit.writing.journal import Checkpoint, Journal, JournalFile, Shard
 from fmtkit.writing.outputs import entries_of, read_json
 from fmtkit.writing.quarantine import QuarantineFile

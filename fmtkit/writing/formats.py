@@ -5,15 +5,228 @@ workers, in any order), and how those bytes become one file (on one thread, in i
 adds one by an entry point in the group `fmtkit.outputs`.
 """
 
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet as pq
 
 from fmtkit.core import plugins
 from fmtkit.core.errors import OptionError, near_match
-from fmtkit.writing.encoding import Encoded, encode_arrow, encode_json_lines, encode_parquet
-from fmtkit.writing.stitching import ArrowStitcher, JsonLinesStitcher, ParquetStitcher, Stitcher
+from fmtkit.writing import json_lines
+from fmtkit.writing.parquet_footer import MAGIC, JoinedFooter, split_file
+
+ROW_GROUP_BYTES = 64 * 2**20
+"""A table of more bytes than this becomes several row groups of about equal rows."""
+
+END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
+"""What ends the messages of an Arrow IPC stream."""
+
+# Measured on 4 KB rows: zstd 1 keeps 35 % of the bytes at 168 MB/s, snappy 50 % at 275 MB/s.
+_LEVELS = {"zstd": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Some rows as bytes of a format, to be laid into a file behind others.
+
+    `payload` holds Parquet's row groups, JSON lines, or one IPC message per batch. `head` is what a
+    file needs beside them: Parquet's footer, the IPC schema message, or nothing.
+    """
+
+    format: str
+    rows: int
+    payload: tuple[pa.Buffer, ...]
+    head: bytes = b""
+
+    @property
+    def nbytes(self) -> int:
+        """Return the size of the payload."""
+        return sum(buffer.size for buffer in self.payload)
+
+
+def encode_json_lines(table: pa.Table, compression: str) -> Encoded:
+    """Encode rows as JSON lines, which know no compression."""
+    del compression
+    return Encoded("jsonl", table.num_rows, tuple(map(json_lines.encode, pieces(table))))
+
+
+def encode_parquet(table: pa.Table, compression: str) -> Encoded:
+    """Encode rows as the row groups of a Parquet file, with its footer beside them."""
+    out = pa.BufferOutputStream()
+    compact = [path for path, leaf in _leaves(table.schema) if _is_compact(path, leaf)]
+    pq.write_table(
+        table,
+        out,
+        row_group_size=_rows_per_piece(table),
+        compression=compression,
+        compression_level=_LEVELS.get(compression),
+        # Texts hardly repeat: a dictionary costs 20 % of the time and saves nothing; their smallest
+        # and largest value help no reader. Token ids halve, roles vanish.
+        use_dictionary=compact,
+        write_statistics=compact,
+    )
+    file = out.getvalue()
+    groups, footer = split_file(memoryview(file))
+    return Encoded("parquet", table.num_rows, (file.slice(4, len(groups)),), footer)
+
+
+def encode_arrow(table: pa.Table, compression: str) -> Encoded:
+    """Encode rows as IPC messages, with that of their schema beside them."""
+    codec = None if compression == "none" else compression
+    options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
+    head = table.schema.serialize()
+    messages = []
+    for piece in pieces(table):
+        # `take` writes the rows anew: what lay under nulls and beyond a slice is zero afterwards.
+        fresh = piece.take(pa.array(np.arange(piece.num_rows))).combine_chunks()
+        for batch in fresh.to_batches():
+            out = pa.BufferOutputStream()
+            with pa.ipc.new_stream(out, table.schema, options=options) as writer:
+                writer.write_batch(batch)
+            stream = out.getvalue()
+            messages.append(stream.slice(head.size, stream.size - head.size - len(END_OF_STREAM)))
+    return Encoded("arrow", table.num_rows, tuple(messages), head.to_pybytes())
+
+
+def pieces(table: pa.Table) -> Iterator[pa.Table]:
+    """Yield the rows in slices of about `ROW_GROUP_BYTES`."""
+    step = _rows_per_piece(table)
+    for start in range(0, table.num_rows, step):
+        yield table.slice(start, step)
+
+
+def _rows_per_piece(table: pa.Table) -> int:
+    pieces = -(-table.nbytes // ROW_GROUP_BYTES) or 1
+    return -(-table.num_rows // pieces) or 1
+
+
+def _leaves(fields: Any, prefix: str = "") -> Iterator[tuple[str, pa.DataType]]:
+    """Yield each Parquet column of a schema or struct: its dotted path and its type."""
+    for field in fields:
+        path, dtype = f"{prefix}{field.name}", field.type
+        while pa.types.is_list(dtype) or pa.types.is_large_list(dtype):
+            path, dtype = f"{path}.list.element", dtype.value_type
+        if pa.types.is_struct(dtype):
+            yield from _leaves(dtype, f"{path}.")
+        else:
+            yield path, dtype
+
+
+def _is_compact(path: str, leaf: pa.DataType) -> bool:
+    """Say whether few distinct values are to be expected."""
+    return pa.types.is_primitive(leaf) or path.endswith(".role")
+
+
+Bytes: TypeAlias = bytes | pa.Buffer
+
+
+class Stitcher(Protocol):
+    """What every format does: take rows in order, then end the file."""
+
+    def add(self, encoded: Encoded, position: int) -> Sequence[Bytes]:
+        """Return what to append to a file of `position` bytes; ValueError if the schema changed."""
+
+    def end(self, metadata: Mapping[str, str]) -> bytes:
+        """Return the last bytes of the file."""
+
+
+class ParquetStitcher:
+    """Row groups as they are, and one footer for all."""
+
+    def __init__(self) -> None:
+        self._footer = JoinedFooter()
+
+    def add(self, encoded: Encoded, position: int) -> Sequence[Bytes]:
+        """Return the row groups, the magic before the first."""
+        magic = () if position else (MAGIC,)
+        self._footer.add(encoded.head, position or len(MAGIC))
+        return (*magic, *encoded.payload) if encoded.rows else magic
+
+    def end(self, metadata: Mapping[str, str]) -> bytes:
+        """Return the footer."""
+        return self._footer.tail(metadata)
+
+
+class JsonLinesStitcher:
+    """Lines after lines; metadata has no place in them."""
+
+    def add(self, encoded: Encoded, position: int) -> Sequence[Bytes]:  # noqa: ARG002
+        """Return the lines."""
+        return encoded.payload
+
+    def end(self, metadata: Mapping[str, str]) -> bytes:  # noqa: ARG002
+        """Return nothing: the last line has its newline."""
+        return b""
+
+
+class ArrowStitcher:
+    """IPC messages as they are, and a footer that lists them.
+
+    https://arrow.apache.org/docs/format/Columnar.html#ipc-file-format
+    """
+
+    _MAGIC = b"ARROW1"
+    _START = b"ARROW1\0\0"
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._blocks: list[tuple[int, int, int]] = []
+
+    def add(self, encoded: Encoded, position: int) -> Sequence[Bytes]:
+        """Return the messages, magic and schema before the first."""
+        if self._head and self._head != encoded.head:
+            raise ValueError("the rows have another schema than those before them")
+        start = () if position else (self._START, encoded.head)
+        self._head = encoded.head
+        place = position or len(self._START) + len(encoded.head)
+        for message in encoded.payload:
+            # A message: 0xFFFFFFFF, the length of its padded metadata, that, and the buffers.
+            metadata_size = 8 + int.from_bytes(message.slice(4, 4), "little")
+            self._blocks.append((place, metadata_size, message.size - metadata_size))
+            place += message.size
+        return (*start, *encoded.payload)
+
+    def end(self, metadata: Mapping[str, str]) -> bytes:
+        """Return the mark of the stream's end and the footer, whose schema bears the metadata."""
+        schema = pa.ipc.read_schema(pa.py_buffer(self._head))
+        schema = schema.with_metadata(dict(metadata)) if metadata else schema
+        footer = _with_blocks(_empty_footer(schema), self._blocks)
+        return END_OF_STREAM + footer + len(footer).to_bytes(4, "little") + self._MAGIC
+
+
+def _empty_footer(schema: pa.Schema) -> bytes:
+    """Return the footer of a file without rows, a flatbuffer."""
+    out = pa.BufferOutputStream()
+    pa.ipc.new_file(out, schema).close()
+    file: bytes = out.getvalue().to_pybytes()
+    return file[-10 - int.from_bytes(file[-10:-6], "little") : -10]
+
+
+def _with_blocks(footer: bytes, blocks: list[tuple[int, int, int]]) -> bytes:
+    """Point the footer's list of record batches at a list appended to it.
+
+    A flatbuffer's root table begins with the distance back to its vtable; entry 3 of that (behind
+    two sizes) says where in the table the offset of `recordBatches` is.
+    https://github.com/apache/arrow/blob/main/format/File.fbs
+    """
+    table = int.from_bytes(footer[:4], "little")
+    vtable = table - int.from_bytes(footer[table : table + 4], "little", signed=True)
+    entry = vtable + 4 + 2 * 3
+    slot = table + int.from_bytes(footer[entry : entry + 2], "little")
+    # The structs that follow the count are aligned to 8 bytes.
+    start = len(footer) + -(len(footer) + 4) % 8
+    out = bytearray(footer.ljust(start, b"\0"))
+    out[slot : slot + 4] = (start - slot).to_bytes(4, "little")
+    out += len(blocks).to_bytes(4, "little")
+    for block in blocks:
+        out += struct.pack("<qi4xq", *block)
+    return bytes(out)
+
 
 GROUP = "fmtkit.outputs"
 
@@ -80,10 +293,10 @@ def compression_of(format: str, wanted: str | None = None) -> str:
     return wanted
 
 
-def encode(table: pa.Table, format: str, compression: str) -> Encoded:
+def encode(table: pa.Table, format: Format, compression: str) -> Encoded:
     """Encode all rows; metadata of the schema is left out, that of the fields is kept.
 
     Raises:
         WriteError: if the format cannot hold a value (JSON has no NaN and no dates).
     """
-    return find(format).encode(table.replace_schema_metadata(None).combine_chunks(), compression)
+    return format.encode(table.replace_schema_metadata(None).combine_chunks(), compression)

@@ -25,7 +25,7 @@ from fmtkit.core.atomic import Written, json_document, writing
 from fmtkit.core.errors import OutputExistsError, ResumeError
 from fmtkit.core.storage import ObjectPath
 from fmtkit.writing import journal
-from fmtkit.writing.encoding import Encoded
+from fmtkit.writing.formats import Encoded
 from fmtkit.writing.object_store import Store
 from fmtkit.writing.outputs import entries_of
 from fmtkit.writing.sinks import TRAIN, Closing, Progress, RowFile

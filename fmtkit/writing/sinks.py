@@ -13,8 +13,8 @@ from fmtkit.core.atomic import PartialFile, Written, partial_name, writing
 from fmtkit.core.errors import OptionError, WriteError
 from fmtkit.core.storage import ObjectPath
 from fmtkit.writing import formats
-from fmtkit.writing.encoding import Encoded
 from fmtkit.writing.file_output import FileOutput, refuse_file
+from fmtkit.writing.formats import Encoded
 from fmtkit.writing.quarantine import QuarantineFile
 
 TRAIN = "train"
