@@ -35,7 +35,7 @@ class Target:
 
     @property
     def layout(self) -> Layout | None:
-        return None if self.job is None else self.job.fusion(0)._known_paths().layout
+        return None if self.job is None else self.job.fusions[0].paths.layout
 
 
 def targets() -> list[Target]:
@@ -44,7 +44,7 @@ def targets() -> list[Target]:
     found = [
         Target(job.plans[0].binding, sound_lines(case), job)
         for case, job in jobs
-        if job is not None and job.fusion(0)._known_paths()
+        if job is not None and job.fusions[0].paths
     ]
     for case in CASES:
         for keep in ("", "all"):

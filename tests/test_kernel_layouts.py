@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache, reduce
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from fmtkit.converting.pipeline import Piece, process
 from fmtkit.converting.preparation import Job, prepare
 from fmtkit.core.errors import FmtkitError
 from fmtkit.reading import clean_lines, native
+from fmtkit.reading.clean_lines import CompiledLayout
 from fmtkit.rendering import tiers
 from fmtkit.sources.blocks import JsonBlock
 from fmtkit.sources.opening import open_sources
@@ -57,7 +58,7 @@ def job_of(case: Case, template: str, keep: str = "") -> Job | None:
         job = prepare(open_sources(str(case.source)), RowOptions(**{**case.settings, **options}))
     except FmtkitError:
         return None
-    fusion = job.fusion(0)
+    fusion = job.fusions[0]
     if fusion is None or not fusion.fits:
         return None
     process(job, 0, 0, JsonBlock(case.source.read_bytes(), 1))
@@ -196,7 +197,7 @@ def test_nasty_texts_become_the_same(template):
 def test_sources_mean_what_the_expressions_make():
     rows = 0
     for case, job in fitting(""):
-        fusion, lines = job.fusion(0), sound_lines(case)
+        fusion, lines = job.fusions[0], sound_lines(case)
         block = b"".join(line + b"\n" for line in lines)
         # A row of which a rule holds may mean something else.
         laid = fusion.lay_out(JsonBlock(block, 1).records()).rows.tolist()
@@ -246,12 +247,12 @@ def run_through(count: int, seed: str) -> None:
     cases = fitting("chatml", "qwen3", "")
     seen = laid = 0
     for case, job in cases:
-        binding, paths = job.plans[0].binding, job.fusion(0)._known_paths()
+        binding, paths = job.plans[0].binding, job.fusions[0].paths
         made = mutants(mostly_sound(case, binding), count // len(cases), f"{seed} {case}")
         lines = [line for _, line in made]
         for at in range(0, len(lines), 50):
             block = b"\n".join(lines[at : at + 50])
-            found = clean_lines.lay_out(block, binding.spec, paths.layout)
+            found = paths.compiled.lay_out(block)
             for column in found.made:
                 column.validate(full=True)
             rows = int((found.verdicts == clean_lines.CLEAN).sum())
@@ -288,6 +289,9 @@ def test_a_column_of_texts_that_is_full_costs_no_row(monkeypatch):
     assert laid_rows(job, lines) == 100
     monkeypatch.setattr(clean_lines, "MAX_INT32", 2_000)
     clean_lines._compiled_layout.cache_clear()
+    fusion = job.fusions[0]
+    compiled = clean_lines.compile_layout(fusion.binding.spec, fusion.paths.layout)
+    monkeypatch.setattr(fusion, "paths", replace(fusion.paths, compiled=compiled))
     assert 0 < laid_rows(job, lines) < 100
     clean_lines._compiled_layout.cache_clear()
 
@@ -297,14 +301,14 @@ def test_a_template_that_renders_otherwise_is_found_by_the_sample(monkeypatch):
     process(job, 0, 0, JsonBlock(INTEL.source.read_bytes(), 1))
     lines = lines_of(300)
     assert laid_rows(job, lines) == 300
-    lay_out = clean_lines.lay_out
+    lay_out = CompiledLayout.lay_out
 
-    def wrong(block, spec, layout):
-        laid = lay_out(block, spec, layout)
+    def wrong(self, block):
+        laid = lay_out(self, block)
         texts = pa.array([text.upper() for text in laid.made[0].to_pylist()])
         return type(laid)(laid.frame, laid.verdicts, (texts, *laid.made[1:]), laid.taken)
 
-    monkeypatch.setattr(clean_lines, "lay_out", wrong)
+    monkeypatch.setattr(CompiledLayout, "lay_out", wrong)
     monkeypatch.setattr(tiers, "SAMPLE", 10)
     block = b"".join(line + b"\n" for line in lines)
     made = process(job, 0, 0, JsonBlock(block, 1))
@@ -346,7 +350,7 @@ def spec():
 def laid_texts(rows: list[object], **changed) -> list[str | None]:
     """Return the text of each row, None of one that is not laid out."""
     block = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
-    laid = clean_lines.lay_out(block, spec(), layout(**changed))
+    laid = clean_lines.compile_layout(spec(), layout(**changed)).lay_out(block)
     texts = iter(laid.made[0].to_pylist())
     laid.made[0].validate(full=True)
     return [next(texts) if v == clean_lines.CLEAN else None for v in laid.verdicts.tolist()]
@@ -441,7 +445,7 @@ def test_texts_that_may_not_be_equal_leave_lines():
 )
 def test_the_kernel_refuses_what_is_no_layout(changed):
     with pytest.raises(ValueError, match=r"layout|path|ASCII|views|control"):
-        clean_lines.lay_out(b"", spec(), layout(**changed))
+        clean_lines.compile_layout(spec(), layout(**changed))
 
 
 BARE = (1, (), (), ("user",), (), (0, 0, 0, 0, 0), (), (), (), 0, (), (), 1, ())

@@ -142,7 +142,7 @@ class ConversionRun:
         with closing(read) as pieces:
             for piece in pieces:
                 self._account(piece)
-                if self.options.on_error != "skip":
+                if piece.rejects and self.options.on_error != "skip":
                     name = self.job.sources[piece.source].name
                     self.sink.quarantine(quarantine.encode(name, piece.rejects))
                 self._check_limit(piece)

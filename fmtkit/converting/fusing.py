@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from fmtkit.columns.expansion import Several
 from fmtkit.columns.kinds import MESSAGE_KEYS, DialogKind, Kind, TextKind
@@ -40,6 +41,7 @@ from fmtkit.converting.text_stage import SIDES, TextStage, rendered_of
 from fmtkit.core.buffers import Int64s
 from fmtkit.core.tables import DIALOG_COLUMNS, MESSAGE, TEXT_NAMES, WIDE_MESSAGE
 from fmtkit.reading import clean_lines
+from fmtkit.reading.clean_lines import CompiledLayout
 from fmtkit.rendering.batch_answers import Unknowns, trimmed_slot
 from fmtkit.rendering.content_parts import TEXTS
 from fmtkit.rendering.dialog_columns import dialog_column
@@ -48,6 +50,7 @@ from fmtkit.rendering.render_plan import Outcome, Plan
 from fmtkit.rendering.survival import find, spoken
 from fmtkit.rendering.text_columns import Trim
 from fmtkit.rendering.tiers import sample_of
+from fmtkit.rendering.traced_rows import Compiled
 from fmtkit.rendering.tracing import Fault, Leaf, Signature
 from fmtkit.rendering.unknowns import ANY_SYMBOL, Question, symbolic
 from fmtkit.sources.blocks import Records, Row
@@ -74,12 +77,13 @@ class Laid:
 
 
 @dataclass(frozen=True)
-class _Paths:
-    """A layout with all paths known so far, and which of them end before the generation prompt does."""
+class Paths:
+    """A layout with all paths known so far, ready to lay lines out."""
 
     layout: Layout
-    shortened: tuple[bool, ...]
-    known: int
+    compiled: CompiledLayout
+    shortened: NDArray[np.bool_]
+    """Of each path whether it ends before the generation prompt does."""
 
 
 class Fusion:
@@ -90,14 +94,15 @@ class Fusion:
     ) -> None:
         """Begin without a path; `fits` says whether there can be any."""
         self.binding, self.schema = binding, schema
-        self.stage = stage
+        self.stage, self.is_text = stage, stage.is_text
         self.columns = dict(columns_of(binding.made, text=False))
-        if stage.is_text:
+        if self.is_text:
             self.plan, self.names = rendered_of(self.columns)
         else:
             self.plan, self.names = Plan(), tuple(n for n in self.columns if n in DIALOG_COLUMNS)
         self.tokens = tuple(tokens)
-        self._paths: _Paths | None = None
+        self.paths: Paths | None = None
+        self._known = 0
         self._misses = 0
 
     @cached_property
@@ -118,7 +123,7 @@ class Fusion:
             and len({kind.wide for kind in self._dialogs} | {stage.wide}) == 1
             and {*held}.isdisjoint(column.bound for column in self.columns.values())
             and not {k.label for k in binding.kept} & {*DIALOG_COLUMNS, *TEXT_NAMES.values()}
-            and (not stage.is_text or self._is_traceable)
+            and (not self.is_text or self._is_traceable)
         )
 
     @property
@@ -155,7 +160,7 @@ class Fusion:
     @cached_property
     def _rules(self) -> Layout:
         """Return the layout without a shape."""
-        columns, is_text = self.columns.values(), self.stage.is_text
+        columns, is_text = self.columns.values(), self.is_text
         rules = [problem.rule for column in columns for problem in column.problems]
         rules += [rule for column in columns for _, _, rule in column.warnings]
         sides = tuple(self.names.index(name) for name in SIDES if name in self.names)
@@ -178,32 +183,35 @@ class Fusion:
 
     def lay_out(self, records: Records) -> Laid | None:
         """Lay out what can be of a block; None where the whole block should go the ordinary way."""
-        paths = self._known_paths() if self.fits else None
+        if self.paths is None:
+            # Rows of another source may have taken the paths.
+            self.learn()
+        paths = self.paths
         if paths is None or self._misses > 2:
             return None
-        laid = clean_lines.lay_out(records.data, self.binding.spec, paths.layout)
-        if laid is None:
+        if self.is_text and self._template.difference:
             return None
+        laid = paths.compiled.lay_out(records.data)
         records.blank_lines = laid.verdicts == clean_lines.BLANK
         verdicts = laid.verdicts[~records.blank_lines]
         rows = np.flatnonzero(verdicts == clean_lines.CLEAN)
         if len(rows) < _WORTH * len(verdicts):
             self._misses += 1
             return None
-        if self.stage.is_text and self._difference(laid.made, rows, records):
+        if self.is_text and self._difference(laid.made, rows, records):
             return None
-        shortened = int(laid.taken[np.array(paths.shortened, np.bool_)].sum())
+        shortened = int(laid.taken[paths.shortened].sum())
         return Laid(
             self._table(laid),
             rows,
             np.flatnonzero(verdicts != clean_lines.CLEAN),
-            len(rows) if self.stage.is_text else 0,
+            len(rows) if self.is_text else 0,
             +Counter({"generation_prompt_not_a_prefix": shortened}),
         )
 
     def _table(self, laid: clean_lines.LaidLines) -> pa.Table:
         """Return the rows as they are written."""
-        names = TEXT_NAMES if self.stage.is_text else {}
+        names = TEXT_NAMES if self.is_text else {}
         made = {names.get(n, n): column for n, column in zip(self.names, laid.made, strict=True)}
         rest = {n: c.bound for n, c in self.columns.items() if n not in self.names and c.bound}
         rest |= {kept.label: kept.name for kept in self.binding.kept}
@@ -226,23 +234,32 @@ class Fusion:
 
     # Paths.
 
-    def _known_paths(self) -> _Paths | None:
-        """Return the layout of all paths that are known; None where there is none."""
-        if not self.stage.is_text:
-            return _Paths(self._rules, (), 0)
+    @cached_property
+    def _template(self) -> Compiled:
         assert self.stage.template is not None
-        compiled = self.stage.template.compiled
-        if compiled.difference:
-            return None
-        trees = dict(compiled.trees.get(self.plan, {}))
-        known = sum(len(tree.taken) for tree in trees.values())
-        if self._paths is None or self._paths.known != known:
-            leaves = {shapes: tree.known() for shapes, tree in trees.items()}
-            self._paths, self._misses = self._paths_of(leaves, known), 0
-        return self._paths if self._paths.layout.shapes else None
+        return self.stage.template.compiled
 
-    def _paths_of(self, leaves: Mapping[Signature, Sequence[Leaf]], known: int) -> _Paths:
-        """Make a layout of the paths that can be told."""
+    def learn(self) -> None:
+        """Take up the paths that rows have taken on the ordinary way since this was called last."""
+        if not self.fits:
+            return
+        if not self.is_text:
+            self.paths = self.paths or self._ready(self._rules, ())
+            return
+        trees = dict(self._template.trees.get(self.plan, {}))
+        known = sum(len(tree.taken) for tree in trees.values())
+        if known != self._known:
+            leaves = {shapes: tree.known() for shapes, tree in trees.items()}
+            self.paths, self._known, self._misses = self._paths_of(leaves), known, 0
+
+    def _ready(self, layout: Layout, shortened: Sequence[bool]) -> Paths | None:
+        compiled = clean_lines.compile_layout(self.binding.spec, layout)
+        if compiled is None:
+            return None
+        return Paths(layout, compiled, np.array(shortened, np.bool_))
+
+    def _paths_of(self, leaves: Mapping[Signature, Sequence[Leaf]]) -> Paths | None:
+        """Make a layout of the paths that can be told; None where there is none."""
         shapes, shortened = [], []
         roles = {*clean_lines.roles_of(self._rules, self.binding.spec)}
         keys = {"content", *(name for name, _ in self._rules.keys)}
@@ -264,17 +281,19 @@ class Fusion:
                 continue
             shapes.append(made.shape([path for path, _ in told]))
             shortened += [outcome.shortened for _, outcome in told]
-        return _Paths(replace(self._rules, shapes=tuple(shapes)), tuple(shortened), known)
+        return (
+            self._ready(replace(self._rules, shapes=tuple(shapes)), shortened) if shapes else None
+        )
 
     # The sample that is rendered both ways.
 
     def _difference(self, laid: Sequence[pa.Array], rows: Int64s, records: Records) -> bool:
         """Render the sample row by row, from the strict parser's values; tell whether it differs."""
-        assert self.stage.template is not None
         sample = sample_of(laid[0])
         if not len(sample):
             return False
-        compiled, training = self.stage.template.compiled, self.stage.template.compiled_training
+        assert self.stage.template is not None
+        compiled, training = self._template, self.stage.template.compiled_training
         values = [
             self._values(records.value(int(rows[place]), written=True)[0])
             for place in sample.tolist()

@@ -357,9 +357,10 @@ def _process(
 ) -> list[Piece]:
     """Take blocks the whole way; with a step, one block."""
     records = [reading.records_of(b, job.plans[source].binding) for source, _, b in group]
-    begun, made = _laid_out(job, group, records) or _in_the_ordinary_way(
-        job, group, records, in_parts=encode is not None
-    )
+    own, laid = records[0], None
+    if len(group) == 1 and isinstance(own, Records):
+        laid = _laid_out(job, group[0][0], own)
+    begun, made = laid or _in_the_ordinary_way(job, group, records, in_parts=encode is not None)
     parts: list[_Part] = []
     encoded: list[Any] = []
     for part in made:
@@ -383,30 +384,27 @@ def _in_the_ordinary_way(
     job: Job, group: list[Numbered], records: list[Rows], *, in_parts: bool
 ) -> "tuple[_Converted, Iterator[_Part]]":
     """Take blocks by columns: read, converted, rendered."""
-    binding = job.plans[group[0][0]].binding
+    source = group[0][0]
     together = records[0] if len(group) == 1 else JoinedRows(records)
-    begun = _convert(job, binding, _parsed(job.plans, group, records), together)
+    begun = _convert(job, job.plans[source].binding, _parsed(job.plans, group, records), together)
     frames = _parts(begun.frame, job) if in_parts else [begun.frame]
     begun.frame = begun.frame.clear()
 
     def parts() -> Iterator[_Part]:
         while frames:
-            yield _render(job, binding, frames.pop(0), together, begun.cuts)
+            yield _render(job, source, frames.pop(0), together, begun.cuts)
 
     return begun, parts()
 
 
-def _laid_out(
-    job: Job, group: list[Numbered], records: list[Rows]
-) -> "tuple[_Converted, list[_Part]] | None":
+def _laid_out(job: Job, source: int, records: Records) -> "tuple[_Converted, list[_Part]] | None":
     """Lay the texts of a block out as it is read, and take what is left of it in the ordinary way."""
-    own, source = records[0], group[0][0]
-    fusion = job.fusion(source) if len(group) == 1 and isinstance(own, Records) else None
-    laid = fusion.lay_out(own) if fusion is not None and isinstance(own, Records) else None
-    if laid is None or not isinstance(own, Records):
+    fusion = job.fusions[source]
+    laid = None if fusion is None else fusion.lay_out(records)
+    if laid is None:
         return None
-    begun, part = _left(job, job.plans[source], own, laid)
-    begun.blank, begun.fast_rows = own.blank, begun.fast_rows + len(laid.rows)
+    begun, part = _left(job, source, records, laid)
+    begun.blank, begun.fast_rows = records.blank, begun.fast_rows + len(laid.rows)
     begun.rejects = [replace(r, row=int(laid.left[r.row])) for r in begun.rejects]
     kept = laid.left[part.kept]
     table, rows = _merged((laid.table, laid.rows), (part.table, kept))
@@ -423,18 +421,18 @@ def _laid_out(
     ]
 
 
-def _left(job: Job, plan: ReadPlan, records: Records, laid: Laid) -> "tuple[_Converted, _Part]":
+def _left(job: Job, source: int, records: Records, laid: Laid) -> "tuple[_Converted, _Part]":
     """Take the records that a layout left; where all are bad, without a frame."""
     nothing = np.empty(0, np.int64)
     begun = _Converted(pl.DataFrame(), [], Counter(), nothing, Counter(), 0, 0, 0, {})
     part = _Part(laid.table.slice(0, 0), nothing, [], set(), Counter(), Counter(), 0, 0)
     if not len(laid.left):
         return begun, part
-    picked = records.picked(laid.left)
+    plan, picked = job.plans[source], records.picked(laid.left)
     parsed = reading.parse_block(picked, plan)
     if parsed.frame.height:
         begun = _convert(job, plan.binding, parsed, picked)
-        return begun, _render(job, plan.binding, begun.frame, picked, begun.cuts)
+        return begun, _render(job, source, begun.frame, picked, begun.cuts)
     begun.rejects = verdicts.reconsidered(parsed.rejects, picked, plan.binding)
     return begun, part
 
@@ -525,13 +523,16 @@ def _parts(frame: pl.DataFrame, job: Job) -> list[pl.DataFrame]:
 
 def _render(
     job: Job,
-    binding: Binding,
+    source: int,
     frame: pl.DataFrame,
     records: Rows,
     cuts: Mapping[int, Cuts],
 ) -> _Part:
     """Render converted rows; a row that has no text is rejected."""
-    table, rows = _canonical(frame, job, binding), frame.get_column("__row").to_numpy()
+    table, rows = (
+        _canonical(frame, job, job.plans[source].binding),
+        frame.get_column("__row").to_numpy(),
+    )
     # Nobody else holds it: what was parsed is let go before anything is rendered.
     del frame
     warnings: Counter[str] = Counter()
@@ -541,6 +542,10 @@ def _render(
         {place: cuts[row] for place, row in enumerate(rows.tolist()) if row in cuts} if cuts else {}
     )
     done = job.text.apply(table, cut)
+    fusion = job.fusions[source]
+    if fusion is not None and isinstance(records, Records):
+        # The rows of later blocks may take the same paths.
+        fusion.learn()
     rejects = [records.reject(int(rows[f.row]), f.code, f.column, f.message) for f in done.failures]
     written, kept = _without(done.table, rows[done.kept], {reject.row for reject in rejects})
     return _Part(

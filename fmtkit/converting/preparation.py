@@ -95,18 +95,16 @@ class Job:
         return control_tokens.written_by(template)
 
     @cached_property
-    def _fusions(self) -> dict[int, Fusion]:
-        return {}
-
-    def fusion(self, source: int) -> Fusion | None:
-        """Return how rows of a source are laid out as they are read; None where they cannot be."""
+    def fusions(self) -> tuple[Fusion | None, ...]:
+        """Return how rows of each source are laid out as they are read; None where they cannot be."""
         if not isinstance(self.text, TextStage) or self.pairs is not None or self.unpairs:
-            return None
-        plan = self.plans[source]
-        if id(plan) not in self._fusions:
-            made = Fusion(plan.binding, self.text, self.schema, self.control_tokens)
-            self._fusions[id(plan)] = made
-        return self._fusions[id(plan)]
+            return (None,) * len(self.plans)
+        plans = {id(plan): plan for plan in self.plans}
+        made = {
+            key: Fusion(plan.binding, self.text, self.schema, self.control_tokens)
+            for key, plan in plans.items()
+        }
+        return tuple(made[id(plan)] for plan in self.plans)
 
     @cached_property
     def ignored_columns(self) -> tuple[str, ...]:

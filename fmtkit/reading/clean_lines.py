@@ -5,10 +5,11 @@ kernel decides that for the ordinary line alone: a content in parts, an escape i
 more than 19 digits make a line unsure, though it may be sound.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, lru_cache, singledispatch
 from math import ceil, floor
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -102,14 +103,39 @@ def read(block: bytes, spec: ReadSpec) -> CleanLines | None:
     if native is None or compiled is None:
         return None
     *columns, verdicts = native.read(block, compiled)
-    return CleanLines(_frame(columns, spec), np.frombuffer(verdicts, np.uint8))
+    names = {column.name: place for place, column in enumerate(_ordered(spec))}
+    return CleanLines(_frame(columns, names), np.frombuffer(verdicts, np.uint8))
 
 
-def lay_out(block: bytes, spec: ReadSpec, layout: Layout) -> LaidLines | None:
-    """Read lines and lay them out; None where there is no kernel, or none for this spec.
+@dataclass(frozen=True)
+class CompiledLayout:
+    """A layout and the spec of its lines as the kernel takes them, made once for all blocks."""
 
-    A line is CLEAN only if it was laid out and its silent and watched columns hold nothing; UNSURE says
-    nothing of the others.
+    native: ModuleType
+    spec: Any
+    layout: Any
+    others: Mapping[str, int]
+    """The columns that are read and not laid out, and the place of each among all."""
+
+    def lay_out(self, block: bytes) -> LaidLines:
+        """Read the lines of a block and lay them out.
+
+        A line is CLEAN only if it was laid out and its silent and watched columns hold nothing; UNSURE
+        says nothing of the others.
+        """
+        made = self.native.read(block, self.spec, self.layout)
+        *columns, verdicts, schema, array, taken = made
+        dialogs = pa.RecordBatch._import_from_c_capsule(schema, array)
+        return LaidLines(
+            _frame(columns, self.others),
+            np.frombuffer(verdicts, np.uint8),
+            tuple(dialogs.columns),
+            np.frombuffer(taken, np.int64),
+        )
+
+
+def compile_layout(spec: ReadSpec, layout: Layout) -> CompiledLayout | None:
+    """Compile a layout; None where there is no kernel, or none for this spec.
 
     Raises:
         ValueError: The layout names what is not there.
@@ -118,27 +144,20 @@ def lay_out(block: bytes, spec: ReadSpec, layout: Layout) -> LaidLines | None:
     compiled = None if native is None else _compiled(spec)
     if native is None or compiled is None:
         return None
-    made = native.read(block, compiled, _compiled_layout(spec, layout))
-    *columns, verdicts, schema, array, taken = made
-    dialogs = pa.RecordBatch._import_from_c_capsule(schema, array)
-    return LaidLines(
-        _frame(columns, spec, {*layout.bound, *(column.name for column in spec.watched)}),
-        np.frombuffer(verdicts, np.uint8),
-        tuple(dialogs.columns),
-        np.frombuffer(taken, np.int64),
-    )
+    laid = {*layout.bound, *(column.name for column in spec.watched)}
+    others = {c.name: n for n, c in enumerate(_ordered(spec)) if c.name not in laid}
+    return CompiledLayout(native, compiled, _compiled_layout(spec, layout), others)
 
 
-def _frame(columns: Sequence[Any], spec: ReadSpec, without: Collection[str] = ()) -> pl.DataFrame:
-    """Take the columns that the kernel hands over, but for some."""
+def _frame(columns: Sequence[Any], wanted: Mapping[str, int]) -> pl.DataFrame:
+    """Take columns by their places among those that the kernel hands over."""
     batch = pa.RecordBatch._import_from_c_capsule(*columns)
-    names = [column.name for column in _ordered(spec)]
-    wanted = [place for place, name in enumerate(names) if name not in without]
-    if without and not wanted:
+    is_whole = len(wanted) == batch.num_columns
+    if not wanted and not is_whole:
         return pl.DataFrame(height=batch.num_rows)
-    frame = pl.from_arrow(batch.select(wanted) if without else batch)
+    frame = pl.from_arrow(batch if is_whole else batch.select([*wanted.values()]))
     assert isinstance(frame, pl.DataFrame)
-    frame.columns = [names[place] for place in wanted]
+    frame.columns = [*wanted]
     return frame
 
 

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -62,13 +62,10 @@ class Source:
     def _all_blocks(self, columns: Sequence[str] | None) -> Iterator[Block]:
         begun, self._begun = self._begun, None
         if begun is None:
-            yield from self.reader.blocks(columns)
-            return
+            return self.reader.blocks(columns)
         first, rest = begun
-        if first is not None:
-            yield first
-        del first, begun
-        yield from rest
+        # The list lets go of the block as soon as the next one is asked for.
+        return rest if first is None else chain([first], rest)
 
     def first_block(self, columns: Sequence[str] | None = None) -> Block | None:
         """Return the first block, None of an empty source; `blocks` will give it again."""
