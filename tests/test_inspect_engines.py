@@ -283,12 +283,11 @@ def test_what_engines_need_is_the_same_for_inspect_as_for_convert(tmp_path, caps
     done = command(capsys, "inspect", source, "--ray-address", "auto")
     assert done.code == 2
     assert "--engine ray; give it too" in done.err
-    plugin = tmp_path / "p.py"
-    plugin.write_text("")
-    flags = ("--engine", "ray", "--ray-address", "auto", "--plugin", str(plugin))
-    done = command(capsys, "inspect", source, *flags)
-    assert done.code == 2
-    assert "--shared-filesystem" in done.err
+    flags = ("--engine", "ray", "--ray-address", "auto")
+    for name in ("inspect", "validate"):
+        done = command(capsys, name, source, "--type", "ultra", *flags)
+        assert done.code == 2
+        assert "--shared-filesystem" in done.err
 
 
 @pytest.fixture(scope="module")

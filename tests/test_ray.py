@@ -412,7 +412,7 @@ def test_what_cannot_be_is_said_before_anything_is_read(source, tmp_path):
     with pytest.raises(OptionError, match="--engine ray; give it too"):
         fmtkit.convert(source, "intel", ray_address="auto")
     with pytest.raises(OptionError, match="--shared-filesystem"):
-        fmtkit.convert(source, "intel", engine="ray", ray_address="auto", plugins=["p.py"])
+        fmtkit.convert(source, "intel", engine="ray", ray_address="auto")
     at = {"engine": "ray", "ray_address": "127.0.0.1:1"}
     with pytest.raises(OptionError, match=r"rows\.jsonl is a path of this machine; give URLs, or"):
         fmtkit.convert(source, "intel", tmp_path / "out", **at)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path, PurePath
@@ -86,7 +86,7 @@ class ConversionRun:
         engine = engine_of(self.options)
         if isinstance(engine, Cluster):
             # Before the output is begun: what cannot be reached leaves none.
-            engine.reach()
+            engine.reach(*(replace(job, sources=()) for job in self.jobs if job.code))
         self.sink: Sink = destinations.open_sink(
             out,
             self.format,

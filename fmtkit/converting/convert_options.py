@@ -107,7 +107,7 @@ class SourceOptions(Options):
     )
     shared_filesystem: bool = option(
         SWITCH,
-        "The cluster's machines see local files (sources, OUT, --plugin) under the same paths.",
+        "The cluster's machines see local files (sources, OUT) under the same paths.",
         default=False,
     )
 
@@ -116,11 +116,6 @@ class SourceOptions(Options):
         if self.engine != "ray" and (self.ray_address or self.shared_filesystem):
             raise OptionError(
                 "--ray-address and --shared-filesystem are of --engine ray; give it too"
-            )
-        if self.ray_address and self.plugins and not self.shared_filesystem:
-            raise OptionError(
-                "--ray-address: the cluster's machines load --plugin from its path; say with "
-                "--shared-filesystem that it is there on all of them"
             )
 
 

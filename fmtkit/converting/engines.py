@@ -73,11 +73,11 @@ class Engine(Protocol):
 class Cluster(Protocol):
     """An engine whose workers are other processes, which may be out of reach."""
 
-    def reach(self) -> None:
+    def reach(self, *needed: Any) -> None:
         """Start or connect to what runs the workers, until the end of the session.
 
         Raises:
-            OptionError, DependencyError: if that cannot be.
+            OptionError, DependencyError: if that cannot be, or a worker cannot unpickle what is needed.
         """
         ...
 

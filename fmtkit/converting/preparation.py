@@ -5,7 +5,6 @@ before a row is read.
 """
 
 import pickle
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
@@ -43,6 +42,7 @@ from fmtkit.converting.token_stage import TokenStage
 from fmtkit.converting.type_options import TypeOptions
 from fmtkit.converting.unread_turns import CarriedKind, watched
 from fmtkit.converting.user_functions import TransformedSource, find_function
+from fmtkit.core.carried_code import CarriedCode, carried
 from fmtkit.core.errors import ColumnMismatchError, OptionError
 from fmtkit.core.tables import TABLES, Preference, Prompt, Ranking, Table, Tokens, Unpaired
 from fmtkit.formats import registry, target_registry
@@ -82,9 +82,14 @@ class Job:
     """Keys of the report on rows that were repaired (`fmtkit.converting.replay`)."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Take along the plugins: their converters are found where the job is unpickled."""
+        """Take along the code of plugins: their converters are found where the job is unpickled."""
         state = tuple(getattr(self, entry.name) for entry in fields(self))
-        return _unpickled, (self.options.plugins, pickle.dumps(state))
+        return _unpickled, (self.code, pickle.dumps(state))
+
+    @cached_property
+    def code(self) -> CarriedCode:
+        """Return the code that a process needs to unpickle the job, besides fmtkit's own."""
+        return carried(self.options.plugins)
 
     @cached_property
     def control_tokens(self) -> tuple[str, ...]:
@@ -129,11 +134,13 @@ class Job:
         return self.plans[0].binding.converter
 
 
-def _unpickled(plugins: Sequence[str], state: bytes) -> Job:
-    for plugin in plugins:
-        if Path(plugin).stem not in sys.modules:
-            registry.load_plugin(plugin)
-    return Job(*pickle.loads(state))  # noqa: S301 - made by Job.__reduce__, for a process of ours
+def _unpickled(code: CarriedCode, state: bytes) -> Job:
+    for plugin in code.unpack():
+        registry.load_plugin(plugin)
+    try:
+        return Job(*pickle.loads(state))  # noqa: S301 - made by Job.__reduce__, for a process of ours
+    except ImportError as error:
+        raise code.missing(error) from error
 
 
 def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:

@@ -5,6 +5,7 @@ once by each worker.
 """
 
 import os
+import pickle
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -59,7 +60,7 @@ class Ray:
         standing = WATCHED.get(Standing())
         with self._cluster(ray):
             standing.begin(tasks)
-            job = ray.put(work)
+            job = ray.put(ray.cloudpickle.dumps(work))
             # Ray's own retries do not tell a task that kills its worker from a node that is lost.
             run = ray.remote(num_cpus=1, max_retries=0)(_run)
             room = 2 + 2 * max(int(ray.cluster_resources().get("CPU", 1)), 1)
@@ -79,14 +80,20 @@ class Ray:
                 if flying:
                     _end(ray, flying)
 
-    def reach(self) -> None:
+    def reach(self, *needed: Any) -> None:
         """Connect to the cluster, or start one, until the end of the session.
 
         Raises:
-            DependencyError, OptionError: if Ray is not installed, or no cluster is at the address.
+            DependencyError, OptionError: if Ray is not installed, no cluster is at the address, or a
+                worker cannot unpickle what is needed.
         """
-        with self._cluster(_package()):
-            return
+        ray = _package()
+        with self._cluster(ray):
+            if needed:
+                job = ray.put(ray.cloudpickle.dumps(_Needed(needed)))
+                _, error = ray.get(ray.remote(num_cpus=1)(_run).remote([job], None))
+                if error is not None:
+                    raise _rebuilt(*error)
 
     @contextmanager
     def _cluster(self, ray: Any) -> Iterator[None]:
@@ -185,9 +192,22 @@ def _run(job: list[Any], task: Any) -> tuple[Any, tuple[type[FmtkitError], str] 
 
 @lru_cache(maxsize=1)
 def _fetched(reference: Any) -> Callable[[Any], Any]:
-    """Return the function that a reference stands for, unpickled once in a worker."""
-    work: Callable[[Any], Any] = _package().get(reference)
+    """Return the function that a reference stands for, unpickled once in a worker.
+
+    It is unpickled here, and not by Ray, so that what is wrong with it can be told.
+    """
+    work: Callable[[Any], Any] = pickle.loads(_package().get(reference))  # noqa: S301
     return work
+
+
+@dataclass(frozen=True)
+class _Needed:
+    """What a worker must be able to unpickle; nothing is done with it."""
+
+    things: tuple[Any, ...]
+
+    def __call__(self, task: None) -> None:
+        """Do nothing."""
 
 
 def _rebuilt(kind: type[FmtkitError], message: str) -> FmtkitError:

@@ -36,6 +36,12 @@ def _every() -> Any:
     return entry_points()
 
 
+def forget() -> None:
+    """Read the metadata of packages again: some were put on the path."""
+    installed.cache_clear()
+    _every.cache_clear()
+
+
 def named(group: str, what: str, name: str, *, shipped: bool) -> EntryPoint | None:
     """Return the entry point of a name; None where there is none.
 

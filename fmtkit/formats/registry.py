@@ -207,7 +207,10 @@ def load_plugin(path: str) -> None:
     module = importlib.util.module_from_spec(spec)
     # A plugin called polars.py is not what others import by that name.
     if user_modules.installed(file.stem) is None:
-        sys.modules.setdefault(file.stem, module)
+        held = sys.modules.get(file.stem)
+        if held is None or getattr(held, "__file__", None) == spec.origin:
+            # Run again, its functions are pickled by the names that they have in the new one.
+            sys.modules[file.stem] = module
     user_modules.serve([file.parent], module.__name__)
     _CONVERTERS[:] = [c for c in _CONVERTERS if c.function.__code__.co_filename != str(file)]
     target_registry.forget(str(file))

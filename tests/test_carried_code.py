@@ -1,0 +1,229 @@
+"""Code of plugins goes to workers by value: they need neither the files nor the packages of the driver."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from runs import lines
+
+import fmtkit
+from fmtkit.converting.conversions import convert_to
+from fmtkit.converting.convert_options import ConvertOptions, RowOptions
+from fmtkit.converting.engines import Threads
+from fmtkit.converting.pipeline import stream
+from fmtkit.converting.preparation import prepare
+from fmtkit.core import carried_code, plugins
+from fmtkit.core.errors import DependencyError
+from fmtkit.formats import registry
+from fmtkit.sources.opening import open_sources
+
+CONVERTER = """
+from fmtkit.columns import Text
+from fmtkit.dialogs import pair
+from fmtkit.registry import converter
+from fmtkit.tables import Preference
+{imports}
+
+@converter(name="{name}")
+def convert(q: Text, a: Text, b: Text) -> Preference:
+    return pair(q, a, b)
+"""
+ROWS = [{"q": f"q{i}", "a": "a", "b": "b" if i else None} for i in range(9)]
+ELSEWHERE = """
+import pickle, sys
+job = pickle.loads(open(sys.argv[1], "rb").read())
+from fmtkit.converting.engines import Inline
+from fmtkit.converting.pipeline import stream
+for piece in stream(job, engine=Inline()):
+    print(piece.table.to_pylist(), piece.rejects)
+"""
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """Give a folder of packages that only this process has on its path."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    before = set(sys.modules)
+    yield folder
+    for name in set(sys.modules) - before:
+        if name.startswith("acme"):
+            del sys.modules[name]
+    registry._CONVERTERS[:] = [c for c in registry._CONVERTERS if "acme" not in c.name]
+    forget()
+
+
+def forget() -> None:
+    plugins.forget()
+    plugins.load.cache_clear()
+    registry.converters.cache_clear()
+    carried_code._packages.cache_clear()
+
+
+def install(site: Path, module: str = "acme_formats.kinds.debate", imports: str = "") -> str:
+    """Install a package as pip does, and return the name of its type."""
+    *packages, last = module.split(".")
+    folder = site.joinpath(*packages)
+    folder.mkdir(parents=True, exist_ok=True)
+    if packages and packages[0] != "acme":  # that one is a namespace
+        for depth in range(len(packages)):
+            site.joinpath(*packages[: depth + 1], "__init__.py").touch()
+    elif packages:
+        site.joinpath(*packages[:2], "__init__.py").touch()
+    name = f"acme_{last}"
+    (folder / f"{last}.py").write_text(CONVERTER.format(name=name, imports=imports))
+    metadata = site / f"acme_{last}-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: acme-{last}\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(f"[fmtkit.converters]\n{name} = {module}\n")
+    forget()
+    return name
+
+
+def job_of(tmp_path: Path, type: str, **options):
+    (tmp_path / "rows.jsonl").write_bytes(lines(ROWS))
+    for plugin in options.get("plugins", ()):
+        registry.load_plugin(plugin)
+    return prepare(open_sources(str(tmp_path / "rows.jsonl")), RowOptions(type=type, **options))
+
+
+def elsewhere(job, tmp_path: Path) -> subprocess.CompletedProcess:
+    """Unpickle a job in a process that has nothing of this one's, and convert there."""
+    (tmp_path / "job").write_bytes(pickle.dumps(job))
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    return subprocess.run(
+        [sys.executable, "-P", "-c", ELSEWHERE, str(tmp_path / "job")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=env,
+        cwd="/",
+    )
+
+
+def expected(job) -> str:
+    return "".join(
+        f"{piece.table.to_pylist()} {piece.rejects}\n" for piece in stream(job, engine=Threads(1))
+    )
+
+
+@pytest.mark.parametrize(
+    "module", ["acme_formats.kinds.debate", "acme_alone", "acme.plugins.deep.argue"]
+)
+def test_a_package_that_only_the_driver_has_is_used_by_workers(site, tmp_path, module):
+    job = job_of(tmp_path, install(site, module))
+    done = elsewhere(job, tmp_path)
+    assert done.stdout == expected(job), done.stderr
+    assert done.stdout.count("q1") == 1
+
+
+def test_a_plugin_file_travels_with_the_neighbours_that_it_imports(tmp_path):
+    folder = tmp_path / "mine"
+    (folder / "helpers").mkdir(parents=True)
+    (folder / "helpers" / "__init__.py").write_text("from .deep import SAID\n")
+    (folder / "helpers" / "deep.py").write_text("SAID = 'here'\n")
+    plugin = folder / "plugin_that_travels.py"
+    text = CONVERTER.format(name="plugin_that_travels", imports="from helpers import SAID")
+    plugin.write_text(text)
+    (folder / "unrelated.py").write_text("1 / 0\n")
+    job = job_of(tmp_path, "plugin_that_travels", plugins=(str(plugin),))
+    wanted = expected(job)
+    assert {*job.code.folders[0]} == {
+        "plugin_that_travels.py",
+        "helpers/__init__.py",
+        "helpers/deep.py",
+    }
+    data = pickle.dumps(job)
+    for file in (plugin, folder / "helpers" / "deep.py"):
+        file.unlink()
+    (tmp_path / "job").write_bytes(data)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", ELSEWHERE, str(tmp_path / "job")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == wanted, done.stderr
+
+
+def test_a_plugin_file_that_was_run_twice_travels(tmp_path):
+    plugin = tmp_path / "plugin_run_twice.py"
+    plugin.write_text(CONVERTER.format(name="plugin_run_twice", imports=""))
+    for _ in range(2):
+        job = job_of(tmp_path, "plugin_run_twice", plugins=(str(plugin),))
+        assert elsewhere(job, tmp_path).stdout == expected(job)
+
+
+def test_a_package_that_is_too_large_or_wants_another_is_named_in_one_line(
+    site, tmp_path, monkeypatch
+):
+    (site / "acme_base.py").write_text("WORD = 1\n")
+    job = job_of(tmp_path, install(site, imports="from acme_base import WORD"))
+    said = elsewhere(job, tmp_path).stderr.splitlines()[-1]
+    assert said.startswith("fmtkit.core.errors.DependencyError: --engine ray: a worker cannot load")
+    assert "acme_base" in said
+    monkeypatch.setattr(carried_code, "MOST_BYTES", 10)
+    carried_code._packages.cache_clear()
+    said = elsewhere(job_of(tmp_path, "acme_debate"), tmp_path).stderr.splitlines()[-1]
+    assert "acme-debate 1.0 is too large to be sent along" in said
+
+
+@pytest.mark.slow
+def test_ray_converts_and_inspects_by_what_only_the_driver_has(site, tmp_path, monkeypatch):
+    if "CI" not in os.environ:  # there it is an error that it is missing
+        pytest.importorskip("ray")
+    import ray
+    from ray.cluster_utils import Cluster
+
+    name = install(site)
+    helper = tmp_path / "mine" / "helper_of_it.py"
+    helper.parent.mkdir()
+    helper.write_text("WORD = 1\n")
+    plugin = helper.with_name("plugin_of_the_driver.py")
+    said = "from helper_of_it import WORD"
+    plugin.write_text(CONVERTER.format(name="plugin_of_the_driver", imports=said))
+    source = tmp_path / "rows.jsonl"
+    source.write_bytes(lines(ROWS))
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False}
+    )
+    # Ray tells workers the folders of the driver's path that it thinks are of its code.
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if p != str(site)])
+    ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+    monkeypatch.setattr(sys, "path", [str(site), *sys.path])
+    forget()
+    try:
+
+        def importable(module):
+            import importlib.util
+
+            return importlib.util.find_spec(module) is not None
+
+        asked = ray.remote(importable)
+        assert ray.get(asked.remote("fmtkit"))
+        assert not ray.get(asked.remote("acme_formats"))
+        for kind, files in ((name, ()), ("plugin_of_the_driver", (str(plugin),))):
+            made = []
+            for engine in ("threads", "ray"):
+                out = tmp_path / f"{kind}-{engine}"
+                fmtkit.convert(source, f"chatml.{kind}", out, engine=engine, plugins=files)
+                shard = out / "data" / "train-00000-of-00001.parquet"
+                made.append((shard.read_bytes(), (out / "quarantine.jsonl").read_bytes()))
+                survey = fmtkit.inspect(source, type=kind, engine=engine, plugins=files)
+                made[-1] += (json.dumps(survey.as_dict()),)
+            assert made[0] == made[1]
+        for module in [m for m in sys.modules if m.startswith("acme")]:
+            del sys.modules[module]
+        (site / "acme_base.py").write_text("WORD = 1\n")
+        other = install(site, "acme_other", "from acme_base import WORD")
+        with pytest.raises(DependencyError, match=r"a worker cannot load a plugin: .*acme_base"):
+            convert_to(source, tmp_path / "no", ConvertOptions(type=other, engine="ray"))
+        assert not [p for p in tmp_path.iterdir() if "no" in p.name]
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
