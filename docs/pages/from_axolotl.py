@@ -16,7 +16,7 @@ from fmtkit.training.config.arguments import REMOVED
 from fmtkit.training.config.key import Key
 from fmtkit.training.config.named_arguments import everywhere
 from fmtkit.training.config.schema import made_from
-from fmtkit.training.planning.refusals_run import PLUGINS, PLUGINS_THAT_TRAIN
+from fmtkit.training.planning.refusals import PLUGINS, PLUGINS_THAT_TRAIN
 
 _HEAD = """# Coming from axolotl
 

@@ -162,7 +162,7 @@ class Runner:
     health: HealthLimits | None = None
     """Limits of its metrics, where its trainer logs those of an online method."""
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
-    """Name -> why it cannot honour a configuration; methods share what `training.refusals` has."""
+    """Name -> why it cannot honour a configuration, beside what `training.planning.refusals` has for all."""
     key: str = ""
     """A key that chooses the method when it is true, besides `rl`."""
     guessed_from: frozenset[str] = frozenset()

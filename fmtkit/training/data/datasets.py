@@ -28,7 +28,7 @@ from fmtkit.training.config.slices import Slice, choice, wish_of
 from fmtkit.training.data import empty_data
 from fmtkit.training.planning.datatypes import plugin_files, template_source
 from fmtkit.training.planning.plan import DatasetPlan, Plan
-from fmtkit.training.planning.refusals_data import length_policy
+from fmtkit.training.planning.refusals import length_policy
 from fmtkit.training.rl.imports import places_of
 from fmtkit.training.run.job import WITHOUT, Source
 

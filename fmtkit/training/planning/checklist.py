@@ -11,16 +11,7 @@ from typing import Any
 
 from fmtkit.core.runner import SECTIONS, Refusal, Runner, shipped
 from fmtkit.training.config.problem import Problems
-from fmtkit.training.planning import (
-    argument_checks,
-    checks,
-    data_checks,
-    refusals_data,
-    refusals_method,
-    refusals_model,
-    refusals_run,
-    trackers,
-)
+from fmtkit.training.planning import argument_checks, checks, data_checks, refusals, trackers
 from fmtkit.training.planning.check import (
     Check,
     Find,
@@ -36,10 +27,7 @@ from fmtkit.training.run import resuming, run_folder
 from fmtkit.training.vllm import ready as vllm_ready
 
 KEYS: tuple[Check[Subject], ...] = (
-    *of_keys(refusals_method.RULES),
-    *of_keys(refusals_model.RULES),
-    *of_keys(refusals_data.RULES),
-    *of_keys(refusals_run.RULES),
+    *of_keys(refusals.RULES),
     Check(
         "split",
         "config",

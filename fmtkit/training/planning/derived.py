@@ -6,8 +6,7 @@ from fmtkit.core.runner import Runner
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.named_arguments import arguments_of
 from fmtkit.training.config.problem import Problems
-from fmtkit.training.planning.refusals_data import length_policy
-from fmtkit.training.planning.refusals_run import plugin_notes
+from fmtkit.training.planning.refusals import length_policy, plugin_notes
 from fmtkit.training.planning.resolve import Argument, Resolution
 from fmtkit.training.planning.trainer_source import installed
 from fmtkit.training.run import launch

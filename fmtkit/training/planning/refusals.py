@@ -1,0 +1,445 @@
+"""What a config asks for that cannot be honoured, by its keys alone: each with the reason and a way out."""
+
+from collections.abc import Callable, Mapping
+
+from fmtkit.core.errors import near_match
+from fmtkit.core.runner import DEFAULT, Runner, guess, methods
+from fmtkit.tokenizers.turn_rule import ENDS
+from fmtkit.training.config import keys
+from fmtkit.training.config.config import Config
+from fmtkit.training.config.named_arguments import arguments_of
+from fmtkit.training.planning.datatypes import plugin_files, plugins
+from fmtkit.training.run import freezing
+
+
+def _method(config: Config, runner: Runner) -> str | None:
+    """Refuse the sections of other methods where none was named."""
+    if runner.method != DEFAULT:
+        return None
+    for section in keys.section_names():
+        other = guess({section})
+        if other is not None and any(n.startswith(f"{section}.") for n in config.settings):
+            return f"{section}: these keys are for another method than {DEFAULT}; write rl: {other}"
+    return None
+
+
+def _context_parallel(config: Config, runner: Runner) -> str | None:
+    size = config.get("context_parallel_size")
+    if size in {None, 1}:
+        return None
+    if not runner.splits_sequences:
+        able = methods(lambda one: one.splits_sequences)
+        return (
+            f"context_parallel_size: {size} works with {able} alone: TRL's trainer for "
+            f"{runner.method} does not "
+            "split sequences; leave it out, and use fsdp and gradient_checkpointing for long rows"
+        )
+    if config.is_true("sample_packing"):
+        return (
+            f"context_parallel_size: {size} does not go with sample_packing; turn one of them off"
+        )
+    return None
+
+
+def _reference(config: Config, runner: Runner) -> str | None:
+    wish = next((k for k in ("rl_adapter_ref_model", "ref_model") if config.get(k)), None)
+    if wish is None:
+        return None
+    if runner.makes_reference:
+        return (
+            f"{wish}: the trainer for {runner.method} takes no reference model; it makes its "
+            "own where beta is set"
+        )
+    if "reference" not in runner.needs:
+        return f"{wish}: {runner.method} has no reference model; leave it out"
+    return None
+
+
+def _sync(config: Config, _: Runner) -> str | None:
+    if not (config.is_true("sync_ref_model") or config.is_true("trl.sync_ref_model")):
+        return None
+    if config.get("adapter") and not config.get("rl_adapter_ref_model"):
+        return (
+            "sync_ref_model: with an adapter the reference is the base model, which does not "
+            "move; leave one out"
+        )
+    if config.is_true("precompute_ref_log_probs"):
+        return (
+            "sync_ref_model: precomputed log-probabilities do not follow a moving reference; "
+            "leave one out"
+        )
+    return None
+
+
+def _losses(config: Config, _: Runner) -> str | None:
+    wish = config.get("loss_type")
+    if wish is None:
+        return None
+    names = [str(name) for name in wish] if isinstance(wish, list) else [str(wish)]
+    if "exo_pair" in names and not config.get("label_smoothing"):
+        return "loss_type: exo_pair needs label_smoothing above 0; its paper takes 0.001"
+    weights = config.get("loss_weights")
+    if isinstance(weights, list) and len(weights) != len(names):
+        return f"loss_weights has {len(weights)} numbers for {len(names)} losses"
+    return None
+
+
+def _gym(config: Config, runner: Runner) -> str | None:
+    if not config.is_true("nemo_gym_enabled") or "nemo_gym" in runner.sections:
+        return None
+    able = methods(lambda one: "nemo_gym" in one.sections)
+    return f"nemo_gym_enabled: {runner.method} takes no rewards; a Gym is for {able}"
+
+
+def _environment(config: Config, runner: Runner) -> str | None:
+    if not config.get("verifiers.environment") or "verifiers" in runner.sections:
+        return None
+    able = methods(lambda one: "verifiers" in one.sections)
+    return f"verifiers.environment: {runner.method} plays no episodes; they are for {able}"
+
+
+def _lengths(config: Config, runner: Runner) -> str | None:
+    told = "kto_order" in runner.refusals
+    if runner.sees_lengths or told or not config.is_true("group_by_length"):
+        return None
+    return (
+        f"group_by_length: the rows of {runner.method} have no one length for transformers to group "
+        "by; leave it out"
+    )
+
+
+_HEADS = {
+    "causal": "AutoModelForCausalLM",
+    "score": "AutoModelForSequenceClassification",
+    "steps": "AutoModelForTokenClassification",
+}
+SPECIAL_TOKENS = (
+    "bos_token",
+    "eos_token",
+    "unk_token",
+    "sep_token",
+    "pad_token",
+    "cls_token",
+    "mask_token",
+    "additional_special_tokens",
+)
+"""What tokenizers of transformers call their special tokens."""
+LOFTQ: Mapping[str, tuple[int, ...]] = {
+    "loftq_bits": (4, 8),
+    "loftq_iter": tuple(range(1, 11)),
+}
+"""Settings of LoftQ in PEFT, and their values."""
+_LABELS = {"score": 1, "steps": 2}
+
+
+def _quantized(config: Config, _: Runner) -> str | None:
+    bits = next((k for k in ("load_in_4bit", "load_in_8bit") if config.is_true(k)), None)
+    if bits and config.get("adapter") is None:
+        return f"{bits}: quantized weights cannot train; add adapter: qlora"
+    if (bits or config.get("adapter") == "qlora") and config.get("model_quantization_config"):
+        return (
+            "model_quantization_config: the weights are read in one form; leave it out, or "
+            f"{bits or 'adapter: qlora'}"
+        )
+    kwargs = config.get("model_quantization_config_kwargs")
+    dequantizes = isinstance(kwargs, Mapping) and kwargs.get("dequantize") is True
+    if config.get("model_quantization_config") == "Mxfp4Config" and not dequantizes:
+        return (
+            "model_quantization_config: weights in MXFP4 cannot train; add "
+            "model_quantization_config_kwargs: {dequantize: true}, which loads them in bfloat16"
+        )
+    if kwargs and not config.get("model_quantization_config"):
+        return "model_quantization_config_kwargs: name the class in model_quantization_config"
+    if config.get("adapter") == "qlora" and config.is_true("load_in_8bit"):
+        return (
+            "adapter: qlora is 4 bits, load_in_8bit asks for 8; write adapter: lora with "
+            "load_in_8bit"
+        )
+    return None
+
+
+def _precision(config: Config, _: Runner) -> str | None:
+    if config.is_true("bf16") and config.is_true("fp16"):
+        return "bf16 and fp16 are both true; keep one"
+    return None
+
+
+def _targets(config: Config, _: Runner) -> str | None:
+    modules = config.get("lora_target_modules")
+    if isinstance(modules, list) and "lm_head" in modules:
+        return (
+            "lora_target_modules: lm_head cannot have an adapter with TRL's fused head; put "
+            "it in lora_modules_to_save"
+        )
+    return None
+
+
+def _head(config: Config, runner: Runner) -> str | None:
+    wish = config.text("model_type")
+    right = _HEADS[runner.head]
+    if wish is not None and wish.startswith("Auto") and wish != right:
+        return f"model_type: {runner.method} trains an {right}, not {wish}; leave it out"
+    labels = config.get("num_labels")
+    if labels is not None and labels != _LABELS.get(runner.head):
+        right_labels = _LABELS.get(runner.head)
+        count = f"{right_labels} outputs" if right_labels else "no head with labels"
+        return f"num_labels: {runner.method} trains {count}, not {labels}; leave it out"
+    return None
+
+
+def _attention(config: Config, _: Runner) -> str | None:
+    wish = config.text("attn_implementation")
+    # A name with a slash is a kernel of the hub.
+    if wish is None or "/" in wish or wish.removeprefix("paged|") in {*ATTENTION, "xformers"}:
+        return None
+    near = near_match(wish, ATTENTION)
+    advice = f"did you mean {near!r}?" if near else f"known: {', '.join(ATTENTION)}"
+    return f"attn_implementation: transformers has no {wish!r}; {advice}"
+
+
+def _loftq(config: Config, _: Runner) -> str | None:
+    given = config.get("peft.loftq_config")
+    for name, value in given.items() if isinstance(given, Mapping) else ():
+        if name not in LOFTQ:
+            near = near_match(str(name), LOFTQ)
+            advice = f"did you mean {near!r}?" if near else f"known: {', '.join(LOFTQ)}"
+            return f"peft.loftq_config.{name}: LoftQ has no such setting; {advice}"
+        if not isinstance(value, int) or isinstance(value, bool) or value not in LOFTQ[name]:
+            allowed = ", ".join(map(str, LOFTQ[name]))
+            return f"peft.loftq_config.{name}: {value!r} is not one of {allowed}"
+    if given and (config.get("load_in_4bit") or config.get("adapter") == "qlora"):
+        return "peft.loftq_config: LoftQ quantizes the weights by itself; write adapter: lora"
+    return None
+
+
+def _unfrozen(config: Config, _: Runner) -> str | None:
+    if config.get("unfrozen_parameters") and config.get("adapter"):
+        return "unfrozen_parameters chooses among all weights, adapter freezes them; keep one"
+    patterns = config.get("unfrozen_parameters")
+    for pattern in patterns if isinstance(patterns, list) else ():
+        freezing.read(str(pattern))
+    return None
+
+
+def _special(config: Config, _: Runner) -> str | None:
+    given = config.get("special_tokens")
+    for name, text in given.items() if isinstance(given, Mapping) else ():
+        if name not in SPECIAL_TOKENS:
+            near = near_match(str(name), SPECIAL_TOKENS)
+            advice = f"did you mean {near!r}?" if near else f"known: {', '.join(SPECIAL_TOKENS)}"
+            return f"special_tokens.{name}: no special token is called so; {advice}"
+        if name != "additional_special_tokens" and not isinstance(text, str | None):
+            return f"special_tokens.{name}: {text!r} is not a text"
+    return None
+
+
+def _tokens(config: Config, _: Runner) -> str | None:
+    if config.get("tokens") and config.get("adapter") and not config.get("lora_modules_to_save"):
+        return (
+            "tokens: new rows of the embedding cannot be trained by an adapter; add "
+            "lora_modules_to_save: [embed_tokens, lm_head]"
+        )
+    return None
+
+
+ATTENTION = (
+    "eager",
+    "flash_attention_2",
+    "flash_attention_3",
+    "flash_attention_4",
+    "flex_attention",
+    "sdpa",
+)
+"""Implementations of attention of transformers 5.23, beside kernels of the hub."""
+
+
+def _masks(config: Config, runner: Runner) -> str | None:
+    entries = (*config.datasets, *config.test_datasets)
+    for where in (*entries, {k: config.get(k) for k in ("roles_to_train", "train_on_eos")}):
+        roles, ends = where.get("roles_to_train"), where.get("train_on_eos")
+        ends = where.get("train_on_eot", ends)
+        usual = roles in (None, ["assistant"]) and ends in {None, "turn"}
+        if not usual and runner.mask != "completion":
+            return (
+                f"roles_to_train and train_on_eos choose what sft learns; {runner.method} compares "
+                "whole replies: leave them out"
+            )
+        if where.get("message_field_training_detail") and runner.mask != "completion":
+            return (
+                f"message_field_training_detail chooses what sft learns; {runner.method} compares whole "
+                "replies: leave it out"
+            )
+        if ends not in {None, *ENDS}:
+            return f"train_on_eos: {ends}: takes {', '.join(ENDS)}"
+    return None
+
+
+def _templates(config: Config, _: Runner) -> str | None:
+    for entry in (*config.datasets, *config.test_datasets):
+        own, whole = entry.get("chat_template"), config.get("chat_template")
+        if own is not None and whole is not None and own != whole:
+            return (
+                f"chat_template: {whole} for the run and {own} for {entry.get('path')}; a "
+                "model has one template"
+            )
+    if config.get("chat_template_jinja") and config.get("chat_template") not in {None, "jinja"}:
+        return "chat_template and chat_template_jinja both give a template; keep one"
+    return None
+
+
+def _variables(config: Config, runner: Runner) -> str | None:
+    if not config.get("chat_template_kwargs"):
+        return None
+    if runner.row_variables or "chat_template_kwargs" in arguments_of(runner).fields:
+        return None
+    return (
+        f"chat_template_kwargs: the trainer for {runner.method} passes no variables to the "
+        "template; set them in the template itself, by chat_template_jinja"
+    )
+
+
+def _weights(config: Config, _: Runner) -> str | None:
+    for entry in config.datasets:
+        weight = entry.get("weight")
+        if isinstance(weight, (int, float)) and weight <= 0:
+            return (
+                f"weight: {weight} for {entry.get('path')}: takes a number above 0; leave the "
+                "entry out"
+            )
+    return None
+
+
+def length_policy(config: Config) -> str:
+    """Return what becomes of longer rows, by the words of --on-overlong; they are dropped unless set."""
+    wish = config.text("excess_length_strategy") or "drop"
+    return str(keys.table()["excess_length_strategy"].translate(wish))
+
+
+def _cuts(config: Config, runner: Runner) -> str | None:
+    wish, way = config.text("excess_length_strategy"), length_policy(config)
+    if not way.startswith("truncate"):
+        return None
+    if way in runner.cuts and not (way == "truncate-start" and config.is_true("sample_packing")):
+        return None
+    other = sorted(runner.cuts - {way})
+    if way in runner.cuts:
+        why = "packing cuts a row at its end"
+    elif other:
+        why = f"{runner.method} cuts a row at its {other[0].rpartition('-')[2]}"
+    else:
+        why = f"{runner.method} cuts no row"
+    advice = f"write {other[0]}, or drop" if other else "write drop, or raise sequence_len"
+    return f"excess_length_strategy: {wish}: {why}; {advice}"
+
+
+PLUGINS = {
+    "NemoGymPlugin": "",
+    "LigerPlugin": "",
+    "SwanLabPlugin": "",
+    "CutCrossEntropyPlugin": "the loss is computed without its kernel: the same function",
+    "KernelsPlugin": "layers are computed without its kernels: the same function",
+}
+"""Plugins of axolotl that are known, and what the plan says of them; their keys say the rest."""
+PLUGINS_THAT_TRAIN = {
+    "ExpertParallelPlugin": "experts are not spread over devices",
+    "DiffusionPlugin": "diffusion language models have another objective",
+    "LLMCompressorPlugin": "weights are not pruned while training",
+    "KDPlugin": "use rl: gkd or rl: distillation with a teacher_model",
+    "SpectrumPlugin": "name the parameters that train in unfrozen_parameters",
+    "GrokfastPlugin": "gradients are not filtered",
+    "DenseMixerPlugin": "the experts that train are those that the model chooses",
+}
+"""Plugins that change what is trained, and why that cannot be done or what does it."""
+
+
+def _batch(config: Config, _: Runner) -> str | None:
+    whole, micro = config.get("batch_size"), config.get("micro_batch_size")
+    if not isinstance(whole, int):
+        return None
+    if config.get("gradient_accumulation_steps") is not None:
+        return "batch_size sets gradient_accumulation_steps; keep one"
+    if not isinstance(micro, int):
+        return "batch_size needs micro_batch_size beside it"
+    processes = config.get("num_processes")
+    step = micro * (processes if isinstance(processes, int) else 1)
+    if whole % step:
+        return f"batch_size: {whole} is no multiple of {step} rows that all processes take at once"
+    return None
+
+
+def _evaluation(config: Config, _: Runner) -> str | None:
+    if config.get("val_set_size") or config.test_datasets:
+        return None
+    for name in ("load_best_model_at_end", "early_stopping_patience"):
+        if config.get(name):
+            return f"{name}: there is nothing to evaluate on; set val_set_size or test_datasets"
+    return None
+
+
+def _missing_plugin(config: Config, _: Runner) -> str | None:
+    for plugin in plugins(config):
+        name = plugin.rpartition(".")[2]
+        if plugin not in plugin_files(config) and name not in PLUGINS:
+            why = PLUGINS_THAT_TRAIN.get(
+                name, "it is not known here; a FILE.py of yours may be named"
+            )
+            return f"plugins: {plugin} cannot be honoured: {why}; leave it out"
+    return None
+
+
+def _steps(config: Config, _: Runner) -> str | None:
+    for name in ("eval", "save"):
+        if config.get(f"{name}s_per_epoch") and config.get(f"{name}_steps"):
+            return f"{name}s_per_epoch sets {name}_steps; keep one"
+    if config.get("warmup_ratio") and config.get("warmup_steps"):
+        return "warmup_ratio and warmup_steps both set the warm-up; keep one"
+    return None
+
+
+def plugin_notes(config: Config) -> list[str]:
+    """Return what the plan says of axolotl's plugins that need not be there."""
+    named = {plugin: PLUGINS.get(plugin.rpartition(".")[2]) for plugin in plugins(config)}
+    return [f"plugins: {plugin}: {note}" for plugin, note in named.items() if note]
+
+
+RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
+    ("method", "keys of `trl` or `ebft` beside a method that has none", _method),
+    ("context_parallel", "sequences split over devices by a method that cannot", _context_parallel),
+    ("reference", "a reference model for a method that takes none", _reference),
+    (
+        "sync_ref_model",
+        "a moving reference beside an adapter or precomputed log-probabilities",
+        _sync,
+    ),
+    (
+        "loss_type",
+        "losses that the method's trainer does not compute, and their number of weights",
+        _losses,
+    ),
+    ("gym_method", "a NeMo Gym for a method without rewards", _gym),
+    ("environment_method", "an environment for a method that plays no episodes", _environment),
+    ("order", "batches by length for rows whose length the trainer cannot see", _lengths),
+    ("quantized_weights", "quantized weights that would have to train", _quantized),
+    ("precision", "bfloat16 and float16 at once", _precision),
+    ("head_target", "an adapter on the head that TRL fuses", _targets),
+    ("model_head", "a model class or a number of labels that is not the method's", _head),
+    ("attention", "an implementation of attention that is not there", _attention),
+    ("loftq", "settings that LoftQ does not have, or weights that are quantized already", _loftq),
+    ("frozen", "parameters chosen to train beside an adapter", _unfrozen),
+    ("special_tokens", "special tokens that no tokenizer has", _special),
+    ("new_tokens", "new tokens that an adapter cannot learn", _tokens),
+    ("mask", "turns or ends that cannot be trained on", _masks),
+    ("two_templates", "two templates for one model", _templates),
+    (
+        "template_variables",
+        "variables of the template that the trainer does not pass on",
+        _variables,
+    ),
+    ("mix_weight", "a source with no weight in the mix", _weights),
+    ("overlong", "rows cut where the trainer cuts none, or at the other end", _cuts),
+    ("batch_size", "a batch that is no multiple of what the processes take", _batch),
+    ("nothing_to_evaluate", "evaluation without data to evaluate on", _evaluation),
+    ("plugin", "plugins of axolotl without a counterpart", _missing_plugin),
+    ("two_schedules", "two keys that set one schedule", _steps),
+)
+"""Code, what it looks for, and what finds the reason why a configuration cannot be honoured."""
