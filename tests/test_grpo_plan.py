@@ -11,7 +11,6 @@ from fmtkit.core.runner import find
 from fmtkit.training.config.config import parse
 from fmtkit.training.config.problem import RefusalError
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.planning import trainer_package
 from fmtkit.training.rl.grpo import group_rule
 from fmtkit.training.run.job import Source
 
@@ -241,7 +240,7 @@ def test_without_a_gpu_it_is_refused_before_anything_is_loaded(monkeypatch) -> N
 def test_a_trl_that_the_trainer_was_not_made_for_is_named(monkeypatch) -> None:
     from fmtkit.core.errors import DependencyError
 
-    monkeypatch.setattr(trainer_package, "installed", lambda _: "1.17.0")
+    monkeypatch.setattr(planning, "installed", lambda _: "1.17.0")
     with pytest.raises(DependencyError, match=r"made for trl>=1.16,<1.17, and trl 1.17.0 is"):
         planned("rl: grpo\n")
 

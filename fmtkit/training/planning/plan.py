@@ -1,18 +1,18 @@
-"""The plan of a run: every dataset, argument and command, and where each came from."""
+"""The plan of a run: every dataset, argument and command, where each came from, and what is missing."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fmtkit.core import notebook_html, runner
-from fmtkit.core.errors import OptionError
+from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.core.runner import Runner
 from fmtkit.formats import registry
-from fmtkit.training.config import fragments
-from fmtkit.training.config.config import Config, Entry, load
+from fmtkit.training.config.arguments import has_class
+from fmtkit.training.config.config import Config, Entry, Setting, load
 from fmtkit.training.config.problem import Problem, Problems
-from fmtkit.training.planning import checklist, data_checks, datatypes, derived, trainer_package
+from fmtkit.training.planning import checklist, data_checks, datatypes, derived
 from fmtkit.training.planning.check import Subject, run_checks
 from fmtkit.training.planning.datatypes import Reading
 from fmtkit.training.planning.resolve import Resolution, resolve
@@ -150,7 +150,7 @@ def plan(
     """
     config = source if isinstance(source, Config) else load(source, overrides, collect=True)
     if partial:
-        config = fragments.completed(config)
+        config = _completed(config)
     chosen = _runner(config)
     problems = Problems()
     problems.found += config.problems
@@ -173,7 +173,7 @@ def plan(
     template = ("tokenizer_default", "default")
     with problems.collecting("template"):
         template = datatypes.template_of(config, tuple(r for _, _, r in read))
-    missing = tuple(fragments.missing(config, chosen))
+    missing = tuple(_missing(config, chosen))
     if missing and not partial:
         problems.found.append(_incomplete(missing))
     problems.check(config.source, config.lines)
@@ -205,14 +205,96 @@ def plan(
     )
 
 
+_TAKEN_AS_THEY_ARE = frozenset({"trl", "transformers"})
+"""Packages whose trainers are taken as they are; every other one derives its own from TRL's."""
+
+
+def _completed(config: Config) -> Config:
+    """Return a fragment with the method that its keys belong to, where it names none."""
+    if config.method() != runner.DEFAULT or config.get("rl") is not None:
+        return config
+    tables = datatypes.tables_of(config.datasets[0]) if config.datasets else ()
+    method = None
+    # The default method's tables are no evidence for another method.
+    if not {*tables} & {*runner.find(runner.DEFAULT).tables}:
+        method = next(filter(None, (runner.guess({table}) for table in tables)), None)
+    if method is None:
+        method = runner.guess({name.partition(".")[0] for name in config.settings})
+    if method is None:
+        return config
+    guess = Setting(method, "guess for a fragment")
+    return replace(config, settings={**config.settings, "rl": guess})
+
+
+def _missing(config: Config, chosen: Runner) -> list[str]:
+    """Return the keys without which the configuration cannot train."""
+    needed = ["base_model"] if config.text("base_model") is None else []
+    own = config.is_true("nemo_gym_enabled") or config.get("verifiers.environment")
+    if not config.datasets and not own:
+        needed.append("datasets")
+    needed += [key for part in chosen.hooks("missing") for key in part(config)]
+    if "teacher" in chosen.needs and config.get("teacher_model") is None:
+        needed.append("teacher_model")
+    rewards = (
+        *("trl.reward_funcs", "trl.environment_factory"),
+        *("nemo_gym_enabled", "verifiers.environment"),
+    )
+    if "rewards" in chosen.needs and not any(config.get(name) for name in rewards):
+        needed.append("trl.reward_funcs")
+    if "reward_model" in chosen.needs and config.get("reward_model_path") is None:
+        needed.append("reward_model_path")
+    return needed
+
+
 def _package(chosen: Runner, problems: Problems) -> str:
     """Return the package of the trainer; where it is not installed, train raises and a plan says so."""
     name = chosen.config.partition(":")[0].partition(".")[0]
     if installed(name) is None:
         return f"{name}, which is not installed"
     with problems.collecting("package"):
-        return trainer_package.version_of(chosen)
+        return _version(chosen)
     return ""
+
+
+def _version(chosen: Runner) -> str:
+    """Return the package and version that the trainer comes from, or raise DependencyError."""
+    name = chosen.trainer.partition(":")[0].partition(".")[0]
+    if name not in _TAKEN_AS_THEY_ARE:
+        return _on_trl(chosen, name)
+    found = installed(name)
+    if found is None:
+        raise DependencyError(
+            f"{name} is not installed; install it with: pip install 'fmtkit[train]'"
+        )
+    if not has_class(chosen.trainer):
+        instead = f"; {chosen.instead}" if chosen.instead else ""
+        raise DependencyError(
+            f"{chosen.method}: {name} {found} has no {chosen.trainer.partition(':')[2]}; "
+            f"install a version that has: pip install '{name}{chosen.trl}'{instead}"
+        )
+    return f"{name} {found}"
+
+
+def _on_trl(chosen: Runner, package: str) -> str:
+    """Return the version of TRL that a trainer of fmtkit or of another package stands on.
+
+    It overrides what TRL may move, so that the runner's range counts.
+    """
+    from packaging.specifiers import SpecifierSet
+
+    found = installed("trl")
+    if found is None:
+        raise DependencyError("trl is not installed; install it with: pip install 'fmtkit[train]'")
+    if found not in SpecifierSet(chosen.trl, prereleases=True):
+        raise DependencyError(
+            f"{chosen.method}: {package}'s trainer was made for trl{chosen.trl}, and trl {found} is "
+            f"installed; install the other with: pip install 'trl{chosen.trl}'"
+        )
+    if package == "fmtkit":
+        return f"trl {found}"
+    if not has_class(chosen.trainer):
+        raise DependencyError(f"{chosen.method}: there is no {chosen.trainer}")
+    return f"{package} {installed(package)}, trl {found}"
 
 
 def _readings(
@@ -240,7 +322,7 @@ def _incomplete(missing: tuple[str, ...]) -> Problem:
 
 def is_fragment(config: Config) -> bool:
     """Tell whether a configuration lacks something without which nothing can train."""
-    return bool(fragments.missing(config, _runner(config)))
+    return bool(_missing(config, _runner(config)))
 
 
 def _runner(config: Config) -> Runner:
