@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 
-from fmtkit.core.runner import Runner
-from fmtkit.training.config.config import Config
 from fmtkit.training.config.named_arguments import arguments_of
 from fmtkit.training.config.problem import Problem
 from fmtkit.training.planning import trainer_rules
-from fmtkit.training.planning.resolve import Argument, Resolution
+from fmtkit.training.planning.check import Subject
+from fmtkit.training.planning.resolve import Argument
 from fmtkit.training.planning.trainer_source import find_class
-from fmtkit.training.run.launch import Launch, processes_of
+from fmtkit.training.run.launch import processes_of
 
 CODE = "trainer_rule"
 _DECIDED_LATER = (
@@ -31,8 +30,9 @@ _SET_HERE: dict[str, object] = {
 }
 
 
-def check(config: Config, runner: Runner, out: Resolution, launching: Launch) -> Iterator[Problem]:
+def check(subject: Subject) -> Iterator[Problem]:
     """Yield what the trainer's config class and the trainer would raise for these arguments."""
+    config, runner, out = subject.config, subject.runner, subject.resolution
     fields = arguments_of(runner)
     config_class = find_class(runner.config) if fields.judged else None
     if config_class is None:
@@ -44,7 +44,7 @@ def check(config: Config, runner: Runner, out: Resolution, launching: Launch) ->
     if config.text("base_model") is None:
         # The rest of a fragment may say how large its batches are.
         values |= dict.fromkeys(set(fields.fields) - set(out.trainer), trainer_rules.UNKNOWN)
-    processes = processes_of(config, launching)
+    processes = processes_of(config, subject.launching)
     values["world_size"] = trainer_rules.UNKNOWN if processes is None else processes
     for failure in trainer_rules.failures(config_class, values, find_class(runner.trainer)):
         key = _key(failure, out.trainer.values())

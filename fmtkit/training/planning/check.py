@@ -1,18 +1,19 @@
-"""What a check of a run is: a code, what it needs to be answered, and a function that finds problems."""
+"""What a check of a run is, how checks are run, and those that a method or a section of a config brings."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from fmtkit.core.runner import Runner
+from fmtkit.core.runner import SECTIONS, Refusal, Runner
 from fmtkit.training.config.config import Config, Entry
 from fmtkit.training.config.problem import Problem, Problems
-from fmtkit.training.planning.datatypes import Reading
 from fmtkit.training.planning.resolve import Resolution
 from fmtkit.training.run.job import Source
 from fmtkit.training.run.launch import Launch
 
 if TYPE_CHECKING:
+    from fmtkit.training.planning.datatypes import Reading
     from fmtkit.training.planning.plan import Plan
 
 Needs = Literal["config", "files", "modules", "device", "servers", "data"]
@@ -35,7 +36,7 @@ class Subject:
     runner: Runner
     resolution: Resolution = field(default_factory=Resolution)
     launching: Launch = field(default_factory=lambda: Launch((), "one process"))
-    readings: tuple[tuple[str, Entry, Reading], ...] = ()
+    readings: tuple[tuple[str, Entry, "Reading"], ...] = ()
     """Datasets whose type is understood: dotted name, entry, reading."""
 
 
@@ -104,3 +105,20 @@ def of_keys(
         return lambda subject: rule(subject.config, subject.runner)
 
     return [Check(code, "config", about, bound(rule)) for code, about, rule in rules]
+
+
+def of_sections(runner: Runner | None = None) -> tuple[Check[Subject], ...]:
+    """Return the checks of the sections that a method takes; of all sections without one."""
+    taken = SECTIONS if runner is None else [s for s in SECTIONS if s in runner.sections]
+    modules = (import_module(name) for section in taken for name in SECTIONS[section])
+    return tuple(check for module in modules for check in getattr(module, "CHECKS", ()))
+
+
+def of_method(runner: Runner) -> tuple[Check[Subject], ...]:
+    """Return the checks that a method's runner makes itself."""
+
+    def bound(rule: Refusal) -> Find[Subject]:
+        return lambda subject: rule(subject.config)
+
+    about = f"what {runner.method} cannot honour"
+    return tuple(Check(code, "config", about, bound(r)) for code, r in runner.refusals.items())

@@ -6,19 +6,19 @@ the run: what is missing of the user's modules and of the device is a note there
 """
 
 import os
-from importlib import import_module
 from typing import Any
 
-from fmtkit.core.runner import SECTIONS, Refusal, Runner, shipped
+from fmtkit.core.runner import shipped
 from fmtkit.training.config.problem import Problems
-from fmtkit.training.planning import argument_checks, checks, data_checks, refusals, trackers
+from fmtkit.training.planning import argument_checks, checks, data_checks, refusals
 from fmtkit.training.planning.check import (
     Check,
-    Find,
     Needs,
     Run,
     Subject,
     of_keys,
+    of_method,
+    of_sections,
     run_checks,
     that_need,
 )
@@ -32,19 +32,19 @@ KEYS: tuple[Check[Subject], ...] = (
         "split",
         "config",
         "slices that are no slices or hold no row, shards that are not there",
-        lambda s: data_checks.check_slices(s.config),
+        data_checks.check_slices,
     ),
     Check(
         "template",
         "files",
         "chat templates that are not known, not there or do not compile",
-        lambda s: data_checks.check_template(s.config),
+        data_checks.check_template,
     ),
     Check(
         "source",
         "files",
         "datasets whose files are not there",
-        lambda s: data_checks.check_sources(s.config),
+        data_checks.check_sources,
     ),
 )
 """Checks that need the keys alone, before anything is made of them."""
@@ -54,14 +54,14 @@ ARGUMENTS: tuple[Check[Subject], ...] = (
         "type_options",
         "config",
         "options, columns and formats that a dataset's type does not take",
-        lambda s: data_checks.check_types(s.readings),
+        data_checks.check_types,
     ),
-    Check("tracker", "config", "a tracker of no such name in `report_to`", trackers.check_names),
+    Check("tracker", "config", "a tracker of no such name in `report_to`", refusals.check_trackers),
     Check(
         argument_checks.CODE,
         "config",
         "arguments that the trainer's own source refuses together",
-        lambda s: argument_checks.check(s.config, s.runner, s.resolution, s.launching),
+        argument_checks.check,
     ),
 )
 """Checks of the arguments that were made of the keys."""
@@ -146,7 +146,7 @@ RUN: tuple[Check[Run], ...] = (
         "tracker_package",
         "device",
         "trackers of `report_to` that are not installed",
-        trackers.find_absent,
+        checks.find_absent_trackers,
     ),
     Check(
         "server",
@@ -172,23 +172,6 @@ RUN: tuple[Check[Run], ...] = (
     ),
 )
 """Checks of a whole plan: before anything is converted, and of the rows that came of it."""
-
-
-def of_sections(runner: Runner | None = None) -> tuple[Check[Subject], ...]:
-    """Return the checks of the sections that a method takes; of all sections without one."""
-    taken = SECTIONS if runner is None else [s for s in SECTIONS if s in runner.sections]
-    modules = (import_module(name) for section in taken for name in SECTIONS[section])
-    return tuple(check for module in modules for check in getattr(module, "CHECKS", ()))
-
-
-def of_method(runner: Runner) -> tuple[Check[Subject], ...]:
-    """Return the checks that a method's runner makes itself."""
-
-    def bound(rule: Refusal) -> Find[Subject]:
-        return lambda subject: rule(subject.config)
-
-    about = f"what {runner.method} cannot honour"
-    return tuple(Check(code, "config", about, bound(r)) for code, r in runner.refusals.items())
 
 
 def check(run: Run, *needs: Needs) -> None:

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fmtkit.core import hub_access
-from fmtkit.core.errors import FmtkitError, OptionError, TokenizerError
+from fmtkit.core.errors import DependencyError, FmtkitError, OptionError, TokenizerError
 from fmtkit.core.runner import Runner
 from fmtkit.tokenizers.tokens import Tokenizer
 from fmtkit.training.config.problem import Problem
+from fmtkit.training.planning import refusals
 from fmtkit.training.planning.check import Run
 from fmtkit.training.rl.grpo import checks as online
 from fmtkit.training.run import checkpoints
@@ -189,6 +190,18 @@ def find_packages(run: Run) -> Problem | None:
         told = f"optimizer: {wish} needs the package {found[2]}: pip install {found[2]}, or adamw_torch"
         return Problem("", told, "optimizer")
     return None
+
+
+def find_absent_trackers(run: Run) -> Iterator[Problem]:
+    """Yield trackers that are not installed."""
+    for name in refusals.trackers_of(run.plan.resolution):
+        packages = refusals.TRACKERS[name]
+        if packages and not any(map(find_spec, packages)):
+            text = (
+                f"report_to: {name} is not installed: pip install {packages[0]}, or leave it out; "
+                "metrics.jsonl and the run's page are written all the same"
+            )
+            yield Problem("", text, "report_to", DependencyError)
 
 
 def find_processes(run: Run) -> Problem | None:

@@ -14,6 +14,7 @@ from fmtkit.training.config.config import Config, Entry
 from fmtkit.training.config.problem import Problem
 from fmtkit.training.config.slices import parse_slice
 from fmtkit.training.planning import datatypes
+from fmtkit.training.planning.check import Subject
 from fmtkit.training.planning.datatypes import Reading, plugin_files
 from fmtkit.training.rl.imports import places_of
 
@@ -31,8 +32,9 @@ def entries(config: Config) -> Iterator[tuple[str, Entry]]:
         yield f"test_datasets.{number}", entry
 
 
-def check_slices(config: Config) -> Iterator[Problem]:
+def check_slices(subject: Subject) -> Iterator[Problem]:
     """Yield what is wrong with splits, shards and shares."""
+    config = subject.config
     for name, entry in entries(config):
         try:
             parse_slice(str(entry.get("split", "train")))
@@ -60,8 +62,9 @@ def check_slices(config: Config) -> Iterator[Problem]:
         )
 
 
-def check_sources(config: Config) -> Iterator[Problem]:
+def check_sources(subject: Subject) -> Iterator[Problem]:
     """Yield entries whose files are not here, as far as their names say that they are files."""
+    config = subject.config
     own = config.is_true("nemo_gym_enabled") or config.get("verifiers.environment")
     if config.text("base_model") is None or own:
         return
@@ -103,9 +106,9 @@ def _is_file_name(path: str) -> bool:
     return path.startswith((".", "/", "~")) or path.count("/") > 1 or Path(path).suffix in _SUFFIXES
 
 
-def check_types(readings: Iterable[tuple[str, Entry, Reading]]) -> Iterator[Problem]:
+def check_types(subject: Subject) -> Iterator[Problem]:
     """Yield what is wrong with the options of types: their names, their values, their formats."""
-    for name, entry, reading in readings:
+    for name, entry, reading in subject.readings:
         if reading.function:
             continue
         try:
@@ -159,8 +162,9 @@ def _check_options(entry: Entry, reading: Reading) -> None:
         raise errors[0]
 
 
-def check_template(config: Config) -> Iterator[Problem]:
+def check_template(subject: Subject) -> Iterator[Problem]:
     """Yield templates that are not there, or that do not compile."""
+    config = subject.config
     named = [("chat_template", config.text("chat_template"))]
     named += [
         (f"{name}.chat_template", str(entry["chat_template"]))

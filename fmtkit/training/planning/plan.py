@@ -13,7 +13,7 @@ from fmtkit.training.config.arguments import has_class
 from fmtkit.training.config.config import Config, Entry, Setting, load
 from fmtkit.training.config.problem import Problem, Problems
 from fmtkit.training.planning import checklist, data_checks, datatypes, derived
-from fmtkit.training.planning.check import Subject, run_checks
+from fmtkit.training.planning.check import Subject, of_method, of_sections, run_checks
 from fmtkit.training.planning.datatypes import Reading
 from fmtkit.training.planning.resolve import Resolution, resolve
 from fmtkit.training.planning.trainer_source import installed
@@ -155,7 +155,7 @@ def plan(
     problems = Problems()
     problems.found += config.problems
     package = _package(chosen, problems)
-    run_checks(Subject(config, chosen), problems, (*checklist.KEYS, *checklist.of_method(chosen)))
+    run_checks(Subject(config, chosen), problems, (*checklist.KEYS, *of_method(chosen)))
     resolution = resolve(config, chosen, problems)
     run = Path("runs") / _stem(config)
     with problems.collecting("value", "output_dir"):
@@ -169,7 +169,7 @@ def plan(
             registry.load_plugin(plugin)
     read = list(_readings(config, chosen, problems))
     subject = Subject(config, chosen, resolution, launching, tuple((n, e, r) for n, e, r in read))
-    run_checks(subject, problems, (*checklist.of_sections(chosen), *checklist.ARGUMENTS))
+    run_checks(subject, problems, (*of_sections(chosen), *checklist.ARGUMENTS))
     template = ("tokenizer_default", "default")
     with problems.collecting("template"):
         template = datatypes.template_of(config, tuple(r for _, _, r in read))

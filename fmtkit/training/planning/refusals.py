@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Mapping
 
-from fmtkit.core.errors import near_match
+from fmtkit.core.errors import UnknownNameError, near_match
 from fmtkit.core.runner import DEFAULT, Runner, guess, methods
 from fmtkit.tokenizers.turn_rule import ENDS
 from fmtkit.training.config import keys
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.named_arguments import arguments_of
+from fmtkit.training.planning.check import Subject
 from fmtkit.training.planning.datatypes import plugin_files, plugins
+from fmtkit.training.planning.resolve import Resolution
 from fmtkit.training.run import freezing
 
 
@@ -443,3 +445,36 @@ RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
     ("two_schedules", "two keys that set one schedule", _steps),
 )
 """Code, what it looks for, and what finds the reason why a configuration cannot be honoured."""
+
+TRACKERS: dict[str, tuple[str, ...]] = {
+    "tensorboard": ("tensorboard", "tensorboardX"),
+    "wandb": ("wandb",),
+    "trackio": ("trackio",),
+    "mlflow": ("mlflow",),
+    "comet_ml": ("comet_ml",),
+    "azure_ml": ("azureml",),
+    "clearml": ("clearml",),
+    "codecarbon": ("codecarbon",),
+    "dagshub": ("dagshub",),
+    "dvclive": ("dvclive",),
+    "flyte": ("flytekit",),
+    "kubeflow": (),
+    "neptune": ("neptune",),
+    "swanlab": ("swanlab",),
+}
+"""Name of transformers 5.23 -> the packages of which one must be there."""
+
+
+def trackers_of(resolution: Resolution) -> list[str]:
+    """Return the trackers that `report_to` and the keys short for it name."""
+    argument = resolution.trainer.get("report_to")
+    wish = argument.value if argument is not None else None
+    listed = wish if isinstance(wish, list) else [wish] if wish else []
+    return [str(name) for name in listed if name not in {"all", "none"}]
+
+
+def check_trackers(subject: Subject) -> None:
+    """Raise UnknownNameError for a tracker of no such name."""
+    for name in trackers_of(subject.resolution):
+        if name not in TRACKERS:
+            raise UnknownNameError("tracker (report_to)", name, TRACKERS)
