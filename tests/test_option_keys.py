@@ -18,6 +18,7 @@ import tiny_training as tiny
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core.errors import FmtkitError, UnknownNameError
 from fmtkit.training.config import config, keys, schema
+from fmtkit.training.config.key import words
 from fmtkit.training.config.keys import OF_DATASET
 from fmtkit.training.data import datasets
 from fmtkit.training.data.convert_config import convert_config
@@ -183,7 +184,7 @@ def test_a_key_of_an_option_is_in_the_table_and_the_schema(name, key):
     assert row.about
     assert own in place
     if row.kind == f"option:{name}":
-        assert schema.words(row.kind) == OPTIONS[name].words
+        assert words(row.kind) == OPTIONS[name].words
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import tiny_training as tiny
 from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.core.runner import shipped
 from fmtkit.training import train
-from fmtkit.training.config import config_page, named_arguments
+from fmtkit.training.config import config_page, keys
 from fmtkit.training.config.arguments import fields_of, has_class
 from fmtkit.training.config.config import load, parse
 from fmtkit.training.config.problem import RefusalError
@@ -216,7 +216,7 @@ def test_an_argument_of_the_trainer_passes_by_its_own_name(text, name, value):
 
 
 def test_no_key_of_the_table_is_a_mere_copy_of_an_argument():
-    assert not set(named_arguments.everywhere()) & set(named_arguments.keys.table())
+    assert not set(keys.everywhere()) & set(keys.table())
 
 
 def test_without_trl_a_plan_is_made_and_says_that_arguments_pass_unchecked():
@@ -275,7 +275,7 @@ WRONG = ("no such value", -7, 3.7, True, [], {}, float("nan"))
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["sft", "dpo", "grpo", "ebft"])
 def test_no_value_of_any_key_ends_in_anything_but_one_of_our_errors(method):
-    names = [*named_arguments.keys.table(), *named_arguments.everywhere()]
+    names = [*keys.table(), *keys.everywhere()]
     for name in names:
         for value in WRONG:
             section, _, last = name.rpartition(".")

@@ -7,7 +7,7 @@ from jsonschema import Draft202012Validator
 
 from fmtkit.formats import resources
 from fmtkit.training.config import schema
-from fmtkit.training.config.key import DESTINATIONS
+from fmtkit.training.config.key import DESTINATIONS, words
 from fmtkit.training.config.keys import aliases, table
 from fmtkit.training.config.keys_data import DATASET_KEYS
 
@@ -25,7 +25,7 @@ def test_every_key_says_what_it_is_in_one_line_and_where_it_goes():
         assert key.about
         assert "\n" not in key.about
         assert key.to in DESTINATIONS
-        assert schema.words(key.kind) if key.kind != "datasets" else True
+        assert words(key.kind) if key.kind != "datasets" else True
 
 
 def test_no_alias_is_a_key_and_no_alias_stands_twice():

@@ -25,7 +25,7 @@ IMPORTED = (
     *(
         "fmtkit.training.run.run",
         "fmtkit.training.planning.checklist",
-        "fmtkit.training.config.named_arguments",
+        "fmtkit.training.config.keys",
     ),
     *("fmtkit.training.rl.grpo.plan", "fmtkit.training.rl.nemo_gym.plan", "fmtkit.reports.faces"),
     *(

@@ -14,7 +14,7 @@ from fmtkit.training.comparing.rules import ONLY, RULES
 from fmtkit.training.config import keys
 from fmtkit.training.config.arguments import REMOVED
 from fmtkit.training.config.key import Key
-from fmtkit.training.config.named_arguments import everywhere
+from fmtkit.training.config.keys import everywhere
 from fmtkit.training.config.schema import made_from
 from fmtkit.training.planning.refusals import PLUGINS, PLUGINS_THAT_TRAIN
 

@@ -12,10 +12,16 @@ import yaml
 
 from fmtkit.core import runner
 from fmtkit.core.errors import OptionError, UnknownNameError
-from fmtkit.training.config import foreign, named_arguments, schema
-from fmtkit.training.config.key import Key
-from fmtkit.training.config.keys import DATASET_PATHS, PATHS, aliases, dataset_table, section_names
-from fmtkit.training.config.named_arguments import find_key
+from fmtkit.training.config import foreign, keys
+from fmtkit.training.config.key import Key, takes, words
+from fmtkit.training.config.keys import (
+    DATASET_PATHS,
+    PATHS,
+    aliases,
+    dataset_table,
+    find_key,
+    section_names,
+)
 from fmtkit.training.config.problem import Problem, Problems, excerpt, with_excerpt
 
 Entry = Mapping[str, object]
@@ -300,7 +306,7 @@ def _settings(
                 )
             continue
         with problems.collecting("unknown_key", written):
-            named_arguments.check(written)
+            keys.check(written)
             if name in seen:
                 raise OptionError(f"{written} and {seen[name]} are the same key; keep one")
             seen[name] = written
@@ -336,7 +342,7 @@ def _override(text: str, settings: Mapping[str, Setting]) -> dict[str, Setting]:
     if rest and find_key(whole) is not None and whole not in section_names():
         before = settings[whole].value if whole in settings else None
         return {whole: Setting(_replaced(before, rest.split("."), parsed, origin), origin)}
-    named_arguments.check(name)
+    keys.check(name)
     return {}
 
 
@@ -361,8 +367,8 @@ def _meant(name: str, setting: Setting, problems: Problems) -> Setting:
         with problems.collecting("value", name):
             return replace(setting, value=_path(name, value))
     if key is not None and isinstance(value, float) and value.is_integer():
-        whole = not schema.takes(key, value + 0.5)
-        return replace(setting, value=int(value)) if whole and schema.takes(key, value) else setting
+        whole = not takes(key, value + 0.5)
+        return replace(setting, value=int(value)) if whole and takes(key, value) else setting
     return setting
 
 
@@ -408,10 +414,8 @@ def _check_value(key: Key, name: str, value: object, problems: Problems) -> bool
         is_open = key.to == "trainer" and key.kind.startswith("enum:") and isinstance(value, str)
         # What asks for nothing may be spelled in any way.
         is_open = is_open or key.to in {"refused", "nothing"}
-        if not is_open and not schema.takes(key, value):
-            raise OptionError(
-                f"{name}: {value!r} is not {schema.words(key.kind)}{_quoted(key, value)}"
-            )
+        if not is_open and not takes(key, value):
+            raise OptionError(f"{name}: {value!r} is not {words(key.kind)}{_quoted(key, value)}")
     return len(problems.found) == before
 
 
@@ -423,7 +427,7 @@ def _quoted(key: Key, value: object) -> str:
         return ""
     with contextlib.suppress(OptionError):
         bare = _parsed(f"value: {value}", "value")[0].get("value")
-        if not isinstance(bare, str) and bare is not None and schema.takes(key, bare):
+        if not isinstance(bare, str) and bare is not None and takes(key, bare):
             return "; it is a text: take the quotes away"
     return ""
 

@@ -19,9 +19,9 @@ from fmtkit.training.config import (
     keys_online,
     keys_run,
 )
-from fmtkit.training.config.key import DESTINATIONS, Key
-from fmtkit.training.config.named_arguments import everywhere, find_key
-from fmtkit.training.config.schema import made_from, words
+from fmtkit.training.config.key import DESTINATIONS, Key, words
+from fmtkit.training.config.keys import everywhere, find_key
+from fmtkit.training.config.schema import made_from
 from fmtkit.training.planning import checklist
 from fmtkit.training.planning.check import NEEDS
 

@@ -1,15 +1,23 @@
 """The keys of a training configuration: what each holds, where it goes, and why some go nowhere.
 
 The table is data. A key is spelled as users of axolotl know it; a key of a section has a dotted
-name (`trl.beta`). It holds what fmtkit renames, derives, explains or refuses; every other argument of a
-trainer's config class passes by its own name (fmtkit.training.config.named_arguments). Options of
-`fmtkit convert` are keys by the declaration of their field: those that have no row here are made of it.
+name (`trl.beta`). It holds what fmtkit renames, derives, explains or refuses. Options of `fmtkit convert`
+are keys by the declaration of their field: those that have no row here are made of it. Every other
+argument of a trainer's config class is a key of its own name, read from the installed TRL and transformers;
+where TRL is not installed, names are those of the shipped schema, and their values are not judged.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
+from importlib.resources import files
+from json import loads
+from typing import cast
 
 from fmtkit.converting.convert_options import ConvertOptions
+from fmtkit.core import runner as runners
+from fmtkit.core.errors import UnknownNameError, near_match
+from fmtkit.core.runner import Runner
 from fmtkit.training.config import (
     keys_axolotl,
     keys_data,
@@ -18,7 +26,9 @@ from fmtkit.training.config import (
     keys_online,
     keys_run,
 )
+from fmtkit.training.config.arguments import COUNTS, SHARES, Field, Fields, fields_of, has_class
 from fmtkit.training.config.key import Key
+from fmtkit.training.planning.trainer_source import installed
 
 MODULES = (keys_model, keys_data, keys_run, keys_method, keys_online, keys_axolotl)
 OF_DATASET = "datasets."
@@ -90,3 +100,186 @@ def aliases() -> dict[str, str]:
 def section_names() -> frozenset[str]:
     """Return the names of the keys whose value is a section of further keys."""
     return frozenset(name.partition(".")[0] for name in table() if "." in name)
+
+
+SECTION = "trl"
+"""Arguments of the online methods' classes stand in this section, as in axolotl's files."""
+MARK = "x-argument-of"
+"""What the shipped schema calls the methods that a named argument is for."""
+_GENERAL = "transformers:TrainingArguments"
+_OURS = frozenset(
+    {
+        "chat_template_path",
+        "dataset_kwargs",
+        "dataset_num_proc",
+        "dataset_text_field",
+        "disable_tqdm",
+        "do_eval",
+        "do_predict",
+        "do_train",
+        "eos_token",
+        "hub_token",
+        "logging_nan_inf_filter",
+        "max_length",
+        "model_init_kwargs",
+        "output_dir",
+        "pad_token",
+        "parallelism_config",
+        "push_to_hub_token",
+        "teacher_model_init_kwargs",
+        "teacher_model_name_or_path",
+        "teacher_model_revision",
+    }
+)
+"""Arguments that fmtkit sets itself, from keys of other names."""
+_TYPES: dict[frozenset[str], str] = {
+    frozenset({"bool"}): "bool",
+    frozenset({"int"}): "integer",
+    frozenset({"float"}): "number",
+    frozenset({"int", "float"}): "number",
+    frozenset({"str"}): "text",
+    frozenset({"list"}): "list",
+    frozenset({"dict"}): "object",
+    frozenset({"list", "str"}): "text or texts",
+    frozenset({"dict", "str"}): "text or object",
+    frozenset({"bool", "str"}): "bool or text",
+}
+
+
+@dataclass(frozen=True)
+class Named:
+    """An argument, and the methods whose config class has it."""
+
+    field: Field
+    methods: tuple[str, ...]
+
+
+def arguments_of(runner: Runner) -> Fields:
+    """Return the arguments of a runner's config class; unjudged ones where its package is missing."""
+    package = runner.config.partition(":")[0].partition(".")[0]
+    if installed(package) is not None and has_class(runner.config):
+        return fields_of(runner.config, runner.trainer)
+    names = {name for name, methods in _shipped().items() if runner.method in methods}
+    targets = {key.target.partition(".")[0] for key in table().values() if key.to == "trainer"}
+    fields = {
+        name.rpartition(".")[2]: Field(name.rpartition(".")[2], "any", None)
+        for name in {*names, *targets}
+    }
+    return Fields(runner.config.partition(":")[2], package, fields, judged=False)
+
+
+def find_key(name: str) -> Key | None:
+    """Return the key of a (dotted) name, from the table or a named argument; no aliases."""
+    declared = table().get(name)
+    return declared if declared is not None else _named().get(name)
+
+
+def check(name: str) -> None:
+    """Raise UnknownNameError for a name that is neither a key, nor an alias, nor an argument."""
+    if name not in aliases() and find_key(name) is None:
+        raise UnknownNameError("key", name, near(name), "; all of them: docs/config.md")
+
+
+def near(name: str) -> list[str]:
+    """Return what may have been meant: keys of this name elsewhere, near ones, or the section's own."""
+    from difflib import get_close_matches
+
+    section, _, last = name.rpartition(".")
+    every = {*table(), *aliases(), *_named()}
+    own = sorted(known for known in every if known.rpartition(".")[0] == section)
+    elsewhere = sorted(known for known in every if known.rpartition(".")[2] == last)
+    if elsewhere:
+        return elsewhere
+    found = near_match(name, own)
+    return [found] if found is not None else get_close_matches(name.lower(), own, n=5, cutoff=0.0)
+
+
+@cache
+def _named() -> dict[str, Key]:
+    """Return every named argument as a key, by its dotted name."""
+    found = everywhere()
+    if not found:
+        return {
+            name: Key(name, "any", "trainer", f"argument of {', '.join(methods)}")
+            for name, methods in _shipped().items()
+        }
+    return {name: _argument_key(name, named.field) for name, named in found.items()}
+
+
+@cache
+def everywhere() -> dict[str, Named]:
+    """Return the arguments of every method's config class that is installed, by dotted name.
+
+    What an online method's class adds to transformers' stands in the section `trl`, what another's
+    class has at the top level.
+    """
+    general = fields_of(_GENERAL).fields if has_class(_GENERAL) else {}
+    out: dict[str, Named] = {}
+    for runner in _runners():
+        if not has_class(runner.config):
+            continue
+        online = bool(runner.sections & {"rl", "vllm"})
+        for name, field in fields_of(runner.config, runner.trainer).fields.items():
+            dotted = f"{SECTION}.{name}" if online and name not in general else name
+            before = out.get(dotted)
+            methods = (*before.methods, runner.method) if before else (runner.method,)
+            both = _joined(before.field, field) if before else field
+            out[dotted] = Named(both, tuple(dict.fromkeys(methods)))
+    return {name: named for name, named in sorted(out.items()) if _passes(name)}
+
+
+def _passes(name: str) -> bool:
+    last = name.rpartition(".")[2]
+    return not (name in table() or name in aliases() or last in _OURS or last[0] == "_")
+
+
+def _runners() -> Iterator[Runner]:
+    for runner in runners.shipped():
+        yield from (runner, *runner.variants.values())
+
+
+def _joined(first: Field, second: Field) -> Field:
+    """Return a field that allows what either of two methods does."""
+    both = first.choices and second.choices
+    choices = tuple(dict.fromkeys((*first.choices, *second.choices))) if both else ()
+    types = None if None in {first.types, second.types} else first.types | second.types  # type: ignore[operator]
+    return replace(first, choices=choices, types=types)
+
+
+def _argument_key(name: str, field: Field) -> Key:
+    return Key(name, kind_of(field), "trainer", field.about or "an argument of the same name")
+
+
+def kind_of(field: Field) -> str:
+    """Return the kind of key that a field is."""
+    types = None if field.types is None else field.types - {"None"}
+    if types is None:
+        return "any"
+    if field.choices and types == {"str"}:
+        return "enum:" + "|".join(field.choices)
+    kind = _TYPES.get(types, "any")
+    if field.annotation.startswith("list[float]"):
+        return "numbers"
+    if field.annotation.startswith("list[str]") and kind == "list":
+        return "texts"
+    if kind == "integer":
+        signed = "steps" if field.name == "max_steps" else "integer"
+        return "count" if field.name in COUNTS else signed if field.is_signed else "natural"
+    if kind == "number":
+        share = "fraction" if field.name in SHARES else "amount"
+        return "number" if field.is_signed else share
+    return kind
+
+
+@cache
+def _shipped() -> dict[str, tuple[str, ...]]:
+    """Return the named arguments of the shipped schema and their methods."""
+    text = files("fmtkit.schemas").joinpath("config.schema.json").read_text(encoding="utf-8")
+    properties = cast("dict[str, Mapping[str, object]]", loads(text)["properties"])
+    inside = cast("Mapping[str, Mapping[str, object]]", properties[SECTION].get("properties", {}))
+    every = {**properties, **{f"{SECTION}.{name}": value for name, value in inside.items()}}
+    return {
+        name: tuple(cast("list[str]", value[MARK]))
+        for name, value in every.items()
+        if MARK in value
+    }

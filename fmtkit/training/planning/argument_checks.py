@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from fmtkit.training.config.named_arguments import arguments_of
+from fmtkit.training.config.keys import arguments_of
 from fmtkit.training.config.problem import Problem
 from fmtkit.training.planning import trainer_rules
 from fmtkit.training.planning.check import Subject

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from fmtkit.core.runner import Runner
 from fmtkit.training.config.config import Config
-from fmtkit.training.config.named_arguments import arguments_of
+from fmtkit.training.config.keys import arguments_of
 from fmtkit.training.config.problem import Problems
 from fmtkit.training.planning.refusals import length_policy, plugin_notes
 from fmtkit.training.planning.resolve import Argument, Resolution

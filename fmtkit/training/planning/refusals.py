@@ -7,7 +7,7 @@ from fmtkit.core.runner import DEFAULT, Runner, guess, methods
 from fmtkit.tokenizers.turn_rule import ENDS
 from fmtkit.training.config import keys
 from fmtkit.training.config.config import Config
-from fmtkit.training.config.named_arguments import arguments_of
+from fmtkit.training.config.keys import arguments_of
 from fmtkit.training.planning.check import Subject
 from fmtkit.training.planning.datatypes import plugin_files, plugins
 from fmtkit.training.planning.resolve import Resolution

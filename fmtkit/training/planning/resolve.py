@@ -8,7 +8,7 @@ from fmtkit.core.runner import SECTIONS, Runner
 from fmtkit.training.config.arguments import Field, Fields, fields_of
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.key import Key
-from fmtkit.training.config.named_arguments import SECTION, arguments_of, find_key
+from fmtkit.training.config.keys import SECTION, arguments_of, find_key
 from fmtkit.training.config.problem import Problems
 from fmtkit.training.planning.trainer_source import installed
 

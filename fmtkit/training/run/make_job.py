@@ -1,7 +1,7 @@
 """From a plan whose datasets are converted to the job that the training processes read."""
 
 from fmtkit.core.runner import SECTIONS
-from fmtkit.training.config.named_arguments import find_key
+from fmtkit.training.config.keys import find_key
 from fmtkit.training.planning.plan import Plan
 from fmtkit.training.rl.imports import places_of
 from fmtkit.training.run import launch
