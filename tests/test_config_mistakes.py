@@ -6,8 +6,9 @@ import pytest
 import warm
 
 from fmtkit.core.errors import FmtkitError, OptionError
-from fmtkit.training.config.config import load, parse
+from fmtkit.training.config.config import load
 from fmtkit.training.config.problem import RefusalError, excerpt
+from fmtkit.training.config.yaml_file import parse
 
 GOOD = "base_model: a/b\ndatasets:\n  - {path: a/b, type: alpaca}\n"
 

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("trl")
 
 from fmtkit.core.errors import OptionError, UnknownNameError
-from fmtkit.training.config.config import parse
+from fmtkit.training.config.yaml_file import parse
 from fmtkit.training.planning import plan as planning
 
 STRIDED = """

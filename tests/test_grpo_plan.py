@@ -8,8 +8,8 @@ import tiny_training as tiny
 
 from fmtkit.core.errors import OptionError
 from fmtkit.core.runner import find
-from fmtkit.training.config.config import parse
 from fmtkit.training.config.problem import RefusalError
+from fmtkit.training.config.yaml_file import parse
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.rl.grpo import group_rule
 from fmtkit.training.run.job import Source

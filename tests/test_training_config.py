@@ -4,8 +4,9 @@ import pytest
 import yaml
 
 from fmtkit.core.errors import OptionError, UnknownNameError
-from fmtkit.training.config.config import dumps, load, parse
+from fmtkit.training.config.config import dumps, load
 from fmtkit.training.config.keys import table
+from fmtkit.training.config.yaml_file import parse
 
 
 def test_a_number_with_an_exponent_and_no_point_is_a_number():

@@ -18,8 +18,9 @@ from fmtkit.core.runner import shipped
 from fmtkit.training import train
 from fmtkit.training.config import config_page, keys
 from fmtkit.training.config.arguments import fields_of, has_class
-from fmtkit.training.config.config import load, parse
+from fmtkit.training.config.config import load
 from fmtkit.training.config.problem import RefusalError
+from fmtkit.training.config.yaml_file import parse
 from fmtkit.training.planning import checklist, trainer_rules
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.check import NEEDS

@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("trl")
 
 from fmtkit.core.errors import DependencyError, OptionError
-from fmtkit.training.config.config import parse
 from fmtkit.training.config.problem import RefusalError
+from fmtkit.training.config.yaml_file import parse
 from fmtkit.training.planning import plan as planning
 
 # Our own words for every YAML block of the documents: name -> (YAML, method that is planned).

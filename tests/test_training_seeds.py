@@ -13,8 +13,8 @@ from seed_yaml import Found
 
 pytest.importorskip("trl")
 
-from fmtkit.training.config.config import parse
 from fmtkit.training.config.problem import RefusalError
+from fmtkit.training.config.yaml_file import parse
 from fmtkit.training.planning import plan as planning
 
 SEEDS = Path(__file__).parent.parent.parent / "shared" / "seeds"

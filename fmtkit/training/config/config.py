@@ -1,4 +1,4 @@
-"""A configuration: read from YAML, overridden from the command line, checked against the schema."""
+"""A configuration: its keys as a file sets them and the command line overrides them, each one checked."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ import yaml
 
 from fmtkit.core import runner
 from fmtkit.core.errors import OptionError, UnknownNameError
-from fmtkit.training.config import foreign, keys
+from fmtkit.training.config import keys
 from fmtkit.training.config.key import Key, takes, words
 from fmtkit.training.config.keys import (
     DATASET_PATHS,
@@ -22,15 +22,10 @@ from fmtkit.training.config.keys import (
     find_key,
     section_names,
 )
-from fmtkit.training.config.problem import Problem, Problems, excerpt, with_excerpt
+from fmtkit.training.config.problem import Problem, Problems
+from fmtkit.training.config.yaml_file import File, parse, parsed, read
 
 Entry = Mapping[str, object]
-
-MAX_DEPTH = 100
-"""Mappings and lists inside each other; as many as a row of JSON may have."""
-
-MAX_VALUES = 1_000_000
-TOO_DEEP = f"more than {MAX_DEPTH} mappings or lists inside each other, or one inside itself"
 
 _METHOD_KEYS = frozenset({"rl", "reward_model", "process_reward_model"})
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
@@ -113,12 +108,12 @@ def load(
     Raises UnknownNameError for an unknown key, OptionError for a value of the wrong kind, for a key
     that cannot be honoured and for a file that cannot be read; a RefusalError for several of them.
     """
-    read = File("<mapping>", dict(source)) if isinstance(source, Mapping) else _read(Path(source))
-    foreign.check(read.values, read.name)
-    name, problems, notes = read.name, Problems(), list[str]()
-    problems.found += read.problems
-    lines = dict(read.lines)
-    settings = dict(_settings(read.values, lines, problems, notes))
+    file = File("<mapping>", dict(source)) if isinstance(source, Mapping) else read(Path(source))
+    _check_foreign(file.values, file.name)
+    name, problems, notes = file.name, Problems(), list[str]()
+    problems.found += file.problems
+    lines = dict(file.lines)
+    settings = dict(_settings(file.values, lines, problems, notes))
     for override in overrides:
         changed = _override(override, settings)
         settings |= changed
@@ -146,150 +141,86 @@ def dumps(config: Config) -> str:
     return yaml.safe_dump(config.nested(), sort_keys=False, allow_unicode=True)
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML as its users read it: 1e-5 is a number, and a key may stand once."""
-
-    def __init__(self, text: str) -> None:
-        """Begin to read a text."""
-        super().__init__(text)
-        self.doubles: list[tuple[int, object]] = []
-        """Line and name of every duplicate key."""
-
-
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[object, object]:
-    # What `<<` brings is put before them, and may be written over.
-    written = {id(key_node) for key_node, _ in node.value}
-    loader.flatten_mapping(node)
-    out: dict[object, object] = {}
-    own: set[object] = set()
-    for key_node, value_node in node.value:
-        key = loader.construct_object(key_node, deep=True)
-        if key in own and id(key_node) in written:
-            loader.doubles.append((key_node.start_mark.line + 1, key))
-        if id(key_node) in written:
-            own.add(key)
-        out[key] = loader.construct_object(value_node, deep=True)
-    return out
-
-
-_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
-# YAML 1.1 wants a point in a float, so that `learning_rate: 1e-5` would be a text.
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+$"),
-    list("-+0123456789"),
-)
-
-
-@dataclass(frozen=True)
-class File:
-    """What a file says, and the line of every key by its dotted name."""
-
-    name: str
-    values: Mapping[str, object]
-    lines: Mapping[str, int] = field(default_factory=dict)
-    problems: tuple[Problem, ...] = ()
-
-
-def _read(path: Path) -> File:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise OptionError(f"{path}: cannot be read: {error}") from error
-    values, doubles = _parsed(text, str(path))
-    return File(
-        str(path), values, dict(_lines(yaml.compose(text, Loader=_Loader))), _twice(doubles)
-    )
-
-
-def _twice(doubles: Iterable[tuple[int, object]]) -> tuple[Problem, ...]:
-    return tuple(
-        Problem("value", f"duplicate key {key!r}; keep one", str(key), OptionError, line)
-        for line, key in doubles
-    )
+_OTHER_TOOLS: dict[str, frozenset[str]] = {
+    "LLaMA-Factory": frozenset(
+        {
+            "dataset_dir",
+            "dist_config",
+            "do_train",
+            "export_device",
+            "export_dir",
+            "export_size",
+            "finetuning_type",
+            "freeze_trainable_layers",
+            "infer_backend",
+            "kernel_config",
+            "lora_rank",
+            "lora_target",
+            "model_class",
+            "model_name_or_path",
+            "overwrite_cache",
+            "peft_config",
+            "pref_beta",
+            "pref_loss",
+            "quant_config",
+            "quantization_bit",
+            "sample_backend",
+            "stage",
+            "template",
+            "train_dataset",
+        }
+    ),
+    "torchtune": frozenset(
+        {
+            "checkpointer",
+            "enable_activation_checkpointing",
+            "enable_activation_offloading",
+            "log_every_n_steps",
+            "log_peak_memory_stats",
+            "metric_logger",
+            "optimizer_in_bwd",
+            "shuffle",
+        }
+    ),
+    "verl": frozenset({"actor_rollout_ref", "algorithm", "critic", "trainer"}),
+    "accelerate": frozenset(
+        {
+            "compute_environment",
+            "distributed_type",
+            "downcast_bf16",
+            "machine_rank",
+            "num_machines",
+            "rdzv_backend",
+        }
+    ),
+    "NeMo": frozenset({"exp_manager", "model", "name", "trainer"}),
+}
+"""Tool -> keys that it has and axolotl has not; two of them tell."""
+_COMPONENT = "_component_"
 
 
-def _lines(node: yaml.Node | None, above: str = "") -> Iterator[tuple[str, int]]:
-    """Yield the dotted name and the line of every key and every item."""
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            name = f"{above}{key.value}"
-            yield name, key.start_mark.line + 1
-            yield from _lines(value, f"{name}.")
-    elif isinstance(node, yaml.SequenceNode):
-        for index, value in enumerate(node.value):
-            yield f"{above}{index}", value.start_mark.line + 1
-            yield from _lines(value, f"{above}{index}.")
+def _check_foreign(values: Mapping[str, object], source: str) -> None:
+    """Raise OptionError for a configuration that another tool reads."""
+    parts = [name for name, v in values.items() if isinstance(v, Mapping) and _COMPONENT in v]
+    if parts:
+        raise OptionError(_told(source, "torchtune", [f"{parts[0]}.{_COMPONENT}"]))
+    for tool, own in _OTHER_TOOLS.items():
+        found = sorted(own & set(values))
+        # A model or a name alone may be anybody's.
+        if len(found) > 1 and not {"base_model", "datasets"} & set(values):
+            raise OptionError(_told(source, tool, found[:3]))
 
 
-def parse(text: str, name: str) -> dict[str, object]:
-    """Return the mapping that a YAML text holds."""
-    values, doubles = _parsed(text, name)
-    problems = Problems()
-    problems.found += _twice(doubles)
-    problems.check(name, {})
-    return values
-
-
-_SYNTAX: tuple[tuple[str, str], ...] = (
-    ("'\\t' that cannot start", "a tab indents this line; YAML takes spaces alone"),
-    ("expected <block end>", "this line is indented unlike the lines that it stands with"),
-    ("mapping values are not allowed", "a colon too many; put a text that holds one in quotes"),
-    ("could not find expected ':'", "this line is no KEY: VALUE"),
-    ("undefined alias", "an alias (*name) without its anchor (&name)"),
-    ("special characters are not allowed", "this is no text, and so no YAML"),
-)
-"""What PyYAML says of a text -> what is wrong, in words for its writer."""
-
-
-def _parsed(text: str, name: str) -> tuple[dict[str, object], list[tuple[int, object]]]:
-    """Return the mapping that a YAML text holds, and line and name of every duplicate key."""
-    try:
-        # A SafeLoader: it makes plain values and no objects.
-        loader = _Loader(text)
-        raw = loader.get_single_data()
-        size = _size(raw, 0, {})
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{name}:{mark.line + 1}" if mark else name
-        said = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
-        problem = next((words for part, words in _SYNTAX if part in said), said)
-        below = excerpt(name, mark.line + 1 if mark else None)
-        raise with_excerpt(OptionError(f"{where}: {problem}"), below) from error
-    except OptionError as error:
-        raise OptionError(f"{name}: {error}") from error
-    except RecursionError:
-        raise OptionError(f"{name}: {TOO_DEEP}") from None
-    except (TypeError, ValueError) as error:
-        # An impossible date (2024-13-01), a number of 5,000 digits, a list as a key.
-        raise OptionError(f"{name}: a value that YAML cannot read: {error}") from error
-    if size > MAX_VALUES:
-        raise OptionError(f"{name}: its aliases (*name) stand for more than {MAX_VALUES:,} values")
-    if raw is None:
-        return {}, []
-    if not isinstance(raw, dict):
-        is_text = isinstance(raw, str)
-        what = "a list" if isinstance(raw, list) else "a text" if is_text else f"the value {raw!r}"
-        raise OptionError(
-            f"{name}: a configuration is a mapping of keys, not {what}; write lines such as "
-            "base_model: NAME"
+def _told(source: str, tool: str, found: list[str]) -> str:
+    if tool == "accelerate":
+        return (
+            f"{source}: this is a configuration of accelerate ({', '.join(found)}); name it as "
+            "accelerate_config in a config with base_model and datasets"
         )
-    wrong = next((key for key in raw if not isinstance(key, str)), None)
-    if wrong is not None:
-        raise OptionError(f"{name}: the key {wrong!r} is no text; put it in quotes")
-    return cast("dict[str, object]", raw), loader.doubles
-
-
-def _size(value: object, depth: int, known: dict[int, int]) -> int:
-    """Count the values in a value, aliases written out; raise OptionError where it is too deep."""
-    if not isinstance(value, dict | list):
-        return 1
-    if depth > MAX_DEPTH:
-        raise OptionError(TOO_DEEP)
-    if id(value) not in known:
-        inner = value.values() if isinstance(value, dict) else value
-        known[id(value)] = 1 + sum(_size(item, depth + 1, known) for item in inner)
-    return known[id(value)]
+    return (
+        f"{source}: this is a configuration of {tool} ({', '.join(found)}); fmtkit reads axolotl's keys "
+        "(base_model, datasets, rl, adapter, ...): write them, see docs/from-axolotl.md"
+    )
 
 
 def _settings(
@@ -426,7 +357,7 @@ def _quoted(key: Key, value: object) -> str:
     if not isinstance(value, str):
         return ""
     with contextlib.suppress(OptionError):
-        bare = _parsed(f"value: {value}", "value")[0].get("value")
+        bare = parsed(f"value: {value}", "value")[0].get("value")
         if not isinstance(bare, str) and bare is not None and takes(key, bare):
             return "; it is a text: take the quotes away"
     return ""
