@@ -44,7 +44,7 @@ def _entry(converter: Converter, reading: str) -> dict[str, Any]:
         "aliases": list(converter.aliases),
         "reading": reading,
         "columns": columns_in_words(converter),
-        "table": converter.makes.name(),
+        "table": converter.table,
         "summary": converter.summary,
         "options": dict(converter.options),
         "url": converter.source_url,
@@ -127,7 +127,7 @@ def schema(name: str, *, plugins: Sequence[str] = ()) -> dict[str, Any]:
     if name in resources.schema_names():
         return resources.schema(name)
     read = typenames.read(name)
-    made = {c.makes.name(): c.makes for c in registry.named(read.source, read.method)}
+    made = {c.table: c.makes for c in registry.named(read.source, read.method)}
     schemas = [row_schema(table) for table in made.values()]
     return schemas[0] if len(schemas) == 1 else {"$schema": schemas[0]["$schema"], "anyOf": schemas}
 

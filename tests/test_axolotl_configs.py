@@ -14,7 +14,7 @@ import pytest
 from fmtkit.core.errors import FmtkitError
 from fmtkit.training.config.keys import aliases, dataset_table, table
 from fmtkit.training.config.problem import RefusalError
-from fmtkit.training.planning import checks
+from fmtkit.training.planning import checks, resolve
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.check import Run
 
@@ -170,9 +170,7 @@ def test_loftq_starts_the_adapter():
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_ligers_kernels_are_switched_on_where_they_are_and_a_note_where_not(is_there, monkeypatch):
-    from fmtkit.training.planning import derived
-
-    monkeypatch.setattr(derived, "installed", lambda _: "0.6" if is_there else None)
+    monkeypatch.setattr(resolve, "installed", lambda _: "0.6" if is_there else None)
     for keys in ({"use_liger_kernel": True}, {"liger_rope": True, "liger_rms_norm": True}):
         made = planning.plan(keys, partial=True)
         noted = [n for n in made.notes if "liger-kernel is not installed" in n]

@@ -39,18 +39,18 @@ def choose(name, rows, method=None, mapping=None):
     ],
 )
 def test_columns_choose_among_the_converters_of_a_name(name, row, table):
-    assert choose(name, [row] * 3).makes.name() == table
+    assert choose(name, [row] * 3).table == table
 
 
 def test_a_few_bad_rows_change_no_choice():
     rows = [INTEL] * 8 + [{"question": None}, KTO]
-    assert choose("intel", rows).makes.name() == "Preference"
+    assert choose("intel", rows).table == "Preference"
 
 
 def test_columns_of_both_tables_leave_it_to_the_method():
     row = INTEL | KTO
-    assert choose("intel", [row], "kto").makes.name() == "Unpaired"
-    assert choose("intel", [row], "dpo").makes.name() == "Preference"
+    assert choose("intel", [row], "kto").table == "Unpaired"
+    assert choose("intel", [row], "dpo").table == "Preference"
 
 
 def test_a_method_that_takes_no_such_table_is_an_error():
@@ -66,7 +66,7 @@ def test_an_empty_sample_fits_any_name():
 
 def test_mapped_columns_count_as_there():
     row = {"q": {"text": "x"}, "chosen": "a", "rejected": "b"}
-    assert choose("intel", [row], mapping={"question": "q.text"}).makes.name() == "Preference"
+    assert choose("intel", [row], mapping={"question": "q.text"}).table == "Preference"
 
 
 def test_what_is_missing_is_named_with_what_is_there_and_what_fits():

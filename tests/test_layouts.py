@@ -238,7 +238,7 @@ def test_a_guess_says_how_sure_it_is(tmp_path, row, type, certainty):
 def test_a_type_that_reads_the_label_comes_before_one_that_does_not():
     liked = [{"prompt": "q", "completion": "a", "label": bool(i % 2)} for i in range(4)]
     bad = [{"prompt": "q", "completion": "a", "label": "?"}] * 5
-    assert detection.detect(liked + bad)[0].converter.makes.name() == "Unpaired"
+    assert detection.detect(liked + bad)[0].converter.table == "Unpaired"
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from fmtkit.training.config.yaml_file import parse
 from fmtkit.training.planning import checklist, trainer_rules
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.check import NEEDS
-from fmtkit.training.planning.trainer_source import find_class, installed
+from fmtkit.training.planning.trainer_source import UNKNOWN, find_class, installed
 
 # What no run can do -> what is said of it. Each of these was planned once, and failed later.
 FAULTS = {
@@ -180,7 +180,7 @@ def test_the_defaults_that_are_read_are_those_of_the_real_class(config):
     module, _, name = config.partition(":")
     real = {f.name: f for f in fields(getattr(importlib.import_module(module), name))}
     for found in fields_of(config).fields.values():
-        if found.default is trainer_rules.UNKNOWN:
+        if found.default is UNKNOWN:
             continue
         true = real[found.name]
         default = true.default if true.default_factory is MISSING else true.default_factory()
@@ -190,16 +190,14 @@ def test_the_defaults_that_are_read_are_those_of_the_real_class(config):
 @pytest.mark.parametrize("config", sorted({runner.config for runner in METHODS}))
 def test_a_default_is_among_the_choices_that_are_read(config):
     for found in fields_of(config).fields.values():
-        assert found.problem(found.default) is None or found.default is trainer_rules.UNKNOWN
+        assert found.problem(found.default) is None or found.default is UNKNOWN
 
 
 def test_an_unknown_value_breaks_no_rule():
     config, trainer = find_class("trl:SFTConfig"), find_class("trl:SFTTrainer")
     assert config is not None
     names = fields_of("trl:SFTConfig").fields
-    assert (
-        trainer_rules.failures(config, dict.fromkeys(names, trainer_rules.UNKNOWN), trainer) == ()
-    )
+    assert trainer_rules.failures(config, dict.fromkeys(names, UNKNOWN), trainer) == ()
 
 
 @pytest.mark.parametrize(

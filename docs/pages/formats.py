@@ -56,9 +56,7 @@ def text() -> str:
 
 def _glance() -> str:
     """Return the types by the table that they make, but for what takes every table as it is."""
-    types = {
-        made: {c.name for c in registry.converters() if c.makes.name() == made} for made in TABLES
-    }
+    types = {made: {c.name for c in registry.converters() if c.table == made} for made in TABLES}
     rows = []
     for made in TABLES:
         names = sorted(types[made] - set.intersection(*types.values()))
@@ -109,7 +107,7 @@ def _overview() -> str:
     rows = []
     for name in _names():
         found = [c for c in registry.converters() if c.name == name]
-        made = ", ".join(dict.fromkeys(c.makes.name() for c in found))
+        made = ", ".join(dict.fromkeys(c.table for c in found))
         rows.append([f"[{code(name)}](#{_anchor(name)})", made, sentence(found[0].summary)])
     return table(["type", "makes", "what it is"], rows)
 
@@ -121,7 +119,7 @@ def _anchor(name: str) -> str:
 def _type(name: str) -> str:
     found = [c for c in registry.converters() if c.name == name]
     parts = [f"### {name}\n", sentence(found[0].summary) + _also(found) + "\n"]
-    rows = ([c.makes.name(), catalogue.columns_in_words(c), _written_options(c)] for c in found)
+    rows = ([c.table, catalogue.columns_in_words(c), _written_options(c)] for c in found)
     parts.append(table(["makes", "from the columns", "options"], rows))
     lines = dict.fromkeys(c.differs for c in found if c.differs)
     differs = [f"- **Differs from axolotl**: {line}." for line in lines]

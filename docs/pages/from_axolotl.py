@@ -262,7 +262,7 @@ def _type(name: str, method: str) -> str:
     found = [
         one
         for one in registry.named(read.source)
-        if table_for(one.makes.name(), tables) and (method != "sft" or one.makes is not Ranking)
+        if table_for(one.table, tables) and (method != "sft" or one.makes is not Ranking)
     ]
     told = "; ".join(dict.fromkeys(one.differs for one in found if one.differs))
     style = f", style {read.options['style']}" if read.options else ""

@@ -87,7 +87,7 @@ class Fit:
     @property
     def is_narrow(self) -> bool:
         """Tell whether it reads a file as what one method alone trains on, or keeps all but a prompt."""
-        made = self.converter.makes.name()
+        made = self.converter.table
         if self.converter.name == "passthrough":
             return made == "Prompt"
         return made in LATE
@@ -107,7 +107,7 @@ class Fit:
     @property
     def is_written(self) -> bool:
         """Tell whether it chooses the prompt's text, which a template would choose for messages."""
-        return self.converter.makes.name() in WRITTEN
+        return self.converter.table in WRITTEN
 
     @property
     def is_good(self) -> bool:
@@ -152,7 +152,7 @@ def _order_within_name(
     return (
         len(found.missing),
         found.sound == 0,
-        steps_to(found.converter.makes.name(), registry.tables_of(method)) if method else 0,
+        steps_to(found.converter.table, registry.tables_of(method)) if method else 0,
         -round(found.weight, 3),
         -round(found.sound, 2),
         -round(found.shaped, 2),
@@ -208,7 +208,7 @@ def _convertible(
 @cache
 def _known_by(types: int) -> Counter[str]:  # noqa: ARG001
     """Return by how many types each column is known; `types` counts the converters, plugins too."""
-    counted = (c for c in registry.converters() if c.makes.name() not in WRITTEN)
+    counted = (c for c in registry.converters() if c.table not in WRITTEN)
     uses = {(c.name, c.path(p).partition(".")[0]) for c in counted for p in c.columns}
     return Counter(column for _, column in uses)
 
@@ -240,11 +240,11 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
     """Return the converters that fit the rows, best first."""
     whole = sample
     sample = [*sample[:FIRST_ROWS], *sample[FIRST_ROWS::EVERY]]
-    tables = set(registry.tables_of(method)) if method else None
+    tables = registry.tables_of(method) if method else None
     asked = [
         converter
         for converter in registry.converters()
-        if tables is None or table_for(converter.makes.name(), tables)
+        if tables is None or table_for(converter.table, tables)
     ]
     tried = (fit(c, whole if c.rows_by else sample) for c in asked)
     there = [found for found in tried if found.sound > 0 and not found.missing]
@@ -284,7 +284,7 @@ def nearest(sample: Sequence[Row]) -> tuple[str, str] | None:
     """Return the type that has most columns of rows that no type takes, and what it finds wrong in one."""
     found: list[tuple[int, str, str]] = []
     for converter in registry.converters():
-        made = converter.makes.name()
+        made = converter.table
         is_vague = converter.name in GENERIC or made in LATE | WRITTEN
         if is_vague or converter.takes_rows or converter.rows_by:
             continue
@@ -313,13 +313,13 @@ def certainty(fits: Sequence[Fit]) -> str:
     if best.is_renamed or not best.is_good or best.is_narrow:
         return UNSURE
     rivals = (f for f in others if f.is_good and not f.is_narrow and not f.is_renamed)
-    tables = {best.converter.makes.name(), *(f.converter.makes.name() for f in rivals)}
+    tables = {best.converter.table, *(f.converter.table for f in rivals)}
     return SURE if len(tables) == 1 else LIKELY
 
 
 def needs_tokenizer(found: Fit) -> bool:
     """Tell whether a type makes tokens of text."""
-    return found.converter.makes.name() == "Tokens" and found.converter.name != "passthrough"
+    return found.converter.table == "Tokens" and found.converter.name != "passthrough"
 
 
 def _near(converters: Sequence[Converter], sample: Sequence[Row]) -> list[Fit]:
@@ -329,7 +329,7 @@ def _near(converters: Sequence[Converter], sample: Sequence[Row]) -> list[Fit]:
         if (
             converter.name in GENERIC - {"question_answer"}
             or "text" in converter.required
-            or converter.makes.name() in LATE | WRITTEN
+            or converter.table in LATE | WRITTEN
             or converter.takes_rows
             or converter.rows_by
         ):
@@ -353,7 +353,7 @@ def _plain_text(sample: Sequence[Row]) -> list[Fit]:
     if not texts:
         return []
     column = texts.most_common(1)[0][0]
-    (plain,) = (c for c in registry.named("text") if c.makes.name() == "Conversation")
+    (plain,) = (c for c in registry.named("text") if c.table == "Conversation")
     found = fit(plain, sample, {"text": column} if column != "text" else None)
     return [found] if found.sound >= PLAIN and not found.unread else []
 
@@ -399,7 +399,7 @@ def choose(
         if order(f) == order(best) and f.converter.makes is not best.converter.makes
     ]
     if rivals:
-        tables = ", ".join(sorted({f.converter.makes.name() for f in (best, *rivals)}))
+        tables = ", ".join(sorted({f.converter.table for f in (best, *rivals)}))
         raise OptionError(f"{source}: type {name} fits {tables}; choose one with --method")
     return best.converter
 

@@ -357,7 +357,7 @@ def _converters(
     schemas = [s.schema if s.kind == "arrow" else None for s in sources]
     chosen = [as_they_are(c, schemas, _paths(settings)) for c in chosen]
     filled = [c for c, sample in zip(chosen, samples, strict=True) if sample] or chosen
-    made = {(c.makes.name(), c.wide, c.text) for c in filled}
+    made = {(c.table, c.wide, c.text) for c in filled}
     if len(made) > 1:
         tables = ", ".join(sorted(f"{n}" for n, _, _ in made))
         raise OptionError(f"the sources make different tables ({tables}); convert them one by one")

@@ -27,7 +27,7 @@ def convert_command(
     """
     if detection.needs_tokenizer(found) or any(path.startswith("<") for path in paths):
         return None
-    methods = (None, *methods_for(found.converter.makes.name()))
+    methods = (None, *methods_for(found.converter.table))
     chosen = next((m for m in methods if _chooses(found, sample, m)), "")
     if chosen == "":
         return None
@@ -103,7 +103,7 @@ def _rivals(fits: Sequence[Fit]) -> list[str]:
 
 
 def _named(found: Fit) -> str:
-    return f"{found.converter.name} -> {found.converter.makes.name()}"
+    return f"{found.converter.name} -> {found.converter.table}"
 
 
 def methods_for(table: str) -> tuple[str, ...]:

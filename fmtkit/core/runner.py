@@ -256,7 +256,8 @@ def find(method: str) -> Runner:
     DependencyError where the package that has it cannot be used.
     """
     is_ours = method in shipped_names()
-    point = plugins.named(GROUP, "method", method, shipped=is_ours)
+    is_added = method in plugins.installed(GROUP)
+    point = plugins.named(GROUP, "method", method, shipped=is_ours) if is_added else None
     if point is not None:
         return plugins.constant(point, "method", "RUNNER", Runner, "method")
     if not is_ours:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
@@ -260,7 +261,8 @@ A ranking is paired by a policy; a pair is taken apart, as TRL's `unpair_prefere
 """
 
 
-def table_for(made: str, taken: Collection[str]) -> str | None:
+@cache
+def table_for(made: str, taken: tuple[str, ...]) -> str | None:
     """Return the table that `made` is or becomes among those that are taken; None if it is none.
 
     >>> table_for("Ranking", ("Unpaired",))

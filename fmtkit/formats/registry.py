@@ -10,7 +10,7 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from inspect import Parameter, getdoc, signature
 from typing import Any, TypeVar, get_type_hints
 
@@ -74,6 +74,11 @@ class Converter:
     def columns(self) -> Mapping[str, Kind]:
         """Return the parameters that are columns of the source: all but the whole row."""
         return {name: kind for name, kind in self.takes.items() if not isinstance(kind, RowKind)}
+
+    @cached_property
+    def table(self) -> str:
+        """Return the name of the table that it makes."""
+        return self.makes.name()
 
     @property
     def takes_rows(self) -> bool:
@@ -236,9 +241,9 @@ def named(name: str, method: str | None = None) -> tuple[Converter, ...]:
     if method is None:
         return found
     tables = tables_of(method)
-    fitting = tuple(c for c in found if table_for(c.makes.name(), tables))
+    fitting = tuple(c for c in found if table_for(c.table, tables))
     if not fitting:
-        made = ", ".join(sorted({c.makes.name() for c in found}))
+        made = ", ".join(sorted({c.table for c in found}))
         raise OptionError(
             f"--method {method} takes {' or '.join(tables)}, but type {name} makes {made}"
         )

@@ -187,7 +187,7 @@ def _mixed(opened: Opened, options: InspectOptions) -> tuple[Found, ...]:
     found = next((types for types in mixed if types), None)
     if found is None:
         return ()
-    details = {f"{fit.converter.name} {fit.converter.makes.name()}": share for fit, share in found}
+    details = {f"{fit.converter.name} {fit.converter.table}": share for fit, share in found}
     rows = sum(map(len, opened.samples))
     share = min(share for _, share in found)
     return (found_of(Finding("mixed_layouts", round(share * rows), share, (), details)),)
@@ -232,7 +232,7 @@ def _guessed(opened: Opened, options: InspectOptions) -> tuple[typenames.TypeNam
             except (OptionError, ColumnMismatchError, TokenizerError):
                 # A guess that needs more than the rows, or a word of the user's: try the next one.
                 continue
-            if job.converter.makes.name() == one.table:
+            if job.converter.table == one.table:
                 return name, job
     return None
 

@@ -46,7 +46,7 @@ def guess(
     rows = list(sample)
     fits = detection.detect(rows, method)
     for place, fit in enumerate(fits):
-        name, table = fit.converter.name, fit.converter.makes.name()
+        name, table = fit.converter.name, fit.converter.table
         if (name, table) not in found:
             sure = _certainty(fits, rows) if place == 0 else ""
             command = (

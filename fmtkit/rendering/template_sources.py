@@ -93,6 +93,7 @@ def _is_here(target: str, trl: tuple[str, ...]) -> bool:
     return not target.startswith(TRL_PREFIX) or target.removeprefix(TRL_PREFIX) in trl
 
 
+@cache
 def is_known(name: str) -> bool:
     """Return whether a name means a template, even one whose package is not installed."""
     return (

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from fmtkit.core.errors import DependencyError, OptionError, near_match
-from fmtkit.training.planning import argument_choices, trainer_rules
-from fmtkit.training.planning.trainer_source import Class, find_class, installed
+from fmtkit.training.planning import argument_choices
+from fmtkit.training.planning.trainer_source import UNKNOWN, Class, find_class, installed
 
 REMOVED: dict[str, str] = {
     "evaluation_strategy": "it is eval_strategy now",
@@ -88,6 +88,47 @@ SIGNED = frozenset(
 )
 """Numbers that may be below 0; no other may, unless its default is."""
 
+MODEL_ARGUMENTS = frozenset(
+    [
+        "attn_implementation",
+        "cache_dir",
+        "config",
+        "device_map",
+        "dtype",
+        "experts_implementation",
+        "force_download",
+        "ignore_mismatched_sizes",
+        "key_mapping",
+        "local_files_only",
+        "low_cpu_mem_usage",
+        "max_memory",
+        "offload_buffers",
+        "offload_folder",
+        "quantization_config",
+        "revision",
+        "state_dict",
+        "subfolder",
+        "token",
+        "tp_plan",
+        "tp_size",
+        "trust_remote_code",
+        "use_cache",
+        "use_kernels",
+        "use_safetensors",
+        "variant",
+        "weights_only",
+        "rope_scaling",
+        "rope_theta",
+        "rope_parameters",
+        "max_position_embeddings",
+        "sliding_window",
+        "attention_dropout",
+        "output_router_logits",
+        "router_aux_loss_coef",
+        "num_labels",
+    ]
+)
+"""Arguments of from_pretrained, and the attributes of a model's config that training changes."""
 _TYPES = {"int", "float", "bool", "str", "list", "dict", "None"}
 
 
@@ -95,13 +136,13 @@ _TYPES = {"int", "float", "bool", "str", "list", "dict", "None"}
 class Field:
     """An argument of a class. `types` are names of Python types; None where they are not understood.
 
-    `default` is trainer_rules.UNKNOWN where the source computes it.
+    `default` is UNKNOWN where the source computes it.
     """
 
     name: str
     annotation: str
     types: frozenset[str] | None
-    default: object = trainer_rules.UNKNOWN
+    default: object = UNKNOWN
     choices: tuple[str, ...] = ()
     about: str = ""
 
@@ -291,14 +332,14 @@ def _default(node: ast.expr | None) -> object:
     """Return a field's default where the source states it as a literal."""
     match node:
         case None:
-            return trainer_rules.UNKNOWN
+            return UNKNOWN
         case ast.Call(func=ast.Name(id="field"), keywords=keywords):
             by_name = {k.arg: k.value for k in keywords}
             factory = by_name.get("default_factory")
             if isinstance(factory, ast.Name) and factory.id in {"list", "dict"}:
                 return [] if factory.id == "list" else {}
-            return _default(by_name["default"]) if "default" in by_name else trainer_rules.UNKNOWN
+            return _default(by_name["default"]) if "default" in by_name else UNKNOWN
     try:
         return ast.literal_eval(node)
     except ValueError:
-        return trainer_rules.UNKNOWN
+        return UNKNOWN

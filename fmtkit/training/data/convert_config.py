@@ -23,7 +23,7 @@ from fmtkit.formats import registry
 from fmtkit.training.config import config_words
 from fmtkit.training.config.slices import wish_of
 from fmtkit.training.data.datasets import options_of, shared_splits, specs_of
-from fmtkit.training.planning.datatypes import template_source
+from fmtkit.training.planning.dataset_entries import template_source
 from fmtkit.training.planning.plan import DatasetPlan, Plan, plan
 from fmtkit.training.planning.prerendered import settled
 from fmtkit.writing.outputs import Destination, destination, hub_folder

@@ -26,9 +26,9 @@ from fmtkit.training.config import keys
 from fmtkit.training.config.config import Config, Entry
 from fmtkit.training.config.slices import Slice, choice, wish_of
 from fmtkit.training.data import empty_data
-from fmtkit.training.planning.datatypes import plugin_files, template_source
+from fmtkit.training.planning.dataset_entries import plugin_files, template_source
 from fmtkit.training.planning.plan import DatasetPlan, Plan
-from fmtkit.training.planning.refusals import length_policy
+from fmtkit.training.planning.resolve import length_policy
 from fmtkit.training.rl.imports import places_of
 from fmtkit.training.run.job import WITHOUT, Source
 

@@ -13,7 +13,7 @@ from fmtkit.training.run.job import Source
 from fmtkit.training.run.launch import Launch
 
 if TYPE_CHECKING:
-    from fmtkit.training.planning.datatypes import Reading
+    from fmtkit.training.planning.dataset_entries import Reading
     from fmtkit.training.planning.plan import Plan
 
 Needs = Literal["config", "files", "modules", "device", "servers", "data"]

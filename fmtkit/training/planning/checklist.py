@@ -10,7 +10,7 @@ from typing import Any
 
 from fmtkit.core.runner import shipped
 from fmtkit.training.config.problem import Problems
-from fmtkit.training.planning import argument_checks, checks, data_checks, refusals
+from fmtkit.training.planning import checks, dataset_entries, refusals, trainer_rules
 from fmtkit.training.planning.check import (
     Check,
     Needs,
@@ -32,19 +32,19 @@ KEYS: tuple[Check[Subject], ...] = (
         "split",
         "config",
         "slices that are no slices or hold no row, shards that are not there",
-        data_checks.check_slices,
+        dataset_entries.check_slices,
     ),
     Check(
         "template",
         "files",
         "chat templates that are not known, not there or do not compile",
-        data_checks.check_template,
+        dataset_entries.check_template,
     ),
     Check(
         "source",
         "files",
         "datasets whose files are not there",
-        data_checks.check_sources,
+        dataset_entries.check_sources,
     ),
 )
 """Checks that need the keys alone, before anything is made of them."""
@@ -54,14 +54,14 @@ ARGUMENTS: tuple[Check[Subject], ...] = (
         "type_options",
         "config",
         "options, columns and formats that a dataset's type does not take",
-        data_checks.check_types,
+        dataset_entries.check_types,
     ),
     Check("tracker", "config", "a tracker of no such name in `report_to`", refusals.check_trackers),
     Check(
-        argument_checks.CODE,
+        "trainer_rule",
         "config",
         "arguments that the trainer's own source refuses together",
-        argument_checks.check,
+        trainer_rules.check,
     ),
 )
 """Checks of the arguments that were made of the keys."""

@@ -12,10 +12,10 @@ from fmtkit.formats import registry
 from fmtkit.training.config.arguments import has_class
 from fmtkit.training.config.config import Config, Entry, Setting, load
 from fmtkit.training.config.problem import Problem, Problems
-from fmtkit.training.planning import checklist, data_checks, datatypes, derived
+from fmtkit.training.planning import checklist, dataset_entries, refusals
 from fmtkit.training.planning.check import Subject, of_method, of_sections, run_checks
-from fmtkit.training.planning.datatypes import Reading
-from fmtkit.training.planning.resolve import Resolution, resolve
+from fmtkit.training.planning.dataset_entries import Reading
+from fmtkit.training.planning.resolve import Resolution, derive, resolve
 from fmtkit.training.planning.trainer_source import installed
 from fmtkit.training.run import launch
 from fmtkit.training.run.launch import Launch
@@ -163,16 +163,17 @@ def plan(
     launching = Launch((), "one process")
     with problems.collecting("launch"):
         launching = launch.make(config, run)
-    derived.derive(config, chosen, resolution, launching, problems)
+    derive(config, chosen, resolution, launching, problems)
+    resolution.notes += refusals.plugin_notes(config)
     with problems.collecting("user_code", "plugins"):
-        for plugin in datatypes.plugin_files(config):
+        for plugin in dataset_entries.plugin_files(config):
             registry.load_plugin(plugin)
     read = list(_readings(config, chosen, problems))
     subject = Subject(config, chosen, resolution, launching, tuple((n, e, r) for n, e, r in read))
     run_checks(subject, problems, (*of_sections(chosen), *checklist.ARGUMENTS))
     template = ("tokenizer_default", "default")
     with problems.collecting("template"):
-        template = datatypes.template_of(config, tuple(r for _, _, r in read))
+        template = dataset_entries.template_of(config, tuple(r for _, _, r in read))
     missing = tuple(_missing(config, chosen))
     if missing and not partial:
         problems.found.append(_incomplete(missing))
@@ -199,8 +200,8 @@ def plan(
             *config.notes,
             *resolution.notes,
             *launching.notes,
-            *datatypes.notes(config, tuple(r for _, _, r in read)),
-            *data_checks.absent_functions(config, [r for _, _, r in read]),
+            *dataset_entries.notes(config, tuple(r for _, _, r in read)),
+            *dataset_entries.absent_functions(config, [r for _, _, r in read]),
         ),
     )
 
@@ -213,7 +214,7 @@ def _completed(config: Config) -> Config:
     """Return a fragment with the method that its keys belong to, where it names none."""
     if config.method() != runner.DEFAULT or config.get("rl") is not None:
         return config
-    tables = datatypes.tables_of(config.datasets[0]) if config.datasets else ()
+    tables = dataset_entries.tables_of(config.datasets[0]) if config.datasets else ()
     method = None
     # The default method's tables are no evidence for another method.
     if not {*tables} & {*runner.find(runner.DEFAULT).tables}:
@@ -309,7 +310,7 @@ def _readings(
     named += [(f"test_datasets.{n}", entry) for n, entry in enumerate(config.test_datasets)]
     for name, entry in named:
         with problems.collecting("type", f"{name}.type"):
-            yield name, entry, datatypes.read(entry, config, chosen)
+            yield name, entry, dataset_entries.read(entry, config, chosen)
 
 
 def _incomplete(missing: tuple[str, ...]) -> Problem:

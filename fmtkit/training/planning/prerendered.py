@@ -14,7 +14,7 @@ from fmtkit.formats.registry import Converter
 from fmtkit.sources.opening import open_sources
 from fmtkit.training.config.slices import wish_of
 from fmtkit.training.data import datasets
-from fmtkit.training.planning import datatypes
+from fmtkit.training.planning import dataset_entries
 from fmtkit.training.planning.plan import DatasetPlan, Plan
 
 
@@ -34,13 +34,13 @@ def settled(plan: Plan, *, with_hub: bool) -> Plan:
     if (train, test) == (plan.datasets, plan.test_datasets):
         return plan
     readings = tuple(dataset.reading for dataset in (*train, *test))
-    template = datatypes.template_of(plan.config, readings)
+    template = dataset_entries.template_of(plan.config, readings)
     return replace(plan, datasets=train, test_datasets=test, template=template)
 
 
 def _known(plan: Plan, dataset: DatasetPlan, *, with_hub: bool) -> DatasetPlan:
     source = None if dataset.reading.function else typenames.read(dataset.reading.type).source
-    if source is None or len(set(datatypes.makes_text(source))) < 2:
+    if source is None or len(set(dataset_entries.makes_text(source))) < 2:
         return dataset
     here: list[object] = [str(path) for path in _files(dataset)]
     if not here and with_hub:
@@ -51,7 +51,7 @@ def _known(plan: Plan, dataset: DatasetPlan, *, with_hub: bool) -> DatasetPlan:
         return dataset
     segments = made.makes is Segments
     reading = replace(dataset.reading, is_text=not segments, is_segments=segments)
-    return replace(dataset, reading=reading, table=made.makes.name() if segments else dataset.table)
+    return replace(dataset, reading=reading, table=made.table if segments else dataset.table)
 
 
 def _made(plan: Plan, dataset: DatasetPlan, name: str, specs: list[object]) -> Converter | None:

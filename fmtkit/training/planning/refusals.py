@@ -9,8 +9,8 @@ from fmtkit.training.config import keys
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.keys import arguments_of
 from fmtkit.training.planning.check import Subject
-from fmtkit.training.planning.datatypes import plugin_files, plugins
-from fmtkit.training.planning.resolve import Resolution
+from fmtkit.training.planning.dataset_entries import plugin_files, plugins
+from fmtkit.training.planning.resolve import Resolution, length_policy
 from fmtkit.training.run import freezing
 
 
@@ -309,12 +309,6 @@ def _weights(config: Config, _: Runner) -> str | None:
                 "entry out"
             )
     return None
-
-
-def length_policy(config: Config) -> str:
-    """Return what becomes of longer rows, by the words of --on-overlong; they are dropped unless set."""
-    wish = config.text("excess_length_strategy") or "drop"
-    return str(keys.table()["excess_length_strategy"].translate(wish))
 
 
 def _cuts(config: Config, runner: Runner) -> str | None:

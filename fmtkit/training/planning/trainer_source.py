@@ -23,6 +23,13 @@ _TRAINING_FILES = (
 )
 
 
+class _Unknown:
+    """A value that the source does not state, or that a plan does not know."""
+
+
+UNKNOWN = _Unknown()
+
+
 @dataclass(frozen=True, eq=False)
 class Module:
     """A file of an installed package: its syntax tree, and what its names stand for."""

@@ -23,7 +23,7 @@ from fmtkit.training.planning import at_hand, checklist, checks
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning import prerendered as finished_text
 from fmtkit.training.planning.check import Run, run_checks, that_need
-from fmtkit.training.planning.datatypes import template_source
+from fmtkit.training.planning.dataset_entries import template_source
 from fmtkit.training.planning.plan import Plan
 from fmtkit.training.run import interrupts, resuming, run_folder
 from fmtkit.training.run import make_job as handover
