@@ -221,14 +221,14 @@ def test_no_key_of_the_table_is_a_mere_copy_of_an_argument():
 def test_without_trl_a_plan_is_made_and_says_that_arguments_pass_unchecked():
     code = (
         "import sys\n"
-        "from fmtkit.training import trainer_source\n"
+        "from fmtkit.training.planning import trainer_source\n"
         "have = trainer_source.installed\n"
         "missing = lambda name: None if name in ('trl', 'transformers') else have(name)\n"
         "trainer_source.installed = missing\n"
         "trainer_source._root = lambda package: None\n"
         "trainer_source._file = lambda dotted: None\n"
         "trainer_source._among_training_files = lambda name: None\n"
-        "from fmtkit.training import planning\n"
+        "from fmtkit.training.planning import plan as planning\n"
         "raw = {'rl': 'grpo', 'trl': {'temperature': 0.5}, 'weight_decay': 0.1}\n"
         "plan = planning.plan(raw, partial=True)\n"
         "print(plan.resolution.trainer['temperature'].value, plan.package, *plan.notes)\n"
