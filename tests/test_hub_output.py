@@ -154,6 +154,24 @@ def test_what_was_converted_is_kept_for_resume_where_the_commit_fails(hub, sourc
     assert len(hub.repositories[NAME]) == 2
 
 
+def test_a_finished_run_has_nothing_to_resume_and_commits_nothing(hub, source, tmp_path):
+    code, first = convert(hub, source, "--val-size", "5")
+    assert code == 0, first
+    code, said = convert(hub, source, "--val-size", "5", "--resume")
+    assert code == 0, said
+    assert f"{OUT}/data/validation-00000-of-00001.parquet" in said
+    assert len(hub.repositories[NAME]) == 2
+    # Another run is not this one, and what others have changed is no finished output.
+    code, said = convert(hub, source, "--resume")
+    assert code == 2
+    assert f"cannot resume {OUT}: options.val_size" in said
+    assert not list((tmp_path / "home" / "fmtkit").iterdir())
+    hub.push(NAME, {"data/train-00000-of-00001.parquet": b"x"})
+    code, said = convert(hub, source, "--val-size", "5", "--resume")
+    assert (code, said) == (2, f"fmtkit: {OUT} exists already; --overwrite replaces it\n")
+    assert len(hub.repositories[NAME]) == 3
+
+
 @pytest.mark.slow
 def test_an_answer_of_500_is_asked_again(hub, source):
     def fault(method: str, path: str, count: int) -> int | None:

@@ -27,7 +27,13 @@ from fmtkit.converting.splitting import (
     prompt_hashes,
 )
 from fmtkit.converting.task_work import check_places, results_of_rows
-from fmtkit.core.errors import LimitError, NothingWrittenError, OptionError, WriteError
+from fmtkit.core.errors import (
+    LimitError,
+    NothingWrittenError,
+    OptionError,
+    ResumeError,
+    WriteError,
+)
 from fmtkit.core.storage import ObjectPath
 from fmtkit.formats import registry
 from fmtkit.sources.opening import Source, open_sources
@@ -85,8 +91,10 @@ def to_hub(
     Raises what `convert` raises and what `HubOutput` does: that before anything is read. What was
     converted stays for --resume where the hub refuses it.
     """
-    hub = HubOutput(place, overwrite=options.overwrite)
+    hub = HubOutput(place, overwrite=options.overwrite, resume=options.resume)
     hub.folder.parent.mkdir(parents=True, exist_ok=True)
+    if hub.is_finished:
+        return _there(hub, options, convert)
     try:
         reports = convert(hub.folder, replace(options, overwrite=not options.resume))
         address = hub.commit()
@@ -94,9 +102,29 @@ def to_hub(
         kept = f"; what was converted is kept: --resume goes on ({hub.folder})"
         raise type(error)(f"{error}{kept}") from error
     hub.forget()
+    return _placed(hub, reports, address)
+
+
+def _there(
+    hub: HubOutput,
+    options: ConvertOptions,
+    convert: Callable[[Path, ConvertOptions], list[Report]],
+) -> list[Report]:
+    """Return the report of a run that is finished; ResumeError where this would be another one."""
+    try:
+        hub.bring_report()
+        return _placed(hub, convert(hub.folder, options))
+    except ResumeError as error:
+        raise ResumeError(str(error).replace(str(hub.folder), str(hub.place))) from error
+    finally:
+        hub.forget()
+
+
+def _placed(hub: HubOutput, reports: Iterable[Report], *addresses: str) -> list[Report]:
+    """Return reports whose files are named as they are on the hub."""
     own = str(hub.folder)
     return [
-        Report(one.data, (*(f"{place}{o.removeprefix(own)}" for o in one.outputs), address))
+        Report(one.data, (*(f"{hub.place}{o.removeprefix(own)}" for o in one.outputs), *addresses))
         for one in reports
     ]
 

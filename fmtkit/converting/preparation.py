@@ -43,7 +43,7 @@ from fmtkit.converting.type_options import TypeOptions
 from fmtkit.converting.unread_turns import CarriedKind, watched
 from fmtkit.converting.user_functions import TransformedSource, find_function
 from fmtkit.core.carried_code import CarriedCode, carried
-from fmtkit.core.errors import ColumnMismatchError, OptionError
+from fmtkit.core.errors import ColumnMismatchError, DependencyError, OptionError
 from fmtkit.core.tables import TABLES, Preference, Prompt, Ranking, Table, Tokens, Unpaired
 from fmtkit.formats import registry, target_registry
 from fmtkit.formats.registry import Converter
@@ -139,6 +139,8 @@ def _unpickled(code: CarriedCode, state: bytes) -> Job:
         registry.load_plugin(plugin)
     try:
         return Job(*pickle.loads(state))  # noqa: S301 - made by Job.__reduce__, for a process of ours
+    except DependencyError:
+        raise
     except ImportError as error:
         raise code.missing(error) from error
 

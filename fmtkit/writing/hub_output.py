@@ -53,6 +53,9 @@ class HubOutput:
 
     place: HubFolder
     overwrite: bool = False
+    resume: bool = False
+    is_finished: bool = False
+    """Whether a run came to its end there and nobody changed what it wrote, asked where one is resumed."""
     head: str | None = None
     """The last commit of the repository; None where there is no repository yet."""
     old: list[str] = field(default_factory=list)
@@ -91,8 +94,7 @@ class HubOutput:
 
     def forget(self) -> None:
         """Delete the folder, and what an interrupted run left of it."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        for left in self.folder.parent.glob(f".{self.folder.name}.*"):
+        for left in self._left():
             shutil.rmtree(left, ignore_errors=True)
 
     def _look(self) -> None:
@@ -117,10 +119,16 @@ class HubOutput:
     def _refuse(self, sizes: Mapping[str, int]) -> None:
         if not sizes:
             return
-        if not self.overwrite:
-            raise OutputExistsError(f"{self.place} exists already; --overwrite replaces it")
+        if not (self.overwrite or self.resume):
+            raise self._exists()
         entries = entries_of(self._read(REPORT)) or {}
         known = {self._path(name): entry["bytes"] for name, entry in entries.items()}
+        if self.resume:
+            written = {name: size for name, size in sizes.items() if name != self._path(REPORT)}
+            self.is_finished = written == known and self._path(MANIFEST) in known
+            if not self.is_finished or self._left():
+                raise self._exists()
+            return
         for name, size in sizes.items():
             if name != self._path(REPORT) and known.get(name) != size:
                 raise OutputExistsError(
@@ -128,6 +136,20 @@ class HubOutput:
                     "it, or it was changed since; choose another OUT or move it away"
                 )
         self.old = list(sizes)
+
+    def _exists(self) -> OutputExistsError:
+        return OutputExistsError(f"{self.place} exists already; --overwrite replaces it")
+
+    def _left(self) -> list[Path]:
+        """Return what runs have left on this machine that did not come to their end."""
+        folder = self.folder
+        return [*folder.parent.glob(folder.name), *folder.parent.glob(f".{folder.name}.*")]
+
+    def bring_report(self) -> None:
+        """Lay report and manifest of the finished run into the folder, as if it had been made there."""
+        self.folder.mkdir(parents=True)
+        for name in (REPORT, MANIFEST):
+            shutil.copyfile(self._download(self._path(name)), self.folder / name)
 
     def _read(self, name: str) -> dict[str, Any]:
         try:
