@@ -150,7 +150,7 @@ def test_tool_calls_and_tools_reach_the_template_as_objects():
     expected = alone.render([Request(calling, TOOLS, False), Request(ASKED, None, False)])
     assert done.text.to_pylist() == expected
     assert '"zip": "02139"' in expected[0]
-    assert (done.traced_rows, done.plain_rows) == (1, 1)
+    assert (done.traced_rows, done.plain_rows) == (2, 0)
 
 
 def test_tool_calls_that_a_template_would_forget_fail_the_row():

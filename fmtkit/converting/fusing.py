@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ from fmtkit.reading import clean_lines
 from fmtkit.reading.clean_lines import CompiledLayout
 from fmtkit.rendering.batch_answers import Unknowns, trimmed_slot
 from fmtkit.rendering.content_parts import TEXTS
-from fmtkit.rendering.dialog_columns import dialog_column
+from fmtkit.rendering.dialog_columns import Batch, dialog_column
 from fmtkit.rendering.plain_rows import PlainRows
 from fmtkit.rendering.render_plan import Outcome, Plan
 from fmtkit.rendering.survival import find, spoken
@@ -263,11 +264,13 @@ class Fusion:
         shapes, shortened = [], []
         roles = {*clean_lines.roles_of(self._rules, self.binding.spec)}
         keys = {"content", *(name for name, _ in self._rules.keys)}
-        for signature, found in list(leaves.items())[:MOST_SHAPES]:
+        without_tools = ((parts[:-1], found) for parts, found in leaves.items() if not parts[-1])
+        for signature, found in islice(without_tools, MOST_SHAPES):
             said = [shape for dialog in signature for shape in dialog]
             if len(said) > MOST_TURNS or any(
                 shape.role not in roles
                 or shape.in_part
+                or shape.calls is not None
                 or "content" not in shape.keys
                 or not keys.issuperset(shape.keys)
                 for shape in said
@@ -304,7 +307,7 @@ class Fusion:
             for source in self._rules.dialogs
         ]
         engine = training.engine if training else None
-        plain = PlainRows(compiled.engine, self.plan, dialogs, None, engine)
+        plain = PlainRows(compiled.engine, self.plan, Batch(dialogs), engine)
         for place, one in zip(sample.tolist(), plain.render(np.arange(len(sample))), strict=True):
             made = tuple(column[place].as_py() for column in laid)
             if not isinstance(one.outcome, Outcome) or one.outcome.texts != made:

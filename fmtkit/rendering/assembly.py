@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fmtkit.core.buffers import MAX_INT32, Bools, Int64s, ends, from_offsets, offsets_of, texts
 from fmtkit.rendering.batch_answers import Rows, Unknowns, trimmed_slot
 from fmtkit.rendering.text_columns import TextColumn, Trim, text_column
-from fmtkit.rendering.unknowns import FIRST, LAST
+from fmtkit.rendering.unknowns import FIRST, LAST, Derived
 
 Views = NDArray[np.complex128]
 
@@ -52,7 +52,9 @@ class Assembly:
             return views[self._rows.places(slot, rows)]
         if _PIECES.fullmatch(piece):
             unknown = unknowns[ord(piece) - FIRST]
-            return self._own(self._rows.values(unknown, unknowns, rows))
+            assert isinstance(unknown, Derived)
+            values, places = self._rows.values(unknown, unknowns, rows)
+            return self._own(values)[places]
         if piece not in self._constants:
             self._constants[piece] = self._own([piece])
         return self._constants[piece]

@@ -22,6 +22,7 @@ from fmtkit.rendering.unknowns import (
     answer,
     evaluate,
     expand,
+    slots_of,
     symbolic,
 )
 
@@ -40,26 +41,30 @@ class Rows:
 
     def column(self, slot: Slot) -> TextColumn:
         """Return the column that a slot's texts lie in."""
-        return self.dialogs[slot.dialog].columns[slot.key]
+        return self.dialogs[slot.dialog].column(slot.key)
 
     def places(self, slot: Slot, rows: Int64s) -> Int64s:
         """Return where in its column a slot's texts lie."""
-        return self.dialogs[slot.dialog].starts[rows] + slot.message
+        dialog = self.dialogs[slot.dialog]
+        return dialog.places(slot.key, dialog.starts[rows] + slot.message)
+
+    def text(self, slot: Slot, row: int) -> str:
+        """Return the text of a slot of a row."""
+        return self.column(slot).text(int(self.places(slot, _one(row))[0]))
 
     def texts(self, unknowns: Unknowns, row: int) -> dict[Slot, str]:
         """Return the texts of a row by slot."""
         slots = [unknown for unknown in unknowns if isinstance(unknown, Slot)]
-        return {s: self.column(s).text(int(self.places(s, _one(row))[0])) for s in slots}
+        return {slot: self.text(slot, row) for slot in slots}
 
     def every_text(self, row: int) -> dict[Slot, str]:
         """Return all texts of a row by slot."""
         found = {}
         for number, dialog in enumerate(self.dialogs):
             for message, shape in enumerate(dialog.shapes(row)):
-                for key in shape.keys:
+                for key in shape.text_keys:
                     slot = Slot(number, message, key)
-                    place = int(dialog.starts[row]) + message
-                    found[slot] = dialog.columns[key].text(place)
+                    found[slot] = self.text(slot, row)
         return found
 
     def answer(self, question: Question, unknowns: Unknowns, rows: Int64s) -> Bools:
@@ -68,22 +73,43 @@ class Rows:
         ask = _columnar(question) if trimmed else None
         if trimmed is None or ask is None:
             known = list(unknowns)
-            asked = (answer(question, known, self.texts(known, row)) for row in rows.tolist())
-            return np.fromiter(asked, np.bool_, len(rows))
+            slots = slots_of((question.text, *question.arguments), known)
+            texts, places = self._distinct(slots, rows)
+            asked = (answer(question, known, said) for said in texts)
+            return np.fromiter(asked, np.bool_, len(texts))[places]
         slot, trims = trimmed
-        key = (slot.dialog, slot.key, trims, question.predicate, question.arguments)
+        column = self.column(slot)
+        key = (id(column), trims, question.predicate, question.arguments)
         if key not in self._answers:
-            self._answers[key] = ask(self.column(slot), trims)
+            self._answers[key] = ask(column, trims)
         return self._answers[key][self.places(slot, rows)]
+
+    def _distinct(
+        self, slots: Sequence[Slot], rows: Int64s
+    ) -> tuple[list[dict[Slot, str]], Int64s]:
+        """Return the texts of rows by slot, and where each row's are: those of one place once.
+
+        Rows of the same tools share these.
+        """
+        if len(slots) != 1:
+            found = [{slot: self.text(slot, row) for slot in slots} for row in rows.tolist()]
+            return found, np.arange(len(rows))
+        column = self.column(slots[0])
+        places, inverse = np.unique(self.places(slots[0], rows), return_inverse=True)
+        return [{slots[0]: column.text(place)} for place in places.tolist()], inverse
 
     def expand(self, text: str, unknowns: Unknowns, row: int) -> str:
         """Put the texts of a row into a symbolic text."""
         return expand(text, list(unknowns), self.texts(unknowns, row))
 
-    def values(self, unknown: Unknown, unknowns: Unknowns, rows: Int64s) -> list[str]:
-        """Work out an unknown for these rows, one by one."""
+    def values(
+        self, unknown: Derived, unknowns: Unknowns, rows: Int64s
+    ) -> tuple[list[str], Int64s]:
+        """Work out an unknown for these rows; return its values, and where each row's is."""
         known = list(unknowns)
-        return [evaluate(unknown, known, self.texts(known, row)) for row in rows.tolist()]
+        slots = slots_of((unknown.text, *unknown.arguments), known)
+        texts, places = self._distinct(slots, rows)
+        return [evaluate(unknown, known, said) for said in texts], places
 
 
 def _one(row: int) -> Int64s:

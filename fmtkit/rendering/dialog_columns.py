@@ -3,18 +3,28 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from fmtkit.core.buffers import Bools, Int64s, numbers, offsets_of, validity
+from fmtkit.core.buffers import Bools, Int64s, numbers, offsets_of, texts, validity
 from fmtkit.rendering.content_parts import TEXTS, Cuts, Form, Forms
 from fmtkit.rendering.jinja_environment import text_part
 from fmtkit.rendering.text_columns import TextColumn, text_column
+from fmtkit.rendering.tool_columns import (
+    NO_CALLS,
+    ODD_CALLS,
+    CallColumns,
+    call_columns,
+    is_encodable,
+    write_json,
+)
 from fmtkit.rendering.tracing import Shape, Signature
+from fmtkit.rendering.unknowns import TOOL, read_call_key
 
-TEXT_KEYS = ("content", "name", "reasoning_content", "tool_call_id")
+TEXT_KEYS = ("content", "name", "reasoning_content", "tool_call_id", TOOL)
 MESSAGE_KEYS = ("role", "content", "name", "reasoning_content", "tool_calls", "tool_call_id")
 """Keys that a template sees. `train` is fmtkit's own mark and no part of a message."""
 
@@ -40,6 +50,27 @@ class DialogColumn:
 
     def __len__(self) -> int:
         return len(self.starts)
+
+    @cached_property
+    def calls(self) -> CallColumns | None:
+        """Return the tool calls of the messages; None where no message has any."""
+        return call_columns(self.columns["tool_calls"]) if "tool_calls" in self.columns else None
+
+    def column(self, key: str) -> TextColumn:
+        """Return the column that the texts of a slot's key lie in."""
+        call = read_call_key(key)
+        if call is None:
+            return self.columns[key]
+        assert self.calls is not None
+        return self.calls.columns[call[1]][0]
+
+    def places(self, key: str, messages: Int64s) -> Int64s:
+        """Return where in its column the texts of a slot's key are, for these messages."""
+        call = read_call_key(key)
+        if call is None:
+            return messages
+        assert self.calls is not None
+        return self.calls.places(call, messages)
 
     def message(self, index: int) -> dict[str, Any]:
         """Return one message as a template gets it."""
@@ -69,7 +100,8 @@ class DialogColumn:
         keys = (key for key in TEXT_KEYS if key in self.columns)
         present = tuple(key for key in keys if self.columns[key].present[index])
         name = None if role == NO_ROLE else self.role_names[role]
-        return Shape(name, present, bool(self.in_part[index]))
+        calls = self.calls.of(index) if self.calls is not None else None
+        return Shape(name, present, bool(self.in_part[index]), calls)
 
     def codes(self) -> Int64s:
         """Return a number for each message's shape: equal numbers, equal shapes."""
@@ -77,6 +109,10 @@ class DialogColumn:
         for key in TEXT_KEYS:
             if key in self.columns:
                 codes = codes * 2 + self.columns[key].present
+        if self.calls is not None:
+            codes = (
+                codes * (len(self.calls.shapes) + 1) + np.maximum(self.calls.shape, NO_CALLS) + 1
+            )
         return codes
 
     def with_tool_calls(self) -> Bools:
@@ -84,6 +120,11 @@ class DialogColumn:
         if "tool_calls" not in self.columns:
             return np.zeros(len(self), np.bool_)
         return self._with_any(np.flatnonzero(self.columns["tool_calls"].present))
+
+    def with_odd_calls(self) -> Bools:
+        """Say which rows call tools in a form that only Jinja itself takes."""
+        odd = self.calls.shape == ODD_CALLS if self.calls is not None else np.zeros(0, np.bool_)
+        return self._with_any(np.flatnonzero(odd))
 
     def with_parts(self) -> Bools:
         """Say which rows have a content of several parts, or of none."""
@@ -152,8 +193,81 @@ def _roles(array: pa.Array) -> tuple[Int64s, list[str]]:
     return np.where(validity(indices), found, NO_ROLE), encoded.dictionary.to_pylist()
 
 
+@dataclass(frozen=True)
+class Batch:
+    """Rows to render: one or several dialogs for each, and its tools as canonical JSON text."""
+
+    dialogs: Sequence[DialogColumn]
+    tools: pa.Array | None = None
+
+    @cached_property
+    def parts(self) -> list[DialogColumn]:
+        """Return the dialogs, and the tools as symbols."""
+        return [*self.dialogs, _tool_column(self.tools, len(self.dialogs[0]), known=False)]
+
+    @cached_property
+    def parts_with_known_tools(self) -> list[DialogColumn]:
+        """Return the dialogs, and the tools as they are: for a template that looks into them."""
+        return [*self.dialogs, _tool_column(self.tools, len(self.dialogs[0]), known=True)]
+
+    def of_same_tools(self, least: int) -> Bools:
+        """Say which rows have tools that at least so many rows have."""
+        tools = self.parts_with_known_tools[-1]
+        counts = np.bincount(
+            tools.starts[tools.ends > tools.starts], minlength=len(tools.roles) + 1
+        )
+        many: Bools = (counts >= least)[tools.starts] & (tools.ends > tools.starts)
+        return many
+
+
+def _tool_column(tools: pa.Array | None, count: int, *, known: bool) -> DialogColumn:
+    """Read tools as if they were messages: see tracing.Shape. Rows of the same tools share theirs."""
+    valid = validity(tools) if tools is not None else np.zeros(count, np.bool_)
+    starts = np.zeros(count, np.int64)
+    ends = np.zeros(count, np.int64)
+    roles: list[int] = []
+    names: list[str] = []
+    written: list[str | None] = []
+    if tools is not None and valid.any():
+        encoded = tools.dictionary_encode()
+        bounds = [0]
+        for text in encoded.dictionary.to_pylist():
+            header, members = (text, []) if known else _opened(text)
+            if header:
+                roles += [len(names), *[NO_ROLE] * len(members)]
+                names.append(header)
+                written += [None, *members]
+            bounds.append(len(roles))
+        codes = numbers(encoded.indices.buffers()[1], np.int32, encoded.indices.offset, count)
+        rows = np.flatnonzero(valid)
+        starts[rows] = np.array(bounds, np.int64)[codes[rows]]
+        ends[rows] = np.array(bounds, np.int64)[codes[rows] + 1]
+    every = np.ones(count, np.bool_)
+    columns = {TOOL: text_column(texts(written))} if written and not known else {}
+    return DialogColumn(
+        starts,
+        ends,
+        every,
+        np.array(roles, np.int64),
+        names,
+        columns,
+        np.zeros(len(roles), np.bool_),
+    )
+
+
+def _opened(text: str) -> tuple[str, list[str]]:
+    """Return an empty list and the texts of tools; the tools themselves where they are no objects."""
+    tools = json.loads(text) if text else None
+    if tools is None:
+        return "", []
+    if type(tools) is not list or not all(type(tool) is dict for tool in tools):
+        return text, []
+    members = [write_json(tool) for tool in tools]
+    return ("[]", members) if all(map(is_encodable, members)) else (text, [])
+
+
 def signature(dialogs: Sequence[DialogColumn], row: int) -> Signature:
-    """Return the shapes of all dialogs of a row."""
+    """Return the shapes of all dialogs of a row, and of its tools."""
     return tuple(dialog.shapes(row) for dialog in dialogs)
 
 

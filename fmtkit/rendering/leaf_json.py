@@ -6,8 +6,8 @@ from typing import Any
 from fmtkit.rendering.tracing import Fault, Leaf
 from fmtkit.rendering.unknowns import Derived, Question, Slot, Unknown, symbolic
 
-GROWING = frozenset({"replace", "expandtabs"})
-"""Operations that can make a long text of a short one."""
+GROWING = frozenset({"replace", "expandtabs", "rewritten", "printed"})
+"""Operations that can make a long text of a short one: JSON grows by its indents and escapes."""
 
 
 def encode_leaf(leaf: Leaf) -> list[Any]:
@@ -30,7 +30,7 @@ def decode_leaf(encoded: list[Any]) -> Leaf:
     unknowns, path, outputs = encoded
     return Leaf(
         tuple(_decode_unknown(unknown) for unknown in unknowns),
-        tuple((Question(q, text, _tuples(given)), answer) for q, text, given, answer in path),
+        tuple((Question(q, text, tuples(given)), answer) for q, text, given, answer in path),
         tuple(Fault(*output) if isinstance(output, list) else output for output in outputs),
     )
 
@@ -39,11 +39,12 @@ def _decode_unknown(encoded: list[Any]) -> Unknown:
     if len(encoded) == 3:
         return Slot(*encoded)
     operation, text, given, _ = encoded
-    return Derived(operation, text, _tuples(given))
+    return Derived(operation, text, tuples(given))
 
 
-def _tuples(values: list[Any]) -> tuple[Any, ...]:
-    return tuple(_tuples(value) if isinstance(value, list) else value for value in values)
+def tuples(values: list[Any]) -> tuple[Any, ...]:
+    """Make tuples of lists, at any depth."""
+    return tuple(tuples(value) if isinstance(value, list) else value for value in values)
 
 
 def harmless(leaf: Leaf, growth: int, spare: int) -> bool:

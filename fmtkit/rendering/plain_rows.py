@@ -5,11 +5,9 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import pyarrow as pa
-
 from fmtkit.core.buffers import Int64s
 from fmtkit.rendering.batch_answers import Rows, Unknowns
-from fmtkit.rendering.dialog_columns import DialogColumn, signature
+from fmtkit.rendering.dialog_columns import Batch, DialogColumn, signature
 from fmtkit.rendering.jinja_environment import text_part
 from fmtkit.rendering.render_plan import Engine, Outcome, Output, Plan
 from fmtkit.rendering.reply_cut import Problem
@@ -43,10 +41,14 @@ class PlainRows:
 
     engine: Engine
     plan: Plan
-    dialogs: Sequence[DialogColumn]
-    tools: pa.Array | None
+    batch: Batch
     training: Engine | None = None
     _absent: dict[Hashable, list[Slot]] = field(default_factory=dict)
+
+    @property
+    def dialogs(self) -> Sequence[DialogColumn]:
+        """Return the dialogs of the rows."""
+        return self.batch.dialogs
 
     def render(self, rows: Int64s) -> Iterator[PlainRow]:
         """Render rows of any signature."""
@@ -68,7 +70,7 @@ class PlainRows:
         return Request(messages, self._tools(row), view.generation_prompt)
 
     def _tools(self, row: int) -> object:
-        text = self.tools[row].as_py() if self.tools is not None else None
+        text = self.batch.tools[row].as_py() if self.batch.tools is not None else None
         return json.loads(text) if text else None
 
     def _otherwise(self, row: int, outputs: list[Output]) -> Outcome | Problem:
@@ -85,17 +87,14 @@ class PlainRows:
 
     def _probe(self, row: int) -> Probe:
         """See where a row's contents come to stand: by a trace, or a symbol for each one."""
-        texts = Rows(self.dialogs).every_text(row)
-        shapes = signature(self.dialogs, row)
-        is_text = not self._has_tools(row) and not any(d.with_parts()[row] for d in self.dialogs)
-        leaf = self.engine.trace(shapes, self.plan.views, texts) if is_text else None
-        if leaf is not None:
-            return list(leaf.outputs), leaf.unknowns
+        if any(d.with_parts()[row] or d.with_odd_calls()[row] for d in self.dialogs):
+            return self._probe_with_symbols(row)
+        texts = Rows(self.batch.parts).every_text(row)
+        for parts in (self.batch.parts, self.batch.parts_with_known_tools):
+            leaf = self.engine.trace(signature(parts, row), self.plan.views, texts)
+            if leaf is not None:
+                return list(leaf.outputs), leaf.unknowns
         return self._probe_with_symbols(row)
-
-    def _has_tools(self, row: int) -> bool:
-        messages = (m for dialog in self.dialogs for m in dialog.messages(row))
-        return self._tools(row) is not None or any("tool_calls" in m for m in messages)
 
     def _probe_with_symbols(self, row: int) -> Probe:
         slots = list(self._said(row))
@@ -125,7 +124,7 @@ class PlainRows:
 
     def _lost(self, row: int, said: Mapping[Slot, str], text: str) -> list[Slot]:
         """Return the slots of which nothing occurs in a text."""
-        shapes = (signature(self.dialogs, row), tuple(said))
+        shapes = (signature(self.batch.parts, row), tuple(said))
         if shapes not in self._absent:
             self._absent[shapes] = _missing(self._probe_with_symbols(row), said)
         # A short text occurs anywhere by chance: what symbols do not find is looked at closely.

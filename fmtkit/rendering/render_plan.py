@@ -6,7 +6,7 @@ from typing import Protocol
 
 from fmtkit.rendering.reply_cut import Cut, Problem, cut, cut_at_header
 from fmtkit.rendering.tracing import Fault, Leaf, Request, Signature, View
-from fmtkit.rendering.unknowns import FIRST, Slot, Unknown, symbolic
+from fmtkit.rendering.unknowns import FIRST, TOOL, Slot, Unknown, symbolic
 
 Output = str | Fault
 
@@ -52,11 +52,15 @@ class Plan:
 
     @property
     def views(self) -> tuple[View, ...]:
-        """Return what is rendered of each row; with replies the second is the bare prompt."""
+        """Return what is rendered of each row; with replies the second is the bare prompt.
+
+        The tools come behind all dialogs.
+        """
+        tools = 1 + self.replies
         if not self.replies:
-            return (View((0,), self.generation_prompt),)
-        wholes = (View((0, 1 + number)) for number in range(self.replies))
-        return (View((0,), generation_prompt=True), View((0,)), *wholes)
+            return (View((0,), self.generation_prompt, tools),)
+        wholes = (View((0, 1 + number), tools=tools) for number in range(self.replies))
+        return (View((0,), generation_prompt=True, tools=tools), View((0,), tools=tools), *wholes)
 
     def finish(self, outputs: Sequence[Output]) -> Outcome | Problem | None:
         """Make a row's texts of its views; None where replies do not begin as the prompt ends."""
@@ -105,5 +109,5 @@ def _turn(text: str, unknowns: Sequence[Unknown]) -> str:
 def _messages(symbol: str, unknowns: Sequence[Unknown]) -> list[int]:
     unknown = unknowns[ord(symbol) - FIRST]
     if isinstance(unknown, Slot):
-        return [unknown.message]
+        return [unknown.message] if unknown.key != TOOL else []
     return [n for c in unknown.text if symbolic(c) for n in _messages(c, unknowns)]

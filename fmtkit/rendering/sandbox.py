@@ -14,7 +14,7 @@ from jinja2.exceptions import TemplateSyntaxError
 from fmtkit.core.errors import TemplateError
 from fmtkit.core.worker import Limits, Overrun, Serve, Worker
 from fmtkit.rendering.jinja_environment import BoundedEnvironment, environment
-from fmtkit.rendering.leaf_json import decode_leaf, encode_leaf, harmless
+from fmtkit.rendering.leaf_json import decode_leaf, encode_leaf, harmless, tuples
 from fmtkit.rendering.tracing import (
     Fault,
     Interpreter,
@@ -68,8 +68,10 @@ class Sandbox:
     ) -> Leaf | None:
         """Trace a row; a leaf that could make more of its texts than rendering may is refused."""
         item = {
-            "signature": [[[s.role, s.keys, s.in_part] for s in shapes] for shapes in signature],
-            "views": [[view.dialogs, view.generation_prompt] for view in views],
+            "signature": [
+                [[s.role, s.keys, s.in_part, s.calls] for s in shapes] for shapes in signature
+            ],
+            "views": [[view.dialogs, view.generation_prompt, view.tools] for view in views],
             "row": [[slot.dialog, slot.message, slot.key, text] for slot, text in row.items()],
         }
         answer = self._answers([item])[0]
@@ -154,10 +156,13 @@ def _rendered(template: Interpreter, item: dict[str, Any]) -> str | list[Any]:
 
 def _traced(template: Interpreter, item: dict[str, Any]) -> list[Any] | None:
     signature = tuple(
-        tuple(Shape(role, tuple(keys), in_part) for role, keys, in_part in shapes)
+        tuple(
+            Shape(role, tuple(keys), in_part, None if calls is None else tuples(calls))
+            for role, keys, in_part, calls in shapes
+        )
         for shapes in item["signature"]
     )
-    views = [View(tuple(dialogs), prompt) for dialogs, prompt in item["views"]]
+    views = [View(tuple(dialogs), prompt, tools) for dialogs, prompt, tools in item["views"]]
     row = {Slot(dialog, message, key): text for dialog, message, key, text in item["row"]}
     leaf = template.trace(signature, views, row)
     return None if leaf is None else encode_leaf(leaf)

@@ -19,17 +19,8 @@ from fmtkit.rendering.jinja_environment import (
     raise_exception,
     refuse_growth,
 )
-from fmtkit.rendering.symbols import (
-    ACTIVE,
-    Length,
-    Parts,
-    Symbol,
-    Untraceable,
-    mark,
-    plain,
-    unknown,
-)
-from fmtkit.rendering.unknowns import Derived
+from fmtkit.rendering.json_symbols import UnknownJson, passes, unknown, written
+from fmtkit.rendering.symbols import Length, Parts, SafeSymbol, Symbol, Untraceable, mark
 
 FILTERS = frozenset(
     {
@@ -147,6 +138,24 @@ class SymbolicEnvironment(ImmutableSandboxedEnvironment):
             raise Untraceable("a content looked for in a text")
         return item in container
 
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Return `obj.attribute`, of an unknown value too."""
+        if not isinstance(obj, UnknownJson):
+            return super().getattr(obj, attribute)
+        try:
+            return obj.lookup(attribute)
+        except LookupError:
+            return self.undefined(obj=obj, name=attribute)
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        """Return `obj[argument]`, of an unknown value too."""
+        if not isinstance(obj, UnknownJson):
+            return super().getitem(obj, argument)
+        try:
+            return obj[argument]
+        except LookupError:
+            return self.undefined(obj=obj, name=argument)
+
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Calculate with what is known; a list of contents may be repeated."""
         if isinstance(left, (Symbol, Length)) or isinstance(right, (Symbol, Length)):
@@ -169,7 +178,7 @@ class SymbolicEnvironment(ImmutableSandboxedEnvironment):
 
 
 def _takes_symbols(function: Any, owner: object) -> bool:
-    if isinstance(owner, (Symbol, Parts)):
+    if isinstance(owner, (Symbol, UnknownJson, Parts)):
         return True
     if isinstance(function, (Macro, TemplateDict)):
         return True
@@ -192,19 +201,30 @@ def _guarded_filter(name: str, function: Callable[..., Any]) -> Callable[..., An
 
     def guarded(*args: Any, **kwargs: Any) -> Any:
         value = args[skipped] if len(args) > skipped else None
-        if isinstance(value, Symbol):
-            if name in {"length", "count"}:
-                return Length(value)
-            if name == "tojson" and len(args) == 1 and not kwargs:
-                return ACTIVE.get().derive(Derived("json", plain(value)))
-        elif name in {"length", "count"}:
-            return function(*args)
+        if name == "tojson" and unknown(value):
+            return written(*args, **kwargs)
+        if name in {"length", "count"}:
+            return Length(value) if isinstance(value, Symbol) else function(*args)
+        if isinstance(value, (Symbol, UnknownJson)) and len(args) == skipped + 1 and not kwargs:
+            made = _filtered(name, value)
+            if made is not None:
+                return made
         if name not in FILTERS and (unknown(args[skipped:]) or unknown(kwargs)):
             raise Untraceable(f"the filter {name} on a content")
         result = function(*args, **kwargs)
         return mark(result) if type(result) is str else result
 
     return _like(function, guarded)
+
+
+def _filtered(name: str, value: Symbol | UnknownJson) -> Any:
+    """Return what a filter makes of something unknown where the filter itself cannot; or None."""
+    if isinstance(value, Symbol):
+        return SafeSymbol(value) if name == "safe" else None
+    if name == "safe":
+        return SafeSymbol(str(value))
+    members = {"items": value.items, "dictsort": value.in_order}.get(name)
+    return members() if members is not None else None
 
 
 def _guarded_test(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -216,6 +236,8 @@ def _guarded_test(name: str, function: Callable[..., Any]) -> Callable[..., Any]
             return SymbolicEnvironment.contains(args[1], args[0])
         if isinstance(value, (Symbol, list)) and name in {"iterable", "sequence"}:
             return True
+        if isinstance(value, UnknownJson) and len(args) == skipped + 1:
+            return passes(value, name)
         if name not in TESTS and (unknown(args[skipped:]) or unknown(kwargs)):
             raise Untraceable(f"the test {name} on a content")
         return function(*args, **kwargs)

@@ -70,7 +70,7 @@ ACTIVE: ContextVar[Trace] = ContextVar("ACTIVE")
 
 def plain(text: str) -> str:
     """Return the characters of a symbol as an ordinary string."""
-    return str.__str__(text) if type(text) is Symbol else text
+    return str.__str__(text) if isinstance(text, Symbol) else text
 
 
 def _plain_argument(value: Any) -> Any:
@@ -175,8 +175,20 @@ for _name in STRING_PREDICATES:
     setattr(Symbol, _name, _predicate(_name))
 
 
+class SafeSymbol(Symbol):
+    """What the filter `safe` makes of an unknown text: it is written, and what else it does is HTML's."""
+
+    __slots__ = ()
+
+    __add__ = __radd__ = __getitem__ = split = rsplit = Symbol._refuse
+
+
+for _name in STRING_OPERATIONS:
+    setattr(SafeSymbol, _name, Symbol._refuse)
+
+
 def _parts(text: Symbol, method: str, separator: str | None, limit: SupportsIndex) -> list[str]:
-    if separator is None or type(separator) is Symbol or type(limit) is not int:
+    if separator is None or isinstance(separator, Symbol) or type(limit) is not int:
         raise Untraceable(f"{method} at something unknown")
     if not separator:
         raise ValueError("empty separator")
@@ -273,14 +285,3 @@ class Length:
     __str__ = __repr__ = __index__ = __int__ = __float__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = _refuse
     __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __truediv__ = __pow__ = _refuse
-
-
-def unknown(value: object, depth: int = 6) -> bool:
-    """Say whether a value holds, at any depth, text that is not known."""
-    if isinstance(value, (Symbol, Parts, Length)):
-        return True
-    if depth and isinstance(value, dict):
-        return any(unknown(item, depth - 1) for item in value.values())
-    if depth and isinstance(value, (list, tuple)):
-        return any(unknown(item, depth - 1) for item in value)
-    return False

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fmtkit.core.buffers import Bools, Int64s, offsets_of, validity
-from fmtkit.rendering.dialog_columns import DialogColumn
+from fmtkit.rendering.dialog_columns import Batch, DialogColumn
 from fmtkit.rendering.plain_rows import PlainRow, PlainRows
 from fmtkit.rendering.render_plan import Outcome, Plan
 from fmtkit.rendering.reply_cut import Problem
@@ -47,10 +47,11 @@ def render_batch(
     training: Compiled | None = None,
 ) -> Rendered:
     """Render a row of each dialog column; a row with a null dialog has no text and no problem."""
-    traced = TracedRows(plan, dialogs, training)
-    single = PlainRows(compiled.engine, plan, dialogs, tools, training.engine if training else None)
+    batch = Batch(dialogs, tools)
+    traced = TracedRows(plan, batch, training)
+    single = PlainRows(compiled.engine, plan, batch, training.engine if training else None)
     rows, refused = _candidates(compiled.source, dialogs)
-    by_columns = _traceable(compiled, dialogs, tools)[rows]
+    by_columns = _traceable(compiled, dialogs)[rows]
     left = traced.render(compiled, rows[by_columns])
     others = np.sort(np.concatenate([left, rows[~by_columns]]))
     _add(traced, list(single.render(others)))
@@ -83,15 +84,13 @@ def _candidates(source: str, dialogs: Sequence[DialogColumn]) -> tuple[Int64s, d
     return np.flatnonzero(valid & ~empty & ~calling), refused
 
 
-def _traceable(
-    compiled: Compiled, dialogs: Sequence[DialogColumn], tools: pa.Array | None
-) -> Bools:
-    """Say which rows may be rendered by columns: those of texts alone, without tools or parts."""
+def _traceable(compiled: Compiled, dialogs: Sequence[DialogColumn]) -> Bools:
+    """Say which rows may be rendered by columns: those without parts or odd tool calls."""
+    refused = np.zeros(len(dialogs[0]), np.bool_)
     if compiled.difference or not compiled.engine.traceable:
-        return np.zeros(len(dialogs[0]), np.bool_)
-    refused = validity(tools) if tools is not None else np.zeros(len(dialogs[0]), np.bool_)
+        return refused
     for dialog in dialogs:
-        refused = refused | dialog.with_tool_calls() | dialog.with_parts()
+        refused = refused | dialog.with_odd_calls() | dialog.with_parts()
     return ~refused
 
 

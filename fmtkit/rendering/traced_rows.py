@@ -16,7 +16,7 @@ from fmtkit.rendering.assembly import Assembly
 from fmtkit.rendering.batch_answers import Rows, Unknowns
 from fmtkit.rendering.content_parts import Forms, forms_of
 from fmtkit.rendering.decision_tree import Tree, walk
-from fmtkit.rendering.dialog_columns import DialogColumn, groups, signature
+from fmtkit.rendering.dialog_columns import Batch, DialogColumn, groups, signature
 from fmtkit.rendering.prefix_by_text import cut_by_text
 from fmtkit.rendering.render_plan import Engine, Outcome, Plan
 from fmtkit.rendering.reply_cut import Problem
@@ -30,6 +30,9 @@ from fmtkit.rendering.survival import (
     spoken,
 )
 from fmtkit.rendering.tracing import Fault, Leaf, Signature
+
+SAME_TOOLS = 8
+"""Rows of a batch that have the same tools, from which on a trace for these alone is worth it."""
 
 MAX_TREES = 4_000
 """Signatures whose paths are kept; data that has more has hardly two conversations alike."""
@@ -60,22 +63,35 @@ class Compiled:
 class TracedRows:
     """The rows of a batch that were rendered by columns so far."""
 
-    def __init__(
-        self, plan: Plan, dialogs: Sequence[DialogColumn], training: Compiled | None
-    ) -> None:
+    def __init__(self, plan: Plan, batch: Batch, training: Compiled | None) -> None:
         """Begin without a text; `training` is another template for prompts that change."""
-        self.plan, self.dialogs, self.training = plan, dialogs, training
-        self.rows = Rows(dialogs)
-        self.assembly = Assembly(self.rows, len(dialogs[0]), plan.columns)
+        self.plan, self.batch, self.training = plan, batch, training
+        self.dialogs = batch.dialogs
+        self.rows = Rows(batch.parts)
+        self.assembly = Assembly(self.rows, len(self.dialogs[0]), plan.columns)
         self.problems: dict[int, Problem] = {}
         self.warnings: dict[str, list[int]] = defaultdict(list)
         self.fresh: list[int] = []
 
     def render(self, compiled: Compiled, rows: Int64s, *, strict: bool = False) -> Int64s:
         """Render rows by columns; return those that must be rendered in another way."""
+        left = self._render(compiled, rows, self.batch.parts, strict=strict)
+        if self.batch.tools is None or not len(left):
+            return left
+        # A template that looks into tools gets them as they are: a trace for each list of tools.
+        same = self.batch.of_same_tools(SAME_TOOLS)[left]
+        if not same.any():
+            return left
+        parts = self.batch.parts_with_known_tools
+        still = self._render(compiled, left[same], parts, strict=strict)
+        return np.sort(np.concatenate([left[~same], still]))
+
+    def _render(
+        self, compiled: Compiled, rows: Int64s, parts: Sequence[DialogColumn], *, strict: bool
+    ) -> Int64s:
         left = []
-        for group in groups(self.dialogs, rows):
-            shapes = signature(self.dialogs, int(group[0]))
+        for group in groups(parts, rows):
+            shapes = signature(parts, int(group[0]))
             tree = compiled.tree(self.plan, shapes)
             if tree is None:
                 left.append(group)
@@ -89,7 +105,7 @@ class TracedRows:
                 if taken.fresh:
                     self.fresh.append(int(taken.rows[0]))
                 left.append(self._take(taken.leaf, taken.rows, shapes, strict=strict))
-        return np.sort(np.concatenate(left)) if left else rows
+        return np.sort(np.concatenate(left)) if left else rows[:0]
 
     def _take(self, leaf: Leaf | None, rows: Int64s, shapes: Signature, *, strict: bool) -> Int64s:
         """Give the rows of a leaf their texts; return those that get none here."""

@@ -17,10 +17,27 @@ from jinja2 import Template, nodes
 from jinja2.exceptions import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from fmtkit.rendering.jinja_environment import environment, text_part, with_reasoning_aliases
+from fmtkit.rendering.jinja_environment import (
+    environment,
+    text_part,
+    tojson,
+    with_reasoning_aliases,
+)
+from fmtkit.rendering.json_symbols import UnknownJson
 from fmtkit.rendering.symbolic_environment import SymbolicEnvironment
 from fmtkit.rendering.symbols import ACTIVE, Symbol, Trace, Untraceable, plain
-from fmtkit.rendering.unknowns import Question, Slot, Unknown, symbolic
+from fmtkit.rendering.unknowns import (
+    OBJECT,
+    TEXT,
+    TOOL,
+    UNKNOWN,
+    Calls,
+    Question,
+    Slot,
+    Unknown,
+    call_key,
+    symbolic,
+)
 
 FAULTS = (
     TemplateError,
@@ -43,23 +60,39 @@ MAX_OUTPUT = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is known of a message without its texts; `in_part`: its content is a list of one part."""
+    """What is known of a message without its texts; `in_part`: its content is a list of one part.
+
+    Tools are shaped as messages are: first one whose role is their JSON text, or `[]` with a shape for
+    each tool behind it.
+    """
 
     role: str | None
     keys: tuple[str, ...]
     in_part: bool = False
+    calls: Calls | None = None
+
+    @property
+    def text_keys(self) -> list[str]:
+        """Return the keys of all texts, those within tool calls by their path."""
+        calls = enumerate(self.calls or ())
+        said = ((number, path) for number, call in calls for path, kind in call if kind in UNKNOWN)
+        return [*self.keys, *(call_key(number, path) for number, path in said)]
 
 
 Signature = tuple[tuple[Shape, ...], ...]
-"""The shapes of each dialog of a row."""
+"""The shapes of each dialog of a row, and of its tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One rendering of a row: which of its dialogs, one after another, and how it ends."""
+    """One rendering of a row: which of its dialogs, one after another, and how it ends.
+
+    `tools` says where in the signature the tools are.
+    """
 
     dialogs: tuple[int, ...]
     generation_prompt: bool = False
+    tools: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +173,7 @@ class Interpreter:
         trace = Trace(row)
         token = ACTIVE.set(trace)
         try:
-            dialogs = [_symbols(trace, number, shapes) for number, shapes in enumerate(signature)]
-            outputs = tuple(self._output(template, view, dialogs) for view in views)
+            outputs = tuple(self._output(template, view, trace, signature) for view in views)
         except Untraceable:
             return None
         finally:
@@ -149,10 +181,12 @@ class Interpreter:
         return Leaf(tuple(trace.unknowns), tuple(trace.answers.items()), outputs)
 
     def _output(
-        self, template: Template, view: View, dialogs: list[list[dict[str, Any]]]
+        self, template: Template, view: View, trace: Trace, signature: Signature
     ) -> str | Fault:
-        messages = [message for dialog in view.dialogs for message in dialogs[dialog]]
-        given = self._arguments(with_reasoning_aliases(messages), None, view.generation_prompt)
+        dialogs = (_symbols(trace, number, signature[number]) for number in view.dialogs)
+        messages = [message for dialog in dialogs for message in dialog]
+        tools = None if view.tools is None else _tools(trace, view.tools, signature[view.tools])
+        given = self._arguments(with_reasoning_aliases(messages), tools, view.generation_prompt)
         try:
             return _run_on_symbols(template, given, self.max_output)
         except FAULTS as error:
@@ -186,7 +220,7 @@ def _encodable(text: str) -> str:
 def _run_on_symbols(template: Template, arguments: dict[str, Any], max_output: int) -> str:
     pieces, size = [], 0
     for piece in template.root_render_func(template.new_context(arguments)):
-        if type(piece) is not Symbol and symbolic(piece):
+        if not isinstance(piece, Symbol) and symbolic(piece):
             raise Untraceable("a content that became an ordinary string unseen")
         size += str.__len__(piece)
         if size > max_output:
@@ -203,12 +237,45 @@ def _symbols(trace: Trace, dialog: int, shapes: tuple[Shape, ...]) -> list[dict[
             message[key] = trace.derive(Slot(dialog, number, key))
         if shape.in_part:
             message["content"] = [text_part(message["content"])]
+        if shape.calls is not None:
+            calls = enumerate(shape.calls)
+            message["tool_calls"] = [_call(trace, dialog, number, *call) for call in calls]
         messages.append(message)
     return messages
 
 
+def _call(
+    trace: Trace, dialog: int, message: int, number: int, call: tuple[tuple[str, str], ...]
+) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for path, kind in call:
+        value = _leaf(trace, Slot(dialog, message, call_key(number, path)), kind)
+        parent, _, key = path.rpartition(".")
+        (made.setdefault(parent, {}) if parent else made)[key] = value
+    return made
+
+
+def _leaf(trace: Trace, slot: Slot, kind: str) -> Any:
+    if kind == TEXT:
+        return trace.derive(slot)
+    return UnknownJson(trace.derive(slot), kind) if kind == OBJECT else json.loads(kind)
+
+
+def _tools(trace: Trace, part: int, shapes: tuple[Shape, ...]) -> Any:
+    """Make what a template gets as its tools: None, known ones, or a list of unknown ones."""
+    if not shapes:
+        return None
+    known = json.loads(shapes[0].role or "")
+    if symbolic(tojson(known)):
+        raise Untraceable("a tool with a character that stands for unknowns")
+    slots = (Slot(part, number, TOOL) for number in range(1, len(shapes)))
+    return known + [_leaf(trace, slot, OBJECT) for slot in slots] if len(shapes) > 1 else known
+
+
 def _words(signature: Signature) -> list[str]:
-    return [shape.role or "" for shapes in signature for shape in shapes]
+    said = [shape for shapes in signature for shape in shapes]
+    calls = [words for shape in said for call in shape.calls or () for words in call]
+    return [*(shape.role or "" for shape in said), *(word for words in calls for word in words)]
 
 
 def fault(error: BaseException) -> Fault:

@@ -1,12 +1,15 @@
 """Unknown texts as data: what stands for a content, what a template made of it and asked about it.
 
 In a symbolic text one private-use character stands for each unknown; its number is its place in a
-list of unknowns. `expand` puts the texts of a row in their places again.
+list of unknowns. `expand` puts the texts of a row in their places again. A JSON value (the arguments
+of a tool call, a tool) is unknown as the text that `tojson` writes of it.
 """
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from fmtkit.rendering.jinja_environment import tojson
@@ -14,14 +17,39 @@ from fmtkit.rendering.jinja_environment import tojson
 FIRST, LAST = 0xF0000, 0xFFFFD
 """The characters that stand for unknowns."""
 
+TEXT, OBJECT = UNKNOWN = "text", "object"
+"""The kinds of what is unknown in a tool call."""
+
+CallShape = tuple[tuple[str, str], ...]
+Calls = tuple[CallShape, ...]
+"""The paths of each call of a message, in order, each with its kind: TEXT, OBJECT or a JSON scalar."""
+
+
+TOOL = "tool"
+"""The key of a tool's text, where tools stand in the place of messages."""
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The text of one key of one message of one dialog."""
+    """The text of one key of one message of one dialog; a text within tool calls has its path."""
 
     dialog: int
     message: int
     key: str
+
+
+def call_key(number: int, path: str) -> str:
+    """Return the key of a slot within the calls of a message."""
+    return f"tool_calls[{number}].{path}"
+
+
+@lru_cache(maxsize=4096)
+def read_call_key(key: str) -> tuple[int, str] | None:
+    """Read what call_key wrote; None of another key."""
+    if not key.startswith("tool_calls["):
+        return None
+    number, _, path = key.removeprefix("tool_calls[").partition("].")
+    return int(number), path
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +104,13 @@ STRING_PREDICATES = (
     "isprintable",
 )
 
+
+def _in_order(text: str) -> list[tuple[str, Any]]:
+    """Sort the members of an object as the filter `dictsort` does."""
+    members: dict[str, Any] = json.loads(text)
+    return sorted(members.items(), key=lambda member: member[0].lower())
+
+
 OPERATIONS: dict[str, Callable[..., str]] = {
     **{name: getattr(str, name) for name in STRING_OPERATIONS},
     "slice": lambda text, start, stop, step: text[start:stop:step],
@@ -84,6 +119,16 @@ OPERATIONS: dict[str, Callable[..., str]] = {
         index
     ],
     "json": tojson,
+    # Of a JSON text: written otherwise, as Python prints the value, and what is in it.
+    "rewritten": lambda text, *options: tojson(json.loads(text), *options),
+    "printed": lambda text: str(json.loads(text)),
+    "text": json.loads,
+    "member": lambda text, key: tojson(json.loads(text)[key]),
+    "element": lambda text, index: tojson(json.loads(text)[index]),
+    "key": lambda text, index: list(json.loads(text))[index],
+    "value": lambda text, index: tojson(list(json.loads(text).values())[index]),
+    "sorted key": lambda text, index: _in_order(text)[index][0],
+    "sorted value": lambda text, index: tojson(_in_order(text)[index][1]),
 }
 PREDICATES: dict[str, Callable[..., bool]] = {
     **{name: getattr(str, name) for name in STRING_PREDICATES},
@@ -94,7 +139,24 @@ PREDICATES: dict[str, Callable[..., bool]] = {
     "parts": lambda text, method, separator, limit, count: (
         len(getattr(text, method)(separator, limit)) >= count
     ),
+    "kind": lambda text, kind: kind_of(text) == kind,
+    "members": lambda text, count: len(json.loads(text)) == count,
+    "has": lambda text, key: key in json.loads(text),
 }
+
+KINDS = {
+    "{": "object",
+    "[": "array",
+    '"': "string",
+    "t": "true",
+    "f": "false",
+    "n": "null",
+}
+
+
+def kind_of(text: str) -> str:
+    """Say what a JSON text is, as `tojson` writes it."""
+    return KINDS.get(text[0], "number")
 
 
 ANY_SYMBOL = re.compile(f"[{chr(FIRST)}-{chr(LAST)}]")
@@ -124,7 +186,34 @@ def answer(question: Question, unknowns: list[Unknown], row: dict[Slot, str]) ->
     return PREDICATES[question.predicate](text, *_expanded(question.arguments, unknowns, row))
 
 
+def slots_of(texts: Iterable[Any], unknowns: Sequence[Unknown]) -> list[Slot]:
+    """Return the slots that some texts are made of, at any depth."""
+    found: dict[Slot, None] = {}
+    waiting = list(texts)
+    seen: set[str] = set()
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, tuple):
+            waiting += one
+        for character in ANY_SYMBOL.findall(one) if isinstance(one, str) else ():
+            if character in seen:
+                continue
+            seen.add(character)
+            unknown = unknowns[ord(character) - FIRST]
+            if isinstance(unknown, Slot):
+                found[unknown] = None
+            else:
+                waiting += [unknown.text, *unknown.arguments]
+    return list(found)
+
+
 def _expanded(
     arguments: tuple[Any, ...], unknowns: list[Unknown], row: dict[Slot, str]
 ) -> list[Any]:
-    return [expand(a, unknowns, row) if isinstance(a, str) else a for a in arguments]
+    return [_expanded_one(argument, unknowns, row) for argument in arguments]
+
+
+def _expanded_one(argument: Any, unknowns: list[Unknown], row: dict[Slot, str]) -> Any:
+    if isinstance(argument, tuple):
+        return tuple(_expanded_one(item, unknowns, row) for item in argument)
+    return expand(argument, unknowns, row) if isinstance(argument, str) else argument

@@ -1,0 +1,141 @@
+"""Tool calls as columns: their keys, and the texts that differ from row to row.
+
+What is known of a call is a path and a kind for each of its values (`function.name` is a text); the
+values lie in a column for each path. Arguments are kept as `tojson` writes them.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fmtkit.core.buffers import Int64s, texts
+from fmtkit.rendering.text_columns import TextColumn, text_column
+from fmtkit.rendering.unknowns import OBJECT, TEXT, UNKNOWN, Calls
+
+NO_CALLS, ODD_CALLS = -1, -2
+
+write_json = json.JSONEncoder(ensure_ascii=False).encode
+"""Write what `tojson` does without options, in half its time."""
+
+
+@dataclass
+class CallColumns:
+    """The calls of a column of messages, one after another.
+
+    `shape` and `first` are by message: the number of its shape, and its first call. `columns` are by
+    path: the texts, and by call where its own is.
+    """
+
+    shapes: list[Calls]
+    shape: Int64s
+    first: Int64s
+    columns: dict[str, tuple[TextColumn, Int64s]]
+
+    def of(self, message: int) -> Calls | None:
+        """Return the shape of a message's calls; None where it has none."""
+        number = int(self.shape[message])
+        return self.shapes[number] if number >= 0 else None
+
+    def places(self, key: tuple[int, str], messages: Int64s) -> Int64s:
+        """Return where in its column a value of these messages is."""
+        number, path = key
+        found: Int64s = self.columns[path][1][self.first[messages] + number]
+        return found
+
+
+class OddCallsError(ValueError):
+    """Calls of a form that only Jinja itself takes."""
+
+
+class _Reading:
+    """The calls read so far, and their values by path."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, list[str]] = {}
+        self.callers: dict[str, list[int]] = {}
+        self.count = 0
+
+    def read(self, text: str) -> Calls:
+        """Read the calls of one message."""
+        try:
+            calls = json.loads(text)
+        except (ValueError, RecursionError):
+            raise OddCallsError from None
+        if type(calls) is not list:
+            raise OddCallsError
+        made = [_flat(call) for call in calls]
+        if "\\u" in text and not all(is_encodable(v) for flat in made for _, _, v in flat):
+            raise OddCallsError
+        for flat in made:
+            for path, kind, value in flat:
+                if kind in UNKNOWN:
+                    self.values.setdefault(path, []).append(value)
+                    self.callers.setdefault(path, []).append(self.count)
+            self.count += 1
+        return tuple(tuple((path, kind) for path, kind, _ in flat) for flat in made)
+
+
+def _flat(call: Any) -> list[tuple[str, str, str]]:
+    """Return path, kind and text of the values of a call."""
+    if type(call) is not dict:
+        raise OddCallsError
+    found = []
+    for key, value in call.items():
+        if "." in key:
+            raise OddCallsError
+        if key == "function" and type(value) is dict and value:
+            for name, inner in value.items():
+                if "." in name:
+                    raise OddCallsError
+                found.append((f"function.{name}", *_kind(name, inner)))
+        else:
+            found.append((key, *_kind(key, value)))
+    return found
+
+
+def _kind(key: str, value: Any) -> tuple[str, str]:
+    if type(value) is str:
+        # It is the same in all calls, and a template may ask for it.
+        return (TEXT, value) if key != "type" or value != "function" else ('"function"', "")
+    if type(value) is dict:
+        return OBJECT, write_json(value)
+    if type(value) is list:
+        raise OddCallsError
+    return write_json(value), ""
+
+
+def is_encodable(text: str) -> bool:
+    """Say whether a text can lie in a column: half a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def call_columns(calls: TextColumn) -> CallColumns:
+    """Read a column of tool calls, as canonical JSON text."""
+    reading = _Reading()
+    shapes: dict[Calls, int] = {}
+    shape = np.full(len(calls), NO_CALLS, np.int64)
+    first = np.zeros(len(calls), np.int64)
+    for message in np.flatnonzero(calls.present).tolist():
+        first[message] = reading.count
+        try:
+            found = reading.read(calls.text(message))
+        except OddCallsError:
+            shape[message] = ODD_CALLS
+            continue
+        shape[message] = shapes.setdefault(found, len(shapes))
+    return CallColumns(list(shapes), shape, first, _columns(reading))
+
+
+def _columns(reading: _Reading) -> dict[str, tuple[TextColumn, Int64s]]:
+    made = {}
+    for path, values in reading.values.items():
+        where = np.zeros(reading.count, np.int64)
+        where[reading.callers[path]] = np.arange(len(values))
+        made[path] = text_column(texts(values)), where
+    return made
