@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,11 @@ def canonical(rows: list[dict[str, Any]], table: str) -> list[dict[str, Any]]:
     return made.to_pylist()
 
 
+@cache
+def drawn_rows(table: str) -> list[dict[str, Any]]:
+    return canonical(drawn.sample(table), table)
+
+
 def export(rows: list[Any], to: str, table: str, folder: Path, **options: Any) -> tuple[Path, Any]:
     target = target_registry.find(to, fmtkit_table(table), text=False)
     out = folder / f"out.{target.formats[0]}"
@@ -79,7 +85,7 @@ def read_back(out: Path, to: str, table: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(("to", "table"), CASES)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_what_is_written_comes_back_equal(to: str, table: str, tmp_path: Path) -> None:
-    rows = canonical(drawn.sample(table), table)
+    rows = drawn_rows(table)
     out, report = export(rows, to, table, tmp_path)
     gone = rejected(out)
     kept = [drawn.said(row) for number, row in enumerate(rows) if number not in gone]
@@ -93,7 +99,7 @@ def test_what_is_written_comes_back_equal(to: str, table: str, tmp_path: Path) -
 @pytest.mark.parametrize(("to", "table"), CASES)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_what_is_written_with_losses_is_read(to: str, table: str, tmp_path: Path) -> None:
-    rows = canonical(drawn.sample(table), table)
+    rows = drawn_rows(table)
     out, report = export(rows, to, table, tmp_path, allow_loss=EVERY_LOSS)
     assert len(read_back(out, to, table)) == report.rows_written
     assert report.rows_written + sum(report.no_place.values()) == len(rows)
@@ -438,7 +444,7 @@ def test_a_job_of_a_target_is_pickled_for_other_processes(to: str) -> None:
     found = next(f for f in target_registry.named(to) if not f.text)
     table = found.takes.name()
     method = METHODS[table]
-    rows = canonical(drawn.sample(table), table)
+    rows = drawn_rows(table)
     stream = RowStream(rows, RowOptions(type="passthrough", method=method, to=to))
     made = [piece.table for piece in stream]
     again = pickle.loads(pickle.dumps(stream.job.text))
