@@ -10,6 +10,7 @@ import ast
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, cast
 
 from fmtkit.training.config.keys import arguments_of
@@ -250,7 +251,7 @@ def _branch(statement: ast.If, test: ast.expr, frame: _Frame) -> None:
     if known is UNKNOWN:
         _forget(statement, frame)
         # Whether what follows is reached at all is not known.
-        if any(isinstance(inner, ast.Return) for inner in ast.walk(statement)):
+        if _may_return(statement):
             raise _ReturnError
         return
     _run(statement.body if known else statement.orelse, frame)
@@ -258,13 +259,40 @@ def _branch(statement: ast.If, test: ast.expr, frame: _Frame) -> None:
 
 def _forget(statement: ast.stmt, frame: _Frame) -> None:
     """Make unknown what a statement may set."""
-    for inner in ast.walk(statement):
-        if isinstance(inner, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(
-            inner.ctx, (ast.Store, ast.Del)
-        ):
-            _assign(inner, UNKNOWN, frame)
-        elif isinstance(inner, ast.Call):
+    for inner in _changing(statement):
+        if isinstance(inner, ast.Call):
             _forget_called(inner, frame)
+        else:
+            _assign(inner, UNKNOWN, frame)
+
+
+# Each plan of a process follows the same sources: they are walked once.
+@cache
+def _changing(statement: ast.stmt) -> tuple[ast.expr, ...]:
+    """Return what a statement may set, and its calls, which may change more."""
+    return tuple(
+        inner
+        for inner in ast.walk(statement)
+        if isinstance(inner, ast.Call)
+        or (
+            isinstance(inner, (ast.Name, ast.Attribute, ast.Subscript))
+            and isinstance(inner.ctx, (ast.Store, ast.Del))
+        )
+    )
+
+
+@cache
+def _may_return(statement: ast.stmt) -> bool:
+    return any(isinstance(inner, ast.Return) for inner in ast.walk(statement))
+
+
+@cache
+def _attributes_set(method: ast.FunctionDef) -> tuple[str, ...]:
+    return tuple(
+        inner.attr
+        for inner in ast.walk(method)
+        if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store)
+    )
 
 
 def _forget_called(call: ast.Call, frame: _Frame) -> None:
@@ -281,9 +309,8 @@ def _forget_called(call: ast.Call, frame: _Frame) -> None:
 def _forget_method(state: _State, name: str) -> None:
     for owner in state.lineage:
         node = owner.method(name)
-        for inner in ast.walk(node) if node else ():
-            if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store):
-                state.values[inner.attr] = UNKNOWN
+        if node is not None:
+            state.values |= dict.fromkeys(_attributes_set(node), UNKNOWN)
 
 
 def _assign(target: ast.expr, value: object, frame: _Frame) -> None:

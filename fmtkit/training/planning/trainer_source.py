@@ -5,6 +5,7 @@ of its config classes, and the checks that a config class and its trainer make o
 """
 
 import ast
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -111,6 +112,12 @@ def _lineage(owner: Class) -> tuple[Class, ...]:
 
 def installed(package: str) -> str | None:
     """Return the version of the distribution that a package is of, or None."""
+    return _installed(package, tuple(sys.path))
+
+
+@cache
+def _installed(package: str, _: tuple[str, ...]) -> str | None:
+    # A name that is no distribution's is looked for in the metadata of all of them.
     try:
         return version(package)
     except PackageNotFoundError:
