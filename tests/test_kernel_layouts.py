@@ -120,7 +120,8 @@ def test_flat_types_and_lists_of_messages_are_laid_out(template):
 
 
 @pytest.mark.parametrize(
-    ("template", "keep"), [*((template, "") for template in TEMPLATES), ("chatml", "all"), ("", "all")]
+    ("template", "keep"),
+    [*((template, "") for template in TEMPLATES), ("chatml", "all"), ("", "all")],
 )
 def test_fixtures_become_the_same(template, keep):
     total = 0

@@ -14,12 +14,11 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from fmtkit.core.errors import TemplateError
 from fmtkit.core.tables import MARKS
-from fmtkit.core.worker import Limits, Overrun, Serve, Worker
+from fmtkit.core.worker import Limits, Overrun, Worker
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.content_parts import in_form
-from fmtkit.rendering.jinja_environment import GENERATION_END, GENERATION_START, BoundedEnvironment
+from fmtkit.rendering.jinja_environment import GENERATION_END, GENERATION_START
 from fmtkit.rendering.render_plan import Output
-from fmtkit.rendering.sandbox import Compiling
 from fmtkit.rendering.tracing import Fault, Interpreter, Request
 from fmtkit.tokenizers.tokens import Tokenizer
 
@@ -29,12 +28,6 @@ Span = tuple[int, int]
 
 class MarkingEnvironment(ImmutableSandboxedEnvironment):
     """Jinja that puts marks around what generation blocks enclose."""
-
-    mark_generation = True
-
-
-class BoundedMarkingEnvironment(BoundedEnvironment):
-    """The same for templates of others."""
 
     mark_generation = True
 
@@ -104,22 +97,7 @@ class RowTemplate:
             return Interpreter(self.spans_source, variables, now=now, kind=MarkingEnvironment)
         moment = now.isoformat() if now else None
         setup = {"source": self.spans_source, "variables": variables, "now": moment}
-        return Worker("fmtkit.rendering.row_templates:serve_marked", setup, Limits())
-
-
-def serve_marked(setup: Mapping[str, Any]) -> Serve:
-    """Make the function that answers in the worker: the text with marks, or a fault."""
-    compile_once = Compiling(setup, BoundedMarkingEnvironment)
-
-    def answer(item: bytes) -> bytes:
-        template = compile_once()
-        if isinstance(template, str):
-            return json.dumps({"fault": f"it does not compile: {template}"}).encode()
-        made = template.render([Request(**json.loads(item), generation_prompt=False)])[0]
-        found = {"fault": made.message} if isinstance(made, Fault) else {"text": made}
-        return json.dumps(found).encode()
-
-    return answer
+        return Worker("fmtkit.rendering.sandbox:serve_marked", setup, Limits())
 
 
 def compile_template(source: str, tokenizer: Tokenizer) -> RowTemplate:
