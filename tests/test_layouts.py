@@ -126,10 +126,11 @@ def read_alike(name: str, other: str, rows: list[bytes]) -> bool:
 )
 def test_a_near_miss_becomes_a_map_that_was_tried(tmp_path, capsys, row, type, columns):
     path = written([row] * 3, tmp_path)
-    found = {guess.type: guess for guess in guessed(path)}
-    assert guessed(path)[0].certainty == "unsure"
+    guesses = guessed(path)
+    found = {guess.type: guess for guess in guesses}
+    assert guesses[0].certainty == "unsure"
     assert dict(found[type].columns) == columns
-    assert guessed(path)[0].type == type
+    assert guesses[0].type == type
     command = shlex.split(found[type].command or "")
     out = str(tmp_path / "out.jsonl")
     done = runs.fmtkit(capsys, *command[1:-1], out)
