@@ -16,8 +16,7 @@ from fmtkit.core.errors import FmtkitError, ResumeError
 from fmtkit.core.runner import find
 from fmtkit.training.data import datasets, rows
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.run import build, freezing, resuming
-from fmtkit.training.run import make_job as handover
+from fmtkit.training.run import build, freezing, resuming, run
 from fmtkit.training.run.job import Job
 
 EXAMPLES = Path(__file__).parents[2] / "shared" / "data" / "axolotl_examples"
@@ -422,7 +421,7 @@ def order(folder: Path, entries: list[dict[str, str]], **keys: object) -> list[s
     base = {"base_model": "a/m", "excess_length_strategy": "keep", "datasets": entries}
     plan = planning.plan(base | {"output_dir": str(folder / "run"), **keys})
     train, evaluation = datasets.prepare(plan, tiny.TEMPLATE)
-    loaded, _ = rows.load_rows(handover.job_of(plan, train, evaluation, tiny.TEMPLATE), find("sft"))
+    loaded, _ = rows.load_rows(run.job_of(plan, train, evaluation, tiny.TEMPLATE), find("sft"))
     return [row["messages"][0]["content"] for row in loaded]
 
 
@@ -512,7 +511,7 @@ def test_what_is_evaluated_on_is_every_row_of_the_datasets_for_it(tmp_path):
     keys = {"base_model": "a/m", "excess_length_strategy": "keep", "datasets": [entries]}
     plan = planning.plan(keys | {"output_dir": str(tmp_path / "run"), "test_datasets": tests})
     train, evaluation = datasets.prepare(plan, tiny.TEMPLATE)
-    made = handover.job_of(plan, train, evaluation, tiny.TEMPLATE)
+    made = run.job_of(plan, train, evaluation, tiny.TEMPLATE)
     trained, evaluated = rows.load_rows(made, find("sft"))
     assert [row["messages"][0]["content"] for row in trained] == FIRST
     assert [row["messages"][0]["content"] for row in evaluated] == ["p", "q", "r"]

@@ -11,7 +11,7 @@ from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.engines import Threads
 from fmtkit.converting.pipeline import stream
 from fmtkit.converting.preparation import prepare
-from fmtkit.training.data import kept_columns
+from fmtkit.training.data.rows import put_together
 
 ROW = {"responses_create_params": {"input": "2+2?"}, "answer": "4", "level": 3}
 
@@ -59,6 +59,6 @@ def test_a_reference_names_the_agent_or_the_server(tmp_path, reference, server, 
 def test_columns_that_clash_between_environments_are_left_to_the_row():
     datasets = pytest.importorskip("datasets")
     rows = [{"prompt": "p", "nemo_gym_row": "{}", "answer": a, "same": 1} for a in ("4", 4)]
-    whole = kept_columns.joined([datasets.Dataset.from_list([row]) for row in rows])
+    whole = put_together([datasets.Dataset.from_list([row]) for row in rows])
     assert whole.column_names == ["prompt", "nemo_gym_row", "same"]
     assert whole["same"][:] == [1, 1]

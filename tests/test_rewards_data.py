@@ -13,9 +13,9 @@ from fmtkit.core.errors import OptionError
 from fmtkit.core.runner import find
 from fmtkit.training.config import config
 from fmtkit.training.data import datasets, rows
-from fmtkit.training.data.data_remarks import data_remarks
+from fmtkit.training.data.data_report import data_remarks
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.run import make_job as handover
+from fmtkit.training.run import run
 
 TRANSFORMS = """
 def oai_gsm8k_transform(cfg, *args, **kwargs):
@@ -77,7 +77,7 @@ def prepared(folder: Path, *types: str, method: str = "grpo", **more: object):
     (folder / "run.yaml").write_text(json.dumps(keys))
     plan = planning.plan(config.load(folder / "run.yaml"), partial=True)
     train, evaluation = datasets.prepare(plan, tiny.TEMPLATE)
-    return plan, handover.job_of(plan, train, evaluation, tiny.TEMPLATE)
+    return plan, run.job_of(plan, train, evaluation, tiny.TEMPLATE)
 
 
 def loaded(work, method: str = "grpo"):

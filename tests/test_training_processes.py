@@ -17,8 +17,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.training.planning import checks
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.check import Run
-from fmtkit.training.run import launch, process
-from fmtkit.training.run import make_job as handover
+from fmtkit.training.run import launch, process, run
 
 REWARD = "def length(completions, **kwargs): return [float(len(str(c))) for c in completions]\n"
 ONLINE = {"reward_funcs": ["rewards.length"], "num_generations": 2, "max_completion_length": 4}
@@ -96,7 +95,7 @@ def test_two_processes_go_through_the_rows_twice_as_fast(method, model, tmp_path
 
 def job_of(**keys):
     plan = planning.plan({"base_model": "m", "rl": "dpo", **keys}, partial=True)
-    return handover.job_of(plan, (), (), None)
+    return run.job_of(plan, (), (), None)
 
 
 @pytest.mark.parametrize(

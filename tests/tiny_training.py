@@ -12,8 +12,7 @@ from fmtkit.training import demo
 from fmtkit.training.planning import checklist
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.check import Run
-from fmtkit.training.run import job
-from fmtkit.training.run import make_job as handover
+from fmtkit.training.run import job, run
 
 WORDS = [
     "red",
@@ -143,7 +142,7 @@ def make_job(
         "sft": {},
     }.get(method, {"rl": method})
     plan = planning.plan(keys, partial=True)
-    return handover.job_of(plan, (job.Source((str(file),)),), (), TEMPLATE)
+    return run.job_of(plan, (job.Source((str(file),)),), (), TEMPLATE)
 
 
 def check(plan: planning.Plan) -> None:

@@ -34,13 +34,14 @@ def train(
     """
     from fmtkit import training
     from fmtkit.commands import run_listings
-    from fmtkit.training.run.listing import print_outcome
 
     if (config is None) == (config_option is None):
         raise OptionError("give one CONFIG.yaml: fmtkit train CONFIG, or fmtkit train -c CONFIG")
     named = config if config is not None else str(config_option)
     outcome = training.train(named, say=lambda note: say(f"note: {note}"), **options.given())
-    print_outcome(outcome, as_json=json, dry_run=options.dry_run, prepared=options.prepare)
+    run_listings.print_outcome(
+        outcome, as_json=json, dry_run=options.dry_run, prepared=options.prepare
+    )
     if outcome.report is not None and not json:
         run_listings.print_end(outcome, outcome.report)
     raise typer.Exit(outcome.exit_code)

@@ -14,7 +14,7 @@ from fmtkit.training.comparing.prepared import Form, last_learnt
 from fmtkit.training.comparing.spool import Row
 from fmtkit.training.data import datasets
 from fmtkit.training.planning.plan import Plan
-from fmtkit.training.run import make_job as handover
+from fmtkit.training.run import run
 from fmtkit.training.run.job import Job
 from fmtkit.training.run.run import template_text
 
@@ -70,7 +70,7 @@ def converted(plan: Plan, folder: Path) -> OwnRows:
     made = replace(plan, run=folder, test_datasets=())
     text = template_text(made)
     train, evaluation = datasets.prepare(made, text)
-    work = handover.job_of(made, train, evaluation, text)
+    work = run.job_of(made, train, evaluation, text)
     loaded = load_tokenizer(work)
     special = {name: str(value) for name, value in loaded.special_tokens_map.items()}
     templates = {} if loaded.chat_template is None else {"default": loaded.chat_template}

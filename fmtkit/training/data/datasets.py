@@ -25,7 +25,7 @@ from fmtkit.tokenizers.turn_rule import USUAL_TURNS, TurnRule
 from fmtkit.training.config import keys
 from fmtkit.training.config.config import Config, Entry
 from fmtkit.training.config.slices import Slice, choice, wish_of
-from fmtkit.training.data import empty_data
+from fmtkit.training.data import data_report
 from fmtkit.training.planning.dataset_entries import plugin_files, template_source
 from fmtkit.training.planning.plan import DatasetPlan, Plan
 from fmtkit.training.planning.resolve import length_policy
@@ -163,7 +163,7 @@ def _one(plan: Plan, entry: _Entry, *, rebuild: bool) -> Converted:
         try:
             convert_to(entry.specs, folder, replace(options, overwrite=True))
         except NothingWrittenError as error:
-            reason = empty_data.why(error, options.max_length, plan.runner.cuts)
+            reason = data_report.why_empty(error, options.max_length, plan.runner.cuts)
             raise OptionError(f"datasets: {dataset.source}: {reason}") from error
         atomic.write_json(key_file, entry.key)
     weight = _number(dataset.entry.get("weight")) * _number(dataset.entry.get("fraction"))

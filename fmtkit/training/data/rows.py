@@ -11,8 +11,8 @@ import numpy as np
 
 from fmtkit.core.errors import OptionError
 from fmtkit.core.runner import Runner
-from fmtkit.core.tables import DIALOG_COLUMNS, MARKS
-from fmtkit.training.data import kept_columns, trained_messages, whole_dialogs
+from fmtkit.core.tables import DIALOG_COLUMNS, GYM_COLUMNS, MARKS
+from fmtkit.training.data import trained_messages
 from fmtkit.training.run.job import Job, Source
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ def mixed(job: Job, sources: Sequence[Source], runner: Runner) -> Any:
     ]
     if job.setting("shuffle_before_merging_datasets") and len(parts) > 1:
         parts = [part.shuffle(seed=_seed(job)) for part in parts]
-    whole = kept_columns.joined(parts)
+    whole = put_together(parts)
     if runner.whole_dialogs:
-        whole = whole_dialogs.joined(whole)
+        whole = whole_dialogs(whole)
     if job.setting("dataset_exact_deduplication"):
         whole = _distinct(whole)
     if len(whole) == 0:
@@ -82,7 +82,7 @@ def _load(job: Job, source: Source, runner: Runner, *, flagged: bool) -> Any:
     if source.columns:
         rows = rows.select_columns(list(source.columns))
     if "rl" in runner.sections:
-        rows = kept_columns.decoded(rows, source.files)
+        rows = decoded(rows, source.files)
     # A prompt of text is sampled from as it is; as a message it would be put in a template.
     if "rewards" not in runner.needs:
         rows = _worded(rows)
@@ -231,3 +231,109 @@ def interleaved(rows: Any, seed: int) -> Any:
 def _seed(job: Job) -> int:
     seed = job.trainer.get("data_seed", job.trainer.get("seed", 42))
     return seed if isinstance(seed, int) else 42
+
+
+def whole_dialogs(rows: Any) -> Any:
+    """Return rows with `messages` in place of prompt and completion; others as they are.
+
+    GKD's collator (TRL 1.16) reads `messages` and takes the last turn for the completion.
+    """
+    if "completion" not in rows.column_names:
+        return rows
+    features = rows.features.copy()
+    kind = features.pop("completion")
+    del features["prompt"]
+    features["messages"] = kind
+
+    def join(row: dict[str, Any]) -> dict[str, Any]:
+        return {"messages": [*row["prompt"], *row["completion"]]}
+
+    return rows.map(join, remove_columns=["prompt", "completion"], features=features)
+
+
+def decoded(rows: Any, files: Sequence[str]) -> Any:
+    """Turn columns that hold canonical JSON into the values that they are."""
+    import pyarrow.parquet as pq
+    from datasets import Json
+
+    for name in _json_columns([pq.read_schema(file) for file in files]):
+        rows = rows.cast_column(name, Json())
+    return rows
+
+
+def put_together(parts: Sequence[Any]) -> Any:
+    """Put datasets together; raise OptionError where a column holds different kinds of value.
+
+    Rows for a Gym hold all their columns in one: what clashes is left out beside it.
+    """
+    from datasets import concatenate_datasets
+
+    if len(parts) == 1:
+        return parts[0]
+    if all(GYM_COLUMNS[0] in part.column_names for part in parts):
+        clashes = set(_clashes(parts))
+        parts = [part.remove_columns(sorted(clashes & {*part.column_names})) for part in parts]
+    try:
+        return concatenate_datasets(list(parts))
+    except ValueError as error:
+        clashes_left = _clashes(parts)
+        if not clashes_left:
+            raise
+        raise OptionError(
+            f"datasets: column {clashes_left[0]!r} holds another kind of value in one dataset than in "
+            "another; make them the same, or drop it by remove_columns of a transform"
+        ) from error
+
+
+def _json_columns(schemas: Sequence[Any]) -> list[str]:
+    marked = [f.name for schema in schemas for f in schema if _is_json(f)]
+    return list(dict.fromkeys(marked))
+
+
+def _is_json(field: Any) -> bool:
+    from fmtkit.converting.keeping import JSON_FIELD
+
+    (key, value), *_ = JSON_FIELD.items()
+    return bool(field.metadata) and field.metadata.get(key) == value
+
+
+def _clashes(parts: Sequence[Any]) -> list[str]:
+    """Return the columns whose type is not the same in all parts that have them."""
+    names = dict.fromkeys(str(name) for part in parts for name in part.column_names)
+    return [name for name in names if len(_types(parts, name)) > 1]
+
+
+def _types(parts: Sequence[Any], name: str) -> list[Any]:
+    """Return the different types of a column; they cannot be hashed."""
+    found: list[Any] = []
+    for part in parts:
+        if name in part.column_names and part.features[name] not in found:
+            found.append(part.features[name])
+    return found
+
+
+def rendered(rows: Any, tokenizer: Any) -> Any:
+    """Return texts in place of messages where these are JSON values; other rows as they are.
+
+    TRL's older trainers (CPO and ORPO of 1.16, BCO of 1.13) write the rendered text into the columns that
+    held the messages. A column of JSON values takes a text for a list of letters.
+    """
+    from datasets import Features, Value
+    from trl.data_utils import maybe_apply_chat_template
+
+    if rows is None or not any(map(_holds_json, rows.features.values())):
+        return rows
+    dialogs = [name for name in rows.column_names if name in DIALOG_COLUMNS]
+    kept = {name: rows.features[name] for name in ("label",) if name in rows.features}
+    return rows.map(
+        maybe_apply_chat_template,
+        fn_kwargs={"processing_class": tokenizer},
+        remove_columns=rows.column_names,
+        features=Features({name: Value("string") for name in dialogs} | kept),
+    )
+
+
+def _holds_json(feature: Any) -> bool:
+    from datasets import Json
+
+    return isinstance(getattr(feature, "feature", None), Json)

@@ -7,7 +7,7 @@ those of the rendered text.
 
 from typing import Any
 
-from fmtkit.training.data.rendered_rows import rendered
+from fmtkit.training.data.rows import rendered
 from fmtkit.training.run.build import Parts, load_class, trainer_inputs
 from fmtkit.training.run.job import Job
 

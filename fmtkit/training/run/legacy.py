@@ -6,7 +6,7 @@ The online ones' rewards come from a reward model; prompts are tokenized here wh
 from types import SimpleNamespace
 from typing import Any
 
-from fmtkit.training.data.rendered_rows import rendered
+from fmtkit.training.data.rows import rendered
 from fmtkit.training.run.build import Parts, build_trainer, load_class, load_model, trainer_inputs
 from fmtkit.training.run.job import Job
 

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from fmtkit.core import atomic, user_modules
 from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.core.escaping import counted
-from fmtkit.training.data import data_facts
+from fmtkit.training.data import data_report
 from fmtkit.training.run import card, curves, failures, interrupts, job, memory, run_page
 from fmtkit.training.run.callbacks import (
     LossWatchdog,
@@ -263,7 +263,7 @@ def _report(work: Job, trainer: Any, log: RunLog, result: Any, seconds: float) -
         "metrics": {"train_loss": result.training_loss, **log.last},
         "first_metrics": log.first,
         "findings": log.findings,
-        "data": list(data_facts.of(work)),
+        "data": list(data_report.facts(work)),
         "versions": {
             n: version(n) for n in ("fmtkit", "trl", "transformers", "torch", "peft", "accelerate")
         },

@@ -14,25 +14,30 @@ import yaml
 from fmtkit.core import atomic, hub_access, notebook_html, user_modules
 from fmtkit.core.errors import OptionError
 from fmtkit.core.options import keywords
+from fmtkit.core.runner import SECTIONS
 from fmtkit.training.config import config, config_words
 from fmtkit.training.config.config import Config
+from fmtkit.training.config.keys import find_key
 from fmtkit.training.config.problem import Problems
 from fmtkit.training.data import datasets
-from fmtkit.training.data.data_remarks import data_remarks
+from fmtkit.training.data.data_report import data_remarks
 from fmtkit.training.planning import at_hand, checklist, checks
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning import prerendered as finished_text
 from fmtkit.training.planning.check import Run, run_checks, that_need
 from fmtkit.training.planning.dataset_entries import template_source
 from fmtkit.training.planning.plan import Plan
-from fmtkit.training.run import interrupts, resuming, run_folder
-from fmtkit.training.run import make_job as handover
-from fmtkit.training.run.job import WITHOUT
+from fmtkit.training.rl.imports import places_of
+from fmtkit.training.run import interrupts, launch, resuming, run_folder
+from fmtkit.training.run.job import WITHOUT, Job, Source
 from fmtkit.training.train_options import TrainOptions
 from fmtkit.training.vllm import gpus
 from fmtkit.training.vllm import ready as vllm_ready
 
 _KILLED = frozenset({-signal.SIGKILL, 128 + signal.SIGKILL})
+
+
+_GROUPS = ("trainer", "model", "peft", "quantization", "teacher", *SECTIONS)
 
 
 @dataclass(frozen=True)
@@ -160,7 +165,7 @@ def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> list[str]:
     checklist.check(Run(planned, train=train_rows, evaluation=test_rows), "data")
     resumed = resuming.find(planned, resume=resume)
     checkpoint = None if resumed.checkpoint is None else str(resumed.checkpoint)
-    work = handover.job_of(planned, train_rows, test_rows, template, checkpoint)
+    work = job_of(planned, train_rows, test_rows, template, checkpoint)
     if checkpoint is not None:
         resuming.check_same(run, work)
         _move_aside(run, _there(run, run_folder.RESULTS) + [half.path for half in resumed.halves])
@@ -269,3 +274,49 @@ def _devices() -> int:
             "here; give --num-processes"
         )
     return count
+
+
+def job_of(
+    plan: Plan,
+    train: tuple[Source, ...],
+    evaluation: tuple[Source, ...],
+    template_text: str | None,
+    resume: str | None = None,
+) -> Job:
+    """Return the job of a plan whose datasets are converted."""
+    resolution, config = plan.resolution, plan.config
+    values = {group: {a.name: a.value for a in resolution.of(group).values()} for group in _GROUPS}
+    adapter = config.get("adapter")
+    model = plan.model or ""
+    fmtkit_keys = {name: s.value for name, s in config.settings.items() if _is_ours(name)}
+    if plan.datasets:
+        fmtkit_keys["type_options"] = dict(plan.datasets[0].reading.options)
+    return Job(
+        run=str(plan.run),
+        method=plan.method,
+        variant=str(config.get(plan.runner.variant_key) or "") if plan.runner.variant_key else "",
+        model=model,
+        tokenizer=config.text("tokenizer_config") or model,
+        trainer=values["trainer"],
+        own={a.name: a.value for a in resolution.own.values()},
+        model_arguments=values["model"],
+        peft=values["peft"] if adapter else None,
+        quantization=values["quantization"] or None,
+        teacher=config.text("teacher_model"),
+        teacher_arguments=values["teacher"],
+        template=plan.template[0],
+        template_text=template_text,
+        train=train,
+        evaluation=evaluation,
+        settings=fmtkit_keys,
+        sections={s: values[s] for s in SECTIONS if values[s]},
+        places=tuple(str(place) for place in places_of(config.source)),
+        resume=resume,
+        needs_cuda=plan.launch.needs_cuda or plan.runner.needs_cuda or resolution.is_quantized,
+        processes=launch.processes_of(config, plan.launch),
+    )
+
+
+def _is_ours(name: str) -> bool:
+    key = find_key(name)
+    return key is not None and key.to == "fmtkit"

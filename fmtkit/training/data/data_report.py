@@ -1,0 +1,99 @@
+"""What reports of conversions say of a run's data: rows that are left out, and facts for its own report."""
+
+import json
+from collections.abc import Collection, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fmtkit.core.errors import NothingWrittenError
+from fmtkit.training.run.job import Job
+
+if TYPE_CHECKING:
+    from fmtkit.training.planning.plan import Plan
+
+
+def data_remarks(plan: "Plan") -> list[str]:
+    """Return a line for each dataset of what its conversion left out or took apart."""
+    folders = [plan.run / "data" / f"{index:02}" for index in range(len(plan.datasets))]
+    named = zip(plan.datasets, folders, strict=True)
+    return [
+        f"datasets: {dataset.source}: {line}"
+        for dataset, folder in named
+        if (folder / "report.json").is_file()
+        for line in _lines(plan, folder)
+    ]
+
+
+def _lines(plan: "Plan", folder: Path) -> Iterator[str]:
+    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    read = report["rows_read"]
+    if report["overlong_dropped"]:
+        what = "prompts" if report["table"] == "Prompt" else "rows"
+        yield (
+            f"{report['overlong_dropped']:,} of {read:,} {what} have more than {_limit(plan)} "
+            "tokens and do not train; sequence_len sets the limit"
+        )
+    cut = report["warnings"].get("truncated", 0)
+    if cut:
+        yield f"{cut:,} of {read:,} rows have more than {_limit(plan)} tokens: the trainer cuts them"
+    if report["quarantined"]:
+        reasons = ", ".join(f"{code} {count:,}" for code, count in report["reasons"].items())
+        yield (
+            f"{report['quarantined']:,} of {read:,} rows are not sound and do not train "
+            f"({reasons}); {folder / 'quarantine.jsonl'} lists them"
+        )
+    for column, rows in report["unread_columns"].items():
+        yield (
+            f"column {column} carries turns, answers or labels in {rows:,} rows that type "
+            f"{report['type']} does not read: they do not train"
+        )
+    if report["unpaired"]:
+        yield (
+            f"{report['unpaired']:,} pairs were taken apart for {plan.method}: a liked and a disliked "
+            "row of each"
+        )
+    if report["filtered"]:
+        yield f"{report['filtered']:,} of {read:,} rows were left out by the type's own function"
+
+
+def _limit(plan: "Plan") -> Any:
+    resolution = plan.resolution
+    limit = resolution.trainer.get("max_length") or resolution.own.get("max_length")
+    return limit.value if limit is not None else "so many"
+
+
+def facts(work: Job) -> Iterator[dict[str, object]]:
+    """Yield the facts facts each converted file: RUN/data/00/data/train-….parquet."""
+    import pyarrow.parquet as pq
+
+    for source in (*work.train, *work.evaluation):
+        for path in map(Path, source.files):
+            folder = path.parent.parent
+            yield {
+                "file": f"{folder.name}/{path.name}",
+                "rows": pq.read_metadata(path).num_rows,
+                "sha256": sha256(path.read_bytes()).hexdigest(),
+                "sources": _sources_of(folder / "report.json"),
+            }
+
+
+def _sources_of(report: Path) -> object:
+    """Return the sources that a conversion's report names, with their hashes."""
+    return json.loads(report.read_text(encoding="utf-8"))["sources"] if report.is_file() else []
+
+
+def why_empty(error: NothingWrittenError, length: object, cuts: Collection[str] = ()) -> str:
+    """Return why no row of a dataset is left, and what to do about it.
+
+    `length` is the run's longest row in tokens, `cuts` are the ends of a row that the trainer can cut.
+    """
+    file = error.report
+    # A run's rows are on this machine.
+    report = json.loads(file.read_text(encoding="utf-8")) if isinstance(file, Path) else {}
+    dropped = report.get("overlong_dropped", 0)
+    if dropped and dropped == report.get("rows_read"):
+        way = min(cuts, default=None)
+        advice = f", or set excess_length_strategy: {way}" if way else ""
+        return f"all {dropped} rows are longer than {length} tokens; raise sequence_len{advice}"
+    return f"{error}; {file} counts them"
