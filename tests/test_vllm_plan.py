@@ -13,7 +13,6 @@ from test_vllm_serve import install
 from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.training.config.problem import RefusalError
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.vllm import listening
 from fmtkit.training.vllm import ready as vllm_ready
 
 WHOLE = {
@@ -223,5 +222,5 @@ def test_a_server_on_a_gpu_that_trains_is_told(
 def test_a_server_elsewhere_is_not_looked_for(packages, served):
     port = served("0")
     plan = planned({**SERVED, "vllm_server_host": "10.0.0.7", "vllm_server_port": port})
-    assert listening.listener(port) is not None
+    assert vllm_ready.listener(port) is not None
     assert vllm_ready.check(plan, {"CUDA_VISIBLE_DEVICES": "0"}) == []

@@ -14,10 +14,7 @@ import runs
 from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.training.config.config import load
 from fmtkit.training.config.keys import table
-from fmtkit.training.vllm import command as vllm_command
-from fmtkit.training.vllm import gpus, listening
-from fmtkit.training.vllm import serve as vllm_serve
-from fmtkit.training.vllm import versions as vllm_versions
+from fmtkit.training.vllm import gpus, ready, serve
 
 RUN = {"base_model": "a/m", "rl": "grpo", "trl": {"use_vllm": True}}
 LORA = {**RUN, "adapter": "lora", "trl": {"use_vllm": True, "vllm_lora_sync": True}}
@@ -35,8 +32,8 @@ VALUES = {
 }
 
 
-def made(config: dict, *overrides: str, more: tuple[str, ...] = ()) -> vllm_command.ServeCommand:
-    return vllm_command.command(load(config, overrides), more)
+def made(config: dict, *overrides: str, more: tuple[str, ...] = ()) -> serve.ServeCommand:
+    return serve.command(load(config, overrides), more)
 
 
 def has(arguments: tuple[str, ...], part: list[str]) -> bool:
@@ -72,7 +69,7 @@ def test_the_server_of_adapters_makes_room_for_their_rank(rank, room):
 
 def test_ranks_are_rounded_as_trl_does():
     grpo = pytest.importorskip("trl.experimental.async_grpo.async_grpo_trainer")
-    assert vllm_command.LORA_RANKS == grpo.VLLM_LORA_RANKS
+    assert serve.LORA_RANKS == grpo.VLLM_LORA_RANKS
 
 
 def test_the_range_of_versions_is_that_of_trl():
@@ -83,7 +80,7 @@ def test_the_range_of_versions_is_that_of_trl():
     from packaging.specifiers import SpecifierSet
 
     asked = [Requirement(line) for line in requires("trl") or ()]
-    assert SpecifierSet(vllm_versions.RANGE) in [r.specifier for r in asked if r.name == "vllm"]
+    assert SpecifierSet(ready.RANGE) in [r.specifier for r in asked if r.name == "vllm"]
 
 
 def test_a_rank_that_vllm_has_no_room_for_is_told():
@@ -167,7 +164,7 @@ def test_a_version_that_does_not_fit_is_told_with_the_command_that_mends_it(
     install(tmp_path, "transformers", "5.23.0")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(DependencyError, match=words) as told:
-        vllm_versions.check_server()
+        ready.check_server()
     assert "pip install" in str(told.value)
 
 
@@ -175,7 +172,7 @@ def test_a_version_that_fits_is_accepted(tmp_path, monkeypatch):
     install(tmp_path, "vllm", "0.31.0", "transformers>=5,<5.18", 'other; extra == "x"')
     install(tmp_path, "transformers", "5.17.1")
     monkeypatch.syspath_prepend(tmp_path)
-    vllm_versions.check_server()
+    ready.check_server()
 
 
 def test_without_vllm_the_way_to_an_environment_of_its_own_is_told(tmp_path, capsys):
@@ -193,10 +190,10 @@ def test_a_taken_port_is_told_with_who_has_it():
         with pytest.raises(
             OptionError, match=rf"127.0.0.1:{port} is taken by process {os.getpid()}"
         ):
-            vllm_serve.check_port(config)
-        assert listening.listener(port).pid == os.getpid()
-    vllm_serve.check_port(config)
-    assert listening.listener(port) is None
+            serve.check_port(config)
+        assert ready.listener(port).pid == os.getpid()
+    serve.check_port(config)
+    assert ready.listener(port) is None
 
 
 @pytest.mark.parametrize(
@@ -209,9 +206,9 @@ def test_visible_gpus_are_read_as_cuda_does(named, seen):
 
 def test_a_server_needs_the_gpus_that_it_is_split_over():
     config = load(RUN, ("vllm.tensor_parallel_size=2",))
-    vllm_serve.check_gpus(config, {"CUDA_VISIBLE_DEVICES": "2,3"})
+    serve.check_gpus(config, {"CUDA_VISIBLE_DEVICES": "2,3"})
     with pytest.raises(OptionError, match=r"needs 2 GPUs .* CUDA_VISIBLE_DEVICES=2 shows 1"):
-        vllm_serve.check_gpus(config, {"CUDA_VISIBLE_DEVICES": "2"})
+        serve.check_gpus(config, {"CUDA_VISIBLE_DEVICES": "2"})
 
 
 SERVER = """

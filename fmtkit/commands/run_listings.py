@@ -1,6 +1,8 @@
 """Runs: what one left, a model beside its base, and the rows of a config beside those of axolotl."""
 
+import json
 import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,12 +16,6 @@ if TYPE_CHECKING:
     from fmtkit.training.comparing.comparison import Comparison, Example
     from fmtkit.training.run.run import Outcome
     from fmtkit.training.trained.trying import Item, Trial
-import json
-import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from fmtkit.training.run.run import Outcome
 
 _WIDTH = 100
 """Characters of a text in an example; --json has the whole."""

@@ -11,7 +11,7 @@ from fmtkit.training.config.config import Config
 from fmtkit.training.planning.check import Check, Find, Subject
 from fmtkit.training.planning.resolve import Resolution
 from fmtkit.training.run.launch import Launch, processes_of
-from fmtkit.training.vllm import command as vllm_command
+from fmtkit.training.vllm import ready, serve
 
 ASYNC = "trl.experimental.async_grpo:AsyncGRPOConfig"
 """The trainer that makes answers in processes of its own, and has rules of its own."""
@@ -58,7 +58,7 @@ class Wishes:
 def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -> None:
     """Set what the keys of vLLM and of the trainer share, and say what the user should know."""
     wishes = Wishes(config, chosen, processes_of(config, launching))
-    port = vllm_command.port_of(config)
+    port = ready.port_of(config)
     if config.is_true("trl.use_vllm") and config.get("vllm.port") is not None:
         out.default("vllm_server_port", port, "key vllm.port")
     out.notes += _notes(wishes)
@@ -162,7 +162,7 @@ def _notes(wishes: Wishes) -> list[str]:
         notes.append("start the server with fmtkit vllm-serve, on other GPUs (docs/vllm.md)")
     if wishes.rolls_out and not config.is_true("trl.use_vllm"):
         notes.append("rollout_func without use_vllm: the ratio to the sampler is not corrected")
-    return notes + vllm_command.too_long(config)
+    return notes + serve.too_long(config)
 
 
 def _has(config: Config) -> bool:

@@ -1,19 +1,34 @@
-"""What would stop a run with vLLM, found before its data is converted: packages, and shared GPUs."""
+"""What would stop vLLM, found before anything loads: its version, a port that is taken, shared GPUs."""
 
+import errno
 import socket
+import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fmtkit.core.errors import OptionError
-from fmtkit.training.vllm import command as vllm_command
-from fmtkit.training.vllm import gpus, listening
-from fmtkit.training.vllm import versions as vllm_versions
-from fmtkit.training.vllm.listening import Listener
+from fmtkit.core.errors import DependencyError, OptionError
+from fmtkit.training.config.config import Config
+from fmtkit.training.planning.trainer_source import installed
+from fmtkit.training.vllm import gpus
 
 if TYPE_CHECKING:
     from fmtkit.training.planning.plan import Plan
 
+RANGE = ">=0.22.0,<=0.31.0"
+"""What TRL 1.16 works with (its extra `vllm`)."""
+_DOCS = "docs/vllm.md"
+HOST, PORT = "0.0.0.0", 8000  # noqa: S104 - vLLM's and TRL's own defaults
 _HERE = frozenset({"0.0.0.0", "127.0.0.1", "::1", "localhost"})  # noqa: S104 - addresses to compare
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A process of ours that listens on a port."""
+
+    pid: int
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
 
 
 def check(plan: "Plan", environment: Mapping[str, str]) -> list[str]:
@@ -25,10 +40,10 @@ def check(plan: "Plan", environment: Mapping[str, str]) -> list[str]:
     trainer = {argument.name: argument.value for argument in plan.resolution.trainer.values()}
     if not is_used(plan):
         return []
-    vllm_versions.check_trainer()
+    check_trainer()
     if trainer.get("vllm_mode") == "colocate" or not _is_here(plan):
         return []
-    server = listening.listener(vllm_command.port_of(plan.config))
+    server = listener(port_of(plan.config))
     if server is None:
         return []
     shared = sorted(set(_of_server(server)) & set(_of_trainer(plan, environment)))
@@ -41,6 +56,18 @@ def check(plan: "Plan", environment: Mapping[str, str]) -> list[str]:
         f"the vLLM server (process {server.pid}) runs on {named}, where the training would run too; give "
         "each its own: CUDA_VISIBLE_DEVICES=0 fmtkit vllm-serve …, CUDA_VISIBLE_DEVICES=1 fmtkit train …"
     )
+
+
+def port_of(config: Config) -> int:
+    """Return the port that the server listens on, which is the one that the trainer asks."""
+    own, asked = config.get("vllm.port"), config.get("trl.vllm_server_port")
+    if own is not None and asked is not None and own != asked:
+        raise OptionError(
+            f"vllm.port is {own} and trl.vllm_server_port is {asked}; the trainer asks where the server "
+            "listens: leave one of them out"
+        )
+    found = own if own is not None else asked
+    return found if isinstance(found, int) else PORT
 
 
 def is_used(plan: "Plan") -> bool:
@@ -80,3 +107,88 @@ def _of_trainer(plan: "Plan", environment: Mapping[str, str]) -> list[str]:
     if plan.resolution.trainer.get("use_cpu") is not None:
         return []
     return gpus.visible(environment)[:count]
+
+
+def check_server() -> None:
+    """Raise DependencyError unless this environment can serve."""
+    found = installed("vllm")
+    if found is None:
+        raise DependencyError(
+            f"vllm is not installed in {sys.prefix}; give it an environment of its own: python -m venv "
+            f"vllm-env && vllm-env/bin/pip install fmtkit 'vllm{RANGE}' ({_DOCS})"
+        )
+    _check_range(found)
+    _check_transformers(found)
+
+
+def check_trainer() -> None:
+    """Raise DependencyError unless TRL's client of vLLM can be imported in this environment."""
+    found = installed("vllm")
+    if found is None:
+        raise DependencyError(
+            f"trl.use_vllm: TRL's trainer imports vllm, also to ask a server, and {sys.prefix} has none; "
+            f"pip install 'trl[vllm]' here, or leave out use_vllm ({_DOCS})"
+        )
+    _check_range(found)
+    _check_transformers(found)
+    if installed("requests") is None:
+        raise DependencyError("trl.use_vllm: TRL's client needs requests: pip install requests")
+
+
+def _check_range(found: str) -> None:
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import Version
+
+    if not SpecifierSet(RANGE).contains(Version(found).base_version):
+        raise DependencyError(
+            f"vllm {found} is here, and TRL works with {RANGE}: pip install 'vllm{RANGE}' ({_DOCS})"
+        )
+
+
+def _check_transformers(vllm: str) -> None:
+    """Hold the installed transformers against what the installed vLLM asks for."""
+    from importlib.metadata import requires
+
+    from packaging.requirements import Requirement
+
+    found = installed("transformers")
+    for line in requires("vllm") or ():
+        asked = Requirement(line)
+        if asked.name != "transformers" or (asked.marker and not asked.marker.evaluate()):
+            continue
+        if found is None or not asked.specifier.contains(found, prereleases=True):
+            raise DependencyError(
+                f"vllm {vllm} works with transformers {asked.specifier}, and {found or 'none'} is here: "
+                f"pip install 'transformers{asked.specifier}' ({_DOCS})"
+            )
+
+
+def is_free(host: str, port: int) -> bool:
+    """Tell whether a server could listen there; an address that is not of this machine is not free."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno in {errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL}:
+                return False
+            raise
+    return True
+
+
+def listener(port: int) -> Listener | None:
+    """Return the process that listens on a port; None if there is none that we may look at."""
+    # vLLM and accelerate depend on it; a plan is made without them too.
+    import psutil
+
+    try:
+        listening = (c for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN)
+        owner = next((c.pid for c in listening if c.laddr.port == port and c.pid), None)
+        if owner is None:
+            return None
+        process = psutil.Process(owner)
+        return Listener(owner, tuple(process.cmdline()), process.environ())
+    except psutil.Error:
+        # Another user's process, or one that has ended meanwhile.
+        return None

@@ -1,15 +1,69 @@
-"""`fmtkit vllm-serve`: show or run the server of a configuration, after looking for what would stop it."""
+"""`fmtkit vllm-serve`: the `vllm serve` command that fits a configuration, shown or run.
 
+The trainer needs vLLM's development endpoints, the probabilities that it sampled with, and a way for
+the weights: an NCCL group, or LoRA adapters that are loaded while it runs. The flags are those of TRL's
+`trl.scripts.vllm_serve`, which is on its way out and says to run `vllm serve` itself.
+"""
+
+import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
 from fmtkit.core.errors import OptionError
 from fmtkit.training.config.config import Config, load
-from fmtkit.training.vllm import gpus, listening
-from fmtkit.training.vllm import versions as vllm_versions
-from fmtkit.training.vllm.command import HOST, ServeCommand, command, devices_needed, port_of
+from fmtkit.training.config.keys import table
+from fmtkit.training.planning.trainer_source import installed
+from fmtkit.training.vllm import gpus
+from fmtkit.training.vllm.ready import HOST, check_server, is_free, listener, port_of
+
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""Ranks that vLLM makes room for; another one ends its start."""
+_PEFT_RANK = 8
+
+_FLAGS = {
+    "tensor_parallel_size": "--tensor-parallel-size",
+    "data_parallel_size": "--data-parallel-size",
+    "gpu_memory_utilization": "--gpu-memory-utilization",
+    "dtype": "--dtype",
+    "max_model_len": "--max-model-len",
+    "reasoning_parser": "--reasoning-parser",
+}
+_SWITCHES = {
+    "enable_prefix_caching": ("--enable-prefix-caching", "--no-enable-prefix-caching"),
+    "enforce_eager": ("--enforce-eager", None),
+}
+_OWN = frozenset({"host", "port"})
+
+
+@dataclass(frozen=True)
+class ServeCommand:
+    """The server's command and what must stand in its environment."""
+
+    environment: Mapping[str, str]
+    arguments: tuple[str, ...]
+    """What follows `vllm serve`."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def shell(self) -> str:
+        """Return a line for a terminal."""
+        before = [f"{name}={shlex.quote(value)}" for name, value in self.environment.items()]
+        return " ".join([*before, shlex.join(["vllm", "serve", *self.arguments])])
+
+    def dumps(self) -> str:
+        """Return everything as JSON text."""
+        whole = {
+            "environment": dict(self.environment),
+            "command": ["vllm", "serve", *self.arguments],
+            "shell": self.shell,
+            "notes": list(self.notes),
+        }
+        return json.dumps(whole, indent=1, ensure_ascii=False)
 
 
 def plan(source: str, overrides: Sequence[str] = (), more: Sequence[str] = ()) -> ServeCommand:
@@ -30,7 +84,7 @@ def serve(
     """
     config = load(source, overrides)
     made = command(config, more)
-    vllm_versions.check_server()
+    check_server()
     check_port(config)
     check_gpus(config, os.environ)
     for note in made.notes:
@@ -45,9 +99,9 @@ def serve(
 def check_port(config: Config) -> None:
     """Raise OptionError for a port that is taken."""
     host, port = str(config.get("vllm.host") or HOST), port_of(config)
-    if listening.is_free("127.0.0.1" if host == "localhost" else host, port):
+    if is_free("127.0.0.1" if host == "localhost" else host, port):
         return
-    taker = listening.listener(port)
+    taker = listener(port)
     who = f" by process {taker.pid} ({' '.join(taker.command)[:80]})" if taker else ""
     raise OptionError(
         f"vllm.port: {host}:{port} is taken{who}; stop that server, or set vllm.port, which the trainer "
@@ -65,3 +119,126 @@ def check_gpus(config: Config, environment: Mapping[str, str]) -> None:
             f"the server needs {needed} GPUs (vllm.tensor_parallel_size times data_parallel_size), and "
             f"{shown} shows {len(seen)}"
         )
+
+
+def command(config: Config, more: Sequence[str] = ()) -> ServeCommand:
+    """Return the command that serves the model of a configuration; `more` are further flags of vLLM.
+
+    Raises OptionError where the keys contradict each other.
+    """
+    model = config.text("base_model")
+    if model is None:
+        raise OptionError(f"{config.source}: base_model is missing; it is what the server serves")
+    mode = config.text("trl.vllm_mode")
+    if mode == "colocate":
+        raise OptionError(
+            "trl.vllm_mode: colocate runs vLLM inside the trainer; there is nothing to serve"
+        )
+    environment = {"VLLM_SERVER_DEV_MODE": "1"}
+    adapters = _adapters(config)
+    if adapters:
+        environment = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", **environment}
+    transfer = () if adapters else ("--weight-transfer-config", '{"backend": "nccl"}')
+    arguments = (
+        str(Path(model).expanduser()) if model.startswith("~") else model,
+        *("--host", str(config.get("vllm.host") or HOST), "--port", str(port_of(config))),
+        *_given(config),
+        *_of_model(config),
+        *adapters,
+        *transfer,
+        *("--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1"),
+        *_scale_out(),
+        *more,
+    )
+    return ServeCommand(environment, arguments, tuple(_notes(config)))
+
+
+def lora_rank(config: Config) -> int | None:
+    """Return the rank of the adapter that is sent alone; None where whole weights are sent."""
+    if not config.is_true("trl.vllm_lora_sync"):
+        return None
+    rank = config.get("lora_r")
+    return rank if isinstance(rank, int) else _PEFT_RANK
+
+
+def round_lora_rank(rank: int) -> int:
+    """Return the smallest room for adapters that takes this rank."""
+    for room in LORA_RANKS:
+        if room >= rank:
+            return room
+    raise OptionError(
+        f"lora_r: {rank}: vLLM serves adapters up to rank {LORA_RANKS[-1]}; lower it, or leave out "
+        "trl.vllm_lora_sync"
+    )
+
+
+def devices_needed(config: Config) -> int:
+    """Return how many GPUs the server takes."""
+    sizes = (config.get(f"vllm.{kind}_parallel_size") for kind in ("tensor", "data"))
+    first, second = (size if isinstance(size, int) else 1 for size in sizes)
+    return first * second
+
+
+def _given(config: Config) -> list[str]:
+    """Return a flag for each key of `vllm` that is set; every key has one, or is none of the server's."""
+    out: list[str] = []
+    for key in (key for key in table().values() if key.to == "vllm"):
+        name, value = key.target, config.get(key.name)
+        if value is None or name in _OWN:
+            continue
+        if name in _SWITCHES:
+            flag = _SWITCHES[name][0 if value else 1]
+            out += [flag] if flag else []
+        else:
+            out += [_FLAGS[name], str(value)]
+    return out
+
+
+def _of_model(config: Config) -> list[str]:
+    revision = config.text("revision_of_model")
+    trusted = ["--trust-remote-code"] if config.is_true("trust_remote_code") else []
+    return [*(["--revision", revision] if revision else []), *trusted]
+
+
+def _adapters(config: Config) -> tuple[str, ...]:
+    rank = lora_rank(config)
+    if rank is None:
+        return ()
+    # Two versions of the adapter meet while the new one is loaded and the old one not yet unloaded.
+    return ("--enable-lora", "--max-lora-rank", str(round_lora_rank(rank)), "--max-loras", "2")
+
+
+def _scale_out() -> tuple[str, ...]:
+    """From 0.30 on the endpoints for prompts with images must be asked for, as TRL does."""
+    found = installed("vllm")
+    if found is None:
+        return ()
+    from packaging.version import Version
+
+    return ("--enable-scale-out",) if Version(found) >= Version("0.30.0") else ()
+
+
+def _notes(config: Config) -> list[str]:
+    notes = []
+    if not config.is_true("trl.use_vllm"):
+        notes.append("the trainer will not ask this server: trl.use_vllm is not true")
+    if config.text("trl.vllm_server_base_url"):
+        notes.append(
+            f"the trainer asks {config.text('trl.vllm_server_base_url')}, whatever port this one has"
+        )
+    notes += too_long(config)
+    return notes
+
+
+def too_long(config: Config) -> list[str]:
+    """Return a note where the longest prompt and the longest answer do not fit into the server's context."""
+    limit, prompt = config.get("vllm.max_model_len"), config.get("sequence_len")
+    answer = config.get("trl.max_completion_length")
+    if not (isinstance(limit, int) and isinstance(prompt, int) and isinstance(answer, int)):
+        return []
+    if prompt + answer <= limit:
+        return []
+    return [
+        f"vllm.max_model_len is {limit}: a prompt of sequence_len ({prompt}) and an answer of "
+        f"max_completion_length ({answer}) do not fit; the server refuses what is longer"
+    ]
