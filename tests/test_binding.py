@@ -4,7 +4,7 @@ import pytest
 from runs import INTEL
 
 from fmtkit.converting.binding import bind
-from fmtkit.converting.read_plan import MOST_NAMES, ReadPlan
+from fmtkit.converting.reading import MOST_NAMES, ReadPlan
 from fmtkit.formats import registry
 
 USER, BOT = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}

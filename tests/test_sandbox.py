@@ -8,9 +8,8 @@ from fmtkit.core.errors import TemplateError
 from fmtkit.core.worker import Limits
 from fmtkit.rendering import chat, template_sources
 from fmtkit.rendering.chat import ChatTemplate
-from fmtkit.rendering.leaf_json import decode_leaf, encode_leaf, harmless
 from fmtkit.rendering.row_templates import RowTemplate
-from fmtkit.rendering.sandbox import Sandbox
+from fmtkit.rendering.sandbox import Sandbox, decode_leaf, encode_leaf, harmless
 from fmtkit.rendering.tracing import Fault, Interpreter, Request, Shape, View
 from fmtkit.rendering.unknowns import Slot
 

@@ -15,14 +15,13 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from fmtkit.converting import control_tokens, pairing, reading, verdicts
+from fmtkit.converting import control_tokens, pairing, reading
 from fmtkit.converting.binding import Binding
-from fmtkit.converting.conversion import convert_frame
+from fmtkit.converting.conversion import convert_frame, reconsidered, refused
 from fmtkit.converting.engines import Engine, TaskLostError, engine_of
 from fmtkit.converting.fusing import Laid
-from fmtkit.converting.parse import Parsed
 from fmtkit.converting.preparation import Job
-from fmtkit.converting.read_plan import ReadPlan
+from fmtkit.converting.reading import Parsed, ReadPlan
 from fmtkit.converting.tasks import PART_SHIFT, Task, tasks_of
 from fmtkit.core import buffers
 from fmtkit.core.codes import PRECEDENCE, Reject
@@ -433,7 +432,7 @@ def _left(job: Job, source: int, records: Records, laid: Laid) -> "tuple[_Conver
     if parsed.frame.height:
         begun = _convert(job, plan.binding, parsed, picked)
         return begun, _render(job, source, begun.frame, picked, begun.cuts)
-    begun.rejects = verdicts.reconsidered(parsed.rejects, picked, plan.binding)
+    begun.rejects = reconsidered(parsed.rejects, picked, plan.binding)
     return begun, part
 
 
@@ -658,8 +657,8 @@ def _piece(
 def _convert(job: Job, binding: Binding, parsed: Parsed, records: Rows) -> _Converted:
     """Convert what was parsed of blocks, and pair the rankings."""
     converted = convert_frame(parsed.frame, binding)
-    bad = [verdicts.refused(records, binding, *entry) for entry in converted.bad]
-    judged = verdicts.reconsidered(parsed.rejects, records, binding)
+    bad = [refused(records, binding, *entry) for entry in converted.bad]
+    judged = reconsidered(parsed.rejects, records, binding)
     frame, warnings = converted.frame, Counter(converted.warnings)
     without_pair = np.empty(0, np.int64)
     if job.pairs is not None:

@@ -5,7 +5,7 @@ before a row is read.
 """
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -15,6 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from fmtkit.columns.documents import Untokenized
+from fmtkit.columns.kinds import DialogKind, Kind, ListKind
+from fmtkit.columns.typed_kinds import may_carry
 from fmtkit.converting import (
     control_tokens,
     detection,
@@ -31,8 +33,7 @@ from fmtkit.converting.engines import Engine, engine_of
 from fmtkit.converting.fusing import Fusion
 from fmtkit.converting.joined_rows import JoinedSource
 from fmtkit.converting.keeping import Kept, find_kept
-from fmtkit.converting.pass_through import as_they_are
-from fmtkit.converting.read_plan import ReadPlan
+from fmtkit.converting.reading import ReadPlan
 from fmtkit.converting.soft_labels import has_soft_labels
 from fmtkit.converting.splitting import Split
 from fmtkit.converting.suggestions import untyped
@@ -418,3 +419,40 @@ def _canonical_schema(binding: Binding, table: type[Table], kept: Kept) -> pa.Sc
         soft = pa.field("labels", pa.list_(pa.float64()))
         schema = schema.set(schema.get_field_index("labels"), soft)
     return pa.schema([*schema, *kept.fields])
+
+
+_PASSTHROUGH = "passthrough"
+
+
+def as_they_are(
+    converter: Converter, schemas: Sequence[pa.Schema | None], mapping: Mapping[str, str]
+) -> Converter:
+    """Return the converter that makes of such tables what they are; itself where one has no schema."""
+    known = [schema for schema in schemas if schema is not None]
+    if converter.name != _PASSTHROUGH or len(known) < len(schemas):
+        return converter
+    tops = {p: mapping.get(p, converter.path(p)).partition(".")[0] for p in converter.takes}
+    types = {
+        parameter: [schema.field(top).type for schema in known if top in schema.names]
+        for parameter, top in tops.items()
+    }
+    lacking = {p for p in converter.takes if p not in converter.required and not types[p]}
+    takes = {p: kind for p, kind in converter.takes.items() if p not in lacking}
+    wide = any(may_carry(dtype) for found in types.values() for dtype in found)
+    if not wide:
+        takes = {p: _narrow(kind) for p, kind in takes.items()}
+    function = _without(converter.function, lacking)
+    return replace(converter, takes=takes, function=function, wide=converter.wide and wide)
+
+
+def _without(function: Callable[..., Table], lacking: Iterable[str]) -> Callable[..., Table]:
+    def made(**arguments: Any) -> Table:
+        return replace(function(**arguments), **dict.fromkeys(lacking))
+
+    return made
+
+
+def _narrow(kind: Kind) -> Kind:
+    if isinstance(kind, ListKind):
+        return replace(kind, item=_narrow(kind.item))
+    return replace(kind, wide=False) if isinstance(kind, DialogKind) else kind

@@ -1,7 +1,12 @@
-"""Reading: any block of a source becomes the frame that its converter sees, and rejects."""
+"""Reading: by the plan of its source, a block becomes the frame that its converter sees, and rejects.
 
-from collections.abc import Sequence
-from dataclasses import replace
+What is certain of JSON lines is read natively, every other line by the strict parser. A row's verdict and
+value depend on that row alone: both readers make the same of it, and the strict one, which judges line by
+line, reads all where there is no native kernel.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial, singledispatch
 
 import numpy as np
@@ -10,16 +15,85 @@ import pyarrow as pa
 
 from fmtkit.columns.kinds import DialogKind, TextKind
 from fmtkit.columns.strict_kinds import json_value
-from fmtkit.columns.typed_kinds import arrow_type, doubts, holds_strange_numbers, may_carry
+from fmtkit.columns.typed_kinds import (
+    arrow_type,
+    doubts,
+    dtype_of,
+    holds_strange_numbers,
+    may_carry,
+    read,
+)
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.bound_column import MEDIA, Row
-from fmtkit.converting.parse import Parsed, parse_records
-from fmtkit.converting.read_plan import ReadPlan
-from fmtkit.converting.unread_turns import CarriedKind
+from fmtkit.converting.unread_turns import CarriedKind, carried
 from fmtkit.core import buffers
 from fmtkit.core.codes import Reject
+from fmtkit.reading import clean_lines
 from fmtkit.rendering.content_parts import Cuts
 from fmtkit.sources.blocks import ArrowRows, Block, Records, Rows
+from fmtkit.sources.marks import is_unicode
+
+MOST_NAMES = 256
+"""Of the columns that a source shows: more are data."""
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """How the rows of a source become what a converter sees."""
+
+    binding: Binding
+    seen: tuple[str, ...] = ()
+    """The columns of the first block."""
+
+    @classmethod
+    def of(cls, binding: Binding, sample: Iterable[Row]) -> "ReadPlan":
+        """Plan the reading of a source from the rows of its first block."""
+        seen: dict[str, None] = {}
+        for row in sample:
+            if len(seen) <= MOST_NAMES:
+                seen |= dict.fromkeys(filter(is_unicode, row))
+        return cls(binding, tuple(seen))
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """Return the columns of the first block that the type does not use."""
+        if self.binding.converter.takes_rows:
+            return ()
+        used = {column.top for column in (*self.binding.columns, *self.binding.kept)}
+        return tuple(name for name in self.seen if name not in used)
+
+    def select(self, batch: pl.DataFrame, numbers: pl.Series) -> pl.DataFrame:
+        """Turn the columns of a typed source into the frame that the converter sees."""
+        expressions = []
+        absent = {name for name, dtype in batch.schema.items() if dtype == pl.Null}
+        for column in self.binding.every:
+            if column in self.binding.watched and column.path[0] in absent:
+                expressions.append(pl.lit([], dtype=dtype_of(column.kind)).alias(column.name))
+            elif column.shape is None:
+                expressions.append(pl.lit(None, dtype=dtype_of(column.kind)).alias(column.name))
+            else:
+                seen = read(column.kind, column.parsed(), column.shape)
+                expressions.append(seen.alias(column.name))
+        frame = batch.select(expressions) if expressions else pl.DataFrame()
+        if frame.height != len(numbers):
+            frame = batch.with_columns(expressions).select(c.name for c in self.binding.every)
+        return frame.with_columns(numbers.alias("__row"))
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """The sound rows of a block as the converter sees them, and the rejects.
+
+    `frame` has one column for each bound column and `__row`, the record's number within the block.
+    """
+
+    frame: pl.DataFrame
+    rejects: list[Reject]
+    records: int
+    blank: int
+    fast_rows: int
+    cuts: Mapping[int, Cuts] = field(default_factory=dict)
+    """Record -> which of its contents came in parts; records without such are not in it."""
 
 
 def records_of(block: Block, binding: Binding | None = None) -> Rows:
@@ -217,3 +291,67 @@ def _fits(dtype: pa.DataType, wanted: pa.DataType) -> bool:
         fields = [wanted.field(i) for i in range(wanted.num_fields)]
         return all(f.name in there and _fits(there[f.name], f.type) for f in fields)
     return False
+
+
+def parse_records(records: Records, binding: Binding) -> Parsed:
+    """Parse the records of a block: the clean lines natively, the others one by one."""
+    read = clean_lines.read(records.data, binding.spec)
+    if read is None:
+        judged = _judge(records, range(len(records)), binding)
+        return _parsed(records, judged.frame(binding), judged, 0, binding)
+    records.blank_lines = read.verdicts == clean_lines.BLANK
+    verdicts = read.verdicts[~records.blank_lines]
+    clean = np.flatnonzero(verdicts == clean_lines.CLEAN)
+    judged = _judge(records, np.flatnonzero(verdicts == clean_lines.UNSURE).tolist(), binding)
+    frame = _as_converters_see(read.frame, clean, binding)
+    if judged.sound:
+        frame = pl.concat([frame, judged.frame(binding)]).sort("__row")
+    return _parsed(records, frame, judged, len(clean), binding)
+
+
+def _parsed(
+    records: Records, frame: pl.DataFrame, judged: "_Judged", clean: int, binding: Binding
+) -> Parsed:
+    return Parsed(frame, judged.rejects, len(records), records.blank, clean, judged.cuts(binding))
+
+
+def _as_converters_see(frame: pl.DataFrame, rows: np.ndarray, binding: Binding) -> pl.DataFrame:
+    """Number the rows of a frame that the kernel read, and tell what its watched columns carry."""
+    columns = {column.name: frame.get_column(column.name) for column in binding.every}
+    for watched in binding.watched:
+        texts = columns[watched.name]
+        if texts.null_count() < len(texts):
+            columns[watched.name] = carried(texts)
+    # Of Arrow, since polars asks numpy.ma of numbers that are numpy's, which takes 20 ms to import.
+    numbers = pl.Series("__row", buffers.int64s(rows))
+    return pl.DataFrame([*columns.values(), numbers])
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """Records that the strict parser took one by one, and the rejects of the others."""
+
+    sound: list[tuple[int, Row]] = field(default_factory=list)
+    rejects: list[Reject] = field(default_factory=list)
+
+    def frame(self, binding: Binding) -> pl.DataFrame:
+        """Return what converters see of the sound ones."""
+        return binding.frame([row for _, row in self.sound], [record for record, _ in self.sound])
+
+    def cuts(self, binding: Binding) -> dict[int, Cuts]:
+        """Return the parts of contents that came in parts."""
+        return {record: cut for record, row in self.sound if (cut := binding.cuts(row))}
+
+
+def _judge(records: Records, numbers: Iterable[int], binding: Binding) -> _Judged:
+    """Judge records one by one."""
+    judged = _Judged()
+    for record in numbers:
+        value, fault = records.value(record, written=True)
+        found = [fault] if fault else binding.judge(value)
+        if found:
+            first = found[0]
+            judged.rejects.append(records.reject(record, first.code, first.column, first.message))
+        else:
+            judged.sound.append((record, value))
+    return judged

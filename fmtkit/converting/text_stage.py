@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fmtkit.converting import shadowed_columns as kept_aside
 from fmtkit.converting.convert_options import AS_MADE, RowOptions
 from fmtkit.converting.typenames import TypeName
 from fmtkit.core import buffers
@@ -46,6 +45,9 @@ _UNCUT = {
     "Tokens": "a type that makes tokens has its own length",
 }
 """Tables of which no row can be cut, and why."""
+_NAMES = frozenset({*DIALOG_COLUMNS, *TEXT_NAMES.values(), "completions"})
+_ASIDE = "kept aside: "
+"""What stands before the name of a kept column that is called like a dialog, while dialogs are rendered."""
 
 
 @dataclass(frozen=True)
@@ -157,8 +159,8 @@ class TextStage:
             return pa.schema([*Tokens.schema(frozenset(), wide=False, text=False), *kept])
         if self.text_source or not self.is_text:
             return schema
-        made = _text_schema(kept_aside.put(schema, self.table), dict.fromkeys(DIALOG_COLUMNS))
-        return kept_aside.back(pa.schema(made))
+        made = _text_schema(_set_aside(schema, self.table), dict.fromkeys(DIALOG_COLUMNS))
+        return _put_back(pa.schema(made))
 
     def apply(self, table: pa.Table, cuts: Mapping[int, Cuts] | None = None) -> Done:
         """Render a table of messages and mind its length; rows are named by their place in it.
@@ -167,11 +169,9 @@ class TextStage:
         """
         if not table.num_rows:
             return Done(self.schema(table.schema).empty_table(), np.arange(0))
-        aside = kept_aside.put(table.schema, self.table)
+        aside = _set_aside(table.schema, self.table)
         done = self._made(table.rename_columns(aside.names), cuts or {})
-        return replace(
-            done, table=done.table.rename_columns(kept_aside.back(done.table.schema).names)
-        )
+        return replace(done, table=done.table.rename_columns(_put_back(done.table.schema).names))
 
     def _made(self, table: pa.Table, cuts: Mapping[int, Cuts]) -> Done:
         done = Done(table, np.arange(table.num_rows))
@@ -193,6 +193,19 @@ class TextStage:
             if len(done.kept) < table.num_rows
             else table,
         )
+
+
+def _set_aside(schema: pa.Schema, table: type[Table]) -> pa.Schema:
+    """Return a schema in which a kept column that is called like a dialog (`chosen`) has another name."""
+    own = set(table.column_names())
+    own |= {text for name, text in TEXT_NAMES.items() if name in own}
+    aside = _NAMES - own
+    return pa.schema([f.with_name(_ASIDE + f.name) if f.name in aside else f for f in schema])
+
+
+def _put_back(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with the names that the columns had."""
+    return pa.schema([f.with_name(f.name.removeprefix(_ASIDE)) for f in schema])
 
 
 def _check_cut(action: str, table: type[Table]) -> None:

@@ -13,9 +13,8 @@ from tokenizers import Encoding
 
 from fmtkit.core.errors import TemplateError
 from fmtkit.inspection.masked import Masked, Span, common_prefix, encoded
-from fmtkit.rendering.reply_spans import UNMARKED, reply_spans
 from fmtkit.rendering.row_templates import Message, RowTemplate
-from fmtkit.rendering.turn_spans import content_spans
+from fmtkit.rendering.turn_spans import UNMARKED, content_spans, reply_spans
 from fmtkit.tokenizers.tokens import Tokenizer
 from fmtkit.tokenizers.turn_rule import USUAL_TURNS, TurnRule, details_of, learnt_tokens
 

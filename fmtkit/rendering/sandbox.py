@@ -1,10 +1,12 @@
 """Foreign templates in a worker process: a template is a program, whoever may have written it.
 
 The worker has the limits of worker.Limits and its output one in proportion to the input. Five rows
-that break a limit are enough to call the template harmful: each one costs seconds.
+that break a limit are enough to call the template harmful: each one costs seconds. A trace comes out as
+JSON, and is followed only where no row's texts can grow by it more than rendering allows.
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -14,7 +16,6 @@ from jinja2.exceptions import TemplateSyntaxError
 from fmtkit.core.errors import TemplateError
 from fmtkit.core.worker import Limits, Overrun, Serve, Worker
 from fmtkit.rendering.jinja_environment import BoundedEnvironment, environment
-from fmtkit.rendering.leaf_json import decode_leaf, encode_leaf, harmless, tuples
 from fmtkit.rendering.tracing import (
     Fault,
     Interpreter,
@@ -25,7 +26,63 @@ from fmtkit.rendering.tracing import (
     View,
     traceable,
 )
-from fmtkit.rendering.unknowns import Slot
+from fmtkit.rendering.unknowns import Derived, Question, Slot, Unknown, symbolic
+
+GROWING = frozenset({"replace", "expandtabs", "rewritten", "printed"})
+"""Operations that can make a long text of a short one: JSON grows by its indents and escapes."""
+
+
+def encode_leaf(leaf: Leaf) -> list[Any]:
+    """Write a leaf as JSON values."""
+    return [
+        [_encode_unknown(unknown) for unknown in leaf.unknowns],
+        [[q.predicate, q.text, q.arguments, answer] for q, answer in leaf.path],
+        [[o.message, o.raised] if isinstance(o, Fault) else o for o in leaf.outputs],
+    ]
+
+
+def _encode_unknown(unknown: Unknown) -> list[Any]:
+    if isinstance(unknown, Slot):
+        return [unknown.dialog, unknown.message, unknown.key]
+    return [unknown.operation, unknown.text, unknown.arguments, None]
+
+
+def decode_leaf(encoded: list[Any]) -> Leaf:
+    """Read what encode_leaf wrote."""
+    unknowns, path, outputs = encoded
+    return Leaf(
+        tuple(_decode_unknown(unknown) for unknown in unknowns),
+        tuple((Question(q, text, _tuples(given)), answer) for q, text, given, answer in path),
+        tuple(Fault(*output) if isinstance(output, list) else output for output in outputs),
+    )
+
+
+def _decode_unknown(encoded: list[Any]) -> Unknown:
+    if len(encoded) == 3:
+        return Slot(*encoded)
+    operation, text, given, _ = encoded
+    return Derived(operation, text, _tuples(given))
+
+
+def _tuples(values: list[Any]) -> tuple[Any, ...]:
+    """Make tuples of lists, at any depth."""
+    return tuple(_tuples(value) if isinstance(value, list) else value for value in values)
+
+
+def harmless(leaf: Leaf, growth: int, spare: int) -> bool:
+    """Say whether no row's texts can grow by it more than rendering allows."""
+    if any(isinstance(u, Derived) and u.operation in GROWING for u in leaf.unknowns):
+        return False
+    texts = [output for output in leaf.outputs if isinstance(output, str)]
+    texts += [unknown.text for unknown in leaf.unknowns if isinstance(unknown, Derived)]
+    return all(_moderate(text, growth, spare) for text in texts)
+
+
+def _moderate(text: str, growth: int, spare: int) -> bool:
+    if len(text) > spare:
+        return False
+    return all(count <= growth for c, count in Counter(text).items() if symbolic(c))
+
 
 MAX_OVERRUNS = 5
 SPARE_OUTPUT = 1 << 18
@@ -181,7 +238,7 @@ def _rendered(template: Interpreter, item: dict[str, Any]) -> str | list[Any]:
 def _traced(template: Interpreter, item: dict[str, Any]) -> list[Any] | None:
     signature = tuple(
         tuple(
-            Shape(role, tuple(keys), in_part, None if calls is None else tuples(calls))
+            Shape(role, tuple(keys), in_part, None if calls is None else _tuples(calls))
             for role, keys, in_part, calls in shapes
         )
         for shapes in item["signature"]

@@ -17,9 +17,8 @@ from fmtkit.rendering.batch_answers import Rows, Unknowns
 from fmtkit.rendering.content_parts import Forms, forms_of
 from fmtkit.rendering.decision_tree import Tree, walk
 from fmtkit.rendering.dialog_columns import Batch, DialogColumn, groups, signature
-from fmtkit.rendering.prefix_by_text import cut_by_text
 from fmtkit.rendering.render_plan import Engine, Outcome, Plan
-from fmtkit.rendering.reply_cut import Problem
+from fmtkit.rendering.reply_cut import Problem, cut_by_text
 from fmtkit.rendering.survival import (
     ALL_LOST,
     REPLY_LOST,

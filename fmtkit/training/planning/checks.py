@@ -266,10 +266,10 @@ def mask_remarks(plan: "Plan", template: str | None) -> list[str]:
         template = tokens.load(folder).chat_template
     if template is None:
         return []
-    from fmtkit.rendering import reply_spans, row_templates, template_sources
+    from fmtkit.rendering import row_templates, template_sources, turn_spans
 
     found = template_sources.recognised("template", template, {})
-    return [] if row_templates.RowTemplate(found).has_generation else [reply_spans.UNMARKED]
+    return [] if row_templates.RowTemplate(found).has_generation else [turn_spans.UNMARKED]
 
 
 def _open_ended(plan: "Plan", files: Sequence[str]) -> tuple[int, int, str]:
