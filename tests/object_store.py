@@ -1,4 +1,4 @@
-"""An S3 server on loopback (moto's), reached through a proxy that can fail as networks do."""
+"""Object stores on loopback, reached through a proxy that can fail as networks do: S3 as moto serves it."""
 
 import http.client
 import os
@@ -33,6 +33,8 @@ class Server:
     url: str
     port: int
     fault: Fault | None = None
+    before: Callable[[str, str, bytes], int | None] | None = None
+    """(method, path, body) -> a status to answer with, where the store itself should and does not."""
     seen: list[tuple[str, str]] = field(default_factory=list)
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
@@ -61,23 +63,31 @@ def s3_server() -> Iterator[Server]:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     moto = ThreadedMotoServer(port=0, verbose=False)
     moto.start()
-    _, port = moto.get_host_and_port()
+    try:
+        with proxied(moto.get_host_and_port()[1]) as server:
+            forward(server.port, "POST", "/moto-api/reset", {}, b"")
+            forward(server.port, "PUT", f"/{BUCKET}", {}, b"")
+            yield server
+    finally:
+        moto.stop()
+
+
+@contextmanager
+def proxied(port: int) -> Iterator[Server]:
+    """Put a proxy before a server of this machine."""
     server = Server("", port)
     proxy = ThreadingHTTPServer(("127.0.0.1", 0), _proxy(server))
     proxy.daemon_threads = True
     server.url = f"http://127.0.0.1:{proxy.server_address[1]}"
     Thread(target=proxy.serve_forever, daemon=True).start()
     try:
-        _forward(port, "POST", "/moto-api/reset", {}, b"")
-        _forward(port, "PUT", f"/{BUCKET}", {}, b"")
         yield server
     finally:
         proxy.shutdown()
         proxy.server_close()
-        moto.stop()
 
 
-def _forward(port: int, method: str, path: str, headers: dict, body: bytes):
+def forward(port: int, method: str, path: str, headers: dict, body: bytes):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request(method, path, body, headers)
@@ -92,15 +102,28 @@ def _proxy(server: Server) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
 
         def handle_any(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = self.body()
             fault = server.fault_of(self.command, self.path)
+            if fault is None and server.before:
+                fault = server.before(self.command, self.path, body)
             if isinstance(fault, int):
                 code = CODES.get(fault, "InternalError")
                 self.answer(fault, [], f"<Error><Code>{code}</Code></Error>".encode())
                 return
-            headers = {k: v for k, v in self.headers.items() if k.lower() != "expect"}
-            status, found, data = _forward(server.port, self.command, self.path, headers, body)
+            own = ("expect", "transfer-encoding", "content-length")
+            headers = {k: v for k, v in self.headers.items() if k.lower() not in own}
+            status, found, data = forward(server.port, self.command, self.path, headers, body)
             self.answer(status, found, data, fault)
+
+        def body(self) -> bytes:
+            if self.headers.get("Transfer-Encoding") != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            found = []
+            while size := int(self.rfile.readline().partition(b";")[0], 16):
+                found.append(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+            return b"".join(found)
 
         def answer(self, status, headers, data, fault=None) -> None:
             self.send_response_only(status)
@@ -108,7 +131,8 @@ def _proxy(server: Server) -> type[BaseHTTPRequestHandler]:
             length = next((v for k, v in headers if k.lower() == "content-length"), len(data))
             for name, value in headers:
                 if name.lower() not in dropped:
-                    self.send_header(name, value)
+                    # Google's tells where an upload goes on.
+                    self.send_header(name, value.replace(f"http://127.0.0.1:{server.port}", server.url))
             self.send_header("Content-Length", str(length))
             self.end_headers()
             if self.command == "HEAD":

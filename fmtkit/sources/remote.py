@@ -1,7 +1,7 @@
 """URLs that fsspec opens: the files that they stand for, read in ranges that can be asked for again."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,9 @@ def remote(url: str) -> list[Location]:
         system, path, is_folder = storage.attempted(
             partial(_contact, url), first=reachability.ANSWERING
         )
-        found = _files(system, path, is_folder=is_folder)
-        return [_location(system, file, listed) for file, listed in found.items()]
+        named = partial(_name, url.partition("://")[0], system)
+        found = _files(system, path, named, is_folder=is_folder)
+        return [_location(system, file, listed, named(file)) for file, listed in found.items()]
     except SourceError:
         raise
     except OSError as error:
@@ -53,13 +54,15 @@ def _contact(url: str) -> tuple[Any, str, bool]:
     return system, path, bool(system.isdir(path))
 
 
-def _files(system: Any, path: str, *, is_folder: bool) -> dict[str, Details]:
+def _files(
+    system: Any, path: str, named: Callable[[str], str], *, is_folder: bool
+) -> dict[str, Details]:
     """Return the files with what their listing says of them, in order."""
     if any(sign in path for sign in "*?["):
         found = storage.attempted(partial(system.glob, path, detail=True))
         found = {name: d for name, d in sorted(found.items()) if d.get("type") != "directory"}
         if not found:
-            raise SourceError(f"no file matches {_name(system, path)}")
+            raise SourceError(f"no file matches {named(path)}")
         return found
     if not is_folder:
         return {path: {}}
@@ -68,26 +71,28 @@ def _files(system: Any, path: str, *, is_folder: bool) -> dict[str, Details]:
     below = {name.removeprefix(root): name for name in sorted(found)}
     if any(name.startswith(f"{RUN_FOLDER}/") for name in below) and MANIFEST not in below:
         raise SourceError(
-            f"{_name(system, path)} is an output of fmtkit that is not finished (no {MANIFEST}); "
+            f"{named(path)} is an output of fmtkit that is not finished (no {MANIFEST}); "
             "finish it with --resume, or name its files"
         )
     if MANIFEST in below and any(name.startswith("data/") for name in below):
         below = {name: file for name, file in below.items() if name.startswith("data/")}
     if not (data := [file for name, file in below.items() if is_data(Path(name))]):
-        raise SourceError(f"{_name(system, path)} holds no data files")
+        raise SourceError(f"{named(path)} holds no data files")
     return {file: found[file] for file in data}
 
 
-def _name(system: Any, path: str) -> str:
-    return storage.public(system.unstrip_protocol(path))
+def _name(scheme: str, system: Any, path: str) -> str:
+    """Return the URL of a file, under the scheme that was asked for: adlfs calls az:// abfs://."""
+    own, found, rest = system.unstrip_protocol(path).partition("://")
+    aliases = system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)
+    return storage.public(f"{scheme if scheme in aliases else own}{found}{rest}")
 
 
-def _location(system: Any, path: str, listed: Details) -> Location:
+def _location(system: Any, path: str, listed: Details, name: str) -> Location:
     details = listed
     if details.get("size") is None:
         details = storage.attempted(partial(system.info, path))
     mark = storage.mark_of(details)
-    name = _name(system, path)
     if mark[0] is None or (name.startswith(HTTP) and not _gives_ranges(system, path, mark[0])):
         return Location(name, partial(Stream, system, path), mark[0], seeks=False, mark=mark[1])
     return Location(name, partial(RangedFile, system, path, mark), mark[0], mark=mark[1])
