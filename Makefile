@@ -36,7 +36,7 @@ CLANG ?= $(firstword $(foreach name,clang clang-19 clang-18 clang-17 clang-16 cl
 FUZZ := build/fuzz
 FUZZ_SECONDS ?= 60
 
-.PHONY: gpu axe demo demo-data demo-train check test-lowest coverage docs-site test test-slow test-all test-old-trl test-stress test-sanitized sanitized fuzz wheel \
+.PHONY: gpu axe azurite demo demo-data demo-train check test-lowest coverage docs-site test test-slow test-all test-old-trl test-stress test-sanitized sanitized fuzz wheel \
   lint lint-c types format bench docs clean help
 
 help:
@@ -109,6 +109,11 @@ coverage: $(VENV)/dev
 axe: .axe/node_modules/axe-core/axe.min.js
 .axe/node_modules/axe-core/axe.min.js:
 	npm install --silent --no-audit --no-fund --prefix .axe axe-core@4.10.3
+
+# Microsoft's stand-in of Azure's store, for the tests of az:// (180 MB of npm packages).
+azurite: .azurite/node_modules/.bin/azurite-blob
+.azurite/node_modules/.bin/azurite-blob:
+	npm install --silent --no-audit --no-fund --prefix .azurite azurite@3.35.0
 
 test-slow: $(VENV)/dev
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "slow and not stress" -rs

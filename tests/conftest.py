@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from object_store import running, server  # noqa: F401 - fixtures of an S3 server
+from other_stores import running_store, store  # noqa: F401 - and of Google's and Azure's
 
 settings.register_profile("fmtkit", deadline=None)
 settings.load_profile("fmtkit")

@@ -46,11 +46,12 @@ class Server:
         client = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{self.port}")
         return client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", [])
 
-    def fault_of(self, method: str, path: str) -> int | str | None:
+    def fault_of(self, method: str, path: str, body: bytes) -> int | str | None:
         with self.lock:
             self.seen.append((method, path))
             count = self.counts[method, path] = self.counts.get((method, path), 0) + 1
-        return self.fault(method, path, count) if self.fault else None
+        fault = self.fault(method, path, count) if self.fault else None
+        return self.before(method, path, body) if fault is None and self.before else fault
 
 
 @contextmanager
@@ -97,15 +98,24 @@ def forward(port: int, method: str, path: str, headers: dict, body: bytes):
         connection.close()
 
 
+def _body(request: BaseHTTPRequestHandler) -> bytes:
+    if request.headers.get("Transfer-Encoding") != "chunked":
+        return request.rfile.read(int(request.headers.get("Content-Length") or 0))
+    found = []
+    while size := int(request.rfile.readline().partition(b";")[0], 16):
+        found.append(request.rfile.read(size))
+        request.rfile.readline()
+    request.rfile.readline()
+    return b"".join(found)
+
+
 def _proxy(server: Server) -> type[BaseHTTPRequestHandler]:
     class Proxy(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def handle_any(self) -> None:
-            body = self.body()
-            fault = server.fault_of(self.command, self.path)
-            if fault is None and server.before:
-                fault = server.before(self.command, self.path, body)
+            body = _body(self)
+            fault = server.fault_of(self.command, self.path, body)
             if isinstance(fault, int):
                 code = CODES.get(fault, "InternalError")
                 self.answer(fault, [], f"<Error><Code>{code}</Code></Error>".encode())
@@ -115,16 +125,6 @@ def _proxy(server: Server) -> type[BaseHTTPRequestHandler]:
             status, found, data = forward(server.port, self.command, self.path, headers, body)
             self.answer(status, found, data, fault)
 
-        def body(self) -> bytes:
-            if self.headers.get("Transfer-Encoding") != "chunked":
-                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            found = []
-            while size := int(self.rfile.readline().partition(b";")[0], 16):
-                found.append(self.rfile.read(size))
-                self.rfile.readline()
-            self.rfile.readline()
-            return b"".join(found)
-
         def answer(self, status, headers, data, fault=None) -> None:
             self.send_response_only(status)
             dropped = {"transfer-encoding", "content-length", "connection"}
@@ -132,7 +132,9 @@ def _proxy(server: Server) -> type[BaseHTTPRequestHandler]:
             for name, value in headers:
                 if name.lower() not in dropped:
                     # Google's tells where an upload goes on.
-                    self.send_header(name, value.replace(f"http://127.0.0.1:{server.port}", server.url))
+                    self.send_header(
+                        name, value.replace(f"http://127.0.0.1:{server.port}", server.url)
+                    )
             self.send_header("Content-Length", str(length))
             self.end_headers()
             if self.command == "HEAD":

@@ -154,7 +154,7 @@ def running_store(request) -> Iterator[tuple[str, Server]]:
 @pytest.fixture
 def store(running_store, monkeypatch) -> Iterator[Store]:
     """Give an empty bucket, in the environment too."""
-    from fmtkit import storage
+    from fmtkit.core import storage
 
     scheme, server = running_store
     for name in VARIABLES:

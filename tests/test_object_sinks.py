@@ -317,7 +317,9 @@ def test_a_store_that_ignores_conditions_is_refused_by_name(memory, monkeypatch,
     monkeypatch.setattr(
         type(memory), "pipe_file", lambda self, path, data, mode="": whole_pipe(self, path, data)
     )
-    with pytest.raises(WriteError, match="its store ignores If-None-Match"):
+    with pytest.raises(
+        WriteError, match="its store ignores the condition that there be no such file"
+    ):
         fmtkit.convert(source, "intel", "memory://out")
 
 

@@ -195,11 +195,20 @@ def is_transient(error: BaseException) -> bool:
         return False
     if "Credential" in type(told).__name__:
         return False
-    # `code` is gcsfs's; aiohttp has it too, as 400, of an answer that broke off.
-    status = getattr(told, "code" if type(told).__name__ == "HttpError" else "status", None)
-    if isinstance(status, int) and 400 <= status < 500:
+    status = _status(told)
+    if status is not None and 400 <= status < 500:
         return status in _TRY_AGAIN
     return "FileExpired" not in type(error).__name__
+
+
+def _status(told: BaseException) -> int | None:
+    """Return the HTTP status in an error of a client library, where it says one."""
+    if type(told) is OSError and str(told).startswith("Forbidden: "):
+        return 403  # gcsfs's
+    # `code` is gcsfs's; aiohttp has it too, as 400, of an answer that broke off. `status_code` is Azure's.
+    names = ("code",) if type(told).__name__ == "HttpError" else ("status", "status_code")
+    found = (getattr(told, name, None) for name in names)
+    return next((status for status in found if isinstance(status, int)), None)
 
 
 def in_one_line(error: Exception, limit: float = 0) -> Exception:
@@ -211,8 +220,9 @@ def in_one_line(error: Exception, limit: float = 0) -> Exception:
     if type(error).__name__ == "FileExpired":
         return ChangedError("it changed while it was read; run again")
     kinds = (FileNotFoundError, FileExistsError, PermissionError, TimeoutError)
-    kind = next((kind for kind in kinds if isinstance(error, kind)), OSError)
-    return kind(_reason(error))
+    said = {401: PermissionError, 403: PermissionError, 404: FileNotFoundError}
+    kind = said.get(_status(error.__cause__ or error) or 0, OSError)
+    return next((kind for kind in kinds if isinstance(error, kind)), kind)(_reason(error))
 
 
 def _reason(error: Exception) -> str:
@@ -220,7 +230,8 @@ def _reason(error: Exception) -> str:
     told = error.__cause__ or error
     if isinstance(told, FileNotFoundError):
         return "no such file there"
-    words = public(" ".join(str(told).split()))
+    # Behind its own line Azure says which request it was, and repeats itself as XML.
+    words = public(" ".join(str(told).partition("\nRequestId:")[0].split()))
     return f"{type(told).__name__}: {words}" if words else type(told).__name__
 
 

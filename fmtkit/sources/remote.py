@@ -21,6 +21,8 @@ FIRST_BYTES = 1 << 20
 """Asked for where nothing says that the file is read from one end to the other."""
 MOST_BYTES = 16 << 20
 """Asked for at once of a file that is: a request takes as long as some megabytes."""
+_UNPINNED = frozenset({"gs", "az", "abfs"})
+"""Stores whose clients read on where another file took the place of the opened one; s3fs does not."""
 
 
 def remote(url: str) -> list[Location]:
@@ -125,15 +127,22 @@ class RangedFile(io.RawIOBase):
         super().__init__()
         self._system, self._path, self._mark = system, path, mark
         self._size = mark[0] or 0
+        protocol = system.protocol
+        self._is_pinned = _UNPINNED.isdisjoint(
+            [protocol] if isinstance(protocol, str) else protocol
+        )
         self._at = 0
         self._held, self._held_at, self._ask = b"", 0, FIRST_BYTES
         self._file: Any = None
         storage.attempted(self._open)
 
-    def _open(self) -> None:
+    def _check(self, since: str) -> None:
         self._system.invalidate_cache(self._path)
         if storage.mark_of(self._system.info(self._path)) != self._mark:
-            raise storage.ChangedError("it changed since it was listed; run again")
+            raise storage.ChangedError(f"it changed {since}; run again")
+
+    def _open(self) -> None:
+        self._check("since it was listed")
         # Without a cache of fsspec's: a range that failed is asked for again, and nothing else.
         self._file = self._system.open(self._path, "rb", cache_type="none")
 
@@ -169,6 +178,8 @@ class RangedFile(io.RawIOBase):
         file, self._file = self._file, None
         file.seek(start)
         data = bytes(file.read(end - start))
+        if not self._is_pinned:
+            self._check("while it was read")
         if len(data) < end - start:
             raise storage.CutShortError(
                 f"it is cut short: it ends after {start + len(data)} of {self._size} bytes"

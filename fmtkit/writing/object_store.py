@@ -133,8 +133,8 @@ class Store:
             except FileExistsError:
                 return True
         raise WriteError(
-            f"cannot write {self.folder}: its store ignores If-None-Match, so that two runs could "
-            "write there at once; write to a local folder and copy the result"
+            f"cannot write {self.folder}: its store ignores the condition that there be no such file, so "
+            "that two runs could write there at once; write to a local folder and copy the result"
         )
 
     def delete(self, names: Iterable[str]) -> None:
