@@ -87,13 +87,13 @@ class WorkingFolder:
     def give_names(self, shards: Sequence[Shard], format: str) -> list[Written]:
         """Rename shards to tell how many there are; return them as they will be in the end."""
         totals = Counter(shard.split for shard in shards)
-        written = []
+        final, written = self.path / "data", []
         for shard in shards:
-            working = self.data / working_name(shard.split, shard.index, format)
-            name = f"{working.stem}-of-{totals[shard.split]:05}.{format}"
-            working.rename(self.data / name)
-            final = self.path / "data" / name
-            written.append(Written(final, shard.rows, shard.bytes, shard.sha256))
+            working = working_name(shard.split, shard.index, format)
+            name = f"{working.removesuffix(f'.{format}')}-of-{totals[shard.split]:05}.{format}"
+            # Of 200,000 shards, texts take 1 s where paths take 5.
+            os.rename(f"{self.data}/{working}", f"{self.data}/{name}")  # noqa: PTH104
+            written.append(Written(final / name, shard.rows, shard.bytes, shard.sha256))
         sync_folder(self.data)
         return written
 
@@ -108,7 +108,7 @@ class WorkingFolder:
         made = self.place(run).tasks
         for name, own in moves.items():
             with suppress(FileNotFoundError):
-                (made / name).rename(self.data / own)
+                os.rename(f"{made}/{name}", f"{self.data}/{own}")  # noqa: PTH104
         sync_folder(self.data)
 
     def put_in_place(self, path: Path | None = None) -> None:
