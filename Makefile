@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 OLD_PIP = $(OLD_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(OLD_VENV)/constraints.txt
+LOWEST_PIP = $(LOWEST_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(LOWEST_VENV)/constraints.txt
 JOBS ?= 2
 # pytest's workers fill the cores. torch's threads beside them would wait for each other: with two cores,
 # two workers and two threads each, a small model trains five times as slow as with one.
@@ -163,10 +164,13 @@ $(OLD_VENV)/dev: $(BUILD_FILES)
 test-old-trl: $(OLD_VENV)/dev
 	$(OLD_VENV)/bin/python -m pytest tests/test_training_legacy.py -n $(JOBS) -rs
 
+# uv tells the versions within seconds; pip would go back through hundreds of them.
 $(LOWEST_VENV)/dev: $(BUILD_FILES) .ci/lowest.py
 	$(PYTHON) -m venv $(LOWEST_VENV)
-	$(PYTHON) .ci/lowest.py > $(LOWEST_VENV)/constraints.txt
-	$(LOWEST_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(LOWEST_VENV)/constraints.txt torch -e '.[dev]'
+	$(LOWEST_VENV)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(LOWEST_VENV)/bin/python .ci/lowest.py > $(LOWEST_VENV)/constraints.txt
+	$(LOWEST_PIP) torch
+	$(LOWEST_PIP) -e '.[dev]'
 	touch $@
 
 test-lowest: $(LOWEST_VENV)/dev
