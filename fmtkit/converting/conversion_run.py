@@ -16,7 +16,14 @@ from fmtkit.converting.pipeline import Piece, Progress, stream
 from fmtkit.converting.preparation import AnySource, Job
 from fmtkit.converting.run_report import Report, report_of, sources_of
 from fmtkit.converting.splitting import Encoding, Split
-from fmtkit.converting.task_work import TIERS, TaskWork, limited_tasks, named, works_by_tasks
+from fmtkit.converting.task_work import (
+    TIERS,
+    TaskWork,
+    hash_sources,
+    limited_tasks,
+    named,
+    works_by_tasks,
+)
 from fmtkit.converting.tasks import HERE, Task
 from fmtkit.converting.user_functions import TransformedSource
 from fmtkit.core.atomic import Written
@@ -75,6 +82,8 @@ class ConversionRun:
         A file is never seen half-written, so that there is no part of it to go on with.
         """
         # Of a file only what is to be compared: its sources are hashed as they are read.
+        if self.is_folder:
+            hash_sources([source for job in self.jobs for source in job.sources], self.options)
         fingerprint = self._fingerprint() if self.is_folder else {}
         found = destinations.find(out, fingerprint) if self.options.resume else Found()
         if found.report is not None:

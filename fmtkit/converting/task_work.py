@@ -9,16 +9,20 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from fmtkit.converting.convert_options import SourceOptions
 from fmtkit.converting.engines import Inline, TaskLostError, engine_of
 from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.pipeline import Piece, Progress, stream
 from fmtkit.converting.preparation import AnySource, Job
 from fmtkit.converting.splitting import Encoding
-from fmtkit.converting.tasks import Task, can_travel, tasks_of
+from fmtkit.converting.tasks import MOST_PARTS, Task, can_travel, tasks_of
 from fmtkit.core.errors import OptionError
 from fmtkit.core.storage import ObjectPath
 from fmtkit.sources.opening import Source
 from fmtkit.sources.parts import blocks_of_part
+from fmtkit.sources.range_hash import RANGE_BYTES, digest_of_range, folded, ranges_of
+from fmtkit.sources.raw import Location
+from fmtkit.sources.spooling import MadeSource
 from fmtkit.writing import quarantine
 from fmtkit.writing.outputs import Destination
 from fmtkit.writing.task_output import SHARD_BYTES, Counts, Place, TaskRecord, TaskWriter, Trace
@@ -170,6 +174,68 @@ def named(mapped: Iterator[T], sources: Sequence[AnySource]) -> Generator[T, Non
         yield from mapped
     except TaskLostError as error:
         raise error.named(error.task.named(sources)) from error
+
+
+@dataclass(frozen=True)
+class HashTask:
+    """Ranges of sources whose bytes are hashed: index of the source, start and end."""
+
+    ranges: tuple[tuple[int, int, int], ...]
+
+    def named(self, sources: Sequence[AnySource]) -> str:
+        """Return what is read, for errors."""
+        index, start, end = self.ranges[0]
+        return f"{sources[index].name}, bytes {start} to {end}"
+
+
+@dataclass(frozen=True)
+class RangeDigests:
+    """Hashes ranges of sources; it can be pickled."""
+
+    locations: tuple[Location, ...]
+
+    def __call__(self, task: HashTask) -> list[bytes]:
+        """Return the digest of each range."""
+        return [
+            digest_of_range(self.locations[index], start, end) for index, start, end in task.ranges
+        ]
+
+
+def hash_sources(sources: Sequence[AnySource], options: SourceOptions) -> None:
+    """Have an engine make the hashes that are wanted of files, range by range.
+
+    Others are hashed by who asks for them: streams as they pass, tables where they are.
+    """
+    opened = [s.source if isinstance(s, MadeSource) else s for s in sources]
+    files = [s for s in opened if s.hashed and can_travel(s) and _ranged(s) is not None]
+    if not files:
+        return
+    locations = tuple(filter(None, map(_ranged, files)))
+    engine = engine_of(options)
+    tasks, held, size = list[HashTask](), list[tuple[int, int, int]](), 0
+    for index, location in enumerate(locations):
+        for start, end in ranges_of(location.size or 0):
+            if held and (size + end - start > RANGE_BYTES or len(held) == MOST_PARTS):
+                tasks.append(HashTask(tuple(held)))
+                held, size = [], 0
+            held.append((index, start, end))
+            size += end - start
+    tasks.append(HashTask(tuple(held)))
+    digests: list[list[bytes]] = [[] for _ in files]
+    with closing(named(engine.map(RangeDigests(locations), iter(tasks)), files)) as found:
+        for task, made in zip(tasks, found, strict=True):
+            for (index, _, _), digest in zip(task.ranges, made, strict=True):
+                digests[index].append(digest)
+    for location, own in zip(locations, digests, strict=True):
+        location.digest = folded(own)
+
+
+def _ranged(source: Source) -> Location | None:
+    """Return the file of a source that is not hashed yet, and may be read from anywhere."""
+    location = getattr(source.reader, "location", None)
+    if not isinstance(location, Location) or location.size is None or not location.seeks:
+        return None
+    return location if location.digest is None else None
 
 
 def check_places(sources: Sequence[Any], out: Destination | None, options: Any) -> None:

@@ -1,6 +1,5 @@
 """The bytes of a source as they lie there, counted and hashed while they pass."""
 
-import hashlib
 import io
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
 from fmtkit.core.errors import SourceError
+from fmtkit.sources.range_hash import RangeHash
 
 TAIL_BYTES = 64 << 10
 """Where the last line feed of a block is looked for before the block is read."""
@@ -32,6 +32,14 @@ class Readable(Protocol):
         ...
 
 
+class Seekable(Readable, Protocol):
+    """A file that may be read from anywhere."""
+
+    def seek(self, offset: int, /) -> int:
+        """Go on at a byte."""
+        ...
+
+
 class RawBytes(AbstractContextManager["RawBytes"]):
     """One pass over a source; what other libraries take for a file that cannot seek.
 
@@ -49,7 +57,7 @@ class RawBytes(AbstractContextManager["RawBytes"]):
         window: tuple[int, int] | None = None,
     ) -> None:
         self._location, self._head, self._file = location, head, file
-        self._hash = hashlib.sha256() if hashed else None
+        self._hash = RangeHash() if hashed else None
         self._window = window
         self.count = self.begin = 0 if window is None else window[0]
         self.closed = False
@@ -196,8 +204,7 @@ class Location:
         """
         size, file = self.size or 0, self.open()
         try:
-            if self.path is not None and self.path.stat().st_size != size:
-                raise SourceError(f"{self.name}: it changed since it was listed; run again")
+            self.check()
             begin = self._after_line_feed(file, start, end) if start else 0
             window = (end, end)
             if begin is not None:
@@ -210,6 +217,11 @@ class Location:
                 raise
             raise SourceError(f"{self.name}: {error.strerror or error}") from error
         return RawBytes(self, b"", file, hashed=False, window=window)
+
+    def check(self) -> None:
+        """Raise SourceError where a file of this machine has another size than when it was listed."""
+        if self.path is not None and self.path.stat().st_size != self.size:
+            raise SourceError(f"{self.name}: it changed since it was listed; run again")
 
     def _after_line_feed(self, file: Readable, start: int, end: int) -> int | None:
         """Return what follows the first line feed from `start` on; None where there is none before `end`."""
