@@ -1,6 +1,7 @@
 """Imports point down the layers, and what is heavy is loaded only where it is used."""
 
 import ast
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -255,6 +256,25 @@ def test_converting_and_validating_load_no_framework(tmp_path):
         arguments = ["fmtkit", "convert", source, "--type", form, "-o", out, "-q"]
         assert not loaded(CALL.format(arguments)) & set(HEAVY)
     assert not loaded(CALL.format(["fmtkit", "validate", source, "--type", "intel"])) & set(HEAVY)
+
+
+@pytest.mark.parametrize(
+    ("form", "suffix"),
+    [
+        ("chatml.intel", "parquet"),
+        ("chatml.intel", "jsonl"),
+        ("intel", "jsonl"),
+        ("intel", "arrow"),
+    ],
+)
+def test_converting_a_block_that_is_laid_out_loads_no_framework(tmp_path, form, suffix):
+    # pyarrow imports pandas, where it is installed, as soon as it has to recognise a Python object.
+    rows = ({"question": f"q {i}" * 200, "chosen": "a", "rejected": "b"} for i in range(2_000))
+    source = tmp_path / "a.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = str(tmp_path / f"out.{suffix}")
+    arguments = ["fmtkit", "convert", str(source), "--type", form, "-o", out, "-q"]
+    assert not loaded(CALL.format(arguments)) & set(HEAVY)
 
 
 UNUSED = (

@@ -16,6 +16,7 @@ from fmtkit.columns.expansion import several
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.turn_sources import ASKING
 from fmtkit.columns.typed_kinds import NARROW, WIDE
+from fmtkit.core import buffers
 from fmtkit.core.tables import Reference
 
 
@@ -206,6 +207,6 @@ def _heads(messages: pl.Series, dtype: pl.Struct) -> pl.Series:
     within = np.arange(inner[-1]) - np.repeat(inner[:-1], lengths)
     gathered = flat.gather(np.repeat(begins, lengths) + within).to_arrow()
     outer = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    lists = pa.LargeListArray.from_arrays(pa.array(inner), gathered)
-    nested = pa.LargeListArray.from_arrays(pa.array(outer), lists)
+    lists = pa.LargeListArray.from_arrays(buffers.int64s(inner), gathered)
+    nested = pa.LargeListArray.from_arrays(buffers.int64s(outer), lists)
     return pl.Series(messages.name, nested, dtype=pl.List(pl.List(dtype)))

@@ -39,7 +39,7 @@ from fmtkit.columns.turn_sources import Null, turns
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.conversion import columns_of
 from fmtkit.converting.text_stage import SIDES, TextStage, rendered_of
-from fmtkit.core.buffers import Int64s
+from fmtkit.core.buffers import Int64s, values_of
 from fmtkit.core.tables import DIALOG_COLUMNS, MESSAGE, TEXT_NAMES, WIDE_MESSAGE
 from fmtkit.reading import clean_lines
 from fmtkit.reading.clean_lines import CompiledLayout
@@ -303,7 +303,7 @@ class Fusion:
         ]
         dtype = pa.list_(WIDE_MESSAGE if self._rules.keys else MESSAGE)
         dialogs = [
-            dialog_column(pa.array([turns(source, row) for row in values], dtype))
+            dialog_column(values_of([turns(source, row) for row in values], dtype))
             for source in self._rules.dialogs
         ]
         engine = training.engine if training else None

@@ -368,7 +368,7 @@ def _replies_left(
         for d in dialogs.to_pylist()
     ]
     at_end = limit.action == "truncate-end"
-    parts = pa.array(
+    parts = buffers.values_of(
         [
             d[: places[0] if at_end else places[-1] + 1] if places else []
             for d, places in zip(dialogs.to_pylist(), learnt, strict=True)
@@ -485,7 +485,7 @@ def _joined(table: pa.Table) -> pa.Array:
     """Return prompt and completion as one conversation."""
     sides = [table.column(name).to_pylist() for name in ("prompt", "completion")]
     both = [prompt + reply for prompt, reply in zip(*sides, strict=True)]
-    return pa.array(both, table.schema.field("prompt").type)
+    return buffers.values_of(both, table.schema.field("prompt").type)
 
 
 def render_table(

@@ -13,7 +13,7 @@ from fmtkit.columns.documents import Answer, Continuation, Document
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.text_stage import Done, RowFailure
 from fmtkit.converting.typenames import TypeName
-from fmtkit.core.buffers import whole
+from fmtkit.core.buffers import int64s, whole
 from fmtkit.core.errors import OptionError
 from fmtkit.core.tables import MESSAGE, Table, Tokens
 from fmtkit.formats.registry import Converter
@@ -91,7 +91,7 @@ class TokenStage:
         for name in table.schema.names:
             if name not in self.table.column_names():
                 out = out.append_column(
-                    table.schema.field(name), table.column(name).take(pa.array(index))
+                    table.schema.field(name), table.column(name).take(int64s(index))
                 )
         return Done(out, index, tuple(failures), plain_rows=len(rows))
 

@@ -5,7 +5,7 @@ Where pandas is installed, pyarrow imports it (0.9 s, 55 MB) at the first `pa.ar
 object. Buffers are never recognised: `pa.py_buffer` takes a numpy array as it is.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,29 @@ def booleans(values: Bools) -> pa.Array:
     """Make a boolean array."""
     packed = pa.py_buffer(np.packbits(values, bitorder="little"))
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, packed])
+
+
+def values_of(values: Sequence[Any], dtype: pa.DataType) -> pa.Array:
+    """Make an array of Python values: texts, booleans, lists and structs of those; None is a null."""
+    valid = np.fromiter((value is not None for value in values), np.bool_, len(values))
+    children: list[pa.Array] = []
+    parts = [bits(valid)]
+    if pa.types.is_string(dtype):
+        return texts(values)
+    if pa.types.is_boolean(dtype):
+        parts.append(booleans(np.fromiter(map(bool, values), np.bool_, len(values))).buffers()[1])
+    elif pa.types.is_list(dtype):
+        sizes = np.fromiter((len(value or ()) for value in values), np.int64, len(values))
+        parts.append(pa.py_buffer(ends(sizes).astype(np.int32)))
+        items = [item for value in values for item in value or ()]
+        children = [values_of(items, dtype.value_type)]
+    elif pa.types.is_struct(dtype):
+        for field in dtype:
+            held = [None if value is None else value.get(field.name) for value in values]
+            children.append(values_of(held, field.type))
+    else:
+        raise TypeError(f"no array of {dtype} is made of Python values")
+    return pa.Array.from_buffers(dtype, len(values), parts, children=children)
 
 
 def ends(sizes: Int64s) -> Int64s:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from fmtkit.columns import thinking
+from fmtkit.core import buffers
 from fmtkit.rendering import chat
 from fmtkit.rendering.chat import ChatTemplate, Failure
 from fmtkit.rendering.content_parts import Cuts
@@ -83,8 +84,8 @@ def find_spans(
         for j, m in enumerate(row)
         if m["role"] == SPEAKER and i not in costly
     ]
-    before = pa.array([rows[i][:j] for i, j in places], dialogs.type)
-    through = pa.array([rows[i][: j + 1] for i, j in places], dialogs.type)
+    before = buffers.values_of([rows[i][:j] for i, j in places], dialogs.type)
+    through = buffers.values_of([rows[i][: j + 1] for i, j in places], dialogs.type)
     begun = {n: cuts[i] for n, (i, _) in enumerate(places) if i in cuts} if cuts else None
     started = chat.render(template, before, add_generation_prompt=True, cuts=begun)
     starts = started.text.to_pylist()

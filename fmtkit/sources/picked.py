@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fmtkit.core import buffers
 from fmtkit.core.codes import Reject
 from fmtkit.core.errors import OptionError
 from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock, MadeBlock, RowsBlock
@@ -87,7 +88,7 @@ def _taken(block: Block, wanted: Mask) -> Block:
     """Return some rows of a block; `wanted` says it of its records and rejects in their order."""
     assert not isinstance(block, MadeBlock)
     if isinstance(block, ArrowBlock):
-        return replace(block, batch=block.batch.filter(pa.array(wanted)))
+        return replace(block, batch=block.batch.filter(buffers.booleans(wanted)))
     number = np.cumsum(wanted) - 1
     rejects = tuple(
         replace(reject, row=int(number[reject.row]))

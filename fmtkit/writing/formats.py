@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from fmtkit.core import plugins
+from fmtkit.core import buffers, plugins
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.writing import json_lines
 from fmtkit.writing.parquet_footer import MAGIC, JoinedFooter, split_file
@@ -83,7 +83,7 @@ def encode_arrow(table: pa.Table, compression: str) -> Encoded:
     messages = []
     for piece in pieces(table):
         # `take` writes the rows anew: what lay under nulls and beyond a slice is zero afterwards.
-        fresh = piece.take(pa.array(np.arange(piece.num_rows))).combine_chunks()
+        fresh = piece.take(buffers.int64s(np.arange(piece.num_rows))).combine_chunks()
         for batch in fresh.to_batches():
             out = pa.BufferOutputStream()
             with pa.ipc.new_stream(out, table.schema, options=options) as writer:

@@ -8,12 +8,14 @@ keep a point or an exponent, so that 1.0 is not read back as an integer.
 
 import json
 from functools import reduce
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fmtkit.core import buffers
 from fmtkit.core.errors import WriteError
 
 OPTIONAL = b"fmtkit:optional"
@@ -33,13 +35,13 @@ def encode(table: pa.Table) -> pa.Buffer:
         _member(field.name, _top(_texts(array, field.name), field))
         for field, array in zip(table.schema, arrays, strict=True)
     ]
-    inner = pc.binary_join_element_wise(*members, ",", null_handling="skip")
-    return pc.binary_join_element_wise("{", inner, "}\n", "").buffers()[2]
+    inner = _joined(*members, by=",", null_handling="skip")
+    return _joined("{", inner, "}\n").buffers()[2]
 
 
 def _top(texts: pa.StringArray, field: pa.Field) -> pa.StringArray:
     """Write the nulls of a column, unless its metadata says that they are left out."""
-    return texts if OPTIONAL in (field.metadata or {}) else texts.fill_null("null")
+    return texts if OPTIONAL in (field.metadata or {}) else texts.fill_null(_text("null"))
 
 
 def _texts(array: pa.Array, path: str) -> pa.StringArray:
@@ -67,29 +69,30 @@ def _objects(array: pa.StructArray, path: str) -> pa.StringArray:
         if child.null_count < len(child)
     ]
     if not present:
-        empty = pa.scalar("{}", pa.string())
-        return pc.if_else(array.is_valid(), empty, pa.scalar(None, pa.string()))
+        return pc.if_else(array.is_valid(), _text("{}"), _text(None))
     members = [
         _member(field.name, _texts(child, f"{path}.{field.name}")) for child, field in present
     ]
     # Joining skips nulls: that leaves the null keys out. But pyarrow 26 returns too few texts where
     # all that is to be joined is null.
     is_empty = reduce(pc.and_, [member.is_null() for member in members])
-    members[0] = pc.if_else(is_empty, "", members[0])
-    inner = pc.binary_join_element_wise(*members, ",", null_handling="skip")
+    members[0] = pc.if_else(is_empty, _text(""), members[0])
+    inner = _joined(*members, by=",", null_handling="skip")
     return _between("{", inner, "}", array)
 
 
 def _member(name: str, texts: pa.StringArray) -> pa.StringArray:
-    return pc.binary_join_element_wise(json.dumps(name, ensure_ascii=False) + ":", texts, "")
+    return _joined(json.dumps(name, ensure_ascii=False) + ":", texts)
 
 
 def _lists(array: pa.ListArray, path: str) -> pa.StringArray:
-    items = _texts(array.flatten(), path).fill_null("null")
-    offsets = np.zeros(len(array) + 1, np.int32)
-    np.cumsum(pc.list_value_length(array).fill_null(0).to_numpy(), out=offsets[1:])
-    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), items), ",")
-    return _between("[", joined, "]", array)
+    items = _texts(array.flatten(), path).fill_null(_text("null"))
+    sizes = np.diff(buffers.offsets_of(array)) * buffers.validity(array)
+    offsets = pa.py_buffer(buffers.ends(sizes).astype(np.int32))
+    lists = pa.Array.from_buffers(
+        pa.list_(items.type), len(array), [None, offsets], children=[items]
+    )
+    return _between("[", pc.binary_join(lists, _text(",")), "]", array)
 
 
 def _strings(array: pa.StringArray) -> pa.StringArray:
@@ -106,10 +109,20 @@ def _floats(array: pa.Array, path: str) -> pa.StringArray:
         raise WriteError(f"column {path!r}: JSON has no NaN or Infinity; write .parquet instead")
     texts = array.cast(pa.string())
     whole = pc.invert(pc.match_substring_regex(texts, "[.e]"))
-    return pc.if_else(whole, pc.binary_join_element_wise(texts, ".0", ""), texts)
+    return pc.if_else(whole, _joined(texts, ".0"), texts)
 
 
 def _between(opening: str, inner: pa.StringArray, closing: str, array: pa.Array) -> pa.StringArray:
     """Put brackets around each text; null where `array` is."""
-    texts = pc.binary_join_element_wise(opening, inner, closing, "")
-    return pc.if_else(array.is_valid(), texts, pa.scalar(None, pa.string()))
+    return pc.if_else(array.is_valid(), _joined(opening, inner, closing), _text(None))
+
+
+def _joined(*texts: pa.StringArray | str, by: str = "", null_handling: str = "emit_null") -> Any:
+    """Join texts row by row; those that are the same for all rows are Python's."""
+    parts = [_text(text) if isinstance(text, str) else text for text in (*texts, by)]
+    return pc.binary_join_element_wise(*parts, null_handling=null_handling)
+
+
+def _text(value: str | None) -> pa.StringScalar:
+    """Return a text for pyarrow's functions: they import pandas to look at one of Python's."""
+    return buffers.texts([value])[0]
