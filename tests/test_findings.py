@@ -9,8 +9,7 @@ import pytest
 from fmtkit.core.tables import MESSAGE, WIDE_MESSAGE
 from fmtkit.inspection import fingerprints
 from fmtkit.inspection.advice import ADVICE
-from fmtkit.inspection.balances import kto_weights
-from fmtkit.inspection.findings import Finding, Findings
+from fmtkit.inspection.findings import Finding, Findings, kto_weights
 
 WORDS = ("red", "green", "blue", "grey")
 

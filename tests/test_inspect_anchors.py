@@ -16,8 +16,7 @@ from fmtkit.core.errors import OptionError, UnknownNameError
 from fmtkit.core.tables import Tokens
 from fmtkit.counting.anchors import AnchorRule, read_rule, row_anchors, token_count
 from fmtkit.inspection.anchor_counts import AnchorTally, place_anchors
-from fmtkit.inspection.survey_record import Survey
-from fmtkit.inspection.survey_schema import survey_schema
+from fmtkit.inspection.survey_record import Survey, survey_schema
 from fmtkit.reports.terminal import print_row
 
 __all__ = ["tokenizer"]

@@ -10,8 +10,7 @@ import pytest
 from fmtkit.core.errors import OptionError, UnknownNameError
 from fmtkit.inspection import masks
 from fmtkit.inspection.masked import Masked
-from fmtkit.inspection.masks import Masking
-from fmtkit.inspection.step_masks import mask_steps
+from fmtkit.inspection.masks import Masking, mask_steps
 from fmtkit.rendering.row_templates import RowTemplate, compile_template
 from fmtkit.tokenizers import tokens
 from fmtkit.tokenizers.tokens import Tokenizer

@@ -13,9 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fmtkit.core.tables import DIALOG_COLUMNS
-from fmtkit.inspection import row_dialogs
-from fmtkit.inspection.balances import kto_weights, length_bias
-from fmtkit.inspection.dialog_checks import DIALOG_CHECKS, matching, searched
+from fmtkit.inspection.dialog_checks import DIALOG_CHECKS, Dialogs, matching, searched
 from fmtkit.inspection.directions import Directions
 from fmtkit.inspection.fingerprints import Fingerprints, Hashes, hash_column, mixed
 
@@ -24,6 +22,9 @@ Ints = npt.NDArray[np.int64]
 
 EXAMPLES = 20
 """Rows that a finding names."""
+
+MANY = 50
+"""Rows from which on a share is worth a finding."""
 
 COMPARED = DIALOG_COLUMNS | {
     "completions",
@@ -110,7 +111,7 @@ class Findings:
             self.note(code, rows[where])
 
     def _add_dialogs(self, table: pa.Table, rows: Ints) -> None:
-        dialogs, replies = row_dialogs.dialogs(table), row_dialogs.replies(table)
+        dialogs, replies = dialog_columns(table), ranked_replies(table)
         for code, check in DIALOG_CHECKS.items():
             wrong = [check(dialog) for dialog in dialogs]
             if replies is not None:
@@ -222,3 +223,76 @@ def _texts(table: pa.Table) -> list[pa.Array]:
     """Return the columns of plain text that reach a model."""
     names = [n for n in ("prompt", "ground_truth") if n in table.column_names]
     return [table[n].combine_chunks() for n in names if pa.types.is_string(table[n].type)]
+
+
+def length_bias(longer: Mapping[str, float]) -> dict[str, float | str] | None:
+    """Return the figures where one side is longer far more often than by chance (3 sigma, 60 %)."""
+    pairs = longer.get("chosen", 0) + longer.get("rejected", 0)
+    if pairs < MANY:
+        return None
+    share = longer["chosen"] / pairs
+    if abs(share - 0.5) < max(0.1, 1.5 / np.sqrt(pairs)):
+        return None
+    return {
+        "longer": "chosen" if share > 0.5 else "rejected",
+        "rows": longer["chosen" if share > 0.5 else "rejected"],
+        "share": max(share, 1 - share),
+        "mean_chosen": longer["chosen_length"] / longer["pairs"],
+        "mean_rejected": longer["rejected_length"] / longer["pairs"],
+    }
+
+
+def kto_weights(desired: int, undesired: int) -> dict[str, float | str] | None:
+    """Return the weights that bring desired to undesired rows to 1:1 up to 4:3.
+
+    None where they are about in that range already. KTO's paper, equation 8
+    (https://arxiv.org/abs/2402.01306): set one of the two, not both.
+    """
+    if 0.95 <= desired / undesired <= 4 / 3:
+        return None
+    return {
+        "desired": desired,
+        "undesired": undesired,
+        "desirable_weight_from": round(undesired / desired, 4),
+        "desirable_weight_to": round(undesired / desired * 4 / 3, 4),
+        "undesirable_weight_from": round(desired / undesired * 3 / 4, 4),
+        "undesirable_weight_to": round(desired / undesired, 4),
+    }
+
+
+def dialog_columns(table: pa.Table) -> list[Dialogs]:
+    """Return the columns of messages."""
+    found = []
+    for name in table.column_names:
+        kind = table.schema.field(name).type
+        if (
+            name in DIALOG_COLUMNS
+            and pa.types.is_list(kind)
+            and pa.types.is_struct(kind.value_type)
+        ):
+            found.append(Dialogs.of(name, table[name]))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Replies:
+    """The replies of a ranking, each a dialog of its own, and the row of each."""
+
+    dialogs: Dialogs
+    rows: Ints
+    size: int
+
+    def rows_with(self, wrong: Bools) -> Bools:
+        """Tell which rows have a reply for which `wrong` is true."""
+        found = np.zeros(self.size, dtype=np.bool_)
+        found[self.rows[wrong]] = True
+        return found
+
+
+def ranked_replies(table: pa.Table) -> Replies | None:
+    """Return the replies of rankings, where the table has any."""
+    if "replies" not in table.column_names:
+        return None
+    lists = table["replies"].combine_chunks()
+    rows = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False).astype(np.int64)
+    return Replies(Dialogs.of("replies", pc.list_flatten(lists)), rows, len(lists))

@@ -3,14 +3,16 @@
 Tests compare them with the batches of fmtkit's own runs, and with TRL's trainers and collators.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from fmtkit.core import runner
 from fmtkit.core.errors import OptionError
 from fmtkit.core.runner import MaskRule
-from fmtkit.counting.anchors import AnchorRule
+from fmtkit.counting.anchors import AnchorRule, row_anchors
 from fmtkit.inspection.dialog_masks import (
     mask_answer,
     mask_context,
@@ -19,11 +21,9 @@ from fmtkit.inspection.dialog_masks import (
     mask_replies,
     mask_score,
 )
-from fmtkit.inspection.masked import Masked
-from fmtkit.inspection.segment_masks import mask_segments
-from fmtkit.inspection.step_masks import mask_steps
-from fmtkit.inspection.token_masks import mask_tokens
+from fmtkit.inspection.masked import Ints, Masked
 from fmtkit.rendering.row_templates import Message, RowTemplate
+from fmtkit.tokenizers.segment_tokens import SegmentTokens, cut, segment_tokens
 from fmtkit.tokenizers.tokens import Tokenizer
 from fmtkit.tokenizers.turn_rule import USUAL_TURNS, TurnRule
 
@@ -139,3 +139,108 @@ def _replies(
     rule = "preference" if rule == "each_reply" else rule
     names = sides if len(sides) > 1 else ("",)
     return tuple(replace(one, side=s, rule=rule) for one, s in zip(made, names, strict=True))
+
+
+def mask_tokens(row: Mapping[str, Any], tokenizer: Tokenizer, rule: AnchorRule) -> Masked:
+    """Return a row without its padding, as the collator of strided EBFT cuts it."""
+    attended = np.array(row["attention_mask"], dtype=np.bool_)
+    length = int(attended.sum())
+    is_right = bool(attended[:length].all())
+    kept = length if is_right else len(attended)
+    ids = np.array(row["input_ids"][:kept], dtype=np.int64)
+    labels = np.array(row["labels"][:kept], dtype=np.int64)
+    anchors = row_anchors(rule, row, length) if is_right else []
+    text, offsets = _spelled(ids, tokenizer)
+    return Masked(
+        "",
+        text,
+        ids,
+        (labels != -100) & attended[:kept],
+        offsets,
+        int(row["prompt_length"]),
+        "blocks",
+        windows=tuple((a, a + rule.generate_max_len) for a in anchors),
+        notes=_window_notes(is_right=is_right, has_anchors=bool(anchors)),
+    )
+
+
+def _window_notes(*, is_right: bool, has_anchors: bool) -> tuple[str, ...]:
+    if not is_right:
+        return ("padding stands before a token: strided EBFT refuses the row",)
+    if not has_anchors:
+        return ("no window fits: the row teaches by ce_coef alone",)
+    return ()
+
+
+def _spelled(ids: Ints, tokenizer: Tokenizer) -> tuple[str, tuple[tuple[int, int], ...]]:
+    pieces = [
+        tokenizer.backend.decode([number], skip_special_tokens=False) for number in ids.tolist()
+    ]
+    ends = np.cumsum([len(piece) for piece in pieces], dtype=np.int64).tolist()
+    return "".join(pieces), tuple(zip([0, *ends[:-1]], ends, strict=False))
+
+
+def mask_segments(
+    row: Mapping[str, Any], tokenizer: Tokenizer, longest: int | None, *, everything: bool
+) -> tuple[Masked, ...]:
+    """Return the sequence of a row; of a document that is longer than `longest`, its parts."""
+    whole = segment_tokens(row["segments"], row["ends"], tokenizer, everything=everything)
+    parts = [whole]
+    if row["ends"] == "document" and longest is not None:
+        parts = cut(whole, longest)
+    rule = "everything" if everything else "segments"
+    return tuple(_masked(part, rule, number, len(parts)) for number, part in enumerate(parts, 1))
+
+
+def _masked(part: SegmentTokens, rule: str, number: int, parts: int) -> Masked:
+    trained = np.array(part.learnt, dtype=np.bool_)
+    first = int(np.argmax(trained)) if trained.any() else len(part.ids)
+    side = f"part {number} of {parts}" if parts > 1 else ""
+    ids = np.array(part.ids, dtype=np.int64)
+    return Masked(side, part.text, ids, trained, tuple(part.offsets), first, rule)
+
+
+def mask_steps(
+    row: Mapping[str, Any],
+    tokenizer: Tokenizer,
+    *,
+    step_separator: str = "\n",
+    train_on_last_step_only: bool = False,
+) -> Masked:
+    """Return the sequence of a stepwise row; its labels are those that are trained on, as the row has them.
+
+    A step's label stands on the token after it. The ids are those of TRL's PRM trainer (last in TRL 1.13),
+    which `fmtkit train` makes itself.
+    """
+    separator = tokenizer.encode(step_separator).ids
+    prompt = tokenizer.encode(row["prompt"])
+    bos = [] if tokenizer.bos_id is None else [tokenizer.bos_id]
+    ids, places, text = [*bos, *prompt.ids], [], row["prompt"]
+    offsets = [*((0, 0) for _ in bos), *prompt.offsets]
+    for step in row["completions"]:
+        encoding = tokenizer.encode(step)
+        ids += [*encoding.ids, *separator]
+        offsets += [(len(text) + a, len(text) + b) for a, b in encoding.offsets]
+        text += step + step_separator
+        offsets += [(len(text) - len(step_separator), len(text))] * len(separator)
+        places.append(len(ids) - 1)
+    chosen = places[-1:] if train_on_last_step_only else places
+    trained = np.zeros(len(ids), dtype=np.bool_)
+    trained[chosen] = True
+    labels = tuple(float(label) for label in row["labels"][len(places) - len(chosen) :])
+    return Masked(
+        "",
+        text,
+        np.array(ids, dtype=np.int64),
+        trained,
+        tuple(offsets),
+        len(bos) + len(prompt.ids),
+        "steps",
+        labels=labels,
+        notes=_label_notes(labels),
+    )
+
+
+def _label_notes(labels: Sequence[float]) -> tuple[str, ...]:
+    is_soft = any(label not in (0.0, 1.0) for label in labels)
+    return ("soft labels: from one half on a step counts as right",) if is_soft else ()

@@ -1,5 +1,6 @@
 """The faces of a survey, as the flags of `fmtkit inspect` ask for them."""
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,9 +11,9 @@ from fmtkit.core.errors import OptionError, UnknownNameError
 from fmtkit.inspection.advice import ADVICE
 from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.inspection import Inspection, run
+from fmtkit.inspection.survey_record import Survey
 from fmtkit.reports import console as terminal
 from fmtkit.reports import html as html_page
-from fmtkit.reports import json as json_report
 from fmtkit.reports import plot as plot_file
 from fmtkit.reports.terminal import print_survey
 
@@ -95,7 +96,7 @@ def show_inspection(
     if picture is not None:
         plot_file.write(survey, picture)
     if as_json:
-        sys.stdout.write(json_report.encode(survey))
+        sys.stdout.write(_json(survey))
     elif not quiet:
         print_survey(survey, terminal.output(), whole=whole)
     found = survey.found(fail_on)
@@ -111,3 +112,8 @@ def _targets(
     page = html_page.target(html, overwrite=overwrite) if html else None
     picture = plot_file.target(plot, overwrite=overwrite) if plot else None
     return page, picture
+
+
+def _json(survey: Survey) -> str:
+    """Return the survey as indented JSON text with a line end."""
+    return json.dumps(survey.as_dict(), ensure_ascii=False, indent=2) + "\n"

@@ -64,7 +64,7 @@ def _limit(plan: "Plan") -> Any:
 
 
 def facts(work: Job) -> Iterator[dict[str, object]]:
-    """Yield the facts facts each converted file: RUN/data/00/data/train-….parquet."""
+    """Yield the facts of each converted file: RUN/data/00/data/train-….parquet."""
     import pyarrow.parquet as pq
 
     for source in (*work.train, *work.evaluation):
