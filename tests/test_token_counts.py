@@ -248,7 +248,7 @@ def test_counting_imports_no_pandas(tmp_path):
     backend.pre_tokenizer = plain_bytes()
     backend.save(str(tmp_path / "tokenizer.json"))
     code = (
-        "import sys; from fmtkit import buffers, tokens;"
+        "import sys; from fmtkit.core import buffers; from fmtkit.tokenizers import tokens;"
         "from fmtkit.counting.token_counts import TokenCounter;"
         f"counter = TokenCounter(tokens.load({str(tmp_path)!r}));"
         "left, right = buffers.texts(['ab', None, 'ab']), buffers.texts(['b', 'a', 'b']);"

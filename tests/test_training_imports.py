@@ -117,7 +117,7 @@ def test_a_function_is_unpickled_where_its_folder_is_served(tmp_path):
     written(tmp_path, "near.py", "one = 'there'\n")
     function = imports.load_function(KEY, "scores.score", [tmp_path])
     code = (
-        "from fmtkit import user_modules;"
+        "from fmtkit.core import user_modules;"
         f"print(user_modules.unpickle({pickle.dumps(function)!r}, [{str(tmp_path)!r}])())"
     )
     shown = subprocess.run(
