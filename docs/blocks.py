@@ -24,6 +24,8 @@ EXAMPLES = ROOT / "docs" / "examples"
 COLUMNS = 100
 MARK = re.compile(r"<!-- (not run|file): (.+?) -->")
 SHELL = set("|&;<>()$`*?[]#~%!{}'\"\\")
+JOINT = re.compile(r"(?P<both> 2>&1)? (?P<next>\|\|?|&&) ")
+"""Where a first command ends and another begins that takes what it prints, or its exit code."""
 QUOTED = re.compile(r"'[^'\n]*'")
 VARYING = (
     (re.compile(r"in \d+\.\d\d s(, [\d,]+ rows/s)?"), "in 0.00 s"),
@@ -107,17 +109,23 @@ def run(page: Path, folder: Path) -> Iterator[tuple[Block, Step, str, int]]:
 def execute(command: str, folder: Path) -> tuple[str, int]:
     """Run a command as a terminal of 100 columns would without being one.
 
-    fmtkit runs in this process, at the head of a pipe too: to start Python takes longer than most
-    of the commands.
+    fmtkit runs in this process, at the head of a pipe or of a list too: to start Python takes longer
+    than most of the commands.
     """
-    own, _, rest = command.partition(" | ")
+    line = command.replace("\\\n", " ")
+    joint = JOINT.search(line)
+    own, rest = (line[: joint.start()], line[joint.end() :]) if joint else (line, "")
     if not own.startswith("fmtkit ") or SHELL & set(QUOTED.sub("", own)):
         return _shell(command, folder)
-    out, said, code = _here(shlex.split(own)[1:], apart=bool(rest))
-    if not rest:
+    piped = joint is not None and joint["next"] == "|"
+    out, said, code = _here(shlex.split(own)[1:], apart=piped and not joint["both"])
+    if joint is None:
         return out, code
-    printed, code = _shell(rest, folder, out)
-    return said + printed, code
+    if piped:
+        printed, code = _shell(rest, folder, out)
+        return said + printed, code
+    printed, code = _shell(f"(exit {code}) {joint['next']} {rest}", folder)
+    return out + printed, code
 
 
 def _shell(command: str, folder: Path, given: str = "") -> tuple[str, int]:
