@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmtkit.converting import reading
 from fmtkit.converting.column_kinds import kinds_of_columns, kinds_of_rows
 from fmtkit.converting.keeping import kind_for
 from fmtkit.sources.opening import open_sources
@@ -37,7 +36,7 @@ def test_both_parsers_find_the_same_kinds_in_the_same_order(tmp_path_factory, li
     path = tmp_path_factory.mktemp("kinds") / "a.jsonl"
     path.write_text('{"first":null}\n' + "\n".join(lines), encoding="utf-8")
     (source,) = open_sources(path)
-    rows = [row for b in source.blocks() for row in reading.records_of(b).values(written=True)]
+    rows = [row for b in source.blocks() for row in b.records().values(written=True)]
     assert kept_by(kinds_of_columns([source])) == kept_by(kinds_of_rows(iter(rows)))
 
 
@@ -48,7 +47,7 @@ def test_numbers_of_a_unit_are_told_apart_by_how_they_are_written(tmp_path, toke
     path = tmp_path / "a.jsonl"
     path.write_text("".join(f'{{"x":{token}}}\n' for token in tokens * 50), encoding="utf-8")
     (source,) = open_sources(path)
-    rows = [row for b in source.blocks() for row in reading.records_of(b).values(written=True)]
+    rows = [row for b in source.blocks() for row in b.records().values(written=True)]
     assert kept_by(kinds_of_columns([source])) == kept_by(kinds_of_rows(iter(rows)))
 
 
@@ -79,5 +78,5 @@ def test_numbers_of_a_unit_are_told_apart_by_how_they_are_written(tmp_path, toke
 )
 def test_types_of_columns_say_what_their_values_say(values):
     (source,) = open_sources(pa.table({"x": values}))
-    rows = [row for b in source.blocks() for row in reading.records_of(b).values(written=True)]
+    rows = [row for b in source.blocks() for row in b.records().values(written=True)]
     assert kept_by(kinds_of_columns([source])) == kept_by(kinds_of_rows(iter(rows)))

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fmtkit.converting import reading
 from fmtkit.converting.engines import Engine
 from fmtkit.converting.tasks import look_at_all
 from fmtkit.reading import clean_lines
@@ -29,7 +28,7 @@ def kinds_of_columns(sources: Sequence[Readable], engine: Engine | None = None) 
 
 
 def _of_block(block: Block) -> Seen:
-    records = reading.records_of(block)
+    records = block.records()
     if isinstance(records, Records):
         return _of_lines(records)
     found = _of_batch(block.batch) if isinstance(block, ArrowBlock) else None

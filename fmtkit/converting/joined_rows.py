@@ -11,7 +11,6 @@ from typing import Any
 
 from fmtkit.columns.kinds import RowKind
 from fmtkit.columns.strict_kinds import judge
-from fmtkit.converting import reading
 from fmtkit.core.codes import Reject
 from fmtkit.sources.blocks import Block, MadeBlock
 from fmtkit.sources.canonical_json import canonical
@@ -118,7 +117,7 @@ class _Made:
 
     def __init__(self, block: Block) -> None:
         self.source = block
-        self.records = reading.records_of(block)
+        self.records = block.records()
         self.places = block.places(len(self.records))
         self.rejects: list[Reject] = list(block.rejects)
         self.runs: list[_Run] = []

@@ -355,7 +355,9 @@ def _process(
     encode: Callable[[pa.Table, np.ndarray], list[Any]] | None = None,
 ) -> list[Piece]:
     """Take blocks the whole way; with a step, one block."""
-    records = [reading.records_of(b, job.plans[source].binding) for source, _, b in group]
+    records: list[Rows] = [
+        block.records(job.plans[source].read_cells) for source, _, block in group
+    ]
     own, laid = records[0], None
     if len(group) == 1 and isinstance(own, Records):
         laid = _laid_out(job, group[0][0], own)

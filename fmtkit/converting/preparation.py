@@ -22,7 +22,6 @@ from fmtkit.converting import (
     detection,
     map_files,
     pairing,
-    reading,
     type_options,
     typenames,
 )
@@ -342,7 +341,7 @@ def sample_of(source: AnySource) -> list[Row]:
 
 
 def _sound_rows(block: Block, count: int | None = None) -> list[Row]:
-    records = reading.records_of(block)
+    records = block.records()
     values = (records.value(i) for i in range(len(records))[:count])
     return [value for value, fault in values if fault is None]
 

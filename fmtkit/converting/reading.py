@@ -7,7 +7,7 @@ line, reads all where there is no native kernel.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, singledispatch
+from functools import cached_property, partial, singledispatch
 
 import numpy as np
 import polars as pl
@@ -28,9 +28,10 @@ from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.unread_turns import CarriedKind, carried
 from fmtkit.core import buffers
 from fmtkit.core.codes import Reject
+from fmtkit.core.pickling import PickledByFields
 from fmtkit.reading import clean_lines
 from fmtkit.rendering.content_parts import Cuts
-from fmtkit.sources.blocks import ArrowRows, Block, Records, Rows
+from fmtkit.sources.blocks import ArrowRows, ReadCells, Records, Rows
 from fmtkit.sources.marks import is_unicode
 
 MOST_NAMES = 256
@@ -38,7 +39,7 @@ MOST_NAMES = 256
 
 
 @dataclass(frozen=True)
-class ReadPlan:
+class ReadPlan(PickledByFields):
     """How the rows of a source become what a converter sees."""
 
     binding: Binding
@@ -53,6 +54,11 @@ class ReadPlan:
             if len(seen) <= MOST_NAMES:
                 seen |= dict.fromkeys(filter(is_unicode, row))
         return cls(binding, tuple(seen))
+
+    @cached_property
+    def read_cells(self) -> ReadCells:
+        """Return what reads the cells of a CSV row, as the kinds of the binding say."""
+        return partial(cells, binding=self.binding)
 
     @property
     def ignored(self) -> tuple[str, ...]:
@@ -94,11 +100,6 @@ class Parsed:
     fast_rows: int
     cuts: Mapping[int, Cuts] = field(default_factory=dict)
     """Record -> which of its contents came in parts; records without such are not in it."""
-
-
-def records_of(block: Block, binding: Binding | None = None) -> Rows:
-    """Return the records of a block; CSV cells are read as the binding's kinds say."""
-    return block.records(None if binding is None else partial(cells, binding=binding))
 
 
 @singledispatch

@@ -13,7 +13,6 @@ from typing import Any
 
 from fmtkit.columns.kinds import RowKind
 from fmtkit.columns.strict_kinds import judge
-from fmtkit.converting import reading
 from fmtkit.converting.row_functions import FILTERED
 from fmtkit.core.codes import Reject
 from fmtkit.core.errors import OptionError, near_match
@@ -91,7 +90,7 @@ class TransformedSource(MadeSource):
 
 def _transform(block: Block, worker: Worker, function: UserFunction) -> MadeBlock:
     """Run the row function over a block's sound rows."""
-    records = reading.records_of(block)
+    records = block.records()
     places = block.places(len(records))
     rejects: list[Reject] = list(block.rejects)
     sound: list[int] = []

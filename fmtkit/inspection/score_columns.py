@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fmtkit.converting import reading
 from fmtkit.inspection.directions import RANKS, SCORES
 from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock
 
@@ -50,7 +49,7 @@ def read_scores(block: Block, names: Sequence[str]) -> dict[str, Floats]:
         return {name: _scan(block.data, records.found.starts, name) for name in names}
     if isinstance(block, ArrowBlock):
         return {name: _column(block.batch, name) for name in names}
-    rows = [row for row, _ in map(reading.records_of(block).value, range(len(block.rows)))]
+    rows = [row for row, _ in map(block.records().value, range(len(block.rows)))]
     return {name: np.array([_number(row.get(name)) for row in rows], np.float64) for name in names}
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from fmtkit.converting import reading
 from fmtkit.converting.engines import engine_of
 from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.suggestions import unfitting
@@ -242,7 +241,7 @@ def _counted(numbered: tuple[int, int, Block]) -> tuple[ColumnCounts, Counter[in
     index, number, block = numbered
     columns = ColumnCounts()
     columns.add_block(block, number)
-    return columns, Counter({index: len(reading.records_of(block)) + len(block.rejects)})
+    return columns, Counter({index: len(block.records()) + len(block.rejects)})
 
 
 def _column_lengths(samples: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[Lengths, ...]:

@@ -1,0 +1,23 @@
+"""A reader who follows one block, or one config, through the code passes few modules."""
+
+import pytest
+from benchmark_modules import load
+
+from fmtkit.reading import native
+
+MOST_MODULES = 18
+
+
+@pytest.mark.skipif(
+    native.kernel() is None, reason=f"there is no native kernel: {native.why_not()}"
+)
+def test_a_block_passes_few_modules():
+    walk = load("walk").block()
+    assert "fmtkit.converting.fusing" in walk
+    assert len(walk) <= MOST_MODULES, list(walk)
+
+
+def test_a_config_passes_few_modules():
+    walk = load("walk").config()
+    assert "fmtkit.training.planning.plan" in walk
+    assert len(walk) <= MOST_MODULES, list(walk)
