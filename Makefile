@@ -16,6 +16,8 @@ unexport PYTHONDONTWRITEBYTECODE
 OLD_TRL ?= 1.12.0
 OLD_VENV ?= .venv-trl-$(OLD_TRL)
 LOWEST_VENV ?= .venv-lowest
+VERIFIERS ?= 0.2.1
+VERIFIERS_VENV ?= build/verifiers-$(VERIFIERS)
 export TOKENIZERS_PARALLELISM ?= false
 export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
@@ -37,7 +39,7 @@ CLANG ?= $(firstword $(foreach name,clang clang-19 clang-18 clang-17 clang-16 cl
 FUZZ := build/fuzz
 FUZZ_SECONDS ?= 60
 
-.PHONY: gpu axe azurite demo demo-data demo-train check test-lowest coverage docs-site test test-slow test-all test-old-trl test-stress test-sanitized sanitized fuzz wheel \
+.PHONY: gpu axe azurite demo demo-data demo-train check test-lowest coverage docs-site test test-slow test-all test-old-trl test-verifiers test-stress test-sanitized sanitized fuzz wheel \
   lint lint-c types format bench docs clean help
 
 help:
@@ -50,6 +52,7 @@ help:
 	@echo "make fuzz      coverage-guided fuzzing of the kernel, for FUZZ_SECONDS (60); needs clang"
 	@echo "make wheel     a wheel with the native kernel, for every Linux of this architecture; tried"
 	@echo "make test-old-trl  methods that TRL removed, in an environment with TRL $(OLD_TRL)"
+	@echo "make test-verifiers  runs in environments of the real package verifiers $(VERIFIERS), which it installs aside"
 	@echo "make test-lowest  the tests with the lowest versions that pyproject.toml allows"
 	@echo "make coverage  the tests, and the share of lines and branches that they run"
 	@echo "make lint      ruff and mypy"
@@ -163,6 +166,14 @@ $(OLD_VENV)/dev: $(BUILD_FILES)
 
 test-old-trl: $(OLD_VENV)/dev
 	$(OLD_VENV)/bin/python -m pytest tests/test_training_legacy.py -n $(JOBS) -rs
+
+$(VERIFIERS_VENV)/dev:
+	$(PYTHON) -m venv $(VERIFIERS_VENV)
+	$(VERIFIERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile verifiers==$(VERIFIERS)
+	touch $@
+
+test-verifiers: $(VENV)/dev $(VERIFIERS_VENV)/dev
+	FMTKIT_VERIFIERS=$(CURDIR)/$(VERIFIERS_VENV) $(BIN)/python -m pytest tests/test_verifiers.py tests/test_verifiers_server.py -m slow -n 0 -rs
 
 # uv tells the versions within seconds; pip would go back through hundreds of them.
 $(LOWEST_VENV)/dev: $(BUILD_FILES) .ci/lowest.py

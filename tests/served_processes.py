@@ -14,7 +14,7 @@ from peft import LoraConfig
 from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
 from fmtkit.training.run import process
-from fmtkit.training.run.callbacks import TrainingError
+from fmtkit.training.run.callbacks import TrainingError, saving
 
 
 def main(model: str, folder: Path, port: int, ahead: bool) -> None:
@@ -43,7 +43,8 @@ def main(model: str, folder: Path, port: int, ahead: bool) -> None:
     rank = trainer.accelerator.process_index
     told = ""
     try:
-        trainer.train()
+        with saving(trainer):
+            trainer.train()
     except TrainingError as error:
         told = str(error)
     found = {"seen": seen, "losses": scripted.losses(trainer), "told": told}

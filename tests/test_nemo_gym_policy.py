@@ -14,24 +14,9 @@ from fmtkit.training.rl.rollouts.settings import RolloutSettings
 from fmtkit.training.run import process
 
 
-class Stub(vllm.Stub):
-    """A server that replaces an adapter in its place, and forgets what it computed."""
-
-    def answer(self, path, body):
-        if path == "/reset_prefix_cache":
-            self.calls.append((path, body))
-            return 200, ""
-        return super().answer(path, body)
-
-    def _load(self, body):
-        if body["load_inplace"]:
-            self.adapters.pop(body["lora_name"], None)
-        return super()._load(body)
-
-
 def test_agents_find_each_version_of_the_adapter_under_one_name(model, tmp_path):
     process._quiet()
-    stub = Stub(model)
+    stub = vllm.Stub(model)
     with vllm.serving(stub) as port:
         client = vllm.Client(f"http://127.0.0.1:{port}", "fmtkit-policy")
 

@@ -55,6 +55,8 @@ class Stub:
             return (200, "Success") if known else (404, {"error": {"message": "not found"}})
         if path == "/v1/completions":
             return self._complete(body)
+        if path == "/reset_prefix_cache":
+            return 200, ""
         return 404, {"detail": "Not Found"}
 
     def _get(self, path: str) -> tuple[int, Any]:
@@ -71,7 +73,7 @@ class Stub:
         file = Path(body["lora_path"]) / "adapter_config.json"
         if not file.is_file():
             return 404, {"error": {"message": f"No adapter found for {body['lora_path']}"}}
-        if body["lora_name"] in self.adapters:
+        if body["lora_name"] in self.adapters and not body["load_inplace"]:
             return 400, {"error": {"message": "has already been loaded"}}
         self.adapters[body["lora_name"]] = json.loads(file.read_text())
         return 200, f"Success: LoRA adapter '{body['lora_name']}' added successfully."

@@ -80,6 +80,11 @@ def _prefetch(wishes: Wishes) -> str | None:
             "use_vllm: true with a server (vllm_mode: server), or a rollout_func"
         )
     if wishes.rolls_out and wishes.processes != 1:
+        if not wishes.is_set("rollout_func"):
+            return (
+                "trl.async_prefetch: episodes are played ahead with one training process alone; leave it "
+                "out, or set num_processes: 1"
+            )
         return (
             "trl.async_prefetch: a rollout function runs ahead with one training process alone; leave "
             "it out, set num_processes: 1, or let a vLLM server make the answers"
