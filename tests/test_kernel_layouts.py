@@ -305,6 +305,17 @@ def test_a_column_of_texts_that_is_full_costs_no_row(monkeypatch):
     clean_lines._compiled_layout.cache_clear()
 
 
+def test_a_long_block_is_laid_out_though_its_template_has_met_no_row(tmp_path):
+    own = tmp_path / "own.jinja"
+    own.write_text(
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}"
+    )
+    options = RowOptions(type="intel", chat_template=str(own))
+    job = prepare(open_sources(str(INTEL.source)), options)
+    assert laid_rows(job, lines_of(1_500, system="s" * 1_000)) == 1_500
+
+
 def test_a_template_that_renders_otherwise_is_found_by_the_sample(monkeypatch):
     job = prepare(open_sources(str(INTEL.source)), RowOptions(type="intel", chat_template="chatml"))
     process(job, 0, 0, JsonBlock(INTEL.source.read_bytes(), 1))

@@ -128,6 +128,13 @@ class Fusion:
         )
 
     @property
+    def is_untaught(self) -> bool:
+        """Tell whether texts could be laid out if the template had met a row."""
+        if self.paths is not None or not (self.fits and self.is_text):
+            return False
+        return not self._template.difference and not self._template.trees.get(self.plan)
+
+    @property
     def _is_traceable(self) -> bool:
         compiled = None if self.stage.template is None else self.stage.template.compiled
         return compiled is not None and compiled.forms == TEXTS and compiled.engine.traceable
