@@ -16,13 +16,13 @@ from test_engines import Pickling
 import fmtkit
 from fmtkit.converting import ray_engine, task_work
 from fmtkit.core.errors import ResumeError, SourceError
-from fmtkit.sources import jsonl, range_hash
+from fmtkit.sources import jsonl, raw
 from fmtkit.sources.blocks import MAX_LINE_BYTES
 from fmtkit.sources.opening import open_sources
-from fmtkit.sources.range_hash import RangeHash, digest_of_range, folded, ranges_of
+from fmtkit.sources.raw import RangeHash, digest_of_range, folded, ranges_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
-RANGE = range_hash.RANGE_BYTES
+RANGE = raw.RANGE_BYTES
 
 
 @pytest.mark.parametrize("size", [0, 1, RANGE - 1, RANGE, RANGE + 1, 2 * RANGE, 2 * RANGE + 5])
@@ -48,7 +48,7 @@ def test_a_hash_is_what_the_documentation_computes(tmp_path, monkeypatch, capsys
 
 
 def test_bytes_that_pass_in_any_pieces_have_one_hash(monkeypatch):
-    monkeypatch.setattr(range_hash, "RANGE_BYTES", 100)
+    monkeypatch.setattr(raw, "RANGE_BYTES", 100)
     random.seed(7)
     for size in (0, 99, 100, 101, 200, 201, 1234):
         data, hashes = random.randbytes(size), set()
@@ -66,7 +66,7 @@ def test_bytes_that_pass_in_any_pieces_have_one_hash(monkeypatch):
 @pytest.fixture
 def sources(tmp_path, monkeypatch):
     """Give files of several kinds, and ranges that are smaller than some of them."""
-    for module in (range_hash, task_work):
+    for module in (raw, task_work):
         monkeypatch.setattr(module, "RANGE_BYTES", 1000)
     rows = [INTEL | {"question": f"q{i}"} for i in range(100)]
     folder = tmp_path / "files"
@@ -105,7 +105,7 @@ def test_hashes_are_the_same_on_both_engines_and_for_one_file(sources, tmp_path,
     # No source was read by who asked for its hash.
     assert not here
     monkeypatch.undo()
-    for module in (range_hash, task_work):
+    for module in (raw, task_work):
         monkeypatch.setattr(module, "RANGE_BYTES", 1000)
     one = fmtkit.convert(sources, "intel", tmp_path / "one.jsonl", hash="always")
     assert told["threads"].sources == told["ray"].sources == one.sources

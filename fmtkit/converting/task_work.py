@@ -20,8 +20,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.core.storage import ObjectPath
 from fmtkit.sources.opening import Source
 from fmtkit.sources.parts import blocks_of_part
-from fmtkit.sources.range_hash import RANGE_BYTES, digest_of_range, folded, ranges_of
-from fmtkit.sources.raw import Location
+from fmtkit.sources.raw import RANGE_BYTES, Location, digest_of_range, folded, ranges_of
 from fmtkit.sources.spooling import MadeSource
 from fmtkit.writing import quarantine
 from fmtkit.writing.outputs import Destination
@@ -204,7 +203,7 @@ class RangeDigests:
 def hash_sources(sources: Sequence[AnySource], options: SourceOptions) -> None:
     """Have an engine make the hashes that are wanted of files, range by range.
 
-    Others are hashed by who asks for them: streams as they pass, tables where they are.
+    Others are hashed by the process that asks for them: streams as they pass, tables where they are.
     """
     opened = [s.source if isinstance(s, MadeSource) else s for s in sources]
     files = [s for s in opened if s.hashed and can_travel(s) and _ranged(s) is not None]
