@@ -1,5 +1,13 @@
-"""A survey as a page (fmtkit.reports.page)."""
+"""A survey as a page (fmtkit.reports.page), with rows that can be leafed through and searched.
 
+Rows at even distances over the sources are shown, and those that findings name. Their texts and token
+lengths go into gzipped chunks that the page unpacks when it shows or searches them; the index of all rows
+is there from the start.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +16,28 @@ import numpy as np
 from fmtkit.core.atomic import write_bytes
 from fmtkit.counting.lengths import Tally
 from fmtkit.inspection.inspection import Inspection
+from fmtkit.inspection.row_fetch import RowFetch, spread
+from fmtkit.inspection.shown_rows import RowViewer, ShownRow, ShownSide
+from fmtkit.inspection.survey_making import show
 from fmtkit.reports import page
-from fmtkit.reports.page_rows import page_rows
+from fmtkit.reports.page import CHUNK_ROWS, packed
 from fmtkit.writing.outputs import page_path
 
 SUFFIXES = (".html", ".htm")
 POINTS = 1500
 """Lengths at which the slider of the page knows exactly what is cut."""
+
+MOST_ROWS = 10_000
+MOST_BYTES = 20_000_000
+"""Of the packed rows; the whole page stays under 25 MB."""
+
+TRIAL_ROWS = 200
+"""Rows by which the size of the others is estimated."""
+
+TEXT_SHOWN = 40_000
+"""Characters of a sequence that the page shows."""
+
+TITLE = 90
 
 
 def target(path: str, *, overwrite: bool = False) -> Path:
@@ -53,3 +76,148 @@ def curve(tally: Tally) -> list[list[int]]:
     table = np.stack([values, longer, beyond], axis=1)[chosen]
     found: list[list[int]] = table.tolist()
     return found
+
+
+@dataclass(frozen=True)
+class PageRows:
+    """Packed rows."""
+
+    index: list[list[Any]]
+    """Of each row: its number, source, line, title, findings, sides; see _entry."""
+    chunks: list[str]
+    """CHUNK_ROWS rows each: JSON, gzipped, base64."""
+    how: str
+    """Which rows are shown, in words."""
+
+
+def page_rows(inspection: Inspection) -> PageRows:
+    """Choose and pack the rows that a page shows."""
+    fetch, viewer = inspection.fetch, inspection.viewer
+    if fetch is None or viewer is None or not fetch.rows:
+        return PageRows([], [], "there are no rows to show")
+    codes: dict[int, list[str]] = {}
+    for found in inspection.survey.findings:
+        for place in found.places:
+            codes.setdefault(place.row, []).append(found.code)
+    for bad in inspection.survey.bad_rows:
+        codes.setdefault(bad.place.row, []).append(bad.code)
+    count = _affordable(fetch, viewer)
+    chosen = {*spread(fetch.rows, count), *codes}
+    index, chunks = _pack(_shown(fetch, viewer, chosen), codes)
+    return PageRows(index, chunks, _how(fetch.rows, count, len(index)))
+
+
+def _how(rows: int, count: int, shown: int) -> str:
+    if count >= rows:
+        return f"all {shown:,} rows are shown" if shown > 1 else "the one row is shown"
+    return (
+        f"{shown:,} of {rows:,} rows are shown: {count:,} at even distances, and the first rows "
+        "of each finding"
+    )
+
+
+def _shown(
+    fetch: RowFetch, viewer: RowViewer, rows: Iterable[int]
+) -> Iterator[tuple[ShownRow, str]]:
+    for fetched in fetch.fetch(rows):
+        yield show(fetched, viewer)[0], title_of(fetched.row)
+
+
+def title_of(row: Mapping[str, Any] | None) -> str:
+    """Return what names a row in a list: the beginning of its last question."""
+    dialog = (
+        (row or {}).get("prompt") or (row or {}).get("messages") or (row or {}).get("text") or ""
+    )
+    if isinstance(dialog, str):
+        said = dialog
+    else:
+        asked = [m["content"] for m in dialog if m["role"] == "user" and m["content"]]
+        said = asked[-1] if asked else dialog[-1]["content"] or ""
+    return _words(said)
+
+
+def _opening(side: ShownSide) -> str:
+    """Return the beginning of what a row of tokens trains."""
+    behind = side.offsets[side.prompt_length : side.prompt_length + 1]
+    return _words(side.text[behind[0][0] if behind else 0 :])
+
+
+def _words(text: str) -> str:
+    return " ".join(text[: 4 * TITLE].split())[:TITLE]
+
+
+def _affordable(fetch: RowFetch, viewer: RowViewer) -> int:
+    """Return how many rows fit in a page, by packing some of them."""
+    if fetch.rows <= TRIAL_ROWS:
+        return fetch.rows
+    index, chunks = _pack(_shown(fetch, viewer, spread(fetch.rows, TRIAL_ROWS)), {})
+    size = sum(map(len, chunks)) + len(json.dumps(index))
+    return min(MOST_ROWS, fetch.rows, int(MOST_BYTES / max(size / max(len(index), 1), 1.0)))
+
+
+def _pack(
+    rows: Iterable[tuple[ShownRow, str]], codes: Mapping[int, list[str]]
+) -> tuple[list[list[Any]], list[str]]:
+    index: list[list[Any]] = []
+    chunks: list[str] = []
+    waiting: list[dict[str, Any]] = []
+    for row, title in rows:
+        index.append(_entry(row, title, codes.get(row.place.row, [])))
+        waiting.append(_packed(row))
+        if len(waiting) == CHUNK_ROWS:
+            chunks.append(packed(waiting))
+            waiting = []
+    if waiting:
+        chunks.append(packed(waiting))
+    return index, chunks
+
+
+def _entry(row: ShownRow, title: str, codes: list[str]) -> list[Any]:
+    """Return number, source, row and line there, title, findings, and of each side its tokens."""
+    sizes = [[len(side.ids) or len(side.text), side.trained_tokens] for side in row.sides]
+    place = row.place
+    return [
+        place.row,
+        place.source,
+        place.source_row,
+        place.line,
+        title or row.problem or "".join(map(_opening, row.sides[:1])),
+        codes,
+        sizes,
+    ]
+
+
+def _packed(row: ShownRow) -> dict[str, Any]:
+    return {
+        "sides": [_packed_side(side) for side in row.sides],
+        "problem": row.problem,
+        "details": dict(row.details),
+    }
+
+
+def _packed_side(side: ShownSide) -> dict[str, Any]:
+    text = side.text[:TEXT_SHOWN]
+    return {
+        "side": side.side,
+        "text": text,
+        "cut": len(side.text) - len(text),
+        "steps": _steps(side, text),
+        "trained": side.trained,
+        "prompt": side.prompt_length,
+        "why": side.why,
+        "labels": side.labels,
+        "windows": side.windows,
+        "notes": side.notes,
+    }
+
+
+def _steps(side: ShownSide, text: str) -> list[int]:
+    """Return how far each token's end is from the one before, in UTF-16 units as in JavaScript."""
+    if not side.offsets:
+        return []
+    ends = np.minimum([end for _, end in side.offsets], len(text))
+    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    units = np.concatenate(([0], np.cumsum(1 + (points > 0xFFFF))))
+    at = units[np.maximum.accumulate(ends)]
+    steps: list[int] = np.diff(np.concatenate(([0], at))).tolist()
+    return steps
