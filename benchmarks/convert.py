@@ -208,7 +208,7 @@ def messages(folder: Path, rows: int, rounds: int) -> list[str]:
 
 
 def tools(folder: Path, rows: int, rounds: int) -> list[str]:
-    """Conversations of about 4 KB with a tool call and the definition of the tool."""
+    """Conversations of about 4 KB with a tool call and the definition of the tool, and as texts."""
     out = []
     for shape in ("openai", "sharegpt"):
         source = samples.write(folder / f"{shape}.jsonl", shape, rows // 2, 3300)
@@ -217,6 +217,13 @@ def tools(folder: Path, rows: int, rounds: int) -> list[str]:
             "fmtkit, 1 thread": ("fmtkit_convert", 1, {"type": shape}),
         }
         out += contest(f"Conversations with tools, {shape}", source, contestants, rounds)
+        named = {"type": f"qwen3.{shape}"}
+        contestants = {
+            "fmtkit, 2 threads": ("fmtkit_convert", 2, named),
+            "fmtkit, 1 thread": ("fmtkit_convert", 1, named),
+        }
+        title = f"Conversations with tools through the qwen3 template, {shape}"
+        out += contest(title, source, contestants, rounds)
     return out
 
 

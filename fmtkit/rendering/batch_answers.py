@@ -15,6 +15,7 @@ from fmtkit.rendering.dialog_columns import DialogColumn
 from fmtkit.rendering.text_columns import TextColumn, Trim
 from fmtkit.rendering.unknowns import (
     FIRST,
+    SMALL_JSON,
     Derived,
     Question,
     Slot,
@@ -38,6 +39,7 @@ class Rows:
         """Keep what was answered for a column once."""
         self.dialogs = dialogs
         self._answers: dict[tuple[Any, ...], Bools] = {}
+        self._known: dict[Slot, dict[int, str]] = {}
 
     def column(self, slot: Slot) -> TextColumn:
         """Return the column that a slot's texts lie in."""
@@ -94,9 +96,17 @@ class Rows:
         if len(slots) != 1:
             found = [{slot: self.text(slot, row) for slot in slots} for row in rows.tolist()]
             return found, np.arange(len(rows))
-        column = self.column(slots[0])
         places, inverse = np.unique(self.places(slots[0], rows), return_inverse=True)
-        return [{slots[0]: column.text(place)} for place in places.tolist()], inverse
+        column, known = self.column(slots[0]), self._known.setdefault(slots[0], {})
+        found = []
+        for place in places.tolist():
+            text = known.get(place)
+            if text is None:
+                text = column.text(place)
+                if len(text) <= SMALL_JSON:
+                    known[place] = text
+            found.append({slots[0]: text})
+        return found, inverse
 
     def expand(self, text: str, unknowns: Unknowns, row: int) -> str:
         """Put the texts of a row into a symbolic text."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fmtkit.core.buffers import Bools, Int64s, numbers, offsets_of, texts, validity
 from fmtkit.rendering.content_parts import TEXTS, Cuts, Form, Forms
-from fmtkit.rendering.jinja_environment import text_part
+from fmtkit.rendering.jinja_environment import text_part, write_json
 from fmtkit.rendering.text_columns import TextColumn, text_column
 from fmtkit.rendering.tool_columns import (
     NO_CALLS,
@@ -19,7 +19,6 @@ from fmtkit.rendering.tool_columns import (
     CallColumns,
     call_columns,
     is_encodable,
-    write_json,
 )
 from fmtkit.rendering.tracing import Shape, Signature
 from fmtkit.rendering.unknowns import TOOL, read_call_key

@@ -50,6 +50,10 @@ def raise_exception(message: str) -> None:
     raise TemplateError(message)
 
 
+write_json = json.JSONEncoder(ensure_ascii=False).encode
+"""Write what `tojson` does without options; to make the encoder takes longer than small values do."""
+
+
 def tojson(
     value: Any,
     ensure_ascii: bool = False,
@@ -58,6 +62,8 @@ def tojson(
     sort_keys: bool = False,
 ) -> str:
     """Write JSON as models saw it: Jinja's own filter would escape <, > and & for HTML."""
+    if not ensure_ascii and indent is None and separators is None and not sort_keys:
+        return write_json(value)
     return json.dumps(
         value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from fmtkit.core.buffers import Int64s, texts
+from fmtkit.rendering.jinja_environment import write_json
 from fmtkit.rendering.text_columns import TextColumn, text_column
 from fmtkit.rendering.unknowns import OBJECT, TEXT, UNKNOWN, Calls
 
 NO_CALLS, ODD_CALLS = -1, -2
 
-write_json = json.JSONEncoder(ensure_ascii=False).encode
-"""Write what `tojson` does without options, in half its time."""
+_scan = json.JSONDecoder().scan_once
 
 
 @dataclass
@@ -53,49 +53,58 @@ class _Reading:
     """The calls read so far, and their values by path."""
 
     def __init__(self) -> None:
-        self.values: dict[str, list[str]] = {}
-        self.callers: dict[str, list[int]] = {}
+        self.values: dict[str, tuple[list[str], list[int]]] = {}
         self.count = 0
+        self._paths: dict[tuple[str, str], str] = {}
 
     def read(self, text: str) -> Calls:
         """Read the calls of one message."""
         try:
-            calls = json.loads(text)
-        except (ValueError, RecursionError):
+            calls, end = _scan(text, 0)
+        except (StopIteration, ValueError, RecursionError):
             raise OddCallsError from None
-        if type(calls) is not list:
+        if type(calls) is not list or end != len(text):
             raise OddCallsError
-        made = [_flat(call) for call in calls]
+        made = [self._flat(call) for call in calls]
+        # Half a surrogate pair stands in no text, but for an escape it may.
         if "\\u" in text and not all(is_encodable(v) for flat in made for _, _, v in flat):
             raise OddCallsError
         for flat in made:
             for path, kind, value in flat:
                 if kind in UNKNOWN:
-                    self.values.setdefault(path, []).append(value)
-                    self.callers.setdefault(path, []).append(self.count)
+                    values, callers = self.values.get(path) or self.values.setdefault(
+                        path, ([], [])
+                    )
+                    values.append(value)
+                    callers.append(self.count)
             self.count += 1
-        return tuple(tuple((path, kind) for path, kind, _ in flat) for flat in made)
+        return tuple([tuple([(path, kind) for path, kind, _ in flat]) for flat in made])
 
-
-def _flat(call: Any) -> list[tuple[str, str, str]]:
-    """Return path, kind and text of the values of a call."""
-    if type(call) is not dict:
-        raise OddCallsError
-    found = []
-    for key, value in call.items():
-        if "." in key:
+    def _flat(self, call: Any) -> list[tuple[str, str, str]]:
+        """Return path, kind and text of the values of a call."""
+        if type(call) is not dict:
             raise OddCallsError
-        if key == "function" and type(value) is dict and value:
-            for name, inner in value.items():
-                if "." in name:
-                    raise OddCallsError
-                found.append((f"function.{name}", *_kind(name, inner)))
-        else:
-            found.append((key, *_kind(key, value)))
-    return found
+        found = []
+        for key, value in call.items():
+            if key == "function" and type(value) is dict and value:
+                for name, inner in value.items():
+                    found.append((self._path(key, name), *_kind(name, inner)))
+            else:
+                found.append((self._path("", key), *_kind(key, value)))
+        return found
+
+    def _path(self, parent: str, key: str) -> str:
+        path = self._paths.get((parent, key))
+        if path is None:
+            if "." in key:
+                raise OddCallsError
+            path = f"{parent}.{key}" if parent else key
+            self._paths[parent, key] = path
+        return path
 
 
 def _kind(key: str, value: Any) -> tuple[str, str]:
+    """Return the kind of a value of a call, and its text where that is unknown."""
     if type(value) is str:
         # It is the same in all calls, and a template may ask for it.
         return (TEXT, value) if key != "type" or value != "function" else ('"function"', "")
@@ -134,8 +143,8 @@ def call_columns(calls: TextColumn) -> CallColumns:
 
 def _columns(reading: _Reading) -> dict[str, tuple[TextColumn, Int64s]]:
     made = {}
-    for path, values in reading.values.items():
+    for path, (values, callers) in reading.values.items():
         where = np.zeros(reading.count, np.int64)
-        where[reading.callers[path]] = np.arange(len(values))
+        where[callers] = np.arange(len(values))
         made[path] = text_column(texts(values)), where
     return made

@@ -25,6 +25,9 @@ Calls = tuple[CallShape, ...]
 """The paths of each call of a message, in order, each with its kind: TEXT, OBJECT or a JSON scalar."""
 
 
+SMALL_JSON = 512
+"""Characters of a JSON text whose value is remembered for the next question."""
+
 TOOL = "tool"
 """The key of a tool's text, where tools stand in the place of messages."""
 
@@ -105,9 +108,19 @@ STRING_PREDICATES = (
 )
 
 
+def _parsed(text: str) -> Any:
+    """Return the value of a JSON text, which nobody changes: more than one question is asked of it."""
+    return _remembered(text) if len(text) <= SMALL_JSON else json.loads(text)
+
+
+@lru_cache(maxsize=4096)
+def _remembered(text: str) -> Any:
+    return json.loads(text)
+
+
 def _in_order(text: str) -> list[tuple[str, Any]]:
     """Sort the members of an object as the filter `dictsort` does."""
-    members: dict[str, Any] = json.loads(text)
+    members: dict[str, Any] = _parsed(text)
     return sorted(members.items(), key=lambda member: member[0].lower())
 
 
@@ -120,13 +133,13 @@ OPERATIONS: dict[str, Callable[..., str]] = {
     ],
     "json": tojson,
     # Of a JSON text: written otherwise, as Python prints the value, and what is in it.
-    "rewritten": lambda text, *options: tojson(json.loads(text), *options),
-    "printed": lambda text: str(json.loads(text)),
+    "rewritten": lambda text, *options: tojson(_parsed(text), *options),
+    "printed": lambda text: str(_parsed(text)),
     "text": json.loads,
-    "member": lambda text, key: tojson(json.loads(text)[key]),
-    "element": lambda text, index: tojson(json.loads(text)[index]),
-    "key": lambda text, index: list(json.loads(text))[index],
-    "value": lambda text, index: tojson(list(json.loads(text).values())[index]),
+    "member": lambda text, key: tojson(_parsed(text)[key]),
+    "element": lambda text, index: tojson(_parsed(text)[index]),
+    "key": lambda text, index: list(_parsed(text))[index],
+    "value": lambda text, index: tojson(list(_parsed(text).values())[index]),
     "sorted key": lambda text, index: _in_order(text)[index][0],
     "sorted value": lambda text, index: tojson(_in_order(text)[index][1]),
 }
@@ -140,8 +153,8 @@ PREDICATES: dict[str, Callable[..., bool]] = {
         len(getattr(text, method)(separator, limit)) >= count
     ),
     "kind": lambda text, kind: kind_of(text) == kind,
-    "members": lambda text, count: len(json.loads(text)) == count,
-    "has": lambda text, key: key in json.loads(text),
+    "members": lambda text, count: len(_parsed(text)) == count,
+    "has": lambda text, key: key in _parsed(text),
 }
 
 KINDS = {
