@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -58,6 +60,21 @@ def test_views_read_back_as_the_texts(values, how):
         pa.string_view(), len(values), [None, pa.py_buffer(np.ascontiguousarray(views)), data]
     )
     assert array.cast(pa.string()).to_pylist() == [trimmed(value, how) for value in values]
+
+
+@given(st.lists(texts | st.text(st.characters(max_codepoint=0x2030, exclude_categories=["Cs"]))))
+def test_texts_are_written_as_json_does(values):
+    column = text_column(pa.array([None, *values], pa.string()))
+    places = np.arange(len(values), 0, -1)
+    written = column.as_json(places)
+    found = [written.text(number) for number in range(len(values))]
+    assert found == [json.dumps(value, ensure_ascii=False) for value in reversed(values)]
+
+
+def test_every_character_is_written_as_json_does():
+    every = "".join(chr(c) for c in range(0x10000) if not 0xD800 <= c < 0xE000)
+    written = text_column(pa.array([every])).as_json(np.array([0]))
+    assert written.text(0) == json.dumps(every, ensure_ascii=False)
 
 
 def test_a_megabyte_of_blanks_is_trimmed_at_once():

@@ -53,14 +53,24 @@ class Assembly:
         if _PIECES.fullmatch(piece):
             unknown = unknowns[ord(piece) - FIRST]
             assert isinstance(unknown, Derived)
-            values, places = self._rows.values(unknown, unknowns, rows)
-            return self._own(values)[places]
+            return self._made(unknown, unknowns, rows)
         if piece not in self._constants:
             self._constants[piece] = self._own([piece])
         return self._constants[piece]
 
+    def _made(self, unknown: Derived, unknowns: Unknowns, rows: Int64s) -> Views:
+        """Return what an operation makes of texts: JSON of a whole one by columns, the rest one by one."""
+        trimmed = trimmed_slot(unknown.text, unknowns) if unknown.operation == "json" else None
+        if trimmed is not None and not trimmed[1]:
+            slot = trimmed[0]
+            return self._column(self._rows.column(slot).as_json(self._rows.places(slot, rows)))
+        values, places = self._rows.values(unknown, unknowns, rows)
+        return self._own(values)[places]
+
     def _own(self, values: Sequence[str]) -> Views:
-        column = text_column(texts(values))
+        return self._column(text_column(texts(values)))
+
+    def _column(self, column: TextColumn) -> Views:
         self._buffers.append(column.buffer)
         return column.views((), len(self._buffers) - 1)
 

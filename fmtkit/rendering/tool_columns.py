@@ -17,7 +17,7 @@ from fmtkit.rendering.unknowns import OBJECT, TEXT, UNKNOWN, Calls
 
 NO_CALLS, ODD_CALLS = -1, -2
 
-_scan = json.JSONDecoder().scan_once
+_decode = json.JSONDecoder().raw_decode
 
 
 @dataclass
@@ -60,8 +60,8 @@ class _Reading:
     def read(self, text: str) -> Calls:
         """Read the calls of one message."""
         try:
-            calls, end = _scan(text, 0)
-        except (StopIteration, ValueError, RecursionError):
+            calls, end = _decode(text)
+        except (ValueError, RecursionError):
             raise OddCallsError from None
         if type(calls) is not list or end != len(text):
             raise OddCallsError
