@@ -39,7 +39,18 @@ STANFORD = (
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "bos"])
+def any_model(request, tmp_path_factory):
+    """A model whose tokenizer begins each text with a BOS, and one whose does not."""
+    process._quiet()
+    return tiny.make_model(tmp_path_factory.mktemp("model"), bos=request.param)
+
+
+BOS_TOO = [False, pytest.param(True, marks=pytest.mark.slow)]
+
+
+@pytest.fixture(scope="module", params=BOS_TOO, ids=["plain", "bos"])
 def model(request, tmp_path_factory):
+    """The same for what is learnt of a template's text, whose BOS test_training_masks looks at."""
     process._quiet()
     return tiny.make_model(tmp_path_factory.mktemp("model"), bos=request.param)
 
@@ -143,9 +154,9 @@ def test_the_keys_of_the_run_hold_for_datasets_that_set_none(model, tmp_path):
     assert learnt(one(tmp_path, model, {"conversations": PLAIN}, CHAT, **keys)) == PROMPTS
 
 
-def test_messages_say_themselves_whether_they_are_learnt(model, tmp_path):
+def test_messages_say_themselves_whether_they_are_learnt(any_model, tmp_path):
     keys = {"roles_to_train": [], "message_field_training": "train"}
-    text = one(tmp_path, model, {"conversations": TURNS}, CHAT | keys)
+    text = one(tmp_path, any_model, {"conversations": TURNS}, CHAT | keys)
     assert learnt(text) == ["a river" + END, "small of" + END, "green red" + END]
 
 
@@ -154,8 +165,8 @@ def test_a_prompt_that_is_to_be_learnt_is_learnt_beside_the_replies(model, tmp_p
     assert learnt(text) == ["a river" + END, "small of" + END, "green red" + END, "good" + END]
 
 
-def test_all_inputs_are_learnt_where_that_is_asked_for(model, tmp_path):
-    text = one(tmp_path, model, {"conversations": PLAIN}, CHAT, train_on_inputs=True)
+def test_all_inputs_are_learnt_where_that_is_asked_for(any_model, tmp_path):
+    text = one(tmp_path, any_model, {"conversations": PLAIN}, CHAT, train_on_inputs=True)
     assert len(learnt(text)) == 1
 
 
@@ -258,26 +269,26 @@ def test_contents_that_stand_twice_and_white_space_do_not_move_a_mask(role, mode
     assert learnt(text) == ([" red ", "red red"] if role == "user" else ["red", "red"])
 
 
-def test_an_alpaca_row_is_learnt_in_stanfords_prompt_text(model, tmp_path):
+def test_an_alpaca_row_is_learnt_in_stanfords_prompt_text(any_model, tmp_path):
     row = {"instruction": "red", "input": "", "output": "blue"}
-    text = one(tmp_path, model, row, {"type": "alpaca"}, chat_template=None)
+    text = one(tmp_path, any_model, row, {"type": "alpaca"}, chat_template=None)
     assert text == STANFORD.format("red") + "[blue" + END + "]"
 
 
-def test_an_alpaca_row_is_learnt_whole_with_its_inputs(model, tmp_path):
+def test_an_alpaca_row_is_learnt_whole_with_its_inputs(any_model, tmp_path):
     row = {"instruction": "red", "input": "", "output": "blue"}
     [(ids, labels)] = batches(
-        tmp_path, model, [row], {"type": "alpaca"}, chat_template=None, train_on_inputs=True
+        tmp_path, any_model, [row], {"type": "alpaca"}, chat_template=None, train_on_inputs=True
     )
     assert labels == ids
 
 
-def test_what_is_learnt_and_what_is_not_are_tokenized_apart(model, tmp_path):
+def test_what_is_learnt_and_what_is_not_are_tokenized_apart(any_model, tmp_path):
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(model)
+    tokenizer = AutoTokenizer.from_pretrained(any_model)
     row = {"instruction": "red", "input": "apple", "output": "blue"}
-    [(ids, labels)] = batches(tmp_path, model, [row], {"type": "alpaca"}, chat_template=None)
+    [(ids, labels)] = batches(tmp_path, any_model, [row], {"type": "alpaca"}, chat_template=None)
     output = tokenizer("blue", add_special_tokens=False)["input_ids"] + [tokenizer.eos_token_id]
     assert [i for i in labels if i != -100] == output
     assert ids[-len(output) :] == output
@@ -285,7 +296,7 @@ def test_what_is_learnt_and_what_is_not_are_tokenized_apart(model, tmp_path):
     assert ids[: -len(output)] == tokenizer(prompt)["input_ids"]
 
 
-def test_segments_are_learnt_as_they_are_marked_and_nothing_is_added(model, tmp_path):
+def test_segments_are_learnt_as_they_are_marked_and_nothing_is_added(any_model, tmp_path):
     segments = [
         {"label": True, "text": "<|im_start|>good\n"},
         {"label": True, "text": "a river. "},
@@ -293,24 +304,24 @@ def test_segments_are_learnt_as_they_are_marked_and_nothing_is_added(model, tmp_
         {"label": True, "text": "small<|im_end|>"},
     ]
     [(ids, labels)] = batches(
-        tmp_path, model, [{"segments": segments}], {"type": "input_output"}, chat_template=None
+        tmp_path, any_model, [{"segments": segments}], {"type": "input_output"}, chat_template=None
     )
-    text = spelled(model, ids, labels)
+    text = spelled(any_model, ids, labels)
     assert text == "[<|im_start|>good\na river. ]green [small<|im_end|>]"
 
 
-def test_raw_text_is_learnt_whole_and_cut_into_rows(model, tmp_path):
+def test_raw_text_is_learnt_whole_and_cut_into_rows(any_model, tmp_path):
     rows = [{"body": "red blue " * 40}, {"body": "warm"}]
     entry = {"type": "completion", "field": "body"}
-    found = batches(tmp_path, model, rows, entry, chat_template=None, sequence_len=32)
+    found = batches(tmp_path, any_model, rows, entry, chat_template=None, sequence_len=32)
     assert all(ids == labels for ids, labels in found)
     assert max(len(ids) for ids, _ in found) == 32
-    text = "".join(spelled(model, *row) for row in sorted(found, key=len))
+    text = "".join(spelled(any_model, *row) for row in sorted(found, key=len))
     assert text.count("red blue") == 40
     assert text.count(END) == 2
 
 
-def test_a_mapping_of_fields_makes_the_users_own_prompt(model, tmp_path):
+def test_a_mapping_of_fields_makes_the_users_own_prompt(any_model, tmp_path):
     kind = {
         "system_prompt": "big",
         "system_format": "<{system}>",
@@ -322,19 +333,19 @@ def test_a_mapping_of_fields_makes_the_users_own_prompt(model, tmp_path):
         "no_input_format": "[INST] {instruction} [/INST]",
     }
     row = {"q": "red", "more": "apple", "a": "blue"}
-    [(ids, labels)] = batches(tmp_path, model, [row], {"type": kind}, chat_template=None)
-    text = spelled(model, ids, labels)
+    [(ids, labels)] = batches(tmp_path, any_model, [row], {"type": kind}, chat_template=None)
+    text = spelled(any_model, ids, labels)
     assert text.endswith("<big>[INST] red + apple [/INST][blue" + END + "]")
 
 
-def test_segments_and_conversations_are_mixed_in_one_run(model, tmp_path):
+def test_segments_and_conversations_are_mixed_in_one_run(any_model, tmp_path):
     more = tmp_path / "alpaca.jsonl"
     more.write_text(json.dumps({"instruction": "red", "output": "blue"}))
     other = tmp_path / "qa.jsonl"
     other.write_text(json.dumps({"prompt": "small", "completion": "warm"}))
     found = batches(
         tmp_path,
-        model,
+        any_model,
         [{"conversations": PLAIN}],
         CHAT | {"train_on_eos": "last"},
         datasets=[
@@ -343,7 +354,7 @@ def test_segments_and_conversations_are_mixed_in_one_run(model, tmp_path):
             {"path": str(other), "type": "completion"},
         ],
     )
-    texts = [learnt(spelled(model, *row)) for row in found]
+    texts = [learnt(spelled(any_model, *row)) for row in found]
     assert sorted(texts) == sorted(
         [["a river", "the blue river", "good" + END], ["blue" + END], ["warm" + END]]
     )
