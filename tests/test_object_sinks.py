@@ -352,10 +352,10 @@ def test_a_shard_that_fails_midway_leaves_nothing_in_the_bucket(server, source, 
             raise BreakingError
         return call()
 
-    monkeypatch.setattr(storage, "within", broken)
-    with pytest.raises((BreakingError, WriteError)):
-        store.put(big, "cut")
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "within", broken)
+        with pytest.raises((BreakingError, WriteError)):
+            store.put(big, "cut")
     assert store.sizes() == {"whole": 12 << 20}
 
 

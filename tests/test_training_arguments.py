@@ -9,7 +9,7 @@ import pytest
 
 from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.core.runner import shipped
-from fmtkit.training.config.arguments import fields_of, has_class
+from fmtkit.training.config.arguments import FORMER_NAMES, fields_of, has_class
 from fmtkit.training.config.keys import table
 
 pytest.importorskip("trl")
@@ -85,8 +85,22 @@ def test_an_argument_has_the_name_that_the_installed_transformers_knows(
     from fmtkit.training.run import build
 
     work = tiny.make_job(tmp_path, "model", "dpo", "Preference", {"gradient_checkpointing": True})
-    older = make_dataclass("Older", [*{*work.trainer} - set(build._FORMER_NAMES), "output_dir", "run_name", "disable_tqdm", "logging_nan_inf_filter", "dataloader_pin_memory", *build._FORMER_NAMES.values()], namespace={"__init__": lambda self, **values: self.__dict__.update(values)}, init=False)  # fmt: skip
+    older = make_dataclass("Older", [*{*work.trainer} - set(FORMER_NAMES), "output_dir", "run_name", "disable_tqdm", "logging_nan_inf_filter", "dataloader_pin_memory", *FORMER_NAMES.values()], namespace={"__init__": lambda self, **values: self.__dict__.update(values)}, init=False)  # fmt: skip
     monkeypatch.setattr(build, "load_class", lambda _: older)
     made = build.make_arguments(work, runner.find("dpo"), ["prompt", "chosen", "rejected"])
     assert made.gradient_checkpointing is True
     assert not hasattr(made, "activation_checkpointing")
+
+
+def test_an_argument_is_known_by_the_name_that_older_versions_have():
+    from dataclasses import replace
+
+    config = fields_of("trl:SFTConfig")
+    [new] = [n for n in FORMER_NAMES if n in config.fields or FORMER_NAMES[n] in config.fields][:1]
+    found = config.fields.get(new) or config.fields[FORMER_NAMES[new]]
+    others = {n: f for n, f in config.fields.items() if n not in (new, FORMER_NAMES[new])}
+    older = replace(config, fields={**others, FORMER_NAMES[new]: found})
+    older.check(new, "here")
+    older.check_value(new, True, "here")
+    with pytest.raises(OptionError, match="has no argument"):
+        replace(config, fields=others).check(new, "here")

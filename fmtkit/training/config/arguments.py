@@ -28,6 +28,11 @@ REMOVED: dict[str, str] = {
     "warmup_ratio": "it is warmup_steps below 1 now",
 }
 """Arguments that older versions had, and what to write instead."""
+FORMER_NAMES = {
+    "activation_checkpointing": "gradient_checkpointing",
+    "activation_checkpointing_kwargs": "gradient_checkpointing_kwargs",
+}
+"""Arguments of transformers -> what older ones of version 5 call them (5.17 does, 5.23 does not)."""
 
 COUNTS = frozenset(
     {
@@ -207,7 +212,7 @@ class Fields:
 
     def check(self, name: str, origin: str) -> None:
         """Raise OptionError if the class has no such argument."""
-        if name in self.fields or not self.judged:
+        if self._named_here(name) in self.fields or not self.judged:
             return
         if name in REMOVED:
             advice = REMOVED[name]
@@ -218,9 +223,12 @@ class Fields:
             f"{origin}: {self.class_name} of {self.package} has no argument {name!r}; {advice}"
         )
 
+    def _named_here(self, name: str) -> str:
+        return name if name in self.fields else FORMER_NAMES.get(name, name)
+
     def check_value(self, name: str, value: object, origin: str) -> None:
         """Raise OptionError if a value is not one that the argument takes."""
-        problem = self.fields[name].problem(value) if self.judged else None
+        problem = self.fields[self._named_here(name)].problem(value) if self.judged else None
         if problem is not None:
             raise OptionError(f"{origin}: {problem}")
 

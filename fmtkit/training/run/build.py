@@ -12,6 +12,7 @@ from typing import Any
 
 from fmtkit.core.errors import DependencyError, OptionError, TokenizerError
 from fmtkit.core.runner import Head, Runner, find
+from fmtkit.training.config.arguments import FORMER_NAMES
 from fmtkit.training.data import trained_messages
 from fmtkit.training.planning import at_hand
 from fmtkit.training.run import freezing
@@ -188,16 +189,9 @@ def load_tokenizer(job: Job) -> Any:
     return tokenizer
 
 
-_FORMER_NAMES = {
-    "activation_checkpointing": "gradient_checkpointing",
-    "activation_checkpointing_kwargs": "gradient_checkpointing_kwargs",
-}
-"""Arguments of transformers -> what older ones of version 5 call them (5.17 does, 5.23 does not)."""
-
-
 def _named_as_here(values: dict[str, Any], names: Container[str]) -> dict[str, Any]:
     """Return the arguments by the names that the installed transformers knows."""
-    former = {new: old for new, old in _FORMER_NAMES.items() if new not in names and old in names}
+    former = {new: old for new, old in FORMER_NAMES.items() if new not in names and old in names}
     return {former.get(name, name): value for name, value in values.items()}
 
 
