@@ -17,6 +17,7 @@ from fmtkit.training.rl.grpo.dynamic_sampling import NoSignalError, _key, _Tally
 from fmtkit.training.rl.grpo.settings import GrpoSettings, read_settings
 from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
+from fmtkit.training.run.callbacks import saving
 
 HARD = {f"w{n}" for n in range(2, 40, 2)}
 """Prompts whose answers all get one reward: every second one."""
@@ -118,7 +119,10 @@ def test_a_run_without_any_difference_ends_with_advice_after_the_bound(tmp_path)
     trainer = make_trainer(
         tmp_path, never, on(dynamic_sampling_max_gen_batches=3), data=rows(4), **WIDE
     )
-    with pytest.raises(Exception, match=r"all 12 groups of 3 rounds .* too hard") as found:
+    with (
+        pytest.raises(Exception, match=r"all 12 groups of 3 rounds .* too hard") as found,
+        saving(trainer),
+    ):
         trainer.train()
     assert isinstance(found.value.__cause__, NoSignalError)
     assert trainer.state.global_step == 0

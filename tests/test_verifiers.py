@@ -19,6 +19,7 @@ import pytest
 
 pytest.importorskip("trl")
 
+import online_runs as online
 import pyarrow.parquet as pq
 import tiny_training as tiny
 import vllm_stub as vllm
@@ -29,7 +30,7 @@ from fmtkit.training.config import keys_online
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.rl.dialogs.played import PlayedReward
 from fmtkit.training.rl.verifiers.endpoint import Endpoint, RefusedError, Wording
-from fmtkit.training.rl.verifiers.policy import OwnPolicy, ServerPolicy
+from fmtkit.training.rl.verifiers.policy import OwnPolicy, ServerPolicy, generating
 from fmtkit.training.run import process
 from fmtkit.training.run import run as runs
 
@@ -472,9 +473,11 @@ def test_requests_that_wait_are_sampled_together_and_failures_reach_each():
     from concurrent.futures import ThreadPoolExecutor
 
     batches: list[int] = []
+    asked: list[int] = []
 
-    def generate(prompts):
+    def generate(prompts, most):
         batches.append(len(prompts))
+        asked.append(most)
         return [(prompt * 3, None) for prompt in prompts]
 
     policy = OwnPolicy(generate)
@@ -483,8 +486,9 @@ def test_requests_that_wait_are_sampled_together_and_failures_reach_each():
         policy.until(playing)
     assert [future.result() for future in playing] == [([n, n], None) for n in range(4)]
     assert sum(batches) == 4
+    assert set(asked) == {2}
 
-    def broken(prompts):
+    def broken(prompts, most):
         raise RuntimeError("out of memory")
 
     policy = OwnPolicy(broken)
@@ -493,6 +497,13 @@ def test_requests_that_wait_are_sampled_together_and_failures_reach_each():
         with pytest.raises(RuntimeError, match="out of memory"):
             policy.until([waiting])
         assert waiting.exception() is not None
+
+
+def test_no_more_is_generated_for_a_turn_than_it_may_have(model, tmp_path):
+    trainer = online.trainer_of(online.make_job(tmp_path, model, max_completion_length=500))
+    made = generating(trainer)([[5, 6, 7], [8, 9]], 4)
+    assert all(len(ids) <= 4 for ids, _ in made)
+    assert trainer.generation_config.max_new_tokens == 500
 
 
 def test_a_server_is_asked_with_the_tokens_and_the_trainers_sampling(model):

@@ -9,6 +9,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from fmtkit.training.rl import http_client
+from fmtkit.training.rl.ebft.generation_cap import capped
 from fmtkit.training.rl.rollouts.server import address
 from fmtkit.training.rl.verifiers.endpoint import RefusedError, Sampled
 
@@ -62,8 +63,8 @@ class _Request:
 class OwnPolicy:
     """The model that trains, on the thread that trains: what waits is sampled together."""
 
-    def __init__(self, generate: Callable[[Sequence[list[int]]], list[Sampled]]) -> None:
-        """Take what samples for some prompts."""
+    def __init__(self, generate: Callable[[Sequence[list[int]], int], list[Sampled]]) -> None:
+        """Take what samples for some prompts, so many tokens at most."""
         self.generate = generate
         self.waiting: SimpleQueue[_Request] = SimpleQueue()
         self.is_over = False
@@ -91,7 +92,8 @@ class OwnPolicy:
 
     def _answer(self, batch: Sequence[_Request]) -> None:
         try:
-            made = self.generate([request.prompt for request in batch])
+            most = max(request.most for request in batch)
+            made = self.generate([request.prompt for request in batch], most)
         except BaseException:
             self._refuse(batch)
             raise
@@ -113,11 +115,13 @@ class OwnPolicy:
         return batch
 
 
-def generating(trainer: Any) -> Callable[[Sequence[list[int]]], list[Sampled]]:
+def generating(trainer: Any) -> Callable[[Sequence[list[int]], int], list[Sampled]]:
     """Return what samples with the trainer's own generation, by transformers or vLLM in its process."""
 
-    def generate(prompts: Sequence[list[int]]) -> list[Sampled]:
-        ids, logprobs = trainer._generate_single_turn(list(prompts), None, {}, 1)
+    def generate(prompts: Sequence[list[int]], most: int) -> list[Sampled]:
+        # A turn of 8 tokens would be cut out of as many as a whole dialog may have.
+        with capped(trainer, most):
+            ids, logprobs = trainer._generate_single_turn(list(prompts), None, {}, 1)
         told = logprobs if logprobs is not None else [None] * len(ids)
         return list(zip(ids, told, strict=True))
 
