@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -92,9 +93,11 @@ def job_of(tmp_path: Path, type: str, **options):
     return prepare(open_sources(str(tmp_path / "rows.jsonl")), RowOptions(type=type, **options))
 
 
-def elsewhere(job, tmp_path: Path) -> subprocess.CompletedProcess:
-    """Unpickle a job in a process that has nothing of this one's, and convert there."""
+def elsewhere(job, tmp_path: Path, gone: Sequence[Path] = ()) -> subprocess.CompletedProcess:
+    """Unpickle a job in a process that has nothing of this one's, some files not, and convert there."""
     (tmp_path / "job").write_bytes(pickle.dumps(job))
+    for file in gone:
+        file.unlink()
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     return subprocess.run(
         [sys.executable, "-P", "-c", ELSEWHERE, str(tmp_path / "job")],
@@ -133,21 +136,33 @@ def test_a_plugin_file_travels_with_the_neighbours_that_it_imports(tmp_path):
     (folder / "unrelated.py").write_text("1 / 0\n")
     job = job_of(tmp_path, "plugin_that_travels", plugins=(str(plugin),))
     wanted = expected(job)
-    assert {*job.code.folders[0]} == {
+    assert {*job.code.folders[0][1]} == {
         "plugin_that_travels.py",
         "helpers/__init__.py",
         "helpers/deep.py",
     }
-    data = pickle.dumps(job)
-    for file in (plugin, folder / "helpers" / "deep.py"):
-        file.unlink()
-    (tmp_path / "job").write_bytes(data)
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", ELSEWHERE, str(tmp_path / "job")],
-        capture_output=True,
-        text=True,
-        check=False,
+    gone = [plugin, folder / "helpers" / "deep.py"]
+    done = elsewhere(job, tmp_path, gone)
+    assert done.stdout == wanted, done.stderr
+
+
+def test_a_function_of_rows_is_run_where_they_are_read(tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "asked_later.py").write_text("def said(row):\n    return row['q'] + '!'\n")
+    (folder / "functions_of_mine.py").write_text(
+        "def ask(cfg, **keywords):\n"
+        "    def made(row):\n"
+        "        from asked_later import said\n\n"
+        "        return {'prompt': said(row), 'completion': row['b']} if row['q'] != 'q3' else None\n"
+        "    return made\n"
     )
+    plugin = folder / "functions_of_mine.py"
+    job = job_of(tmp_path, "functions_of_mine.ask", plugins=(str(plugin),))
+    wanted = expected(job)
+    assert "q1!" in wanted
+    assert "null_field" in wanted
+    done = elsewhere(job, tmp_path, [plugin, folder / "asked_later.py"])
     assert done.stdout == wanted, done.stderr
 
 

@@ -11,10 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sick_rows
-from fixture_cases import Case, cases
+from fixture_cases import FIXTURES, Case, cases
+from runs import INTEL
 from runs import fmtkit as command
 from test_engines import TOKENIZER, Pickling
 
+from fmtkit import convert
 from fmtkit.converting import ray_engine
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.validation import validate_sources
@@ -26,6 +28,7 @@ from fmtkit.sources import jsonl, parts
 from fmtkit.sources.blocks import MAX_LINE_BYTES
 
 RAY = {"engine": "ray"}
+JOINED = "oasst.rows/source.jsonl"
 SHORT = "several words, and a few more"
 LONG = "several words, so that a file is of several blocks; " * 450
 
@@ -335,3 +338,54 @@ def test_a_config_is_inspected_alike_by_ray(cluster, tmp_path, capsys):
         printed.append(done.out)
     assert printed[0] == printed[1]
     assert json.loads(printed[0])["rows"] == 100
+
+
+FUNCTION = """
+def asked(cfg, **keywords):
+    def made(row):
+        if row["question"] == "q17":
+            return None
+        return {"prompt": row["question"] + "?", "chosen": row["chosen"], "rejected": row["rejected"]}
+    return made, {"remove_columns": ["__all__"]}
+"""
+
+
+@pytest.fixture
+def made_rows(tmp_path):
+    """Give sources whose rows are made: by a function, and joined ones; and how they are read."""
+    (tmp_path / "makes_rows.py").write_text(FUNCTION)
+    for name in "abc":
+        rows = [INTEL | {"question": f"q{i}"} for i in range(40)]
+        write(tmp_path / f"{name}.jsonl", [*rows, {"question": 1}, INTEL | {"chosen": name}])
+    trees = [json.loads(line) for line in (FIXTURES / JOINED).read_text().splitlines()]
+    write(tmp_path / "trees.jsonl", trees * 3)
+    plugin = str(tmp_path / "makes_rows.py")
+    return {
+        "function": ([str(tmp_path / f"{n}.jsonl") for n in "abc"], "makes_rows.asked", [plugin]),
+        "joined": ([str(tmp_path / "trees.jsonl"), str(FIXTURES / JOINED)], "oasst.rows", []),
+    }
+
+
+@pytest.mark.parametrize("which", ["function", "joined"])
+def test_rows_that_are_made_of_others_are_made_by_workers(
+    made_rows, tmp_path, monkeypatch, on_copies, which
+):
+    monkeypatch.setattr(parts, "PART_BYTES", 2_000)
+    sources, kind, plugins = made_rows[which]
+    made = []
+    for engine in ("threads", "ray"):
+        asked: dict[str, Any] = {"plugins": plugins, "engine": engine}
+        out = tmp_path / engine
+        convert(sources, kind, out, **asked)
+        files = {
+            str(path.relative_to(out)): path.read_bytes()
+            for path in sorted(out.rglob("*"))
+            if path.is_file() and path.name != "report.json"
+        }
+        found = validate_sources(sources, RowOptions(type=kind, **asked)).as_dict()
+        options = {"type": kind} if which == "joined" else {}
+        made.append((files, found, report(sources, **options, engine=engine)))
+    assert made[0] == made[1]
+    assert len([name for name in made[0][0] if name.endswith(".parquet")]) > 1
+    names = {type(work).__name__ for work in on_copies}
+    assert {"TaskWork", "CheckOfTask"} <= names <= WORK | {"TaskWork", "RangeDigests"}

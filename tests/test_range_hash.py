@@ -102,7 +102,7 @@ def test_hashes_are_the_same_on_both_engines_and_for_one_file(sources, tmp_path,
         engine: fmtkit.convert(sources, "intel", tmp_path / engine, engine=engine, hash="always")
         for engine in ("threads", "ray")
     }
-    # No source was read by who asked for its hash.
+    # No source was read by the process that wanted its hash.
     assert not here
     monkeypatch.undo()
     for module in (raw, task_work):

@@ -14,6 +14,7 @@ from typing import Any
 from fmtkit.columns.kinds import RowKind
 from fmtkit.columns.strict_kinds import judge
 from fmtkit.converting.row_functions import FILTERED
+from fmtkit.core.carried_code import CarriedCode, carried
 from fmtkit.core.codes import Reject
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.core.worker import Limits, Overrun, Worker
@@ -32,10 +33,21 @@ class UserFunction:
     seconds: float = 30.0
     """How long one row may take."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Take along the file, with what it imports beside it."""
+        return _function, (carried([str(self.file)]), self.name, self.config, self.seconds)
+
     @property
     def label(self) -> str:
         """Return the name as the user wrote it."""
         return f"{self.file.stem}.{self.name}"
+
+
+def _function(
+    code: CarriedCode, name: str, config: Mapping[str, Any], seconds: float
+) -> UserFunction:
+    [file] = code.files()
+    return UserFunction(Path(file), name, config, seconds)
 
 
 def find_function(name: str, places: Sequence[Path]) -> UserFunction:

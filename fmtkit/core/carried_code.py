@@ -4,6 +4,7 @@ A worker on another machine need not have what the user gave with --plugin, nor 
 points add formats, targets and outputs: it gets their files, and loads them from a folder of its own.
 """
 
+import ast
 import atexit
 import importlib.util
 import sys
@@ -39,8 +40,8 @@ class Package:
 class CarriedCode:
     """The code that a job needs besides fmtkit's own; can be pickled."""
 
-    folders: tuple[Files, ...] = field(default=(), repr=False)
-    """The folders of plugin files: these and their neighbours that were imported."""
+    folders: tuple[tuple[str, Files], ...] = field(default=(), repr=False)
+    """The folders of plugin files: where each was, these files and the neighbours that they import."""
     plugins: tuple[tuple[int, str], ...] = ()
     """Plugin files by folder and name, in the order in which they are loaded."""
     packages: tuple[Package, ...] = ()
@@ -56,11 +57,15 @@ class CarriedCode:
             sys.path.insert(0, str(_unpacked(_joined(missing))))
             importlib.invalidate_caches()
             plugins.forget()
-        return [
-            str(_unpacked(self.folders[folder]) / name)
-            for folder, name in self.plugins
-            if Path(name).stem not in sys.modules
+        return [file for file in self.files() if Path(file).stem not in sys.modules]
+
+    def files(self) -> list[str]:
+        """Return the plugin files: where they were, if they are there as they were, or unpacked."""
+        places = [
+            Path(place) if _is_there(Path(place), files) else _unpacked(files)
+            for place, files in self.folders
         ]
+        return [str(places[folder] / name) for folder, name in self.plugins]
 
     def missing(self, error: ImportError) -> DependencyError:
         """Return the error for code that cannot be loaded where it was unpacked."""
@@ -74,29 +79,50 @@ class CarriedCode:
 
 
 def carried(plugin_files: Sequence[str]) -> CarriedCode:
-    """Return the code of plugin files that were loaded, and of the installed packages of plugins."""
-    parents = list(dict.fromkeys(Path(file).absolute().parent for file in plugin_files))
-    held: list[dict[str, bytes]] = [{} for _ in parents]
+    """Return the code of plugin files, and of the installed packages of plugins."""
+    held: dict[Path, dict[str, bytes]] = {}
     named = []
     for file in plugin_files:
         path = Path(file).absolute()
-        folder = parents.index(path.parent)
-        held[folder][path.name] = path.read_bytes()
-        named.append((folder, path.name))
-    for path in _served():
-        for parent, files in zip(parents, held, strict=True):
-            if path.is_relative_to(parent):
-                files[path.relative_to(parent).as_posix()] = path.read_bytes()
-    return CarriedCode(tuple(held), tuple(named), _packages())
+        files = held.setdefault(path.parent, {})
+        files |= {p.relative_to(path.parent).as_posix(): p.read_bytes() for p in _together(path)}
+        named.append(([*held].index(path.parent), path.name))
+    folders = tuple((str(folder), files) for folder, files in held.items())
+    return CarriedCode(folders, tuple(named), _packages())
 
 
-def _served() -> Iterator[Path]:
-    """Yield the files of modules that plugins have imported from beside them."""
-    tops = user_modules.FINDER.served
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if name.partition(".")[0] in tops and file and Path(file).is_file():
-            yield Path(file).absolute()
+def _together(file: Path) -> Iterator[Path]:
+    """Yield a file, and the Python files beside it that it imports, or that these import."""
+    found, waiting = {file}, [file]
+    while waiting:
+        path = waiting.pop()
+        yield path
+        for top in _imported(path):
+            if user_modules.installed(top) is not None:
+                continue
+            package, module = file.parent / top, file.parent / f"{top}.py"
+            beside = [*package.rglob("*.py")] if package.is_dir() else [module]
+            new = [p for p in beside if p not in found and p.is_file()]
+            found.update(new)
+            waiting += new
+
+
+def _imported(file: Path) -> set[str]:
+    """Return the outermost names of the modules that a file imports, wherever in it."""
+    try:
+        nodes = [*ast.walk(ast.parse(file.read_bytes()))]
+    except (SyntaxError, ValueError):
+        return set()
+    whole = [alias.name for n in nodes if isinstance(n, ast.Import) for alias in n.names]
+    parts = [n.module for n in nodes if isinstance(n, ast.ImportFrom) and not n.level and n.module]
+    return {name.partition(".")[0] for name in (*whole, *parts)}
+
+
+def _is_there(folder: Path, files: Files) -> bool:
+    return all(
+        (folder / path).is_file() and (folder / path).read_bytes() == data
+        for path, data in files.items()
+    )
 
 
 @cache

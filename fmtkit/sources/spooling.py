@@ -1,12 +1,15 @@
 """Blocks kept in a temporary file, to be read again: of what can be read only once, or was costly to make."""
 
+import io
 import pickle
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import IO, TYPE_CHECKING
+from itertools import count
+from threading import Lock
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -19,32 +22,59 @@ if TYPE_CHECKING:
     from fmtkit.sources.opening import Source
 
 
-@dataclass(frozen=True)
 class BlockFile:
-    """Blocks in a file without a name, which goes when they do."""
+    """Blocks in a file without a name, which goes when they do; each is made when it is first asked for."""
 
-    file: IO[bytes]
-    places: tuple[int, ...]
-    """Where each block begins in the file."""
+    def __init__(self, blocks: Iterable[Block], what: str) -> None:
+        self._file = tempfile.TemporaryFile(prefix="fmtkit-")  # noqa: SIM115 - it lives as long as the blocks
+        self._places: list[int] = []
+        """Where each block begins in the file."""
+        self._blocks, self._what = iter(blocks), what
+        self._error: BaseException | None = None
+        self._lock = Lock()
 
     def blocks(self, start: int = 0) -> Iterator[Block]:
-        """Read the blocks back, from the one with the index `start` on."""
-        for place in self.places[start:]:
-            self.file.seek(place)
-            block: Block = pickle.load(self.file)  # noqa: S301 - written by ourselves, to a file without a name
+        """Read the blocks back, from the one with the index `start` on; WriteError where none can be kept."""
+        for number in count(start):
+            block = self._block(number)
+            if block is None:
+                return
             yield block
 
+    def fill(self) -> "BlockFile":
+        """Make what is not made yet, and return the file."""
+        with self._lock:
+            while self._make():
+                pass
+        return self
 
-def kept_on_disk(blocks: Iterable[Block], what: str) -> BlockFile:
-    """Read all blocks into a temporary file; WriteError where it cannot hold them."""
-    file = tempfile.TemporaryFile(prefix="fmtkit-")  # noqa: SIM115 - it lives as long as the blocks
-    places = []
-    with room_for(what):
-        for block in blocks:
-            places.append(file.tell())
-            pickle.dump(block, file, protocol=pickle.HIGHEST_PROTOCOL)
-        file.flush()
-    return BlockFile(file, tuple(places))
+    def _block(self, number: int) -> Block | None:
+        with self._lock:
+            while len(self._places) <= number:
+                if not self._make():
+                    return None
+            self._file.seek(self._places[number])
+            block: Block = pickle.load(self._file)  # noqa: S301 - written by ourselves, to a file without a name
+            return block
+
+    def _make(self) -> bool:
+        """Make the block that comes next; False where there is none."""
+        if self._error is not None:
+            # What made the blocks is gone: who asks again is not told that they end here.
+            raise self._error
+        try:
+            with room_for(self._what):
+                block = next(self._blocks, None)
+                if block is None:
+                    return False
+                place = self._file.seek(0, io.SEEK_END)
+                pickle.dump(block, self._file, protocol=pickle.HIGHEST_PROTOCOL)
+                self._file.flush()
+        except BaseException as error:
+            self._error = error
+            raise
+        self._places.append(place)
+        return True
 
 
 @dataclass(frozen=True)
@@ -70,7 +100,7 @@ class SpooledReader:
 
 def spooled(reader: Reader, blocks: Iterable[Block]) -> SpooledReader:
     """Read what can be read only once into a temporary file."""
-    return SpooledReader(reader, kept_on_disk(blocks, "what can be read only once"))
+    return SpooledReader(reader, BlockFile(blocks, "what can be read only once").fill())
 
 
 @dataclass(eq=False)
@@ -125,4 +155,4 @@ class MadeSource(PickledByFields, ABC):
 
     @cached_property
     def _kept(self) -> BlockFile:
-        return kept_on_disk(self.made(), self.what)
+        return BlockFile(self.made(), self.what)
