@@ -175,7 +175,7 @@ def _outlasting_its_reader(stream: Any) -> Any:
     """Return a stream of stdout or stderr that a closed pipe does not end.
 
     typer makes exit code 1 of a closed pipe, and Python prints a complaint where it is noticed at the
-    end. The work goes on and ends with its own exit code: a conversion writes its file.
+    end. The work continues and ends with its own exit code: a conversion writes its file.
     """
     # A buffer, or none with PYTHONUNBUFFERED; tests put memory there.
     is_file = isinstance(getattr(stream, "buffer", None), io.BufferedWriter | io.FileIO)

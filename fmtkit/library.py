@@ -409,7 +409,7 @@ def merge(
 ) -> "Merged":
     """Merge the adapter of a run, or any adapter of peft, into its base model.
 
-    The base model is loaded anew in full precision, whatever the run had quantized. Weights, tokenizer,
+    The base model is loaded again in full precision, whatever the run had quantized. Weights, tokenizer,
     chat template and model card are written under another name, and renamed once all is there.
 
     Args:
@@ -422,7 +422,7 @@ def merge(
     Raises:
         OptionError: if there is no adapter (all weights were trained), the base model cannot be found or
             the adapter does not fit it.
-        ResumeError, UnknownNameError: for a folder that is no run, a checkpoint that is not there.
+        ResumeError, UnknownNameError: for a folder that is not a run, a checkpoint that is not there.
         OutputExistsError, WriteError: if `out` is there already, or cannot be written.
 
     Example:
@@ -481,7 +481,7 @@ def try_run(run: str | Path, *, options: TryOptions) -> "Trial":
 
     Raises:
         OptionError: if the rows are not what the model can be tried on, or nothing was trained yet.
-        ResumeError, UnknownNameError: for a folder that is no run, a checkpoint that is not there.
+        ResumeError, UnknownNameError: for a folder that is not a run, a checkpoint that is not there.
         SourceError, ColumnMismatchError: as in `convert`, for the rows.
 
     Example:

@@ -31,7 +31,7 @@ trained on, and `fmtkit convert -c config.yaml` writes its rows. A key has one o
 - **refused**: it changes what is trained, and TRL, PEFT and accelerate cannot do it. All such keys of a
   file are named at once, each with its line, the reason and what to do; the exit code is 2.
 
-A key that is null asks for nothing, and so does a switch that is false. A key that nobody knows is an
+A key that is null asks for nothing, and so does a switch that is false. An unknown key is an
 error with the nearest name. Mistakes are shown with their line:
 
 ```text
@@ -80,7 +80,7 @@ _DIFFERENCES: tuple[tuple[str, str, str], ...] = (
     (
         "a row that does not fit a type is dropped, or stops the run",
         "it is quarantined with file, line, code and reason, and counted",
-        "no row is lost in silence",
+        "no row is lost silently",
     ),
     (
         "a misspelt `type` is taken for no type",

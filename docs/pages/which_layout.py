@@ -30,7 +30,7 @@ def text() -> str:
 
 
 def first_row(name: str) -> str | None:
-    """Return the first row of a layout's fixture that converts; None where its fixture is no file of rows."""
+    """Return the first row of a layout's fixture that converts; None where there is no such file."""
     source = FIXTURES / name / "source.jsonl"
     if not source.is_file():
         return None

@@ -1,4 +1,4 @@
-"""The two dialogs of each row: where they part, whether they are the same, one behind the other.
+"""The two dialogs of each row: where they part, whether they are the same, one after the other.
 
 An expression cannot compare two lists item by item, and polars' own concat_list of messages takes 20
 times as long, so these are functions over whole columns. A null dialog has no messages; the marks in
@@ -37,7 +37,7 @@ def begins_with(dialog: Expr, turns: Expr, where: Expr) -> Expr:
 
 
 def joined(first: Expr, second: Expr, where: Expr) -> Expr:
-    """Lay the second dialog behind the first in some rows; in the others it stays alone."""
+    """Lay the second dialog after the first in some rows; in the others it stays alone."""
     # Both are lists of the same messages; polars is not told their dtype, so it takes the input's.
     return pl.map_batches([second, first, where], _joined, is_elementwise=True)
 

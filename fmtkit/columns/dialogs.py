@@ -101,7 +101,7 @@ def _before_last(columns: Sequence[pl.Series]) -> pl.Series:
 
 
 def with_context(question: Column, context: Column) -> Column:
-    """Put what belongs to a question behind it, on a new line, unless it is empty."""
+    """Put what belongs to a question after it, on a new line, unless it is empty."""
     both = pl.concat_str([question.value, pl.lit("\n"), context.value])
     asked = pl.when(filled(context.value)).then(both).otherwise(question.value)
     return question.but(asked).having(context)

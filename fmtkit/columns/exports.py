@@ -18,7 +18,7 @@ from fmtkit.columns.turn_sources import ASKING
 SHAREGPT_NAMES = {"system": "system", "user": "human", "assistant": "gpt", "tool": "observation"}
 CALLS_BEGIN = '{"type":"function","function":'
 KEYS = ("name", "reasoning_content", "tool_calls", "tool_call_id")
-"""What a message may say beside its role and content, in the order in which it is written."""
+"""What a message may say besides its role and content, in the order in which it is written."""
 
 
 def key(name: str) -> Expr:
@@ -33,7 +33,7 @@ def each(dialog: Column, fields: Mapping[str, Expr]) -> Column:
 
 
 def no_place(field: str, when: Expr, message: str) -> Problem:
-    """Say that the rows where `when` is true have no place in the layout, for what stands in a field."""
+    """Say that the rows where `when` is true have no place in the layout, for what is in a field."""
     return Problem("no_place", field, when, f"the layout has no place for {message}")
 
 
@@ -101,7 +101,7 @@ def without_first_system(dialog: Column) -> Column:
 
 
 def whole(prompt: Column, reply: Column) -> Column:
-    """Lay a reply behind its prompt."""
+    """Lay a reply after its prompt."""
     both = joined(prompt.value, reply.value, reply.value.is_not_null())
     return prompt.but(both).having(reply)
 

@@ -1,6 +1,6 @@
 """Instructions in the prompt texts that axolotl and Stanford Alpaca know, as segments of text.
 
-The prompt is context, the output is trained on with the tokenizer's EOS behind it.
+The prompt is context, the output is trained on with the tokenizer's EOS after it.
 """
 
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ PHI = Style(
     "<|system|>\n{system}<|end|>\n",
 )
 STYLES = {"instruct": INSTRUCT, "chat": CHAT, "chatml": CHATML, "phi": PHI}
-"""The styles that axolotl's types may name behind a colon, as in `jeopardy:chat`."""
+"""The styles that axolotl's types may name after a colon, as in `jeopardy:chat`."""
 
 
 def style_of(name: str) -> Style:

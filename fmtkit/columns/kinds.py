@@ -236,7 +236,7 @@ CALL_ROLE = "function_call"
 
 @dataclass(frozen=True)
 class MessageKey:
-    """What a message may have beside its role and its content."""
+    """What a message may have besides its role and its content."""
 
     name: str
     """What templates call it."""
@@ -311,7 +311,7 @@ class DialogKind(Kind):
 
     @property
     def keys(self) -> tuple[MessageKey, ...]:
-        """Return what a message may have beside its role and content."""
+        """Return what a message may have besides its role and content."""
         return tuple(
             replace(key, names=(self.names[key.name],)) if key.name in self.names else key
             for key in (MESSAGE_KEYS if self.wide else ())

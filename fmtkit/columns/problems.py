@@ -22,12 +22,12 @@ class Problem:
     when: Expr
     message: str
     rule: Rule | None = None
-    """The same as `when`, or more rows, where it can be said so."""
+    """The condition as data, where there is one: it holds for the rows of `when`, perhaps for more."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """An expression, the problems its rows may have, and warnings (code, which rows, as data too)."""
+    """An expression, the problems its rows may have, and warnings (code, condition, condition as data)."""
 
     value: Expr
     problems: tuple[Problem, ...] = ()
@@ -35,9 +35,9 @@ class Column:
     steps: tuple[tuple[str, Expr], ...] = ()
     """What is computed first, under a name that the value and the problems may use."""
     bound: str | None = None
-    """The bound column that the value is, as it stands."""
+    """Name of the source column, where the value is that column unchanged."""
     turns: Source | None = None
-    """The messages that the value is, where it can be said so."""
+    """How the messages are made, as data, where that can be expressed."""
 
     def but(self, value: Expr, *problems: Problem) -> "Column":
         """Return the column with another value and these problems besides its own."""
@@ -55,12 +55,12 @@ class Column:
         )
 
     def once(self, name: str) -> "Column":
-        """Compute the value once for all expressions that are made of it: polars would not."""
+        """Compute the value once for all expressions that use it; polars would recompute it for each."""
         once = self.but(pl.col(name))
         return replace(once, turns=self.turns, steps=(*self.steps, (name, self.value)))
 
     def of(self, turns: Source | None) -> "Column":
-        """Return the column with what its value is made of, as data."""
+        """Return the column with `turns`, the description of its value as data."""
         return replace(self, turns=turns)
 
     def warn(self, code: str, when: Expr, rule: Rule | None = None) -> "Column":
@@ -68,17 +68,17 @@ class Column:
         return replace(self, warnings=(*self.warnings, (code, when, rule)))
 
     def leave(self, path: str, when: Expr) -> "Column":
-        """Say that the rows where `when` is true carry something under this path that is not read."""
+        """Warn of the rows where `when` is true: they have values under this path that are not read."""
         return self.warn(f"unread_turns {path}", when)
 
 
 def literal(value: str | bool | float | None, dtype: pl.DataType | None = None) -> Column:
-    """Make a column of one value, which can have no problem."""
+    """Return a column of one constant value, which cannot have a problem."""
     return Column(pl.lit(value, dtype=dtype))
 
 
 def uneven(one: Column, other: Column, names: tuple[str, str]) -> Problem:
-    """Find the rows in which two lists that belong together differ in length; the second is named."""
+    """Return the problem of two lists that must be equally long; its column is the second."""
     when = one.value.list.len() != other.value.list.len()
     first, second = names
     return Problem("length_mismatch", second, when, f"{first} and {second} differ in length")

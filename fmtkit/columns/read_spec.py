@@ -1,4 +1,4 @@
-"""What a reader of JSON lines must know: which values it reads, what may stand there, what they become.
+"""What a reader of JSON lines must know: which values it reads, what may be there, what they become.
 
 A spec is made of kinds (`spec_of`) and is plain data: frozen, picklable, without a mapping or a class
 that knows a rule. A reader calls a line clean where all of the following holds, and leaves every other
@@ -7,7 +7,7 @@ line to the strict parser:
 - it is UTF-8 and one JSON object, nested at most `max_depth` deep, without raw control characters;
 - no used value holds, at any depth, a key twice, half a surrogate pair, NaN, or a number beyond 64 bits
   (an integer outside of int64, a real that is infinite as a double); no object on the path to a used
-  value holds the path's key twice; what nobody uses has no half of a surrogate pair in a text or a
+  value holds the path's key twice; what is not used has no half of a surrogate pair in a text or a
   key, and no real that is infinite as a double and whose exponent is beyond 308 and its decimals;
 - a key of `media` is absent or null, "", false, 0, {}, [] or a list of nulls;
 - each column's value is one that its node allows. A value is absent if a key of its path is, or if
@@ -81,7 +81,7 @@ class DoubleNode:
 class RawNode:
     """Any value as canonical JSON text.
 
-    `any`: as it is, null included where it stands inside of a list. `row`: the whole row; the path is
+    `any`: as it is, null included where it is inside of a list. `row`: the whole row; the path is
     empty. `tools`: a list of objects, or a text that is null, blank, or the JSON of such a list; one
     without entries becomes null; an entry with `name` and without `function` is wrapped as
     {"type":"function","function":ENTRY}, its own `type` left out.
@@ -130,7 +130,7 @@ class TreeNode:
 
 @dataclass(frozen=True)
 class KeyNode:
-    """What a message may have beside role and content: the first of these `names` that holds it.
+    """What a message may have besides role and content: the first of these `names` that holds it.
 
     `text`: the first text that is not empty, else the first; other values are none. `flag`: the first
     boolean or number, as whether it is not 0. `calls`: the value under the first name as JSON text, null

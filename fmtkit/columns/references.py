@@ -1,6 +1,6 @@
-"""The vocabulary of converters, for references: which answer of a conversation is to be resembled.
+"""What converters of EBFT call: which reply of a conversation becomes the reference.
 
-A target is a turn of the assistant that something was asked before.
+A target is an assistant turn with a user or tool turn somewhere before it.
 """
 
 from functools import partial
@@ -21,7 +21,7 @@ from fmtkit.core.tables import Reference
 
 
 def conversation_of(*columns: Column) -> Column:
-    """Take the first of these columns that holds messages; one must be a target."""
+    """Take the first of these columns that holds messages; at least one message must be a target."""
     messages = _first("conversations", "messages", *columns)
     value, turn = messages.value, pl.element().struct
     asked = turn.field("role").is_in(list(ASKING))
@@ -49,13 +49,13 @@ def conversation_of(*columns: Column) -> Column:
 
 
 def prompt_of(*columns: Column) -> Column:
-    """Take the first of these columns that holds messages; the last of them must ask."""
+    """Take the first of these columns that holds messages; the last message must ask for a reply."""
     return asks(plain(_first("input", "prompt", *columns)), "prompt")
 
 
 def _first(column: str, name: str, *columns: Column) -> Column:
-    """Take the first of these columns that holds messages; `column` is missed, `name` is wrong."""
-    # A column that nobody has is a null text: it is never messages.
+    """Take the first of these columns that holds messages; null is a problem of `column`, empty of `name`."""
+    # A column that the source lacks is a null string, which cannot be coalesced with messages.
     held = [column for column in columns if column is not ABSENT]
     value = pl.coalesce([column.value for column in held])
     called = pl.element().struct.field("tool_calls").is_not_null()
@@ -77,7 +77,7 @@ def _first(column: str, name: str, *columns: Column) -> Column:
 
 
 def plain(messages: Column) -> Column:
-    """Keep the role and the content of each message; thinking under a key of its own is refused."""
+    """Keep the role and the content of each message; rows with reasoning_content are refused."""
     turn = pl.element().struct
     thought = _any(messages.value, turn.field("reasoning_content").is_not_null())
     message = pl.struct(role=turn.field("role"), content=turn.field("content"))
@@ -93,7 +93,7 @@ def plain(messages: Column) -> Column:
 
 
 def first_reply(messages: Column) -> Reference:
-    """Refer to the first target, with the turns after it up to the last of the assistant."""
+    """Make the first target the reference, with the turns after it up to the last assistant turn."""
     spoken = plain(messages)
     place = _targets(spoken.value).list.first()
     end = _places(spoken.value, pl.element().struct.field("role") == "assistant").list.last()
@@ -106,7 +106,7 @@ def first_reply(messages: Column) -> Reference:
 
 
 def last_reply(messages: Column) -> Reference:
-    """Refer to the last target."""
+    """Make the last target the reference."""
     spoken = plain(messages)
     place = _targets(spoken.value).list.last()
     return Reference(
@@ -115,7 +115,7 @@ def last_reply(messages: Column) -> Reference:
 
 
 def every_reply(messages: Column) -> Reference:
-    """Refer to each target in a row of its own, after all the turns before it."""
+    """Make a row for each target, whose prompt is all the turns before it."""
     spoken = plain(messages)
     heads = spoken.value.map_batches(
         partial(_heads, dtype=NARROW), return_dtype=pl.List(pl.List(NARROW))
@@ -126,7 +126,7 @@ def every_reply(messages: Column) -> Reference:
 
 
 def last_answer(messages: Column) -> Reference:
-    """Refer to the last target without its thinking."""
+    """Make the last target the reference, without its thinking."""
     row = last_reply(messages)
     text = thinking.answer(row.ground_truth.value)
     nothing = Problem(
@@ -139,7 +139,7 @@ def last_answer(messages: Column) -> Reference:
 
 
 def last_thought(messages: Column) -> Reference:
-    """Refer to the last target, with the thinking of every turn under a key of its own."""
+    """Make the last target the reference; the thinking of every turn becomes reasoning_content."""
     split = messages.value.list.eval(_split_message())
     place = _targets(messages.value).list.last()
     target = split.list.get(place, null_on_oob=True).struct
@@ -183,7 +183,7 @@ def _targets(messages: Expr) -> Expr:
 
 
 def _places(messages: Expr, when: Expr) -> Expr:
-    """Return the places of the messages for which it holds, as a list of int64."""
+    """Return the positions of the messages for which `when` is true, as a list of int64."""
     return messages.list.eval(when.arg_true().cast(pl.Int64))
 
 
@@ -196,7 +196,7 @@ def _any(messages: Expr, when: Expr) -> Expr:
 
 
 def _heads(messages: pl.Series, dtype: pl.Struct) -> pl.Series:
-    """Return the turns before each target, as lists of lists, by one gather of all messages."""
+    """Return the turns before each target, as lists of lists, with one gather over all messages."""
     frame = messages.to_frame("m").select("m", t=_targets(pl.col("m")))
     flat = frame["m"].explode(empty_as_null=False, keep_nulls=False)
     sizes = frame["m"].list.len().fill_null(0).to_numpy().astype(np.int64)

@@ -1,6 +1,6 @@
 """Values of rows that were parsed strictly: what is wrong with them, and what they become.
 
-Both follow from the kind alone. Faults are told once for each code, the first of each: of a million
+Both follow from the kind alone. Faults are reported once for each code, the first of each: of a million
 wrong items of a list one is enough to refuse the row.
 """
 
@@ -303,7 +303,7 @@ def _not_text(value: Any, path: str) -> Fault:
 
 
 def part_faults(content: Any, path: str) -> list[Fault]:
-    """Return what is wrong with the parts of a content; of one that is no list, nothing."""
+    """Return what is wrong with the parts of a content; of one that is not a list, nothing."""
     parts = enumerate(content) if isinstance(content, list) else ()
     return [fault for i, part in parts for fault in _part_faults(part, f"{path}[{i}]")]
 
@@ -524,7 +524,7 @@ _FORMS: dict[str, Callable[[MessageKey, Mapping[str, Any]], Any]] = {
 
 
 def _called(message: Mapping[str, Any]) -> Any:
-    """Return the calls of a message, also of one that has them as JSON text; None where it is no list."""
+    """Return the calls of a message, also of one that has them as JSON text; None where it is not a list."""
     calls = message.get("tool_calls")
     if not isinstance(calls, str):
         return calls or []

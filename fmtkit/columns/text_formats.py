@@ -1,7 +1,7 @@
 """Text formats of a user: a text with placeholders such as {prompt}, checked before a row is read.
 
 Only the named placeholders and the escapes {{ and }} are known. What `str.format` knows beside them
-({prompt.__class__}, {prompt[0]}, {prompt:>9}, {prompt!r}) could show or cut what nobody asked for.
+({prompt.__class__}, {prompt[0]}, {prompt:>9}, {prompt!r}) could expose or cut values.
 """
 
 import re
@@ -21,7 +21,7 @@ _TOKEN = re.compile(r"\{\{|\}\}|\{(?P<name>[^{}]*)\}|[{}]")
 def parse_format(option: str, text: str, known: Mapping[str, object]) -> list[tuple[bool, str]]:
     """Cut a format into (is a placeholder, its name or the literal text).
 
-    Raises OptionError with the code `format_placeholder` for anything that is no placeholder.
+    Raises OptionError with the code `format_placeholder` for anything that is not a placeholder.
     """
     parts: list[tuple[bool, str]] = []
     end = 0
@@ -43,7 +43,7 @@ def _refusal(option: str, token: str, known: Mapping[str, object]) -> str:
     near = near_match(token.strip("{}"), known)
     hint = f"did you mean {{{near}}}? " if near else ""
     return (
-        f"format_placeholder: {option} holds {token!r}, which is no placeholder; {hint}"
+        f"format_placeholder: {option} holds {token!r}, which is not a placeholder; {hint}"
         f"known: {names}; write {{{{ and }}}} for braces"
     )
 

@@ -2,8 +2,8 @@
 
 A layout says which turns of a line make which dialogs (`fmtkit.columns.turn_sources`), which rules they must
 keep, and what is written of them: the messages, or what a template makes of conversations of known
-shapes, constants and texts as they stand or trimmed. It is sound, not complete: a line of which a rule
-holds, whose contents hold a control token, or whose shape or path nobody has met yet is not laid out,
+shapes, constants and texts as they are or trimmed. It is sound, not complete: a line of which a rule
+holds, whose contents hold a control token, or whose shape or path is not known yet is not laid out,
 and goes the way of every other line.
 """
 
@@ -71,7 +71,7 @@ class Shape:
     views: tuple[View, ...]
     paths: tuple[Path, ...]
     keys: tuple[tuple[tuple[str, ...], ...], ...] = ()
-    """What each turn has beside its content, by dialog; empty where none has anything."""
+    """What each turn has besides its content, by dialog; empty where none has anything."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Layout:
     tokens: tuple[str, ...] = ()
     """What no text of a dialog may hold."""
     keys: tuple[tuple[str, str], ...] = ()
-    """What a message may have beside role and content, and its form: text, flag or calls."""
+    """What a message may have besides role and content, and its form: text, flag or calls."""
     silent: tuple[str, ...] = ()
     """Columns that are read, and must be null or hold no text."""
     messages: bool = False

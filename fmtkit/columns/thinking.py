@@ -21,7 +21,7 @@ def _either(tags: tuple[str, ...]) -> str:
 OPEN, CLOSE = (_either(kind) for kind in zip(*TAGS, strict=True))
 BLOCK = "|".join(f"{_either((start,))}.*?{_either((end,))}" for start, end in TAGS)
 BLOCK_OR_REST = rf"{BLOCK}|(?:{OPEN}).*\z"
-"""A block, or a tag that none closes with all behind it: each block behind it was a search to the end."""
+"""A block, or a tag that none closes with all after it: each block after it was a search to the end."""
 LEADING = "|".join(
     rf"\A\s*{_either((start,))}(?<r{i}>.*?){_either((end,))}(?<a{i}>.*)\z"
     for i, (start, end) in enumerate(TAGS)
@@ -31,7 +31,7 @@ LEADING = "|".join(
 def answer(text: Expr) -> Expr:
     """Return a reply without its blocks of thinking, trimmed; what follows a lone closing tag.
 
-    Null where a block is never closed: nobody can say where the answer begins.
+    Null where a block is never closed: where the answer begins is unknown.
     """
     rest = text.str.replace_all(f"(?s){BLOCK_OR_REST}", "")
     last = text.str.extract_all(f"(?s){BLOCK_OR_REST}").list.last().fill_null("")

@@ -67,7 +67,7 @@ def whole(messages: Column, name: str) -> Whole:
 
 
 def whole_with(context: Column, reply: Column, name: str) -> Whole:
-    """Put a reply behind its context, unless it brings the same context along."""
+    """Put a reply after its context, unless it brings the same context along."""
     given = Column((role_of(reply.value.list.first()) == "assistant").fill_null(value=True))
     given = given.having(context, reply).once(f"__alone_{name}")
     alone = given.value

@@ -62,14 +62,14 @@ MARKS = {
     "### User:": {"### User:": "user", "### Assistant:": "assistant"},
     "### Instruction:": {"### Instruction:": "user", "### Response:": "assistant"},
 }
-"""How a transcript begins -> its marks, each at the beginning of a line, and who speaks behind them.
+"""How a transcript begins -> its marks, each at the beginning of a line, and who speaks after them.
 
-Marks with ### also stand within a line.
+Marks with ### may also be within a line.
 """
 SIGN = "\x1e"
 """Stands before each turn while a text is cut: no text of a conversation has it."""
 END = r"\s*<\|endoftext\|>\s*\z"
-"""What some sources put behind each answer."""
+"""What some sources put after each answer."""
 
 
 def is_marked(text: Expr) -> Expr:

@@ -1,6 +1,6 @@
 """What the dialogs of a row are made of, as data: what reads lines can make them without a frame.
 
-The helpers of converters make an expression and, where it can be said so, the same as a `Source`: the
+The helpers of converters make an expression and, where possible, the same as data, a `Source`: the
 turns of a dialog. `turns` is what a source means, on the values of one row; the kernel reads sources as
 they stand here (`fmtkit.columns.text_layout`), and tests compare it with the expressions.
 """
@@ -37,7 +37,7 @@ class Messages:
 
 @dataclass(frozen=True)
 class Led:
-    """A dialog behind the bound text of the system, unless that is empty or the dialog is led."""
+    """A dialog after the bound text of the system, unless that is empty or the dialog is led."""
 
     system: str
     of: "Source"
@@ -74,7 +74,7 @@ class WithoutAnswer:
 
 @dataclass(frozen=True)
 class Behind:
-    """A reply behind its context, or alone where it brings turns along, and so begins otherwise."""
+    """A reply after its context, or alone where it brings turns along, and so begins otherwise."""
 
     context: "Source"
     reply: "Source"
@@ -98,7 +98,7 @@ class Shared:
 
 @dataclass(frozen=True)
 class Apart:
-    """What the first dialog has behind the turns that both share."""
+    """What the first dialog has after the turns that both share."""
 
     one: "Source"
     other: "Source"

@@ -31,7 +31,7 @@ INTERRUPTED = 130
 _JSON = "_as_json"
 _CONTEXT = "context"
 _ROOM = 24
-"""Characters of choices that stand beside a flag; of more the help alone names them."""
+"""Characters of choices that are beside a flag; of more the help alone names them."""
 _OTHER = "Output and help"
 """The panel of the flags that no class of options declares."""
 _KINDS = {"list[str]": "TEXT", "list[int]": "N", "str": "TEXT", "int": "N"}
@@ -236,7 +236,7 @@ def target_names(incomplete: str) -> list[str]:
 
 
 def loss_names(incomplete: str) -> list[str]:
-    """Return what a target may leave out and begins so, behind what is named already."""
+    """Return what a target may leave out and begins so, after what is named already."""
     from fmtkit.formats import target_registry
 
     named, comma, begun = incomplete.rpartition(",")
@@ -244,7 +244,7 @@ def loss_names(incomplete: str) -> list[str]:
 
 
 def type_names(incomplete: str) -> list[str]:
-    """Return the types that begin so; behind a template and a dot its sources."""
+    """Return the types that begin so; after a template and a dot its sources."""
     from fmtkit.formats import registry
 
     head, dot, _ = incomplete.rpartition(".")

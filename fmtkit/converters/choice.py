@@ -41,7 +41,7 @@ def by_number(
 
 @converter(wide=True)
 def arena(conversation_a: WideMessages, conversation_b: WideMessages, winner: Text) -> Preference:
-    """https://huggingface.co/datasets/lmsys/chatbot_arena_conversations; a tie is no preference."""
+    """https://huggingface.co/datasets/lmsys/chatbot_arena_conversations; a tie is not a preference."""
     first = winner.value == "model_a"
     unknown = ~winner.value.is_in(["model_a", "model_b"]) & ~winner.value.str.starts_with("tie")
     problems = (

@@ -1,4 +1,4 @@
-"""Questions about a text that stands before them, in the prompt texts of axolotl's `context_qa`."""
+"""Questions about a text that comes before them, in the prompt texts of axolotl's `context_qa`."""
 
 import polars as pl
 

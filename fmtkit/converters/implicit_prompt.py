@@ -58,7 +58,7 @@ def _from(side: Column, size: Column, name: str) -> Column:
 def _prompt_sizes(columns: Sequence[pl.Series]) -> pl.Series:
     """Return how many bytes of each row are the prompt, as TRL's `extract_prompt` finds it.
 
-    That is what both texts begin with, less a space at its end; where one text goes on from the
+    That is what both texts begin with, less a space at its end; where one text continues from the
     other, all of the shorter but its last character.
     """
     parts = [

@@ -85,7 +85,7 @@ def _filled(text: Expr) -> Expr:
 
 
 def _written(calls: pl.Series) -> pl.Series:
-    """Write each message's calls as canonical JSON; null where it has none, or one that is no object."""
+    """Write each message's calls as canonical JSON; null where it has none, or one that is not an object."""
     if not calls.list.len().max():
         return pl.Series(calls.name, [None] * len(calls), dtype=pl.String)
     lists: Sequence[Sequence[str | None] | None] = calls.to_list()

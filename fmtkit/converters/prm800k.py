@@ -28,7 +28,7 @@ Steps: TypeAlias = Annotated[
 ]
 STEP = pl.Struct({"text": pl.String, "rating": pl.Float64})
 NEUTRAL = {"positive": 1.0, "negative": -1.0, "drop": None}
-"""What `neutral` may be -> what a step rated 0, or not at all, counts as; None leaves it out."""
+"""Value of `neutral` -> the rating that a step rated 0, or not at all, gets; None drops it."""
 PATHS = ("one", "all")
 
 
@@ -38,8 +38,8 @@ def solution(
 ) -> Stepwise:
     """https://github.com/openai/prm800k.
 
-    One path for each row: of each step the chosen completion, else the human one, else the first.
-    With paths=all one for each completion, after the steps that were taken before it.
+    One path per row: for each step the chosen completion, else the human one, else the first.
+    With paths=all one path per completion, after the steps that were chosen before it.
     """
     _check("neutral", neutral, NEUTRAL)
     _check("paths", paths, PATHS)
@@ -59,7 +59,7 @@ def _check(option: str, value: str, known: Iterable[str]) -> None:
 
 
 def _taken() -> Expr:
-    """Return what a solution goes on with at a step; what people wrote is right."""
+    """Return the completion with which the solution continues; one written by a human counts as right."""
     step = pl.element().struct
     offered, human = step.field("completions"), step.field("human_completion")
     chosen = offered.list.get(step.field("chosen_completion").cast(pl.Int64), null_on_oob=True)
@@ -78,7 +78,7 @@ def _written(human: Expr) -> Expr:
 
 
 def _rated(neutral: str) -> Expr:
-    """Give a neutral step its rating, or leave it out."""
+    """Replace the rating of neutral steps, or drop them."""
     step = pl.element().struct
     rating = step.field("rating")
     judged = pl.when(rating.is_in([-1.0, 1.0])).then(rating).otherwise(pl.lit(NEUTRAL[neutral]))
@@ -86,7 +86,7 @@ def _rated(neutral: str) -> Expr:
 
 
 def _every_path(steps: Expr, taken: Expr, neutral: str) -> Expr:
-    """Make a path of each completion and of the steps that were taken before it."""
+    """Make a path for each completion: the steps chosen before it, and the completion."""
     step = pl.element().struct
     human = step.field("human_completion")
     both = pl.concat_list(
@@ -124,7 +124,7 @@ def _problems(steps: Expr, taken: Expr, rated: Expr) -> tuple[Problem, ...]:
     rating = step.field("rating")
     where = "label.steps[]"
     found = {
-        ("value_error", ".chosen_completion", "is no place among the completions"): steps.list.eval(
+        ("value_error", ".chosen_completion", "is not an index of completions"): steps.list.eval(
             outside
         ),
         ("empty_field", "", "has no completion"): taken.list.eval(step.field("text").is_null()),

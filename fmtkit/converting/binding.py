@@ -59,7 +59,7 @@ class Binding(PickledByFields):
         return spec_of(columns, watched, groups, sorted(MEDIA))
 
     def arguments(self) -> dict[str, Any]:
-        """Return the converter's arguments over that frame; a column nobody has is ABSENT."""
+        """Return the converter's arguments over that frame; a column that the source lacks is ABSENT."""
         out: dict[str, Any] = {}
         for column in self.columns:
             out[column.name] = parameter(

@@ -160,7 +160,7 @@ def _problems(columns: list[tuple[str, Column]]) -> list[Problem]:
 
 
 _BESIDE = ("duplicate_key", "json_nonfinite", "number_overflow", "invalid_unicode", "unsupported")
-"""Codes of faults that may stand beside columns with which nothing is wrong."""
+"""Codes of faults that may be beside columns with which nothing is wrong."""
 
 
 def refused(records: Rows, binding: Binding, row: int, problem: Problem) -> Reject:

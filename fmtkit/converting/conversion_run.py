@@ -77,9 +77,9 @@ class ConversionRun:
         self._open(out)
 
     def _open(self, out: Destination) -> None:
-        """Begin the output, or go on with a folder from the state that an interrupted run left.
+        """Begin the output, or continue with a folder from the state that an interrupted run left.
 
-        A file is never seen half-written, so that there is no part of it to go on with.
+        A file is never seen half-written, so that there is no part of it to continue with.
         """
         # Of a file only what is to be compared: its sources are hashed as they are read.
         if self.is_folder:
@@ -87,7 +87,7 @@ class ConversionRun:
         fingerprint = self._fingerprint() if self.is_folder else {}
         found = destinations.find(out, fingerprint) if self.options.resume else Found()
         if found.report is not None:
-            # Job scripts always pass --resume: a finished run is no error.
+            # Job scripts always pass --resume: a finished run is not an error.
             if found.fingerprint is not None:
                 journal.check_fingerprint(self.out, found.fingerprint, self._fingerprint())
             self.complete = self._found(found.report)

@@ -58,7 +58,7 @@ def convert_to(
         NothingWrittenError: if not one row could be converted; quarantine and report are there.
     """
     if options.type is None and options.to is None:
-        # It says how to go on, with an output.
+        # It says how to continue, with an output.
         for plugin in options.plugins:
             registry.load_plugin(plugin)
         prepare(open_named(sources, options.hash, options.delimiter), options)
@@ -264,7 +264,7 @@ def _what_is_left(out: Destination, options: ConvertOptions) -> str:
 
 
 def refuse_output(out: Destination, sources: Iterable[str], options: ConvertOptions) -> None:
-    """Say before anything is read or written that OUT, or what stands beside it, may not be written.
+    """Say before anything is read or written that OUT, or what is beside it, may not be written.
 
     The sinks look again before they put anything in place.
 

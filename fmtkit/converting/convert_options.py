@@ -1,4 +1,4 @@
-"""The options of a conversion: what is read, what becomes of its rows, and how they are written."""
+"""The options of a conversion: how sources are read, rows converted, and outputs written."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -34,13 +34,13 @@ HASHED_BYTES = 64 * 2**20
 fifth of the conversion where the processor has no SHA instructions (330 MB/s)."""
 HASHED: dict[str, bool | int] = {"auto": HASHED_BYTES, "always": True, "never": False}
 AS_MADE = "as_made"
-"""The form of a run's prompts: a converter's text stays text, its messages stay messages."""
+"""Form of the rows in `fmtkit train`: prompts stay text or messages, as the converter made them."""
 OVERLONG = ("keep", "drop", "truncate-start", "truncate-end", "fail")
 
 
 @dataclass(frozen=True)
 class SourceOptions(Options):
-    """How sources are read, whatever is done with their rows."""
+    """How sources are read."""
 
     panel = "Reading"
 
@@ -114,14 +114,12 @@ class SourceOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.engine != "ray" and (self.ray_address or self.shared_filesystem):
-            raise OptionError(
-                "--ray-address and --shared-filesystem are of --engine ray; give it too"
-            )
+            raise OptionError("--ray-address and --shared-filesystem need --engine ray")
 
 
 @dataclass(frozen=True)
 class RowOptions(SourceOptions):
-    """What becomes of the rows of sources, wherever they go."""
+    """How rows are converted."""
 
     panel = "Rows"
 
@@ -174,16 +172,16 @@ class RowOptions(SourceOptions):
     as_made: bool = False
     """Whether prompts stay what the converter makes, text or messages (`fmtkit train`)."""
     cut_in_training: bool = False
-    """Whether the trainer cuts the rows (`fmtkit train`): they stay whole, but for those of which a cut
-    leaves nothing to learn from, which are bad rows."""
+    """Whether the trainer truncates the rows (`fmtkit train`): here they stay whole, and rows of which
+    truncation would leave no trained token are bad rows."""
     folders: tuple[Path, ...] = ()
-    """Folders of the configs that name types; user functions lie there."""
+    """Folders of the config files, where user functions are looked for."""
     function_config: Mapping[str, Any] = field(default_factory=dict)
-    """What user functions are called with."""
+    """The config that user functions are called with."""
 
     @property
     def form(self) -> str | None:
-        """Return what the columns are to hold; None for what the type suggests."""
+        """Return the form of the rows (text, messages, tokens); None for the default of the type."""
         return AS_MADE if self.as_made else self.as_
 
     @property
@@ -219,9 +217,9 @@ class ConvertOptions(RowOptions):
         keys=("split_by",),
     )
     split: "Split | None" = None
-    """A split that was found already, of several datasets together."""
+    """A train/validation split that was computed before, over several datasets."""
     overwrite: bool = option(SWITCH, "Replace an output that fmtkit wrote.", default=False)
-    resume: bool = option(SWITCH, "Go on with an interrupted run.", default=False)
+    resume: bool = option(SWITCH, "Continue an interrupted run.", default=False)
     format: str | None = option(
         TEXT, "parquet, jsonl, arrow, or a format that an installed package adds."
     )

@@ -58,7 +58,7 @@ class Fit:
     """Columns of the converter that the rows have."""
     weight: float
     """The same, each column counting less the more types know it (`question` says little) and the
-    fewer rows have it: a stray row is no evidence."""
+    fewer rows have it: a stray row is not evidence."""
     foreign: int
     """Columns of the rows that the converter does not know."""
     shaped: float = 0.0

@@ -75,7 +75,7 @@ class JoinedSource(MadeSource):
         return f"the joined rows of {self.name}"
 
     def made(self) -> Iterator[Block]:
-        """Join the rows of every block; a run that goes on in the next block ends there."""
+        """Join the rows of every block; a run that continues in the next block ends there."""
         run = _Run()
         blocks = pairwise(chain(self.source.blocks(), (None,)))
         for block, following in blocks:

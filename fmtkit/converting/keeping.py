@@ -60,7 +60,7 @@ def find_kept(
     # Of the table that pairs or single rows are made for, the required columns: no other is made new.
     made |= set(table.column_names()) - table.optional
     used = {
-        # What stands beside a value inside a column is kept, unless the whole row is.
+        # What is beside a value inside a column is kept, unless the whole row is.
         path.partition(".")[0] if c.takes_rows else path
         for c, options in zip(converters, resolved, strict=True)
         for path in (options.mapping.get(p, c.path(p)) for p in c.columns)

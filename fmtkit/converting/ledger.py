@@ -21,7 +21,7 @@ TERMS = (
     "joined",
 )
 _BESIDE = ("unpaired", "rows_written", "blank_lines")
-"""What is counted besides, and is no term of the sum."""
+"""What is counted besides, and is not a term of the sum."""
 
 
 class Counted(Protocol):
@@ -162,7 +162,7 @@ class Ledger:
             )
 
     def as_dict(self) -> dict[str, object]:
-        """Return the ledger with its counters sorted, as it stands in reports and journals."""
+        """Return the ledger with its counters sorted, as it is in reports and journals."""
         out: dict[str, object] = {"rows_read": self.rows_read}
         out |= {term: getattr(self, term) for term in TERMS}
         out |= {name: getattr(self, name) for name in _BESIDE}
@@ -212,7 +212,7 @@ class ErrorLimit:
 def why_ended(
     options: "RowOptions", ledger: Ledger, source: str, rejects: Sequence[Reject]
 ) -> str | None:
-    """Return why a run ends after a block, by --on-error and --max-errors; None where it goes on.
+    """Return why a run ends after a block, by --on-error and --max-errors; None where it continues.
 
     `ledger` counts the block's rows already; `rejects` are its bad rows, in order, of `source`.
     """

@@ -46,7 +46,7 @@ def read(path: str, type_name: str, sources: Sequence[str]) -> MapFile:
         sources: The names of the sources, to find their data set in a dataset_info.json.
 
     Raises:
-        OptionError: It cannot be read, or a name in it is no column of the type.
+        OptionError: It cannot be read, or a name in it is not a column of the type.
     """
     file, _, dataset = path.partition("#")
     table = _object(_loaded(file), file)

@@ -23,7 +23,7 @@ ROWS = 20
 SOUND = 0.5
 """Share of a column's values that must be of the kind."""
 CLOSE = 0.8
-"""Likeness from which on a column may fill a parameter that nobody needs."""
+"""Likeness from which on a column may fill a parameter that is not needed."""
 _ASKED = frozenset({
     "question", "query", "prompt", "instruction", "input", "human", "problem", "task", "user", "source",
 })  # fmt: skip
@@ -78,7 +78,7 @@ def spelled(converter: Converter, options: Mapping[str, Any]) -> Converter:
 def spelling(converter: Converter, sample: Sequence[Row]) -> dict[str, str]:
     """Return the options by which a type reads the messages of a sample; none where it does anyway.
 
-    Messages that name their speakers or contents in two ways, a speaker whom nobody knows, or a label
+    Messages that name their speakers or contents in two ways, a speaker that is unknown, or a label
     that a type of their own may read, are spelled as they are.
     """
     dialogs = [kind for kind in converter.columns.values() if isinstance(kind, DialogKind)]
@@ -183,7 +183,7 @@ def _best(
 ) -> tuple[str, str] | None:
     """Return the parameter and the column that are most alike, if the column holds its kind.
 
-    Of two columns that are as much alike nobody knows which is meant: then it is none.
+    Of two columns that are as much alike it is unknown which is meant: then it is none.
     """
     alike = [
         (close, name, path)

@@ -1,6 +1,6 @@
 """Pairing: a prompt with ranked replies becomes preference rows, by a stated policy; and unpairing.
 
-Ties make no pair. Rows that no pair can be made of are counted, never dropped in silence.
+Ties make no pair. Rows that no pair can be made of are counted, never dropped silently.
 """
 
 import re

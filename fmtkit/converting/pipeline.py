@@ -78,7 +78,7 @@ class Progress:
             self.bytes[source] = end
 
     def since(self, source: int) -> dict[str, Any]:
-        """Return the progress of a source and those behind it, as `as_dict` does."""
+        """Return the progress of a source and those after it, as `as_dict` does."""
 
         def of(counts: dict[int, int]) -> dict[int, int]:
             return {
@@ -94,7 +94,7 @@ class Progress:
         return self._all_bytes
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the progress as it stands in a journal."""
+        """Return the progress as it is in a journal."""
         return {
             "next_block": list(self.next_block),
             "rows": _keyed(self.rows),
@@ -153,7 +153,7 @@ class Piece:
     task: int = 0
     ends_task: bool = False
     next_block: int = 0
-    """The block of its source from which a reader goes on behind this one."""
+    """The block of its source from which a reader continues after this one."""
     next_line: int = 1
     """The line at which the part begins that holds that block."""
 
@@ -228,7 +228,7 @@ def _mapped(
 
 @dataclass(frozen=True)
 class _Read:
-    """A block that was read, and where a reader goes on behind it."""
+    """A block that was read, and where a reader continues after it."""
 
     source: int
     number: int
@@ -281,7 +281,7 @@ def _one_by_one(job: Job, begun: Progress, tasks: Sequence[Task]) -> Iterator[_R
 
 def _groups(job: Job, begun: Progress, tasks: Sequence[Task]) -> Iterator[list[_Read]]:
     """Read tasks; small blocks that follow each other in one and are converted alike go together."""
-    # Who takes the pieces counts them in the same progress, which lags behind what is read.
+    # The consumer of the pieces counts them in the same progress, which lags behind what is read.
     start, lines = begun.next_block, dict(begun.lines)
     for task in tasks:
         following: list[_Read] | None = None
@@ -304,7 +304,7 @@ def _blocks_of_task(
             continue
         skipped = max(start[1] - first, 0) if index == start[0] else 0
         line = lines.get(index, 1)
-        # One block is read ahead: behind the last of a part, a reader goes on with the next part.
+        # One block is read ahead: after the last of a part, a reader continues with the next part.
         blocks = blocks_of_part(job.sources[index], part, line)
         block = next(blocks, None)
         place, following = 0, line

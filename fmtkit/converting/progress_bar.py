@@ -33,7 +33,7 @@ def may_be_terminal() -> bool:
 
 @contextmanager
 def progress(*, shown: bool) -> Iterator[Watch | None]:
-    """Show a bar on stderr while a run lasts; nothing where stderr is no terminal."""
+    """Show a bar on stderr while a run lasts; nothing where stderr is not a terminal."""
     if not (shown and may_be_terminal()):
         yield None
         return

@@ -131,7 +131,7 @@ class Ray:
 
 
 def _end(ray: Any, flying: deque[_Flight]) -> None:
-    """End the tasks under way, so that what they were writing is not there behind the end of the run."""
+    """End the tasks under way, so that what they were writing is not there after the end of the run."""
     if ray.get_runtime_context().namespace == _OURS:
         # A task that is cancelled just as its answer comes makes Ray 2.60 abort this process.
         ray.shutdown()
@@ -142,7 +142,7 @@ def _end(ray: Any, flying: deque[_Flight]) -> None:
 
 
 def _trouble(address: str | None) -> str | None:
-    """Return why nobody answers at HOST:PORT; Ray itself would ask for a minute."""
+    """Return why nothing answers at HOST:PORT; Ray itself would ask for a minute."""
     host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
     return trouble_with(host, int(port)) if colon and port.isdecimal() else None
 

@@ -66,7 +66,7 @@ def replay(
 
     Args:
         quarantine: The file, in which `raw` may have been edited by hand.
-        fix: `FILE.function`, called with each row: a dict, or the raw text of what is no object. It
+        fix: `FILE.function`, called with each row: a dict, or the raw text of what is not an object. It
             returns the repaired row, as a dict or as a line of JSON, or None for one that stays bad.
         plugins: Those that the run was given.
         watch: Told how far it is.
@@ -145,7 +145,7 @@ def _options_of(run: Run, plugins: Sequence[str]) -> ConvertOptions:
 
 @dataclass(frozen=True)
 class _Row:
-    """What is to stand in a line of a source: `raw`, or the line itself where only its beginning is known."""
+    """What is to be in a line of a source: `raw`, or the line itself where only its beginning is known."""
 
     raw: bytes
     is_cut: bool = False
@@ -162,7 +162,7 @@ class _Repairs:
     made: list[dict[str, Any]] = field(default_factory=list)
 
     def line(self, name: str, number: int, there: bytes) -> bytes:
-        """Return what stands in a line of a source now, less its end."""
+        """Return what is in a line of a source now, less its end."""
         row = self.rows[name][number]
         raw = row.raw
         if row.is_cut:
@@ -181,7 +181,7 @@ class _Repairs:
 
 
 def _rows_of(run: Run) -> dict[str, dict[int, _Row]]:
-    """Return by source and line what stands in the quarantine now, and what was repaired before."""
+    """Return by source and line what is in the quarantine now, and what was repaired before."""
     found: dict[str, dict[int, _Row]] = {}
     for entry in run.report.get("replayed", ()):
         raw = entry["raw"].encode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""Suggestions: what to do with sources whose type nobody named, as a command that was tried on their rows."""
+"""Suggestions: what to do with sources without a named type, as a command that was tried on their rows."""
 
 import shlex
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The target stage: canonical rows become those of a target, and what has no place there is told.
+"""The target stage: canonical rows become those of a target, and what has no place there is reported.
 
 Whatever a target does not hold makes a row `no_place`, or is dropped and counted where --allow-loss names
 it. What the reader of the layout would not give back is `no_place` as well: a text that is a mark of the
@@ -252,7 +252,7 @@ class _Rows:
         return kept
 
     def refuse(self, name: str, rows: Bools, message: str) -> None:
-        """Say that rows have no place, for what stands in a field."""
+        """Say that rows have no place, for what is in a field."""
         told = f"the layout has no place for {message}"
         for row in np.flatnonzero(rows).tolist():
             self.problems.setdefault(row, (name, told))
@@ -396,7 +396,7 @@ class _Rows:
 
 
 def _whole(prompt: TurnTable, completion: TurnTable) -> TurnTable:
-    """Lay completions behind their prompts, of which no reply is trained on."""
+    """Lay completions after their prompts, of which no reply is trained on."""
     earlier = (pl.col("role") == "assistant") & pl.col("train").is_null()
     if prompt.where(earlier).any():
         unlearnt = pl.when(earlier).then(pl.lit(value=False)).otherwise(pl.col("train"))

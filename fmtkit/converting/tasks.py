@@ -37,7 +37,7 @@ class Task:
 
     @property
     def next_block(self) -> tuple[int, int]:
-        """Return the source, and the number of the block in it, that come behind the task."""
+        """Return the source, and the number of the block in it, that come after the task."""
         index, part = self.parts[-1]
         return index, (part.number + 1) << PART_SHIFT
 

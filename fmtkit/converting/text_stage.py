@@ -47,7 +47,7 @@ _UNCUT = {
 """Tables of which no row can be cut, and why."""
 _NAMES = frozenset({*DIALOG_COLUMNS, *TEXT_NAMES.values(), "completions"})
 _ASIDE = "kept aside: "
-"""What stands before the name of a kept column that is called like a dialog, while dialogs are rendered."""
+"""What comes before the name of a kept column that is called like a dialog, while dialogs are rendered."""
 
 
 @dataclass(frozen=True)
@@ -349,7 +349,7 @@ def _survivors(
     if "messages" in rows.schema.names and stage.template is not None:
         return _replies_left(texts.column("text"), limit, rows, stage.template)
     if "completions" in texts.schema.names:
-        # The label of a step stands on the separator behind it: one step must be left.
+        # The label of a step is on the separator after it: one step must be left.
         firsts = [steps[0] if steps else "" for steps in texts.column("completions").to_pylist()]
         pairs = zip(texts.column("prompt").to_pylist(), firsts, strict=True)
         counts = [limit.count(prompt) + limit.count(step) for prompt, step in pairs]
@@ -361,7 +361,7 @@ def _survivors(
 def _replies_left(
     whole: pa.ChunkedArray, limit: "LengthLimit", rows: pa.Table, template: ChatTemplate
 ) -> np.ndarray:
-    """Tell of which conversations a reply that is trained on begins before the cut, or ends behind it."""
+    """Tell of which conversations a reply that is trained on begins before the cut, or ends after it."""
     dialogs = buffers.whole(rows.column("messages"))
     learnt = [
         [i for i, m in enumerate(d) if m["role"] == "assistant" and m.get("train") is not False]

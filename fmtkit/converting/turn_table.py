@@ -91,14 +91,14 @@ class TurnTable:
         return TurnTable(self.flat.with_columns(**keys), self.row, self.rows)
 
     def of_rows(self, kept: Bools) -> "TurnTable":
-        """Return the dialogs of these rows alone, which are counted anew."""
+        """Return the dialogs of these rows alone, which are recounted."""
         mask = kept[self.row]
         numbers = np.cumsum(kept) - 1
         flat = self.flat.filter(pl.Series(mask))
         return TurnTable(flat, numbers[self.row[mask]], int(kept.sum()))
 
     def behind(self, first: "TurnTable") -> "TurnTable":
-        """Lay these messages behind those of the same rows of another table."""
+        """Lay these messages after those of the same rows of another table."""
         row = np.concatenate((first.row, self.row))
         order = np.argsort(row, kind="stable")
         flat = pl.concat([first.flat, self.flat], rechunk=False)[order]

@@ -13,7 +13,7 @@ MODEL_TEMPLATE_SOURCES = frozenset({"chat_template", "bradley_terry"})
 METHOD_PREFIXES = {"bradley_terry": "reward"}
 SUFFIXES = (".load", ".transform", ".default")
 STYLE = "style"
-"""The option that a name says behind a colon."""
+"""The option that a name says after a colon."""
 
 _AS_SEGMENTS = "write its rows as segments of type input_output"
 REFUSED: Mapping[str, str] = {

@@ -1,7 +1,7 @@
 """Unread turns: source columns that look like turns, answers, labels or a system text and are not read.
 
 One rule says which columns these are (`looks_like_turns`). What such a column carries is compared with
-what was read of the same row: what stands there too is redundant, anything else is counted by column.
+what was read of the same row: what is there too is redundant, anything else is counted by column.
 """
 
 import re

@@ -92,7 +92,7 @@ def numbers(buffer: pa.Buffer | None, dtype: Any, offset: int, count: int) -> ND
 
 
 def integers(array: pa.Array) -> Int64s:
-    """Return a signed integer array as it stands in its buffer; a null is whatever lies there."""
+    """Return a signed integer array as it is in its buffer; a null is whatever lies there."""
     dtype = np.dtype(f"i{array.type.bit_width // 8}")
     found: Int64s = numbers(array.buffers()[1], dtype, array.offset, len(array)).astype(np.int64)
     return found
@@ -116,7 +116,7 @@ def validity(array: pa.Array) -> Bools:
 
 
 def offsets_of(array: pa.Array) -> Int64s:
-    """Return the offsets of a string or list array as they stand in its buffer."""
+    """Return the offsets of a string or list array as they are in its buffer."""
     wide = pa.types.is_large_string(array.type) or pa.types.is_large_list(array.type)
     count = len(array) + 1 if array.buffers()[1] is not None else 0
     found = numbers(array.buffers()[1], np.int64 if wide else np.int32, array.offset, count)

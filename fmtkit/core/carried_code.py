@@ -157,7 +157,7 @@ def _lines(group: str, package: str) -> Iterator[str]:
 
 
 def _files_of(module: str) -> tuple[str, Files]:
-    """Return the outermost module that is no namespace, and its files below the folder it is found in."""
+    """Return the outermost module that is not a namespace, and its files below the folder it is found in."""
     names = module.split(".")
     for depth in range(1, len(names) + 1):
         name = ".".join(names[:depth])

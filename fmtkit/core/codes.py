@@ -45,7 +45,7 @@ BAD_ROWS: dict[str, Code] = {
     ),
     "unknown_role": Code(
         "a turn has a role that no template knows",
-        'Tell who speaks: `--option roles=\'{"assistant": ["bot"]}\'`.',
+        'Name the speakers: `--option roles=\'{"assistant": ["bot"]}\'`.',
     ),
     "context_mismatch": Code(
         "the two replies do not answer the same turns",
@@ -146,10 +146,10 @@ BAD_ROWS: dict[str, Code] = {
     ),
     "empty_answer_after_think": Code(
         "nothing follows the thinking",
-        "The reply was probably cut while it was made: drop it.",
+        "The reply was probably cut off during generation: drop it.",
     ),
     "format_placeholder": Code(
-        "a format names something that is no placeholder",
+        "a format names something that is not a placeholder",
         "An error of the configuration: formats know only `{prompt}`, `{system}`, `{chosen}`,"
         " `{rejected}` and `{completion}`; write other braces as `{{` and `}}`.",
     ),
@@ -162,7 +162,7 @@ ODD_ROWS: dict[str, Code] = {
         "Take them out if they are not meant: a model reads them as the end of a turn.",
     ),
     "trailing_user_turn": Code(
-        "a conversation ends with a turn nobody answered",
+        "a conversation ends with an unanswered turn",
         "Nothing follows the last question, so it is not trained on. Cut the turn off if "
         "that is a mistake.",
     ),
@@ -200,7 +200,7 @@ ODD_ROWS: dict[str, Code] = {
     ),
     "truncated": Code(
         "cut to --max-length",
-        "`fmtkit inspect` says what was lost by which length.",
+        "`fmtkit inspect` shows how much each length cuts.",
     ),
     "unread_turns": Code(
         "a column that the type does not read carries turns, answers, labels or a system text",

@@ -2,7 +2,7 @@
 
 FmtkitError                      exit 2  base of every error that fmtkit raises on purpose
   UnknownNameError (LookupError)         no type, template, table, runner, option or key of that name
-  ColumnMismatchError (ValueError)       the data has not the columns that the type takes
+  ColumnMismatchError (ValueError)       the data lacks columns that the type needs
   OptionError (ValueError)               a flag, an option of a type or a config value is not understood
   TemplateError (ValueError)             a template cannot be found, compiled or rendered at all
   TokenizerError (ValueError)            a tokenizer cannot be loaded or lacks what is asked of it

@@ -57,7 +57,7 @@ class Option:
     former: tuple[str, ...] = ()
     """Names that the library took for it before; each warns."""
     keys: tuple[str, ...] = ()
-    """Keys of a config that say it, the first that is set: `datasets.limit` stands in an entry of
+    """Keys of a config that say it, the first that is set: `datasets.limit` is in an entry of
     `datasets`, `limit` beside them. None where a config has no use for it, such as `overwrite`."""
 
     @property

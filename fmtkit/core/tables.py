@@ -70,7 +70,7 @@ class Table:
 
     @classmethod
     def name(cls) -> str:
-        """Return the table's name as it stands in reports."""
+        """Return the table's name as it is in reports."""
         return cls.__name__
 
     @classmethod

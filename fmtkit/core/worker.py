@@ -1,7 +1,7 @@
 """Run code that we did not write in a process of its own, with limits on time, memory and output.
 
 A worker serves one target, a function `setup -> (bytes -> bytes)` named `package.module:function`.
-It is started anew (never forked from a process with threads), takes a batch of items, and answers
+It is spawned (never forked from a process with threads), takes a batch of items, and answers
 each with one frame: whoever keeps us waiting longer than the limit is the item whose answer has not
 come, and the worker is killed. Only bytes cross the border, no pickles: what comes back cannot harm
 us.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Serve = Callable[[bytes], bytes]
 
 STDERR = 2
-"""What user code prints is no result: it goes where messages go."""
+"""What user code prints is not a result: it goes where messages go."""
 
 BOOT = (
     "import sys; sys.path[:] = sys.argv[2:]; from fmtkit.core.worker import serve; "

@@ -1,7 +1,7 @@
-"""Where a tokenizer's added tokens stand in a block of texts.
+"""Where a tokenizer's added tokens are in a block of texts.
 
 A tokenizer takes them out of a text before anything else looks at it: leftmost first, of those the
-longest, first the tokens that are matched as they stand, then in the rest those of the normalized
+longest, first the tokens that are matched as they are, then in the rest those of the normalized
 text.
 """
 

@@ -1,4 +1,4 @@
-"""Anchors of strided EBFT: where in a document the blocks begin that are generated anew.
+"""Anchors of strided EBFT: where in a document the blocks begin that are regenerated.
 
 A block at anchor a rewrites tokens a…a+G−1 given all tokens before a (arXiv 2603.12248, strided
 sampling). Nothing here needs torch: the trainer's collator places anchors while it pads, and an
@@ -66,7 +66,7 @@ def row_anchors(rule: AnchorRule, row: Row, length: int) -> list[int]:
 
 
 def token_count(row: Row, number: int) -> int:
-    """Return the tokens of a row that are no padding; raises if padding stands before them."""
+    """Return the tokens of a row that are no padding; raises if padding comes before them."""
     mask = row.get("attention_mask")
     if mask is None:
         return len(row["input_ids"])

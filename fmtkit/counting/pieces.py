@@ -68,7 +68,7 @@ class Family:
     pairs: Bools
     """Shape (256,): true at `16 * class before + class after` where a cut is between the two."""
     last_white: Bools
-    """Shape (16,): white space that, last of a run, goes with the word behind it."""
+    """Shape (16,): white space that, last of a run, goes with the word after it."""
 
 
 def _family(*, newline_joins_marks: bool) -> Family:
@@ -76,7 +76,7 @@ def _family(*, newline_joins_marks: bool) -> Family:
     # No match takes white space after anything else, but for newlines after marks in cl100k.
     cuts = [(before, after) for before in (LETTER, DIGIT, *marks) for after in (SPACE, TAB)]
     cuts += [(LETTER, NEWLINE), (DIGIT, NEWLINE)]
-    # None takes letters and digits together, nor a mark behind either, but for the 's of o200k.
+    # None takes letters and digits together, nor a mark after either, but for the 's of o200k.
     cuts += [(LETTER, DIGIT), (DIGIT, LETTER), (LETTER, PUNCTUATION), (LETTER, SLASH)]
     cuts += [(DIGIT, mark) for mark in marks] + [(mark, DIGIT) for mark in marks]
     if newline_joins_marks:
@@ -166,7 +166,7 @@ def find_cuts(data: Bytes, ends: Ints, family: Family) -> Bools:
     cuts = np.zeros(len(data), dtype=np.bool_)
     neighbours = (classes[:-1] << 4) | classes[1:]
     cuts[1:] = family.pairs[neighbours]
-    # `\s+(?!\S)` leaves the last white space of a run to the word behind it.
+    # `\s+(?!\S)` leaves the last white space of a run to the word after it.
     last = family.last_white[classes]
     last[1:] &= IS_WHITE[classes[:-1]]
     last[:-1] &= IS_WORD[classes[1:]]

@@ -72,7 +72,7 @@ def large(texts: Iterable[str]) -> pa.LargeStringArray:
 
 
 def joined(left: pa.Array, right: pa.Array) -> pa.LargeStringArray:
-    """Return each text of one array with that of the other behind it."""
+    """Return each text of one array with that of the other after it."""
     return pc.binary_join_element_wise(left, right, EMPTY)
 
 

@@ -148,7 +148,7 @@ class TokenCounter:
                 table[first, second] = False
         greedy = [token for kind in self.added for token in kind.greedy]
         for token in greedy:
-            # It takes along what stands beside it: white space, or whether a word does.
+            # It takes along what is beside it: white space, or whether a word does.
             table[token[-1], :] = table[:, token[0]] = False
         if greedy:
             white = np.flatnonzero(pieces.IS_WHITE[pieces.CLASSES])

@@ -52,7 +52,7 @@ class Converter:
 
     @property
     def file(self) -> str:
-        """Return the file that the function stands in."""
+        """Return the file that the function is in."""
         return self.function.__code__.co_filename
 
     @property
@@ -223,7 +223,7 @@ def load_plugin(path: str) -> None:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        # What a stranger's file raises is no traceback of ours; half of it is no plugin either.
+        # What a stranger's file raises is not a traceback of ours; half of it is not a plugin either.
         del _CONVERTERS[count:]
         target_registry.forget(str(file))
         raise OptionError(f"--plugin {path}: {user_modules.told(error, file)}") from error

@@ -41,7 +41,7 @@ DESCRIPTIONS = {
 
 
 def message_schema() -> dict[str, Any]:
-    """Return the schema of a message; keys beside role and content only where the source has them."""
+    """Return the schema of a message; keys besides role and content only where the source has them."""
     fields = [WIDE_MESSAGE.field(i) for i in range(WIDE_MESSAGE.num_fields)]
     properties = {f.name: {"type": [_scalar(f.type), "null"]} for f in fields}
     properties["role"] = {"enum": ["system", "developer", "user", "assistant", "tool"]}

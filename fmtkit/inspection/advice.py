@@ -75,7 +75,7 @@ ADVICE: dict[str, Advice] = {
     ),
     "transcript": Advice(
         "a text, or a turn of the user, holds a whole conversation: USER: and ASSISTANT: or the like",
-        "make turns of it with type transcript, if it is no quotation: as it stands, one turn is trained on",
+        "make turns of it with type transcript, unless it is a quotation: as it is, one turn is trained on",
         "warning",
     ),
     "duplicate_rows": Advice(
@@ -84,7 +84,7 @@ ADVICE: dict[str, Advice] = {
         "warning",
     ),
     "prompt_in_splits": Advice(
-        "a prompt stands in more than one split",
+        "a prompt occurs in more than one split",
         "split by prompt (convert --val-size does), or the evaluation measures memory",
         "error",
     ),
@@ -105,7 +105,7 @@ ADVICE: dict[str, Advice] = {
     ),
     "unclosed_think": Advice(
         "<think> is opened and not closed",
-        "the reply was probably cut while it was made: drop the row",
+        "the reply was probably cut off during generation: drop the row",
         "warning",
     ),
     "trailing_user_turn": Advice(
@@ -130,7 +130,7 @@ ADVICE: dict[str, Advice] = {
     ),
     "template_refused": Advice(
         "the template does not render the row",
-        "convert quarantines these rows with the template's own words: mend them, or take a "
+        "convert quarantines these rows with the template's own words: repair them, or take a "
         "template that knows these roles",
         "error",
     ),
@@ -171,7 +171,7 @@ ADVICE: dict[str, Advice] = {
         "warning",
     ),
     "padded_first": Advice(
-        "padding stands before a token",
+        "padding comes before a token",
         "pad rows on the right, or not at all: strided EBFT refuses others",
         "error",
     ),

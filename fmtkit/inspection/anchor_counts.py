@@ -27,7 +27,7 @@ class Placed:
     generated: Ints
     """Tokens that lie in a window; those of two windows count once."""
     padded_first: Bools
-    """Whether padding stands before a token."""
+    """Whether padding comes before a token."""
 
 
 @dataclass(frozen=True)

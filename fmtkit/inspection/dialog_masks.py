@@ -74,7 +74,7 @@ def _marked(text: str, spans: Sequence[Span], tokenizer: Tokenizer) -> Masked:
 
 
 MOST_BEHIND = 3
-"""Tokens behind a content within which its end of turn is looked for, as axolotl looks for it."""
+"""Tokens after a content within which its end of turn is looked for, as axolotl looks for it."""
 
 
 def _by_turns(
@@ -141,7 +141,7 @@ def _learn_details(
 
 
 def _token_behind(encoding: Encoding, content: Span | None, first: int, final: int) -> int:
-    """Return the first token behind what a reply says; its calls count as said, and hold no end of turn."""
+    """Return the first token after what a reply says; its calls count as said, and hold no end of turn."""
     is_empty = content is None or content[1] == content[0]
     at = None if is_empty or content is None else _whole(encoding, content)[1]
     return first if at is None or not first <= at <= final else at + 1
@@ -190,7 +190,7 @@ def mask_answer(
 ) -> Masked:
     """Train the last turn, as TRL's collator for GKD finds it.
 
-    By a byte-level tokenizer that is the first token behind the prompt's text, by another as many
+    By a byte-level tokenizer that is the first token after the prompt's text, by another as many
     tokens as the prompt alone has.
     """
     context = template.render(messages[:-1], tools, add_generation_prompt=True)

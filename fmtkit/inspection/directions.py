@@ -1,4 +1,4 @@
-"""Which reply of a pair is the better one, by what else stands in the row.
+"""Which reply of a pair is the better one, by what else is in the row.
 
 Pairs come with the scores or ranks they were made from (`score_chosen` and `score_rejected`,
 `chosen_rank` and `rejected_rank`, a `margin`): where these say otherwise, the model learns to be

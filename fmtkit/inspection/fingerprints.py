@@ -108,7 +108,7 @@ class Fingerprints:
         return np.sort(np.concatenate(found))
 
     def shared(self) -> Ints:
-        """Return the rows whose prompt stands in another split too, ascending."""
+        """Return the rows whose prompt is in another split too, ascending."""
         if len(self.splits) < 2:
             return np.zeros(0, dtype=np.int64)
         found = []

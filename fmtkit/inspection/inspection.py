@@ -59,7 +59,7 @@ SPLIT_WORDS = {
 
 
 FIRST_ROWS = 3
-"""Rows of the source that a survey shows as they stand."""
+"""Rows of the source that a survey shows as they are."""
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ class Masked:
     ids: Ints
     trained: Bools
     offsets: tuple[Span, ...]
-    """Where each token stands in `text`, in characters; (n, n) for a token that has no text."""
+    """Where each token is in `text`, in characters; (n, n) for a token that has no text."""
     prompt_length: int
     """Tokens before the first of the reply."""
     rule: str

@@ -209,7 +209,7 @@ def mask_steps(
 ) -> Masked:
     """Return the sequence of a stepwise row; its labels are those that are trained on, as the row has them.
 
-    A step's label stands on the token after it. The ids are those of TRL's PRM trainer (last in TRL 1.13),
+    A step's label is on the token after it. The ids are those of TRL's PRM trainer (last in TRL 1.13),
     which `fmtkit train` makes itself.
     """
     separator = tokenizer.encode(step_separator).ids

@@ -99,7 +99,7 @@ def _count(texts: pa.Array, token: str) -> npt.NDArray[np.int64]:
 
 def _matches(texts: pa.Array, pattern: str) -> Bools:
     if pattern.endswith("$"):
-        # What ends a text stands at its end: no need to search it all.
+        # What ends a text is at its end: no need to search it all.
         texts = pc.utf8_slice_codeunits(texts, -TAIL)
     found: Bools = pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
     return found

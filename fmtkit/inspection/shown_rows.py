@@ -68,7 +68,7 @@ class ShownRow:
     problem: str | None
     """Why there are no tokens: no tokenizer, no template, or what the template said."""
     details: Mapping[str, Any]
-    """What stands in the row besides: label, margin, labels, scores, answer."""
+    """What is in the row besides: label, margin, labels, scores, answer."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ NO_DETAILS = frozenset(
 
 
 def details_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what stands in a row besides its dialogs, short enough to be shown."""
+    """Return what is in a row besides its dialogs, short enough to be shown."""
     found = {}
     of_tokens = "input_ids" in row
     for name, value in row.items():

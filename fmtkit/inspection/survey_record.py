@@ -75,7 +75,7 @@ class Survey:
     type: str | None
     """The type by which the rows were read: the one asked for, else the best guess."""
     guessed: bool
-    """Whether nobody named the type."""
+    """Whether the type was detected, not named."""
     table: str | None
     template: str | None
     tokenizer: str | None

@@ -37,7 +37,7 @@ def judge(
 ) -> Verdict:
     """Return the verdict on rows that were read by a type, by none where `type` is None.
 
-    `severities` are those of the findings; `certainty` is that of a type that nobody named.
+    `severities` are those of the findings; `certainty` is that of a type that was not named.
     """
     if not rows_read:
         return Verdict("error", "there are no rows")

@@ -291,7 +291,7 @@ class _Telling:
         return sum(2 << self.keys.index(name) for name in names if name in self.keys)
 
     def step(self, source: Source) -> int:
-        """Return the number of the step that makes a dialog, behind those that it is made of."""
+        """Return the number of the step that makes a dialog, after those that it is made of."""
         if source not in self.steps:
             one, other = self._of(source)
             roles: Sequence[str] = _STEP_ROLES.get(type(source), ())

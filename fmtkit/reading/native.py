@@ -5,7 +5,7 @@ with the same results, slower. It is built from the sources in `kernel/` and rem
 of other sources is not used. setup.py builds by what is said here, so this module needs no other package.
 
 A machine on which there was never a kernel is quiet about it: only `fmtkit env` tells why. A build that lies
-there and cannot be used (stale, or not to be loaded) is told of once, by an UnusedKernelWarning.
+there and cannot be used (stale, or not to be loaded) is reported once, by an UnusedKernelWarning.
 
 The environment variable FMTKIT_KERNEL decides: `0` turns the kernel off, `require` makes it an error that
 there is none, anything else that is not empty or `1` is refused.

@@ -1,6 +1,6 @@
 """What a template asked and made in a trace, for all rows of a batch at once.
 
-Most questions are about a content as it stands, or trimmed: those are answered on the column's
+Most questions are about a content as it is, or trimmed: those are answered on the column's
 bytes. The others (parts of a split, replaced text, two contents compared) are worked out row by row
 in Python.
 """

@@ -94,7 +94,7 @@ class UnknownJson:  # noqa: PLW1641 - hashing is refused below
     def __getitem__(self, key: Any) -> Any:
         if self._kind == "object" and isinstance(key, str):
             if key not in self:
-                # What is no key may be an attribute: `value['items']`.
+                # What is not a key may be an attribute: `value['items']`.
                 if isinstance(key, Symbol) or key in _ATTRIBUTES or key.startswith("_"):
                     raise Untraceable("an attribute of a JSON value")
                 raise KeyError(key)

@@ -54,7 +54,7 @@ class Plan:
     def views(self) -> tuple[View, ...]:
         """Return what is rendered of each row; with replies the second is the bare prompt.
 
-        The tools come behind all dialogs.
+        The tools come after all dialogs.
         """
         tools = 1 + self.replies
         if not self.replies:

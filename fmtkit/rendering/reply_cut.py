@@ -65,7 +65,7 @@ def cut_at_header(prompt: str, bare: str | Fault, wholes: Sequence[str]) -> Cut 
     """Cut after what the generation prompt and the replies' header share.
 
     `bare` is the prompt without the generation prompt. The texts must be symbolic: of real ones a
-    reply that begins like the generation prompt goes on would be shared as well. None where the
+    reply that begins like the generation prompt continues would be shared as well. None where the
     template writes the turns before the reply differently once there is one.
     """
     if isinstance(bare, Fault) or not all(text.startswith(bare) for text in wholes):

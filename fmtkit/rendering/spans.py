@@ -1,4 +1,4 @@
-"""Where the turns of the assistant stand in a rendered conversation, and which tokens they are."""
+"""Where the turns of the assistant are in a rendered conversation, and which tokens they are."""
 
 import re
 import sys
@@ -18,7 +18,7 @@ from fmtkit.rendering.content_parts import Cuts
 from fmtkit.tokenizers.tokens import Tokenizer
 
 Span = tuple[int, int]
-"""First character and the one behind the last."""
+"""First character and the one after the last."""
 
 Message = Mapping[str, Any]
 SPEAKER = "assistant"
@@ -71,7 +71,7 @@ def find_spans(
 
     A span reaches from the end of the generation prompt of what came before to the end of the
     turn. Where the template writes earlier turns otherwise once others follow, the turn's content
-    is looked for behind the span before. `cuts` says by row which contents came in parts.
+    is looked for after the span before. `cuts` says by row which contents came in parts.
     """
     rows: list[list[Message]] = dialogs.to_pylist()
     whole = chat.render(template, dialogs, cuts=cuts)

@@ -63,7 +63,7 @@ class Shape:
     """What is known of a message without its texts; `in_part`: its content is a list of one part.
 
     Tools are shaped as messages are: first one whose role is their JSON text, or `[]` with a shape for
-    each tool behind it.
+    each tool after it.
     """
 
     role: str | None

@@ -29,7 +29,7 @@ SMALL_JSON = 512
 """Characters of a JSON text whose value is remembered for the next question."""
 
 TOOL = "tool"
-"""The key of a tool's text, where tools stand in the place of messages."""
+"""The key of a tool's text, where tools are in place of messages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ MARKS = {
     "warning": ("▲", "bold yellow"),
     "note": ("●", "bold cyan"),
 }
-"""Severity -> its mark and style; the word stands beside, for those who see no colours."""
+"""Severity -> its mark and style; the word is printed as well, for those who do not see colours."""
 
 
 def print_survey(survey: Survey, console: Console, *, whole: bool = False) -> None:

@@ -15,7 +15,7 @@ OPEN, CLOSE = "⟦", "⟧"
 """Around trained spans where there is no colour."""
 
 ANCHOR, END = "▸", "◂"
-"""Before the first token of a window, and behind tokens of which none follows in a window."""
+"""Before the first token of a window, and after tokens of which none follows in a window."""
 
 
 MARK = Style(color="cyan", bold=True)

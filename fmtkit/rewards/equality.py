@@ -2,7 +2,7 @@ r"""Are two answers the same? As numbers where both are numbers as a whole, else
 
 Nothing is parsed or computed but a number in the ways that people write one: 1,000, 1{,}000, \frac12,
 3\frac{1}{2}, 3.0 \times 10^5, 2^{10}, with a currency, a percent sign, degrees or a unit. What is
-anything else, such as 2\sqrt{3}, is no number, and no number is read out of it.
+anything else, such as 2\sqrt{3}, is not a number, and no number is read out of it.
 """
 
 import re
@@ -17,7 +17,7 @@ r"""Stand for \text{, its }, \\, \{, \} and \$, which must not be taken for what
 _NEAR = 60
 """Characters before a number that say whether it is part of something."""
 _LONGEST = 2000
-"""Characters of an answer that is looked at; a longer one is compared as it stands."""
+"""Characters of an answer that is looked at; a longer one is compared as it is."""
 
 _SYMBOLS = str.maketrans(
     {
@@ -230,7 +230,7 @@ def expressions(answer: str, reference: str) -> tuple[str, str] | None:
     """Return two answers as LaTeX for a verifier of expressions; None where there is nothing to compute.
 
     Numbers are compared by `is_same`; words, units, times and equations are no expressions, and a
-    tuple is no set.
+    tuple is not a set.
     """
     sides = _values(answer, reference)
     if sides is None or all(_quantity(side) is not None for side in sides):
@@ -396,7 +396,7 @@ def _simple(text: str) -> Fraction:
 
 
 def _unit(rest: str, currency: str) -> str | None:
-    """Return the one name of what stands around a number; None where that is no unit."""
+    """Return the one name of what is around a number; None where that is not an unit."""
     sign = currency.replace(_DOLLAR, "$")
     words = _words(rest).replace(_DOLLAR, "$")
     if not words:
@@ -450,7 +450,7 @@ def _canonical(plain: str) -> str:
 
 
 def _slashed(match: re.Match[str]) -> str:
-    r"""Return \frac{a}{b} as a/b, with brackets around a sum above and what is no atom below."""
+    r"""Return \frac{a}{b} as a/b, with brackets around a sum above and what is not an atom below."""
     above, below = match[1], match[2]
     is_sum = re.search(r"(?<=.)[-+]", above) is not None
     is_atom = re.fullmatch(r"\\?[A-Za-z]+|\d+", below) is not None

@@ -39,7 +39,7 @@ class pattern:  # noqa: N801
     search: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what is no regular expression."""
+        """Refuse what is not a regular expression."""
         try:
             re.compile(self.pattern)
         except re.error as error:

@@ -17,7 +17,7 @@ from fmtkit.rewards.equality import expression, expressions
 _TARGET = "fmtkit.rewards.math_verifier:serve"
 _SECONDS = 10.0
 _LONGEST = 4000
-"""Characters of an answer that is looked at: what is longer is no answer."""
+"""Characters of an answer that is looked at: what is longer is not an answer."""
 _DIGITS = 30
 
 
@@ -82,7 +82,7 @@ def serve(setup: Mapping[str, Any]) -> Serve:
 
 
 def _number(value: Any) -> str | None:
-    """Return a value of sympy as a fraction or a decimal number; None if it is no real number."""
+    """Return a value of sympy as a fraction or a decimal number; None if it is not a real number."""
     if not getattr(value, "is_number", False) or not value.is_real or not value.is_finite:
         return None
     return str(value if value.is_Rational else value.evalf(_DIGITS))

@@ -84,7 +84,7 @@ def open_ipc(file: pa.NativeFile) -> IpcReader:
 def checked(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return a batch none of whose offsets and lengths reach beyond its buffers; raise ArrowInvalid.
 
-    Text that is not UTF-8 is no damage: it is what is wrong with a row.
+    Text that is not UTF-8 is not damage: it is what is wrong with a row.
     """
     try:
         batch.validate(full=True)

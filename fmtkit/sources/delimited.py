@@ -25,7 +25,7 @@ SNIFFED_ROWS = 20
 
 
 def checked_delimiter(delimiter: str) -> str:
-    """Return what separates cells; OptionError where it is no character of its own."""
+    """Return what separates cells; OptionError where it is not a character of its own."""
     given = {"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter)
     if len(given) != 1 or given in '\r\n"' or not given.isascii():
         raise OptionError(f"--delimiter {delimiter!r}: give one character, such as ; or tab")
@@ -61,7 +61,7 @@ def _width(text: str, delimiter: str) -> int | None:
     try:
         widths.update(len(cells) for cells in islice(reader, SNIFFED_ROWS) if cells)
     except csv.Error:
-        # A quote that nothing closes any more may be closed behind the cut.
+        # A quote that nothing closes any more may be closed after the cut.
         if next(given, None) is not None:
             return None
     return widths.pop() if len(widths) == 1 else None

@@ -2,7 +2,7 @@
 
 The text is cut at the commas between the elements (of objects: after each), found without parsing
 and with only a block of it in memory. A raw line feed inside a string, which nobody could see once
-the element stands on one line, is rejected here. Where brackets or quotes do not match up, the rest
+the element is on one line, is rejected here. Where brackets or quotes do not match up, the rest
 of the text is read with more care (`fmtkit.sources.repair`).
 """
 

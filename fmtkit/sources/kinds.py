@@ -87,7 +87,7 @@ def data_suffix(name: str) -> str:
 
 
 def layout_of(name: str, head: bytes, *, ds_type: str | None = None) -> Layout:
-    """Tell how the rows of a (decompressed) source lie; raise SourceError where it is no data.
+    """Tell how the rows of a (decompressed) source lie; raise SourceError where it is not data.
 
     Args:
         name: Path, URL or "-", for its suffix and for the error.
@@ -138,12 +138,12 @@ def _is_spread(start: bytes, *, is_cut: bool) -> bool:
     """Tell whether the first object goes on after its first line, as pretty-printers write it.
 
     A first line that is only cut short, or broken, is still a line of JSON lines: then what follows
-    does not go on with it.
+    does not continue with it.
     """
     line, found, _ = start.partition(b"\n")
     if not found or line.rstrip().endswith(b"}"):
         return False
-    # A line with a whole object and something behind it is a bad line of JSON lines.
+    # A line with a whole object and something after it is a bad line of JSON lines.
     if not _begins_value(line, slack=1, whole=False):
         return False
     return _begins_value(start.rstrip(BLANK), slack=LONGEST_TOKEN if is_cut else 1, whole=True)

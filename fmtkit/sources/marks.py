@@ -1,6 +1,6 @@
 """Marks: what stands for a value that JSON does not have, and the faults that it makes.
 
-A column that nobody uses may hold such values; one that is used may not.
+A column that is not used may hold such values; one that is used may not.
 """
 
 import re

@@ -136,7 +136,7 @@ def open_sources(
 
     Raises:
         SourceError: An argument cannot be read.
-        OptionError: A split or a `ds_type` is not known, or the delimiter is no character.
+        OptionError: A split or a `ds_type` is not known, or the delimiter is not a character.
         DependencyError: A package is missing that the argument needs.
     """
     if ds_type is not None and ds_type not in DS_TYPES:

@@ -17,7 +17,7 @@ PART_BYTES = 96 << 20
 class Part:
     """A part of a source; the one without an end is all of it.
 
-    Of JSON lines `start` and `end` are bytes: the part begins after the first line feed at or behind
+    Of JSON lines `start` and `end` are bytes: the part begins after the first line feed at or after
     its start (at 0, with the file), and ends with the line that contains its end. Of Parquet they are
     row groups, of Arrow files record batches.
     """

@@ -1,4 +1,4 @@
-"""Arguments on the local disk -> the files they stand for, in order."""
+"""Local paths, globs and folders -> their data files, in order."""
 
 import glob
 import re
@@ -11,13 +11,13 @@ OUTPUT_NAMES = re.compile(
     r"(.*\.)?(quarantine\.jsonl|report\.json)|manifest\.json"
     r"|dataset_infos?\.json|dataset_dict\.json|state\.json"
 )
-"""Files beside data that hold no rows: fmtkit's own and those of `datasets`."""
+"""Names of files that hold no rows: fmtkit's own and those of `datasets`."""
 
 
 def local_files(argument: str, split: str | None = None) -> list[Path]:
     """Return the files of a path, a glob or a folder, sorted within each; raise SourceError.
 
-    Globs and folders with a split keep the files named for it, as `datasets` does.
+    Of a folder, only the files named for the split are returned, as `datasets` does.
     """
     path = Path(argument).expanduser()
     if path.is_dir():
@@ -37,7 +37,7 @@ def files_in(folder: Path) -> list[Path]:
     """Return the data files of a folder and of those below it, sorted by path.
 
     A folder that fmtkit wrote has its rows in data/. Hidden files, quarantines, reports and
-    manifests are no data.
+    manifests are not data.
     """
     root = folder / "data" if (folder / "manifest.json").is_file() else folder
     try:

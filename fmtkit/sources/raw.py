@@ -2,7 +2,7 @@
 
 The hash of a source is of its ranges, so that several processes may make it, each from a part of the bytes.
 Up to one range it is the SHA-256 of the bytes, as sha256sum prints it; beyond, the SHA-256 of the ranges'
-digests one behind the other, and how many they are: `HEX-N`.
+digests one after the other, and how many they are: `HEX-N`.
 """
 
 import hashlib
@@ -249,7 +249,7 @@ class Location:
     def lines(self, start: int, end: int) -> RawBytes:
         """Begin a pass over the lines of a range of bytes, of a file that seeks and does not change.
 
-        They begin behind the first line feed at or behind `start`, and end with the line that holds the
+        They begin after the first line feed at or after `start`, and end with the line that holds the
         byte `end`. No byte but those of lines that the range has is looked at more than once.
         """
         size, file = self.size or 0, self.open()

@@ -184,7 +184,7 @@ class RangedFile(io.RawIOBase):
             raise storage.CutShortError(
                 f"it is cut short: it ends after {start + len(data)} of {self._size} bytes"
             )
-        self._file = file  # one that failed is opened anew
+        self._file = file  # one that failed is reopened
         return data
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:

@@ -1,8 +1,8 @@
 """The rest of a damaged JSON text: what can be read of it, and rejects for what cannot.
 
 Brackets or quotes do not match up, so nothing but a parser can tell where a record ends. Where one
-fails, reading goes on at the next line that begins as elements do; the parser has shown that the
-record before it is no JSON, whatever follows, so nothing valid is cut in two. Where there is no
+fails, reading continues at the next line that begins as elements do; the parser has shown that the
+record before it is not JSON, whatever follows, so nothing valid is cut in two. Where there is no
 such line, all that is left is one reject.
 """
 
@@ -32,7 +32,7 @@ LENIENT = json.JSONDecoder(parse_int=str, parse_float=str, strict=False)
 
 @dataclass(frozen=True)
 class Fault:
-    """Where and why a record is no JSON."""
+    """Where and why a record is not JSON."""
 
     at: int
     code: str
@@ -90,7 +90,7 @@ class Care:
     """How far reading has come."""
     closed: bool = False
     fault: Fault | None = None
-    """What stopped reading: a record that is no JSON, after which nothing held begins anew."""
+    """What stopped reading: a record that is not JSON, after which nothing held begins again."""
 
     def __post_init__(self) -> None:
         self._line, self._counted = self.text.line, 0
@@ -101,7 +101,7 @@ class Care:
             pass
 
     def leave_behind(self) -> None:
-        """Drop what was read, and reject what stopped reading up to where it can begin anew."""
+        """Drop what was read, and reject what stopped reading up to where it can begin again."""
         self.text.drop(self.at + self.closed)
         if self.fault is not None:
             fault = Fault(self.fault.at - self.at, self.fault.code, self.fault.message)
@@ -210,7 +210,7 @@ def _too_deep_at(window: bytes) -> int:
 
 
 def _end_with_line_feeds(held: bytes, at: int, fault: Fault) -> int | None:
-    """Return where a value ends if raw control characters may stand in strings, else None."""
+    """Return where a value ends if raw control characters may be in strings, else None."""
     if "control character" not in fault.message:
         return None
     most = fault.at + LENIENT_BYTES - at

@@ -2,7 +2,7 @@
 
 Python's `json` takes what JSON does not have (NaN, 1e400, half surrogate pairs) and hides what it has
 (duplicate keys, how a number was written). Here such values come back as marks, so that a column that
-nobody uses may hold them and one that is used may not.
+is not used may hold them and one that is used may not.
 """
 
 import json
@@ -27,7 +27,7 @@ MAX_DEPTH = 100
 MAX_EXPONENT = 308
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f]")
 # A string that is cut off is a string to its end, and nothing is tried twice (`++`): with a search
-# that begins anew at each quote, 200 KB of `\\"` took 44 s.
+# that begins again at each quote, 200 KB of `\\"` took 44 s.
 _STRING = rb'"(?:[^"\\]++|\\.)*+"?'
 _STRING_OR_NONFINITE = re.compile(_STRING + rb"|-NaN\b|-?Inf\b", re.DOTALL)
 TOKEN = re.compile(_STRING + rb"|[\[{]|[\]}]", re.DOTALL)

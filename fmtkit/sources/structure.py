@@ -37,7 +37,7 @@ def structure_of(text: bytes, *, depth: int = 0, inside: bool = False) -> Struct
     """Find what cuts a text into records; it must not begin just after a backslash.
 
     Args:
-        text: Any bytes; what is no JSON gives positions that mean little but never fails.
+        text: Any bytes; what is not JSON gives positions that mean little but never fails.
         depth: Depth at which the text begins, 0 between records.
         inside: The text begins inside of a string.
     """

@@ -22,7 +22,7 @@ class SegmentTokens:
     ids: list[int]
     learnt: list[bool]
     offsets: list[Span]
-    """Where each token stands in `text`, in characters."""
+    """Where each token is in `text`, in characters."""
 
     @property
     def labels(self) -> list[int]:

@@ -26,7 +26,7 @@ class Found:
     fingerprint: Mapping[str, Any] | None = None
     """What a finished file was made of."""
     point: ResumePoint | Resumption | None = None
-    """Where a folder goes on."""
+    """Where a folder continues."""
 
 
 def find(out: Destination, fingerprint: Mapping[str, Any]) -> Found:
@@ -65,7 +65,7 @@ def open_sink(
     retry: bool,
     point: ResumePoint | Resumption | None = None,
 ) -> Sink:
-    """Begin an output, or go on with a folder from where `find` found it.
+    """Begin an output, or continue with a folder from where `find` found it.
 
     Raises:
         OutputExistsError: if it is there and is not to be overwritten, or is not ours.
@@ -84,7 +84,7 @@ def open_sink(
 
 
 def refuse(out: Destination, sources: Iterable[str], *, overwrite: bool, resume: bool) -> None:
-    """Say before anything is read or written that OUT, or what stands beside it, may not be written.
+    """Say before anything is read or written that OUT, or what is beside it, may not be written.
 
     The sinks look again before they put anything in place.
 

@@ -1,7 +1,7 @@
 """A folder of shards that can be resumed.
 
 The folder OUT is made as `.OUT.partial/out` and gets its name by one rename at the very end; beside
-it lies the journal. A checkpoint closes the open shards of all splits behind the same block, so
+it lies the journal. A checkpoint closes the open shards of all splits after the same block, so
 that where shards begin is a function of the input alone, and an undisturbed run and a resumed one
 end in the same bytes.
 """
@@ -47,7 +47,7 @@ TASKS, SECONDS = 256, 5.0
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """Where an interrupted run goes on."""
+    """Where an interrupted run continues."""
 
     journal: Journal
     is_complete: bool = False
@@ -135,7 +135,7 @@ class FolderSink:
         self._moves: dict[str, str] = {}
         """Shards that no checkpoint names yet: what the worker called each, and its name here."""
         self._adopted = 0
-        """How many tasks no checkpoint names yet, and where the run stands behind them."""
+        """How many tasks no checkpoint names yet, and where the run stands after them."""
         self._behind: Progress | None = None
         self._waiting = 0.0
         self._quarantine = QuarantineFile(
@@ -173,7 +173,7 @@ class FolderSink:
         self._quarantine.write(lines)
 
     def end_block(self, progress: Progress) -> None:
-        """Make a checkpoint behind a task, and if a shard is full."""
+        """Make a checkpoint after a task, and if a shard is full."""
         if progress.ends_task or any(
             shard.file.size >= self._shard_bytes for shard in self._open.values()
         ):
@@ -203,7 +203,7 @@ class FolderSink:
         sync_folder(self._work.data)
 
     def _add(self, split: str, rows: int, bytes: int, sha256: str) -> None:
-        """Enter a finished shard behind those of its split."""
+        """Enter a finished shard after those of its split."""
         self._shards.append(Shard(split, self._counts[split], rows, bytes, sha256))
         self._counts[split] += 1
 
@@ -317,7 +317,7 @@ class FolderSink:
     def suspend(self) -> None:
         """Stop so that a later run may resume."""
         if self._adopted and self._behind is not None:
-            # For threads, which go on from the journal. Where it cannot be written, workers' records say it.
+            # For threads, which continue from the journal. If it cannot be written, workers' records have it.
             with suppress(WriteError):
                 self._checkpoint(self._behind)
         self._journal_file.close()

@@ -32,7 +32,7 @@ _LEVELS = {"zstd": 1}
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Some rows as bytes of a format, to be laid into a file behind others.
+    """Some rows as bytes of a format, to be laid into a file after others.
 
     `payload` holds Parquet's row groups, JSON lines, or one IPC message per batch. `head` is what a
     file needs beside them: Parquet's footer, the IPC schema message, or nothing.
@@ -210,7 +210,7 @@ def _empty_footer(schema: pa.Schema) -> bytes:
 def _with_blocks(footer: bytes, blocks: list[tuple[int, int, int]]) -> bytes:
     """Point the footer's list of record batches at a list appended to it.
 
-    A flatbuffer's root table begins with the distance back to its vtable; entry 3 of that (behind
+    A flatbuffer's root table begins with the distance back to its vtable; entry 3 of that (after
     two sizes) says where in the table the offset of `recordBatches` is.
     https://github.com/apache/arrow/blob/main/format/File.fbs
     """

@@ -1,7 +1,7 @@
 """Datasets of the Hugging Face hub as outputs: a folder that was made whole goes up as one commit.
 
 What is written is a folder on this machine first. Its large files are uploaded before, the manifest is of
-the same commit as all others: nobody sees a part of it. The card of the repository (README.md) says
+the same commit as all others: no partial state is visible. The card of the repository (README.md) says
 which files are which split, so that `load_dataset` finds them.
 """
 
@@ -223,7 +223,7 @@ class HubOutput:
             )
 
     def _card(self, manifest: Mapping[str, Any]) -> str:
-        """Return the card with the splits of this folder; what else stands in it stays."""
+        """Return the card with the splits of this folder; what else is in it stays."""
         from huggingface_hub import DatasetCard
 
         text = f"# {self.place.repository.partition('/')[2]}\n\n{_said(manifest)}"

@@ -1,4 +1,4 @@
-"""What an unfinished folder remembers, so that a killed run can go on where it was."""
+"""What an unfinished folder remembers, so that a killed run can continue where it was."""
 
 import json
 import os

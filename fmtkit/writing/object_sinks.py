@@ -40,7 +40,7 @@ _RUN = re.compile(rf"{RUNS}/run-(\d{{6,}})\.json")
 
 @dataclass(frozen=True)
 class Resumption:
-    """Where an interrupted run to a folder goes on."""
+    """Where an interrupted run to a folder continues."""
 
     fingerprint: Mapping[str, Any]
     first: int = 0
@@ -192,7 +192,7 @@ class ObjectFolderSink:
         self._new_bad.write(lines)
 
     def end_block(self, progress: Progress) -> None:
-        """Upload the shards, and the record of it, behind a task and where one of them is large enough."""
+        """Upload the shards, and the record of it, after a task and where one of them is large enough."""
         self._task = progress.task
         is_full = any(rows.file.size >= self._shard_bytes for rows in self._open.values())
         if not (progress.ends_task or is_full):
@@ -237,7 +237,7 @@ class ObjectFolderSink:
         self._parts += record.shards
 
     def _upload(self, metadata: Mapping[str, str]) -> None:
-        """Upload the shards that are open, of all splits behind the same block."""
+        """Upload the shards that are open, of all splits after the same block."""
         self._remove_old()
         count = self._closed.get(self._task, 0)
         for split, rows in sorted(self._open.items()):
@@ -529,7 +529,7 @@ class Spool:
         self.size += len(lines)
 
     def take(self) -> bytes:
-        """Return all lines, and begin anew."""
+        """Return all lines, and begin again."""
         lines = self.path.read_bytes()
         self._file.seek(0)
         self._file.truncate()

@@ -1,4 +1,4 @@
-"""Files of an output on an object store: each is one upload, seen whole or not at all."""
+"""Output files on an object store: each is one upload, which is visible whole or not at all."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -11,14 +11,14 @@ from fmtkit.core.errors import FmtkitError, WriteError
 from fmtkit.core.storage import ObjectPath
 
 PART_BYTES = 32 << 20
-"""Of an upload in parts; smaller files are one request."""
+"""Size of a part in a multipart upload; smaller files are one request."""
 
 
 class Store:
-    """The files in one folder of an object store, by their names below it.
+    """The files in one folder of an object store, by their paths relative to it.
 
     Raises:
-        WriteError: from every method, where the store refuses or cannot be reached.
+        WriteError: from every method, if the store refuses or cannot be reached.
         DependencyError: if the package that serves the scheme is not installed.
     """
 
@@ -34,7 +34,7 @@ class Store:
         return f"{self._root}/{name}"
 
     def sizes(self, below: str = "") -> dict[str, int]:
-        """Return the name of each file in the folder, or in one below it, with its size."""
+        """Return file name -> size for each file in the folder, or in one below it."""
 
         def listed() -> dict[str, Any]:
             self._system.invalidate_cache()
@@ -63,7 +63,7 @@ class Store:
                 return None
 
     def read(self, name: str) -> bytes | None:
-        """Return a small file; None where there is none."""
+        """Return the bytes of a small file; None where there is none."""
         with errors(self.folder / name, "read"):
             try:
                 return bytes(storage.attempted(partial(self._system.cat_file, self._path(name))))
@@ -71,7 +71,7 @@ class Store:
                 return None
 
     def put(self, file: Path, name: str, *, new: bool = False) -> None:
-        """Upload a file over what is there; with `new`, FileExistsError where something is."""
+        """Upload a file, replacing what is there; with `new`, raise FileExistsError instead."""
         attempts = 0
 
         def upload() -> None:
@@ -83,7 +83,7 @@ class Store:
             try:
                 storage.repeated(upload)
             except FileExistsError:
-                # An upload whose answer was lost is there all the same.
+                # An upload whose response was lost has succeeded nevertheless.
                 if attempts == 1 or self.size(name) != file.stat().st_size:
                     raise
 
@@ -92,7 +92,7 @@ class Store:
         if size <= PART_BYTES or self._system.protocol == "memory":
             self._pipe(path, file.read_bytes(), mode)
             return
-        # Closing a file of fsspec's ends the upload even after an error: it must be told not to.
+        # Closing an fsspec file completes the upload even after an error, unless autocommit is off.
         target = self._system.open(path, f"{mode}b", autocommit=False, block_size=PART_BYTES)
         try:
             with file.open("rb") as source:
@@ -101,9 +101,9 @@ class Store:
             storage.within(target.close)
             storage.within(target.commit)
         except BaseException:
-            # adlfs closes what is garbage, and closing commits.
+            # adlfs closes files that are garbage-collected, and closing commits.
             target.closed = True
-            with suppress(OSError):  # what is left of the parts is seen by nobody
+            with suppress(OSError):  # parts that were not committed are not visible
                 storage.within(target.discard)
             raise
 
@@ -112,21 +112,21 @@ class Store:
         storage.within(partial(self._system.pipe_file, path, data, mode=how))
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a small file over what is there."""
+        """Write a small file, replacing what is there."""
         with errors(self.folder / name):
             storage.repeated(partial(self._pipe, self._path(name), data, "w"))
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write a small file where there is none; return False where there is.
+        """Write a small file unless it exists; return False if it does.
 
-        Raises WriteError where the store cannot do that without a gap between looking and writing.
+        Raises WriteError if the store cannot create a file atomically.
         """
         create = partial(self._pipe, self._path(name), data, "x")
         with errors(self.folder / name):
             try:
                 storage.repeated(create)
             except FileExistsError:
-                # One whose answer was lost is ours; its data says so, which no other run writes.
+                # If the response was lost, the file is ours: no other run writes the same data.
                 return self.read(name) == data
             try:
                 storage.repeated(create)
@@ -138,7 +138,7 @@ class Store:
         )
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete files; those that are not there are no error."""
+        """Delete files; a missing file is not an error."""
         paths = [self._path(name) for name in names]
         if not paths:
             return
@@ -158,7 +158,7 @@ class Store:
 
 @contextmanager
 def errors(path: ObjectPath, verb: str = "write") -> Iterator[None]:
-    """Turn what a store refuses into a WriteError that names the file; FileExistsError as it is."""
+    """Turn errors of the store into a WriteError that names the file; FileExistsError passes through."""
     try:
         yield
     except (FmtkitError, FileExistsError):

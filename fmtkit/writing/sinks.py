@@ -1,6 +1,6 @@
 """Where encoded rows go: one file, or a folder of shards (`fmtkit.writing.folder_sink`).
 
-A sink is called on one thread, in input order. Whatever happens, nothing stands under a final name
+A sink is called on one thread, in input order. Whatever happens, nothing is under a final name
 that is not whole.
 """
 
@@ -42,7 +42,7 @@ class Progress:
     next_block: tuple[int, int]
     """Index of the source and of the block in it that come next."""
     state: Callable[[], Mapping[str, Any]]
-    """Says what the pipeline needs to go on from there, as JSON; it comes back on resume.
+    """Says what the pipeline needs to continue from there, as JSON; it comes back on resume.
 
     Only what changed since it was asked last, key by key of nested objects."""
     metadata: Callable[[], Mapping[str, str]]
@@ -86,7 +86,7 @@ class Sink(Protocol):
         """End without an output: keep only the quarantine and the report, and what was there before."""
 
     def suspend(self) -> None:
-        """Stop so that a later run may resume; nothing stands under a final name."""
+        """Stop so that a later run may resume; nothing is under a final name."""
 
     def abort(self) -> None:
         """Leave nothing."""

@@ -295,7 +295,7 @@ class TaskWriter:
         self.bad_bytes += len(lines)
 
     def end_block(self) -> None:
-        """Close the shards behind a block, where one of them is large enough."""
+        """Close the shards after a block, where one of them is large enough."""
         if any(rows.file.size >= self._shard_bytes for rows in self._open.values()):
             self._close()
 

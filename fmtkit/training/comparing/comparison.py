@@ -25,7 +25,7 @@ _AROUND = 12
 _WHAT: Mapping[Form, str] = {
     "tokens": "tokens with labels (sft, process reward models)",
     "scores": "pairs of tokens (a reward model)",
-    "pairs": "pairs of texts (dpo and its kin)",
+    "pairs": "pairs of texts (dpo and related methods)",
     "replies": "single replies with labels (kto)",
 }
 
@@ -68,7 +68,7 @@ class Comparison:
     reasons: dict[str, int]
     """Rows that fmtkit has refused, by code."""
     moved: int
-    """Aligned rows that stand in another order: datasets are shuffled."""
+    """Aligned rows that are in another order: datasets are shuffled."""
     notes: tuple[str, ...] = ()
     examples: tuple[Example, ...] = field(default=())
 
@@ -230,7 +230,7 @@ def _column(aligned: Aligned, side: int) -> Numbers:
 
 
 def _moved(aligned: Aligned) -> int:
-    """Count the aligned rows that stand behind another number of aligned rows than on the other side."""
+    """Count the aligned rows that stand after another number of aligned rows than on the other side."""
     ranks = [np.argsort(np.argsort(_column(aligned, side), kind="stable")) for side in (0, 1)]
     return int((ranks[0] != ranks[1]).sum())
 

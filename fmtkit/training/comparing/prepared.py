@@ -145,7 +145,7 @@ def _parts(length: int, mask: Sequence[int] | None, places: Sequence[int] | None
     attended = np.ones(length, dtype=np.int64) if mask is None else np.asarray(mask)
     seen = np.flatnonzero(attended)
     first, end = (int(seen[0]), int(seen[-1]) + 1) if len(seen) else (0, 0)
-    # Packed rows are numbered in the mask, or their positions begin anew.
+    # Packed rows are numbered in the mask, or their positions begin again.
     begins = np.diff(attended[first:end]) != 0
     if places is not None:
         begins |= np.diff(np.asarray(places[first:end])) < 0

@@ -125,7 +125,7 @@ class _Sequences:
             self._drop(counts[0], counts[1], 0, 0)
 
     def _is_cut(self) -> bool:
-        """Take off what is behind the end of a row that was cut, more than the end of a turn."""
+        """Take off what is after the end of a row that was cut, more than the end of a turn."""
         shorter = min(len(self.a), len(self.b))
         behind = max(self.a, self.b, key=len)[shorter:]
         if not behind or self.a[:shorter] != self.b[:shorter]:
@@ -147,7 +147,7 @@ class _Sequences:
         return token not in self.control and not self._is_space(token)
 
     def _end(self) -> None:
-        """Take off the line end behind the last turn, and the EOS."""
+        """Take off the line end after the last turn, and the EOS."""
         spaces = [self._trailing_space(ids) for ids in (self.a, self.b)]
         tails = [
             self._text(ids[len(ids) - n :]) for ids, n in zip((self.a, self.b), spaces, strict=True)

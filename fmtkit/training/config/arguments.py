@@ -207,7 +207,7 @@ class Fields:
 
     @property
     def annotations(self) -> dict[str, str]:
-        """Return the annotation of every argument, as it stands in the source."""
+        """Return the annotation of every argument, as it is in the source."""
         return {name: found.annotation for name, found in self.fields.items()}
 
     def check(self, name: str, origin: str) -> None:

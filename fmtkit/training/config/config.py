@@ -118,7 +118,7 @@ def load(
         changed = _override(override, settings)
         settings |= changed
         for key in changed:
-            # What is wrong with it now stands in no line.
+            # What is wrong with it now is in no line.
             lines.pop(key, None)
     settings = {key: _meant(key, setting, problems) for key, setting in settings.items()}
     wrong = _check_values(settings, problems)

@@ -114,7 +114,7 @@ def _checks() -> str:
     )
     needs = ", ".join(f"`{name}` {about}" for name, about in NEEDS.items())
     return (
-        "## Checks\n\nAll problems of a file are told at once, each with its line and one of these "
+        "## Checks\n\nAll problems of a file are reported at once, each with its line and one of these "
         f"codes. What a check needs: {needs}. `--dry-run` runs all but those that need servers or data, "
         "which its plan names; what is missing of modules and of the device is a note there.\n\n"
         "| code | needs | what it finds |\n|---|---|---|\n" + rows

@@ -41,7 +41,7 @@ def advice(config: Config | None = None, typed: Collection[str] = ()) -> Iterato
     """Let errors that are raised inside speak of keys instead of flags.
 
     Options of these names were `typed` and stay flags. With a `config` the line of the first key that
-    is named stands before the message.
+    is named comes before the message.
     """
     try:
         yield

@@ -32,7 +32,7 @@ from fmtkit.training.planning.trainer_source import installed
 
 MODULES = (keys_model, keys_data, keys_run, keys_method, keys_online, keys_axolotl)
 OF_DATASET = "datasets."
-"""Before the name of a key that stands in an entry of `datasets`."""
+"""Before the name of a key that is in an entry of `datasets`."""
 PATHS = frozenset(
     {
         "accelerate_config",
@@ -103,7 +103,7 @@ def section_names() -> frozenset[str]:
 
 
 SECTION = "trl"
-"""Arguments of the online methods' classes stand in this section, as in axolotl's files."""
+"""Arguments of the online methods' classes are in this section, as in axolotl's files."""
 MARK = "x-argument-of"
 """What the shipped schema calls the methods that a named argument is for."""
 _GENERAL = "transformers:TrainingArguments"
@@ -210,7 +210,7 @@ def _named() -> dict[str, Key]:
 def everywhere() -> dict[str, Named]:
     """Return the arguments of every method's config class that is installed, by dotted name.
 
-    What an online method's class adds to transformers' stands in the section `trl`, what another's
+    What an online method's class adds to transformers' is in the section `trl`, what another's
     class has at the top level.
     """
     general = fields_of(_GENERAL).fields if has_class(_GENERAL) else {}

@@ -64,7 +64,7 @@ class File:
 
 
 def read(path: Path) -> File:
-    """Read a file; raise OptionError for one that is no mapping in YAML."""
+    """Read a file; raise OptionError for one that is not a mapping in YAML."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

@@ -106,7 +106,7 @@ def _converted(
 
 
 def _silent(_: str) -> None:
-    """Take a note that nobody asked for."""
+    """Ignore a note: the default of `say`."""
 
 
 def _one_file(

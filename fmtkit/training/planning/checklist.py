@@ -1,6 +1,6 @@
 """Every check of a run, in one list: its code, what it needs to be answered, and what it looks for.
 
-`fmtkit train` runs them all, in the order of this file; all problems are told at once. `--dry-run` runs
+`fmtkit train` runs them all, in the order of this file; all problems are reported at once. `--dry-run` runs
 those that need no server and no data, and the plan names the others. A dry run may be made elsewhere than
 the run: what is missing of the user's modules and of the device is a note there.
 """

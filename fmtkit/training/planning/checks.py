@@ -357,7 +357,7 @@ def _check_head(model: str, file: Path, runner: Runner) -> None:
 
 
 def _facts(model: str, file: Path) -> dict[str, Any]:
-    """Read a model's config.json; raise OptionError for one that is no JSON object."""
+    """Read a model's config.json; raise OptionError for one that is not a JSON object."""
     fault = checkpoints.fault_of_file(file)
     facts = None if fault else json.loads(file.read_text(encoding="utf-8"))
     if not isinstance(facts, dict):
@@ -380,7 +380,7 @@ def _check_vocabulary(plan: "Plan", name: str, largest: int) -> None:
     """Raise OptionError for a tokenizer with ids that the model has no embedding for."""
     file = Path(plan.model or "").expanduser() / "config.json"
     if plan.config.get("tokens") or not file.is_file() or checkpoints.fault_of_file(file):
-        # What `tokens` adds makes the embeddings grow; a config that is no JSON is told by its head.
+        # What `tokens` adds makes the embeddings grow; a config that is not JSON is told by its head.
         return
     facts = _facts(plan.model or "", file)
     text = facts.get("text_config")

@@ -81,7 +81,7 @@ def plugins(config: Config) -> tuple[str, ...]:
 
 
 def read(entry: Entry, config: Config, runner: Runner) -> Reading:
-    """Read the type of a dataset's entry and the options that stand beside it.
+    """Read the type of a dataset's entry and the options that are beside it.
 
     Raises UnknownNameError for an unknown type, OptionError for one that the method cannot take.
     """
@@ -390,7 +390,7 @@ def _absent(path: str, key: str) -> Problem:
 
 
 def _is_here(path: str) -> bool:
-    # A variable that is not set is told by the key that names it.
+    # A variable that is not set is reported with the key that names it.
     return "://" in path or any(c in path for c in "*?[$") or Path(path).expanduser().exists()
 
 

@@ -277,7 +277,7 @@ def _version(chosen: Runner) -> str:
 
 
 def _on_trl(chosen: Runner, package: str) -> str:
-    """Return the version of TRL that a trainer of fmtkit or of another package stands on.
+    """Return the version of TRL that a trainer of fmtkit or of another package is built on.
 
     It overrides what TRL may move, so that the runner's range counts.
     """

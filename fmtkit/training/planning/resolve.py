@@ -192,7 +192,7 @@ def _check_model_argument(argument: Argument, *, own: bool) -> None:
 
 
 def _notes(config: Config, runner: Runner, out: Resolution) -> None:
-    """Say which keys were set and change nothing, so that nothing is ignored in silence."""
+    """Say which keys were set and change nothing, so that nothing is ignored silently."""
     fields = arguments_of(runner)
     for key, value, _ in sorted(_set_keys(config), key=lambda one: one[0].name):
         if _lacks(key, fields) and value is not False:

@@ -1,6 +1,6 @@
 """Classes of installed packages, read from their files and never imported.
 
-Importing TRL costs seconds and loads torch. What a plan needs of it stands in the source: the fields
+Importing TRL costs seconds and loads torch. What a plan needs of it is in the source: the fields
 of its config classes, and the checks that a config class and its trainer make of them.
 """
 
@@ -93,7 +93,7 @@ class Class:
 
 
 def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield every statement of a body and of what stands in it, but no expressions: they are many."""
+    """Yield every statement of a body and of what is in it, but no expressions: they are many."""
     for node in body:
         yield node
         for name in ("body", "orelse", "finalbody"):

@@ -56,7 +56,7 @@ class Timings:
             self.slowest = (most / limit, f"{name} took {most:.3g} of {limit:g} s", which)
 
     def metrics(self) -> Iterator[tuple[str, float]]:
-        """Yield the mean and the longest of each name, and begin anew."""
+        """Yield the mean and the longest of each name, and begin again."""
         found, self.seconds = self.seconds, {}
         for name, seconds in found.items():
             if seconds:
@@ -87,7 +87,7 @@ class Failures:
             self._by_row.setdefault(row, reason)
 
     def take(self) -> dict[int, str]:
-        """Return the rows that failed, and begin anew."""
+        """Return the rows that failed, and begin again."""
         found, self._by_row = self._by_row, {}
         return found
 

@@ -108,7 +108,7 @@ def _was_taken(error: Exception) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """Return what the system said, which the errors of the libraries stand around."""
+    """Return the operating system's error, without the library's errors around it."""
     inner: BaseException | None = error
     while inner is not None and not (isinstance(inner, OSError) and inner.errno is not None):
         inner = inner.__cause__ or inner.__context__

@@ -44,7 +44,7 @@ class InterruptedRunError(TrainingError):
 
 
 class RunLog:
-    """Writes `metrics.jsonl`, stops on a signal or a loss that is no number, says what it sees.
+    """Writes `metrics.jsonl`, stops on a signal or a loss that is not a number, says what it sees.
 
     It is mixed with transformers' callback class in the training process; the arguments of its
     methods are that class's. It reads what the trainer logs and nothing else: no step waits for it.
@@ -130,7 +130,7 @@ class RunLog:
         self.file.flush()
 
     def _look(self, values: Mapping[str, float], state: Any) -> None:
-        """Raise TrainingError for a loss that is no number; note a run that learns nothing."""
+        """Raise TrainingError for a loss that is not a number; note a run that learns nothing."""
         for name in ("loss", "grad_norm", "eval_loss"):
             value = values.get(name)
             if value is not None and not math.isfinite(value):
@@ -172,7 +172,7 @@ def asked_to_stop(trainer: Any) -> bool:
 
 
 def _save_progress(trainer: Any) -> str:
-    """Save a checkpoint as of the last whole step; return what there is to go on from."""
+    """Save a checkpoint as of the last whole step; return what there is to continue from."""
     step = trainer.state.global_step
     if step == 0:
         return "no step was finished, so nothing was saved"
@@ -214,7 +214,7 @@ class LossWatchdog:
 
 
 def _drop_half_line(path: Path) -> None:
-    """Cut off the line that a run was writing when it was killed: what follows would go on with it."""
+    """Cut off the line that a run was writing when it was killed: what follows would continue with it."""
     if not path.is_file():
         return
     with path.open("r+b") as file:

@@ -2,7 +2,7 @@
 
 A checkpoint is written file by file, weights first and `trainer_state.json` last. A run that is killed
 meanwhile, or whose disk is full, leaves one that stops anywhere: files are missing, or are cut short.
-Nothing of torch is imported: a file of torch is a ZIP archive, whose directory stands at its end, and the
+Nothing of torch is imported: a file of torch is a ZIP archive, whose directory is at its end, and the
 header of a safetensors file says how long the file is.
 """
 

@@ -27,9 +27,9 @@ class Chosen:
 
 
 def read(text: str) -> Chosen:
-    """Read a regular expression, with rows behind it or without: `^model.embed_tokens.weight$[:32000]`.
+    """Read a regular expression, with rows after it or without: `^model.embed_tokens.weight$[:32000]`.
 
-    Raises OptionError for what is no regular expression, or names no row.
+    Raises OptionError for what is not a regular expression, or names no row.
     """
     found = _ROWS.fullmatch(text)
     name, start, stop = text, 0, None

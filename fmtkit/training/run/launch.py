@@ -124,7 +124,7 @@ def make(config: Config, run: Path) -> Launch:
 def _plain(run: Path, count: int) -> Launch:
     if count == 1:
         return Launch(_training(run), "one process")
-    # accelerate starts one process for `--cpu --num_processes 2`, in silence; torchrun starts two.
+    # accelerate starts one process for `--cpu --num_processes 2`, silently; torchrun starts two.
     several = ("torchrun", "--standalone", f"--nproc_per_node={count}", "--no-python")
     return Launch(_python((*several, *_training(run))), f"torchrun, {count} processes")
 

@@ -1,4 +1,4 @@
-"""Where a run goes on: the checkpoint that it takes up, and what must be as it was."""
+"""Where a run continues: the checkpoint that it takes up, and what must be as it was."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,13 +18,13 @@ _FREE_TO_CHANGE = frozenset(
 
 
 def check(run: Run) -> None:
-    """Raise ResumeError where there is no whole checkpoint to go on from."""
+    """Raise ResumeError where there is no whole checkpoint to continue from."""
     find(run.plan, resume=run.resume)
 
 
 @dataclass(frozen=True)
 class Resumed:
-    """Where a run goes on, None for its beginning; checkpoints that are no use; what is to be said."""
+    """Where a run continues, None for its beginning; checkpoints that are no use; what is to be said."""
 
     checkpoint: Path | None = None
     halves: tuple[checkpoints.Half, ...] = ()
@@ -32,7 +32,7 @@ class Resumed:
 
 
 def find(planned: "Plan", *, resume: bool) -> Resumed:
-    """Find the checkpoint to go on from: the last whole one, or the one that the configuration names.
+    """Find the checkpoint to continue from: the last whole one, or the one that the configuration names.
 
     Raises ResumeError where the named one is not whole, and where there was no run.
     """

@@ -143,7 +143,7 @@ def _looked_at(run: Run) -> Plan:
 
 
 def _silent(_: str) -> None:
-    """Take a note that nobody asked for."""
+    """Ignore a note: the default of `say`."""
 
 
 def _resumes(settings: Config) -> bool:

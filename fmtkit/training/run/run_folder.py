@@ -1,6 +1,6 @@
 """The run folder: what a run writes there, and what keeps it from doing so.
 
-A folder is a run's own if it holds a plan of fmtkit. In another one nothing may stand under a name that
+A folder is a run's own if it holds a plan of fmtkit. In another one nothing may be under a name that
 a run writes or moves to earlier/; and under such a name in any folder no source may stand.
 """
 
@@ -31,7 +31,7 @@ KEPT = (
     "completions.parquet",
     "answers.html",
 )
-"""All that a run leaves; one that is resumed goes on with what is no result."""
+"""All that a run leaves; one that is resumed continues with what is not a result."""
 _OF_A_PLAN = {"source", "method", "config_class", "run", "launch"}
 _MODELS = ("base_model", "tokenizer_config", "ref_model", "teacher_model")
 

@@ -30,7 +30,7 @@ def build_trainer(job: Job, parts: Parts) -> Any:
 
 
 def tokenized(rows: Any, tokenizer: Any, job: Job) -> Any:
-    """Return rows of `input_ids` and `labels`; a step's label stands on its last separator."""
+    """Return rows of `input_ids` and `labels`; a step's label is on its last separator."""
     separator = _separator(job, tokenizer)
     last_only = _option(job, "train_on_last_step_only") is True
     limit = job.own.get("max_length")

@@ -1,6 +1,6 @@
 """Merging: an adapter becomes part of its base model, which then needs no peft.
 
-The base model is loaded anew, in full precision: what a run has quantized would merge with the rounding
+The base model is loaded again, in full precision: what a run has quantized would merge with the rounding
 of four bits. Each layer is merged in float32, and rounded once.
 """
 

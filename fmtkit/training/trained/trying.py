@@ -78,7 +78,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class _Row:
-    """A row as it reaches the models: a context to go on from, or whole sequences."""
+    """A row as it reaches the models: a context to continue from, or whole sequences."""
 
     prompt: str
     expected: Any
@@ -354,7 +354,7 @@ def _logps(model: Any, one: "Masked") -> dict[str, float]:
 
 
 def _ends(tokenizer: Any) -> list[int]:
-    """Return the tokens that end an answer: the EOS, and what the template writes behind a reply."""
+    """Return the tokens that end an answer: the EOS, and what the template writes after a reply."""
     ends = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
     if tokenizer.chat_template is None:
         return ends

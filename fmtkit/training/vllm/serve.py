@@ -42,7 +42,7 @@ _OWN = frozenset({"host", "port"})
 
 @dataclass(frozen=True)
 class ServeCommand:
-    """The server's command and what must stand in its environment."""
+    """The server's command and what must be in its environment."""
 
     environment: Mapping[str, str]
     arguments: tuple[str, ...]

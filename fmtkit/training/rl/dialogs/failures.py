@@ -18,7 +18,7 @@ _RESUME = {
 
 
 class GymError(FinalRewardError, ServerLostError):
-    """Say that a Gym gives no rewards any more, why, and how to go on; all processes raise it."""
+    """Say that a Gym gives no rewards any more, why, and how to continue; all processes raise it."""
 
 
 T = TypeVar("T")

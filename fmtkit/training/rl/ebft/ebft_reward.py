@@ -20,16 +20,16 @@ from fmtkit.training.rl.ebft.strided_rollout import reward_weights
 
 
 class EBFTReward:
-    """Reward completions by how their features match the reference's (see energy_reward).
+    """Reward completions by how well their features match those of the reference (see energy_reward).
 
-    An instance belongs to one trainer, which attaches itself: the group's size, the device and
+    Each instance belongs to one trainer, which attaches itself; the group size, the device and
     the chat template are the trainer's.
     """
 
     __name__ = "ebft"
 
     def __init__(self, settings: EbftSettings) -> None:
-        """Make a reward that no trainer has yet."""
+        """Make a reward that is not attached to a trainer yet."""
         self.settings = settings
         self.network: FeatureNetwork = _no_network
         self.trainer: Any = None
@@ -43,7 +43,7 @@ class EBFTReward:
         remaining_turns: Sequence[Sequence[Mapping[str, Any]] | None] | None = None,
         **others: Any,
     ) -> list[float | None]:
-        """Return one reward per completion, None without a reference; prompts come in groups."""
+        """Return one reward per completion, None where there is no reference; prompts come in groups."""
         group = self.trainer.group_size
         truths = check_group_rows(prompts, ground_truth, group)
         renderer = self.trainer.renderer
@@ -97,7 +97,7 @@ class EBFTReward:
 
 
 def _no_network() -> AbstractContextManager[Any]:
-    raise OptionError("the reward of EBFT belongs to an EBFTTrainer, which gives it a network")
+    raise OptionError("EBFTReward works only in an EBFTTrainer, which gives it a feature network")
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class PaddedSequences:
 
 
 def padded(sequences: Sequence[TokenSequence], device: torch.device) -> PaddedSequences:
-    """Pad sequences on the right, whichever side the tokenizer pads."""
+    """Pad sequences on the right, whatever the tokenizer's padding side."""
     ids = pad_sequence([torch.tensor(s.ids) for s in sequences], batch_first=True).to(device)
     lengths = torch.tensor([len(s.ids) for s in sequences], device=device)
     prompts = torch.tensor([s.prompt for s in sequences], device=device)
@@ -122,7 +122,7 @@ def padded(sequences: Sequence[TokenSequence], device: torch.device) -> PaddedSe
 def check_group_rows(
     prompts: Sequence[Prompt], ground_truth: Sequence[str | None] | None, group: int
 ) -> Sequence[str]:
-    """Return the references, "" for a row without; raise if a group is not `group` equal prompts."""
+    """Return the references, "" for rows without one; raise unless each group has `group` equal prompts."""
     if ground_truth is None:
         raise ColumnMismatchError(
             "the dataset has no column 'ground_truth', which EBFT compares completions with; "

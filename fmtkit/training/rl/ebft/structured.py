@@ -1,8 +1,8 @@
-"""Structured EBFT: GRPO whose reward is how a whole answer's features match the reference's.
+"""Structured EBFT: GRPO whose reward is how well an answer's features match the reference's.
 
 TRL samples, normalises rewards within a group and computes the clipped policy loss. Added here:
 the reward, a cap on generation that follows the references, rollouts of several turns, and a
-cross-entropy term on the references.
+cross-entropy loss on the references.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from fmtkit.training.rl.rollouts.settings import RolloutSettings
 
 
 class EBFTTrainer(FmtkitGRPOTrainer):
-    """fmtkit's GRPO trainer on a Reference table; EBFT's reward is the first of its functions."""
+    """fmtkit's GRPO trainer on a Reference table; EBFT's reward is its first reward function."""
 
     def __init__(
         self,
@@ -39,9 +39,9 @@ class EBFTTrainer(FmtkitGRPOTrainer):
         sequence_len: int | None = None,
         **kwargs: Any,
     ) -> None:
-        """Take `network` from feature_network, made before; without one the model needs LoRA.
+        """Take the feature network from `network`; without one the model must have a LoRA adapter.
 
-        `reward_funcs` are added to EBFT's own; `sequence_len` cuts what features are taken from.
+        `reward_funcs` are added to EBFT's own; `sequence_len` truncates the inputs of the network.
         """
         reward = EBFTReward(settings)
         self.settings = settings
@@ -67,7 +67,7 @@ class EBFTTrainer(FmtkitGRPOTrainer):
         return self.settings.ce_coef > 0
 
     def most_of_all_ranks(self, own: int) -> int:
-        """Return the largest number that a rank has."""
+        """Return the maximum of a number over all ranks."""
         mine = torch.tensor([own], device=self.accelerator.device)
         return int(self.accelerator.gather(mine).max())
 
@@ -104,11 +104,11 @@ class EBFTTrainer(FmtkitGRPOTrainer):
             return super()._generate(prompts)
 
     def limited(self, rows: Sequence[dict[str, Any]]) -> AbstractContextManager[None]:
-        """Cap the answers by the lengths of these rows' references."""
+        """Limit max_completion_length to the lengths of these rows' references."""
         return capped(self, self._cap(rows))
 
     def extended(self, output: dict[str, Any]) -> dict[str, Any]:
-        """Add the references of the batch, which the cross-entropy is of."""
+        """Return the batch with its references, on which the cross-entropy is computed."""
         if not self.settings.ce_coef:
             return output
         extra = reference_batch(self.rows, self.renderer, self.num_generations)
@@ -154,7 +154,7 @@ def has_turns(dataset: Any) -> bool:
 
 
 def answers(row: dict[str, Any]) -> list[str]:
-    """Return the reference's answers of every turn; none for a row without a reference."""
+    """Return the reference answers of all turns; an empty list for a row without a reference."""
     later = row.get("remaining_turns") or ()
     found = [row["ground_truth"], *(m["content"] for m in later if m["role"] == "assistant")]
     return [text for text in found if text and text.strip()]
@@ -175,7 +175,7 @@ def check_columns(dataset: Any) -> None:
 
 
 def _check_in_step(rollouts: RolloutSettings | None) -> None:
-    """Refuse to roll out conversations ahead: their later turns are sampled from the model itself."""
+    """Refuse async_prefetch for conversations: their later turns are sampled from the model itself."""
     if rollouts is not None and rollouts.async_prefetch:
         raise OptionError(
             "trl.async_prefetch: dialogs of several turns are sampled turn by turn from the model "

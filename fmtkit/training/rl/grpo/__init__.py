@@ -1,7 +1,7 @@
-"""GRPO and its kin: TRL's trainers, and what fmtkit adds to them.
+"""GRPO and related methods: TRL's trainers, and what fmtkit adds to them.
 
-`trainer.FmtkitGRPOTrainer` stands on `rollouts.trainer.RolloutTrainer` (how answers are made) and takes its
-rewards from `rewards.Rewards`; EBFT's structured trainer stands on it. Each feature is a part that knows no
+`trainer.FmtkitGRPOTrainer` extends `rollouts.trainer.RolloutTrainer` (how answers are made) and takes its
+rewards from `rewards.Rewards`; EBFT's structured trainer extends it. Each feature is a part that knows no
 trainer, or only the attributes that it names:
 
     zero_advantage      skip micro-batches without a gradient

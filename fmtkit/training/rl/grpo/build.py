@@ -94,7 +94,7 @@ def watched(job: Job, trainer: Any) -> Any:
 
 
 def _resumed(job: Job) -> int:
-    """Return the step that a run goes on from; 0 for a new one."""
+    """Return the step that a run continues from; 0 for a new one."""
     number = (job.resume or "").rstrip("/").rpartition("-")[2]
     return int(number) if number.isdigit() else 0
 

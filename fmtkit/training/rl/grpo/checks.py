@@ -38,7 +38,7 @@ def check_users_names(run: Run) -> None:
     plan = run.plan
     section = {argument.name: argument.value for argument in plan.resolution.of("rl").values()}
     places = places_of(plan.config.source)
-    # The reward of a Gym is named, but stands in no module.
+    # The reward of a Gym is named, but is in no module.
     rewards = entries.read(naming.others(section.get("reward_funcs")), places)
     entries.check(rewards)
     weights = plan.resolution.trainer.get("reward_weights")
@@ -57,7 +57,7 @@ def reward_models(plan: "Plan") -> list[str]:
     try:
         found = entries.read(named, places_of(plan.config.source))
     except OptionError:
-        # What is wrong with their names is told by check_users_names.
+        # What is wrong with their names is reported by check_users_names.
         return []
     return [entry.model for entry in found if entry.model]
 

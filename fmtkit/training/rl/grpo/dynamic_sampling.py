@@ -1,6 +1,6 @@
 """Dynamic sampling: prompts whose answers all got one reward give their place to fresh ones.
 
-https://arxiv.org/abs/2503.14476, section 3.2. It stands inside of TRL's generation, before anything is
+https://arxiv.org/abs/2503.14476, section 3.2. It is inside of TRL's generation, before anything is
 computed from the answers: TRL gets a batch of groups with a signal, and makes advantages,
 log-probabilities and metrics of it as of any other, whatever its loss and its scaling. Rewards
 come from every process, so that all of them make the same decisions and the same number of rounds.
@@ -229,7 +229,7 @@ class DynamicSampling:
         return list(gather_object(own))
 
     def _exchange(self, found: Answers, more: Answers, pairs: list[tuple[int, int]]) -> None:
-        """Put groups of a further round in the place of silent ones, wherever their rows are."""
+        """Put groups of a further round in place of silent ones, wherever their rows are."""
         group, accelerator = self.trainer.num_generations, self.trainer.accelerator
         own, theirs = len(found.rows), len(more.rows)
         begin, other = accelerator.process_index * own, accelerator.process_index * theirs

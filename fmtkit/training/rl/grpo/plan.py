@@ -1,4 +1,4 @@
-"""What a plan says of GRPO and its kin: groups, what each method has no use for, and defaults of ours.
+"""What a plan says of GRPO and related methods: groups, keys that a method does not use, our defaults.
 
 Imports nothing heavy: a dry run reads it.
 """

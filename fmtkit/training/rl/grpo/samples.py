@@ -30,10 +30,10 @@ _SMALL = 256
 
 
 class SampleTable:
-    """The table of a run. It is written anew as it grows; what a crash takes is seconds old."""
+    """The table of a run. It is rewritten as it grows; what a crash takes is seconds old."""
 
     def __init__(self, file: Path, *, after: int = 0) -> None:
-        """Begin a table, or go on with one after the step that a run resumes from."""
+        """Begin a table, or continue with one after the step that a run resumes from."""
         self.file = file
         self.logs: dict[int, list[Row]] = {}
         self._texts: dict[int, int] = {}
@@ -96,7 +96,7 @@ class SampleTable:
 
 
 def _kept(file: Path) -> list[Row]:
-    """Return the rows of a run that goes on; a table that a crash has damaged is no reason not to."""
+    """Return the rows of a run that continues; a table that a crash has damaged is no reason not to."""
     try:
         rows: list[Row] = pq.read_table(file).to_pylist()
     except pa.ArrowException as error:

@@ -1,8 +1,8 @@
 """TRL's GRPO trainer with fmtkit's features; without them it computes what TRL's does.
 
-The hooks that it overrides are those of TRL 1.16: `_generate_and_score_completions` makes and scores
-the answers to a generation batch, `_calculate_rewards` returns the rewards of all processes, and
-`_compute_loss` is the loss of a micro-batch. How answers are made is RolloutTrainer's.
+The hooks that it overrides are those of TRL 1.16: `_generate_and_score_completions` generates
+and scores the answers to a generation batch, `_calculate_rewards` returns the rewards of all processes, and
+`_compute_loss` is the loss of a micro-batch. RolloutTrainer decides how answers are generated.
 """
 
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ Row = dict[str, Any]
 
 
 class FmtkitGRPOTrainer(RolloutTrainer):
-    """A GRPOTrainer that skips batches without a signal, replays groups and rolls prompts again."""
+    """A GRPOTrainer that can skip zero-advantage batches, replay groups and re-roll failed prompts."""
 
-    # TRL and transformers leave these unions of everything that they may be.
+    # TRL and transformers annotate these as unions.
     processing_class: Any
     num_generations: int
     num_generations_eval: int
@@ -70,7 +70,7 @@ class FmtkitGRPOTrainer(RolloutTrainer):
 
     @property
     def group_size(self) -> int:
-        """Completions of one prompt, now."""
+        """The number of completions per prompt, in training or evaluation, whichever is running."""
         return self.num_generations if self.model.training else self.num_generations_eval
 
     @property
@@ -79,11 +79,11 @@ class FmtkitGRPOTrainer(RolloutTrainer):
         return False
 
     def extended(self, output: dict[str, Any]) -> dict[str, Any]:
-        """Add tensors to a scored batch of training, whose rows are `rows`; for subclasses."""
+        """Return a scored training batch, whose rows are `rows`, with tensors that a subclass adds."""
         return output
 
     def rows_ahead(self, rows: Sequence[Row]) -> list[Row]:
-        """Bring failed prompts back in the place of the last groups, late in the run."""
+        """Return the batch's rows; late in the run, failed prompts replace the last groups."""
         self._columns = frozenset(rows[0])
         rerolls = self.rerolls
         if rerolls is None or self.state.global_step < rerolls.starts(self.state.max_steps):
@@ -109,7 +109,7 @@ class FmtkitGRPOTrainer(RolloutTrainer):
     def _calculate_rewards(
         self, inputs: list[Row], prompts: list[Any], completions: list[Any], ids: list[list[int]]
     ) -> Tensor:
-        """Return the rewards of all processes [N, F], and remember the totals of this one's [B]."""
+        """Return the rewards of all processes [N, F]; keep the weighted sums [B] of this process."""
         ready = None if self.sampling is None else self.sampling.take()
         if ready is not None:
             self._totals = self._own_totals(ready, len(prompts))
@@ -119,7 +119,7 @@ class FmtkitGRPOTrainer(RolloutTrainer):
         rewards = self.failed.masked(rewards, inputs)
         self._totals = self._own_totals(rewards, len(prompts))
         if self.rerolls is not None and self.model.training:
-            # A rollout function's columns stand in the rows by now; they are not the prompt's.
+            # By now the rows also have the columns that a rollout function returned: leave them out.
             rows = [{name: row[name] for name in self._columns} for row in inputs]
             self.rerolls.note(rows, self._totals.tolist(), self.num_generations)
         self.failed.log_reasons()
@@ -137,13 +137,13 @@ class FmtkitGRPOTrainer(RolloutTrainer):
         return totals
 
     def answers(self, prompts: list[Any]) -> Any:
-        """Return what TRL's `_generate` does, by dynamic sampling where it is on."""
+        """Return what TRL's `_generate` returns, with dynamic sampling where it is on."""
         if self.sampling is None:
             return super().answers(prompts)
         return self.sampling.answers(super().answers, prompts)
 
     def _log_lengths(self, ids: list[list[int]]) -> None:
-        """Log each answer's length in tokens and whether it was cut, unless a reward logs such columns."""
+        """Log each answer's length in tokens and whether it was truncated, unless a reward logs them."""
         ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
         own: dict[str, list[Any]] = {
             "tokens": [len(answer) for answer in ids],
@@ -168,6 +168,6 @@ class FmtkitGRPOTrainer(RolloutTrainer):
         )
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """Train; say what calls and rewards were like, and end the reward workers."""
+        """Train; then print a summary of calls and rewards, and stop the reward workers."""
         with self.failed.told():
             return super().train(*args, **kwargs)

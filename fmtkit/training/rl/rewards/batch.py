@@ -91,7 +91,7 @@ class Recorder:
 
 
 def recording(context: Mapping[str, Any]) -> tuple[dict[str, Any], list[Logged]]:
-    """Return the context with recorders in the place of what logs, and what they will write down."""
+    """Return the context with recorders in place of what logs, and what they will write down."""
     logged: list[Logged] = []
     stand_ins = {name: Recorder(name, logged) for name in NAMES if name in context}
     return {**context, **stand_ins}, logged

@@ -1,6 +1,6 @@
 """Reward workers: processes that run reward functions, parts of a batch side by side.
 
-They are started anew, not forked, and do not import the main module: TRL and torch are not loaded
+They are spawned, not forked, and do not import the main module: TRL and torch are not loaded
 there. Each has a main thread of its own, so that functions may use `signal.alarm`.
 """
 

@@ -70,7 +70,7 @@ def _outcomes(
     tried: Sequence[Tried],
     ids: Sequence[Sequence[int]],
 ) -> tuple[Outcome, ...]:
-    # What the user's modules print is no result.
+    # What the user's modules print is not a result.
     with redirect_stdout(sys.stderr):
         names = Rewards(found, RewardOptions()).names
     here = RewardOptions(seconds=options.seconds)

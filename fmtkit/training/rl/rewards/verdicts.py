@@ -1,7 +1,7 @@
 """What a reward function returned, looked at before it becomes an advantage.
 
 TRL turns None into "does not apply", and NaN as well: a function that is broken would train nothing,
-in silence.
+silently.
 """
 
 import math
@@ -101,7 +101,7 @@ class OneBatch:
     ) -> None:
         """Take a function's answer; count the batch if it is the last and there is no reward.
 
-        TRL gives such answers no advantage and goes on; so does a run of ours, which says so once.
+        TRL gives such answers no advantage and continues; so does a run of ours, which says so once.
         Raises RewardError where they are fatal.
         """
         with self._lock:

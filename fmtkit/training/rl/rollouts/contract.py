@@ -57,7 +57,7 @@ class Rollout:
     def made(
         self, prompts: list[Any], trainer: Any, rows: Sequence[Mapping[str, Any]] | None = None
     ) -> dict[str, Any]:
-        """Call the function, on any thread; prompts for which it failed have None in the place of ids."""
+        """Call the function, on any thread; prompts for which it failed have None in place of ids."""
         own = list(trainer.rows if rows is None else rows) if self.takes_rows else []
         settings = getattr(trainer, "rollouts", None)
         started = time.perf_counter()

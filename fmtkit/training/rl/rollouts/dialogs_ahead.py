@@ -85,7 +85,7 @@ class DialogGeneration:
         for name in ("environment_factories", "environments", "_batch_environments"):
             if hasattr(played.trainer, name):
                 setattr(trainer, name, getattr(played.trainer, name))
-        # The list is TRL's, who goes on with it: what environments told at their reset is in it now.
+        # TRL continues with this list, which by now has what environments returned at their reset.
         prompts[:] = played.prompts
         metrics = trainer._metrics["train"]
         for name, values in played.trainer._metrics["train"].items():

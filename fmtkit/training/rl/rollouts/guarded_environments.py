@@ -1,4 +1,4 @@
-"""Environments under time limits: what fails marks its sample, and the others go on.
+"""Environments under time limits: what fails marks its sample, and the others continue.
 
 TRL tells the model what a tool raises, and trains on. That is right for a wrong argument, and
 so it stays for ValueError and TypeError; where `trl.max_failed_share` lets samples fail, any other

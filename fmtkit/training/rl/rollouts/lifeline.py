@@ -4,7 +4,7 @@ TRL's client has no time limit of its own. Here each request has one (`trl.vllm_
 while it waits the server is asked whether it is well: one that is frozen takes requests and answers
 none. A server that is gone or frozen is waited for as long as at the start of the run
 (`trl.vllm_server_timeout`). A signal that asks the run to stop ends the waiting at once. A server that
-was started anew has the base model's weights: an adapter is sent again; whole weights cannot be, since
+was restarted has the base model's weights: an adapter is sent again; whole weights cannot be, since
 the NCCL group died with it.
 """
 
@@ -34,7 +34,7 @@ _STOP_GRACE = 30.0
 
 
 class ServerLostError(BetweenStepsError):
-    """Say that a run's server is gone or makes no more answers, and how to go on."""
+    """Say that a run's server is gone or makes no more answers, and how to continue."""
 
     is_shared = True
 
@@ -50,7 +50,7 @@ def _never() -> bool:
 class Lifeline:
     """Runs calls to a server, and waits for it where it does not answer.
 
-    `restore` brings a server that was started anew to the weights of now; None where that is impossible.
+    `restore` brings a server that was restarted to the current weights; None where that is impossible.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ def _is_refusal(error: Exception) -> bool:
 
 
 class Failure:
-    """A lost server, in the place of its answers: it raises on every process that takes them.
+    """A lost server, in place of its answers: it raises on every process that takes them.
 
     Only the main process talks to the server. TRL sends what it got to all others, and so they end
     together; if the main process raised alone, the others would wait for it.

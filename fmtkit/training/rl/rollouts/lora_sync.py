@@ -1,8 +1,8 @@
 """`vllm_lora_sync`: the adapter alone goes to a stock `vllm serve`, as files on a shared file system.
 
 Each version has a new name, since vLLM keys its prefix cache by the name of the adapter. The order is
-load the new, ask for it, unload the old: there is no moment without the weights of now or of the step
-before. What may be sent, and how it is written, are TRL's (its AsyncGRPOTrainer does the same).
+load the new, ask for it, unload the old: at every moment the weights of this step or of the step before
+are loaded. What may be sent, and how it is written, are TRL's (its AsyncGRPOTrainer does the same).
 """
 
 import shutil
@@ -78,7 +78,7 @@ class LoraSync:
         self.trainer._metrics["train"]["vllm/adapter_version"].append(self.version)
 
     def restore(self) -> None:
-        """Load the adapter of now into a server that was started anew."""
+        """Load the current adapter into a server that was restarted."""
         latest = self.loaded[-1:]
         for name in latest:
             self._load(name)
@@ -144,7 +144,7 @@ def check_adapter(model: Any) -> None:
 class NamedLoraSync(LoraSync):
     """Sends every version of the adapter under one name: the agents of a NeMo Gym ask vLLM by themselves.
 
-    Each version is loaded in the place of the one before. vLLM keys its prefix cache by the name of the
+    Each version is loaded in place of the one before. vLLM keys its prefix cache by the name of the
     adapter, so what it computed with the version before is dropped.
     """
 

@@ -75,7 +75,7 @@ def _command(plan: Plan, settings: VerifiersSettings) -> list[str]:
 
 def _started(words: list[str], run: Path) -> "subprocess.Popen[bytes]":
     """Start a process of the environment's interpreter, which writes to the log of the run."""
-    # Modules of this interpreter are none of that one's, and no proxy stands before this machine.
+    # Modules of this interpreter are none of that one's, and this machine is reached without a proxy.
     ours = {k: v for k, v in os.environ.items() if k not in {"PYTHONPATH", "VIRTUAL_ENV"}}
     near = ",".join(filter(None, (ours.get("NO_PROXY"), "127.0.0.1,localhost")))
     more = {"NO_PROXY": near, "no_proxy": near, "PYTHONUNBUFFERED": "1"}
