@@ -126,7 +126,7 @@ def look_at_all(
 
 
 def _closed(found: Iterator[T], merged: Callable[[Iterable[T]], T]) -> T:
-    """Merge results; who has seen enough leaves the rest."""
+    """Merge results lazily: the consumer may stop early."""
     try:
         return merged(found)
     finally:

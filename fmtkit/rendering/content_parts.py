@@ -57,7 +57,7 @@ class Renders(Protocol):
 
 _WORD = "Sentinel{}x"
 _MARK = "sentinelkey"
-"""A key that a part has besides: who prints it has printed the list, not its texts."""
+"""A key that a part has besides: a template that prints it has printed the list, not its texts."""
 _TRIED = (("user", "assistant"), ("user",), ("system", "user", "assistant"))
 _TRIED_AFTER = {
     "user": ("user", "assistant"),

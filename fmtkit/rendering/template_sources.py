@@ -168,7 +168,7 @@ def _tokenizer_default(tokenizer: Tokenizer | None) -> ChatTemplate:
 
 
 def recognised(name: str, source: str, special_tokens: Mapping[str, str]) -> ChatTemplate:
-    """Trust a foreign template that is one of TRL's or of ours to the letter.
+    """Trust a foreign template that equals one of TRL's or of ours exactly.
 
     A run gives its tokenizer such a template: where it is read again, no worker process is started.
     """

@@ -45,7 +45,7 @@ def sniffed(head: bytes, usual: str) -> str:
     cut = [mark for mark, width in widths.items() if (width or 0) > 1]
     if cut or widths.get(usual) == 1:
         return cut[0] if len(cut) == 1 else usual
-    # One column of texts in which the usual mark stands now and then, as nobody quoted it.
+    # One column of texts in which the usual delimiter occurs here and there, unquoted.
     whole = [mark for mark, width in widths.items() if width == 1]
     is_one = usual not in text.partition("\n")[0]
     return whole[0] if whole and is_one else usual

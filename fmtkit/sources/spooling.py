@@ -60,7 +60,7 @@ class BlockFile:
     def _make(self) -> bool:
         """Make the block that comes next; False where there is none."""
         if self._error is not None:
-            # What made the blocks is gone: who asks again is not told that they end here.
+            # What made the blocks is gone: a second reader must not take this for the end.
             raise self._error
         try:
             with room_for(self._what):

@@ -1,4 +1,4 @@
-"""Quarantined rows as JSON lines: where each stood, why it was not converted, and its bytes."""
+"""Quarantined rows as JSON lines: the position of each, why it was not converted, and its bytes."""
 
 import json
 import re
@@ -10,9 +10,9 @@ from fmtkit.core.atomic import PartialFile, Written
 from fmtkit.core.codes import Reject
 
 RAW_BYTES = 2**20
-"""More of a row than this is not kept; `raw_bytes` then tells its whole length."""
+"""A longer row is cut to this many bytes; `raw_bytes` is then its full length."""
 
-# A terminal obeys these too, and many tools take some for the end of a line.
+# Control characters of terminals; many tools take some of them for line ends.
 _ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
 
 
@@ -26,7 +26,7 @@ _NUMBERS = re.compile(rb'(\{"file": "(?:[^"\\]|\\.)*", "row": )(\d+)(, "line": )
 
 
 def shifted(lines: bytes, rows: int, first_lines: int) -> bytes:
-    """Return lines that `encode` made as they are of rows and physical lines that come so much later."""
+    """Return lines made by `encode` with row and line numbers raised by these offsets."""
     if not rows and not first_lines:
         return lines
 
@@ -56,7 +56,7 @@ def _line(file: str, reject: Reject) -> bytes:
         record["raw"] = text
     if is_cut:
         record["raw_bytes"] = length
-    # A file's name may hold bytes that are no UTF-8: Python knows them as lone surrogates.
+    # A file's name may hold bytes that are not UTF-8, which Python decodes to lone surrogates.
     line = json.dumps(record, ensure_ascii=False).translate(_ESCAPES)
     return line.encode(errors="backslashreplace") + b"\n"
 
@@ -99,7 +99,7 @@ class QuarantineFile:
         return self._file.size
 
     def written(self) -> Written | None:
-        """Force the lines to the disk and return what the file is; None without a line."""
+        """Force the lines to the disk and return its size and hash; None if nothing was written."""
         if self._file is None:
             return None
         self._file.sync()

@@ -1,4 +1,4 @@
-"""Canonical tables as `datasets` for TRL's trainers, with tool calls and tools as the objects that they are.
+"""Canonical tables as `datasets` for TRL's trainers, with tool calls and tools as objects.
 
 On disk they are JSON text, since Arrow's structs would fill each object with the keys of every other.
 `datasets` reads the Arrow type arrow.json as values again, and TRL's chat templates render those.
@@ -36,7 +36,7 @@ def to_trl(rows: Any) -> "Dataset":
         The dataset: the rows in their order, in memory only as far as `rows` was.
 
     Raises:
-        OptionError: if messages are marked as not to be trained, for which TRL has no place.
+        OptionError: if messages are marked as not to be trained, for which TRL has no column.
         SourceError: if a path holds no Parquet file.
 
     Example:

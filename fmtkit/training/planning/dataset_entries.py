@@ -261,7 +261,7 @@ def _lacks_template(tokenizer: str) -> bool:
 
 
 def _template_notes(config: Config) -> Iterator[str]:
-    """Yield what is to be said of templates that the model's tokenizer brings."""
+    """Yield notes on templates that the model's tokenizer brings."""
     entries = (*config.datasets, *config.test_datasets)
     named = [config.get("chat_template"), *(entry.get("chat_template") for entry in entries)]
     for name in dict.fromkeys(map(str, named)):

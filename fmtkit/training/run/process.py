@@ -99,13 +99,13 @@ def _leave_together(trainer: Any) -> None:
     """Wait for the other processes, and end what connects them.
 
     A process that ends ends the others, and one of them may still be saving. Threads of a connection
-    that is not ended now abort the process at its exit, now and then.
+    that is not ended now sometimes abort the process at its exit.
     """
     from torch import distributed
 
     trainer.accelerator.wait_for_everyone()
     if distributed.is_available() and distributed.is_initialized():
-        # Kept: what frees the connection's threads waits for good, now and then (gloo of torch 2.13).
+        # Kept: what frees the connection's threads sometimes waits forever (gloo of torch 2.13).
         _CONNECTED.append(trainer)
         distributed.destroy_process_group()
 
@@ -113,7 +113,7 @@ def _leave_together(trainer: Any) -> None:
 def leave(code: int) -> NoReturn:
     """End this process; where others were connected, without freeing what connected them.
 
-    At exit gloo's threads (torch 2.13) wait for good or abort the process, now and then. A process that
+    At exit gloo's threads (torch 2.13) sometimes wait forever or abort the process. A process that
     fails ends as ever: the launcher is to see first which one was killed.
     """
     if _CONNECTED:

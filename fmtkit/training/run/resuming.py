@@ -24,7 +24,7 @@ def check(run: Run) -> None:
 
 @dataclass(frozen=True)
 class Resumed:
-    """Where a run continues, None for its beginning; checkpoints that are no use; what is to be said."""
+    """Where a run continues (None: at its beginning), checkpoints that are unusable, and notes."""
 
     checkpoint: Path | None = None
     halves: tuple[checkpoints.Half, ...] = ()

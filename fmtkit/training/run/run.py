@@ -152,7 +152,7 @@ def _resumes(settings: Config) -> bool:
 
 
 def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> list[str]:
-    """Convert the data and write the run folder; return what is to be said of the rows."""
+    """Convert the data and write the run folder; return notes on the rows."""
     run = planned.run
     with atomic.writing(run):
         run.mkdir(parents=True, exist_ok=True)

@@ -87,7 +87,7 @@ def of_run(
 
 
 def _weights(run: Path, checkpoint: str | None) -> tuple[Path, tuple[str, ...]]:
-    """Return the folder of the weights, and what is to be said of the choice."""
+    """Return the folder of the weights, and a note on the choice."""
     folder, expected = run / "checkpoints", checkpoints.Expected(optimizer=False)
     if checkpoint is not None:
         return _named(folder, checkpoint, expected), ()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fmtkit.core.errors import OptionError
 
 POLICY = "fmtkit-policy"
-"""Name of the adapter that those who play ask for, unless a key gives one."""
+"""Name of the adapter that agents and environments request, unless a key gives one."""
 VERIFY, PLAYED = "nemo_gym_verify", "env_reward"
 _NAMES = {
     VERIFY: VERIFY,

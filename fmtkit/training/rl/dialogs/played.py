@@ -1,4 +1,4 @@
-"""Who plays the conversations of a run, and their reward: it came with them, is passed on and counted."""
+"""What runs the conversations of a rollout, and their reward, which comes with them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class PlayedReward:
     __name__ = PLAYED
 
     def __init__(self, max_turns: int | None, kind: str = "nemo_gym") -> None:
-        """Take the most turns that a dialog should have, and what played it, as metrics name it."""
+        """Take the maximum number of turns of a dialog, and the name of what ran it, for metrics."""
         self.max_turns = max_turns
         self.kind = kind
         self.failures = Failures()
@@ -76,7 +76,7 @@ class Player:
     reward: PlayersReward
     rollout: Callable[..., Any] | None
     policy: str
-    """The name under which those who play find the trained model."""
+    """The name by which agents and environments request the trained model."""
 
     def rewards(self, job: Job) -> Rewards:
         """Load the rewards of a job: the user's, and that of what plays where it is named, or last."""

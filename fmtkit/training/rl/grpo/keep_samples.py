@@ -72,7 +72,7 @@ def _number(value: float) -> float | None:
 
 
 class _Keeper:
-    """Adds rows whenever a trainer logs answers that it made since, and writes them now and then."""
+    """Adds rows whenever a trainer logs answers that it made since, and writes them periodically."""
 
     def __init__(self, table: SampleTable, trainer: Any) -> None:
         self.table = table

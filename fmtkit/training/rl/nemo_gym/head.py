@@ -140,7 +140,7 @@ def verifier(directory: Directory, server: str | None, agent: str | None) -> Ser
 
 
 def player(directory: Directory, server: str | None, agent: str | None) -> Server:
-    """Return the agent whose /run plays a row; raise OptionError if there is none, or several."""
+    """Return the agent whose /run takes a row; raise OptionError if there is none, or several."""
     if agent is not None:
         return _known(directory, agent, AGENTS, "agent_ref")
     fitting = sorted(a for a, s in directory.resources_of.items() if s == server)

@@ -1,4 +1,4 @@
-"""Dialogs with an environment: an agent of the Gym plays them by /run and tells the tokens.
+"""Dialogs with an environment: an agent of the Gym runs them by /run and returns the tokens.
 
 Of the items that one call of the model makes, the last alone carries `prompt_token_ids`, what the
 model read, `generation_token_ids` and `generation_log_probs`, what it wrote. What it read of a later

@@ -26,7 +26,7 @@ Pool = dict[Any, list[Any]]
 
 @dataclass(frozen=True)
 class Played:
-    """Dialogs that were played: the copy that did it, its prompts, and what `_generate` returned."""
+    """Finished dialogs: the trainer copy that ran them, its prompts, and what `_generate` returned."""
 
     trainer: Any
     prompts: list[Any]
@@ -35,7 +35,7 @@ class Played:
 
 
 class _End(Exception):  # noqa: N818 - carries the dialogs out of TRL's method, and is no error
-    """End TRL's method once the dialogs are played, before they are scored."""
+    """End TRL's method once the dialogs have ended, before they are scored."""
 
     def __init__(self, prompts: list[Any], answers: tuple[Any, ...]) -> None:
         super().__init__()
@@ -52,13 +52,13 @@ class DialogGeneration:
         """Environments that no batch needs any more, to be used again."""
 
     def prepare(self, trainer: Any, prompts: list[Any], rows: Rows) -> Callable[[], Any] | None:
-        """Return the job that plays the dialogs of these rows."""
+        """Return the job that runs the dialogs of these rows."""
         del prompts
         return partial(_played, self._copy(trainer), rows)
 
     @contextmanager
     def scoring(self, trainer: Any, made: Callable[[], Any]) -> Iterator[None]:
-        """Surround TRL's scoring of dialogs that were played: it resets no environment again."""
+        """Wrap TRL's scoring of finished dialogs so that environments are not reset again."""
         factories, before = trainer.environment_factories, trainer.environments
         # TRL would draw and reset environments for this batch; `generate` puts it back.
         trainer.environment_factories, trainer.environments = None, None
@@ -69,7 +69,7 @@ class DialogGeneration:
             if factories is None:
                 trainer.environments = before
             else:
-                # They were asked for their rewards, and nobody looks at them any more.
+                # Their rewards have been read; they are not used any more.
                 self.free.append(made().trainer._environment_pool)
 
     def generate(
@@ -95,7 +95,7 @@ class DialogGeneration:
         return played.answers
 
     def _copy(self, trainer: Any) -> Any:
-        """Return a copy of the trainer that may play in a thread, as the settings are now."""
+        """Return a copy of the trainer that may run in a thread, as the settings are now."""
         player = copy.copy(trainer)
         player.processing_class = self.processing_class
         player._tokenizer = getattr(self.processing_class, "tokenizer", self.processing_class)

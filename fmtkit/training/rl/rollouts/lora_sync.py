@@ -38,14 +38,14 @@ def _nothing(client: Any, device: Any = 0) -> None:
 
 
 class LoraSync:
-    """Takes the place of TRL's `sync_weights`; all processes call it, the main one talks to the server."""
+    """Replaces TRL's `sync_weights`; all processes call it, the main one talks to the server."""
 
     def __init__(self, trainer: Any, server: Server, folder: Path) -> None:
         self.trainer = trainer
         self.server = server
         self.folder = folder
         self.adapter = trainer.model.active_adapters[0]
-        # A server that outlives the run keeps what it computed for names of before.
+        # A server that outlives the run keeps its prefix cache for earlier names.
         self.run = f"fmtkit-{uuid.uuid4().hex[:8]}"
         self.version = 0
         self.loaded: list[str] = []

@@ -155,7 +155,7 @@ class Producer:
         return None if pending is None else pending.rows
 
     def scoring(self, rows: Rows) -> AbstractContextManager[None]:
-        """Surround TRL's method that makes and scores the answers to the rows of now."""
+        """Surround TRL's method that generates and scores the answers to the current rows."""
         pending = self.pending.get(self.index) if self.trainer.model.training else None
         if pending is None or pending.rows is not rows:
             return nullcontext()

@@ -36,7 +36,7 @@ class SyncInterval:
     def before_generation(self, trainer: Any) -> bool:
         """Tell whether TRL will transfer the weights now; keep it from doing so where they are not due.
 
-        TRL does whenever `_last_loaded_step` is not the step of now.
+        TRL does whenever `_last_loaded_step` is not the current step.
         """
         step = trainer.state.global_step
         if trainer._last_loaded_step == step:

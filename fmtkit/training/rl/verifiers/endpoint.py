@@ -215,7 +215,7 @@ class Endpoint:
         return f"http://127.0.0.1:{self.server.server_port}/{key}/v1", self.open[key]
 
     def end(self, url: str) -> None:
-        """Close a conversation: who plays it still is refused from now on. It may be closed."""
+        """Close a conversation: further requests for it are refused. It may be closed."""
         conversation = self.open.pop(url.split("/")[-2], None)
         if conversation is not None:
             conversation.is_closed = True
@@ -337,7 +337,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._write(status, "application/json", json.dumps(value).encode())
 
     def _stream(self, answer: Mapping[str, Any]) -> None:
-        """Send an answer as the events of a stream: who asks for one gets it in one piece."""
+        """Send an answer as a stream of events, to a client that asked for one; all text is in one event."""
         (choice,) = answer["choices"]
         calls = [
             {**call, "index": n} for n, call in enumerate(choice["message"].get("tool_calls", ()))

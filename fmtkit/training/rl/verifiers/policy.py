@@ -49,7 +49,7 @@ class ServerPolicy:
             raise RefusedError(503, f"the vLLM server gave no tokens: {error}") from error
 
     def until(self, playing: Iterable["Future[Any]"]) -> None:
-        """Wait until all dialogs are played."""
+        """Wait until all dialogs have ended."""
         wait(list(playing))
 
 
@@ -79,7 +79,7 @@ class OwnPolicy:
         return ids[:most], None if logprobs is None else logprobs[:most]
 
     def until(self, playing: Iterable["Future[Any]"]) -> None:
-        """Sample what is asked for until all dialogs are played; raises what sampling raises."""
+        """Sample requested turns until all dialogs have ended; errors of sampling are raised."""
         left = list(playing)
         try:
             while left := [future for future in left if not future.done()]:

@@ -51,7 +51,7 @@ def open_environment(job: Job, tokenizer: Any) -> Player | None:
 
 
 class EndedError(http_client.CallError):
-    """Say that an episode is not to be played again."""
+    """Say that an episode must not be retried."""
 
 
 class Episode:
@@ -113,7 +113,7 @@ class Rollout:
     ) -> dict[str, list[Any] | None]:
         """Play an episode for each row, in order.
 
-        Raises RolloutError for an environment that cannot be played with this model at all.
+        Raises RolloutError for an environment that cannot be run with this model at all.
         """
         del prompts
         self.wording.variables = dict(trainer.chat_template_kwargs)
