@@ -189,7 +189,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def is_shown(step: Step, printed: str) -> bool:
-    """Tell whether a command printed what the page shows."""
+    """Return whether a command printed what the page shows."""
     shown = lines_of("\n".join(step.shown))
     if "..." not in shown:
         return not shown or shown == lines_of(printed)

@@ -24,7 +24,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 @cache
 def has_another_trl() -> bool:
-    """Tell whether grpo and its kin refuse the TRL that is installed: they are made for one version."""
+    """Return whether grpo and its kin refuse the TRL that is installed: they are made for one version."""
     from packaging.specifiers import SpecifierSet
 
     from fmtkit.core.runner import find

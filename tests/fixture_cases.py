@@ -104,7 +104,7 @@ def without_nulls(value: Any) -> Any:
 
 
 def renders(case: Case) -> bool:
-    """Tell whether a case's table has dialogs that a template can render."""
+    """Return whether a case's table has dialogs that a template can render."""
     job = job_of(case, case.source)
     made = job.converter
     return not made.text and job.table.name() not in ("Stepwise", "Tokens", "Ranking", "Reference")

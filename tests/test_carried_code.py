@@ -24,9 +24,9 @@ from fmtkit.sources.opening import open_sources
 
 CONVERTER = """
 from fmtkit.columns import Text
-from fmtkit.dialogs import pair
-from fmtkit.registry import converter
-from fmtkit.tables import Preference
+from fmtkit.columns.dialogs import pair
+from fmtkit.formats.registry import converter
+from fmtkit.core.tables import Preference
 {imports}
 
 @converter(name="{name}")

@@ -100,7 +100,7 @@ def test_a_case_that_never_ends_is_ended_with_what_it_started(tmp_path) -> None:
 
 
 def _is_running(pid: int) -> bool:
-    """Tell whether a process has not ended; one that ended may wait for whoever inherited it."""
+    """Return whether a process has not ended; one that ended may wait for whoever inherited it."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -176,7 +176,7 @@ def rows_in(batch: dict) -> list[tuple]:
 
 
 def gapless(batch: dict) -> bool:
-    """Tell whether every row is padding, tokens, padding, with no hole between them."""
+    """Return whether every row is padding, tokens, padding, with no hole between them."""
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
     return all(str(row.tolist()).count("0, 1") <= 1 for row in mask)
 

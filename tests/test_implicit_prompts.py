@@ -37,7 +37,7 @@ def test_a_text_is_cut_where_trl_cuts_it(found: list[tuple[str, str]], window: i
 
 
 def is_a_pair(row: dict[str, str]) -> bool:
-    """Tell whether a row is converted: TRL trains without a prompt and on blank replies, too."""
+    """Return whether a row is converted: TRL trains without a prompt and on blank replies, too."""
     if row["chosen"][0] != row["rejected"][0] or row["chosen"] == row["rejected"]:
         return False
     cut = extract_prompt(row)

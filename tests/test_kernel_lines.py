@@ -120,7 +120,7 @@ def test_clean_lines_of_the_fixtures_are_what_the_strict_parser_makes_of_them(ca
 
 
 def is_read(case: Case) -> bool:
-    """Tell whether the kernel reads what a case's type takes."""
+    """Return whether the kernel reads what a case's type takes."""
     return clean_lines.read(b"", bound(case).plans[0].binding.spec) is not None
 
 

@@ -73,7 +73,7 @@ def test_the_layout_of_a_fixture_is_found_under_a_random_name(case: Case, tmp_pa
 
 
 def read_alike(name: str, other: str, rows: list[bytes]) -> bool:
-    """Tell whether two types read the same columns of rows: then only a user can tell which is meant."""
+    """Return whether two types read the same columns of rows: then only a user can tell which is meant."""
     there = {column for row in rows for column in json.loads(row)}
     ours, theirs = (
         {

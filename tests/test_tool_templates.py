@@ -128,7 +128,7 @@ def with_calls(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 def is_said(dialog: list[dict[str, Any]]) -> bool:
-    """Tell whether no content is a tag alone: of these a template keeps a mere place, lost or not."""
+    """Return whether no content is a tag alone: of these a template keeps a mere place, lost or not."""
     said = [(message.get("content") or "").strip() for message in dialog]
     return all(re.sub(r"<[^>]*>", "", content).strip() for content in said if content)
 

@@ -66,12 +66,12 @@ def records(fields: Mapping[str, Kind], optional: tuple[str, ...] = ()) -> ListK
 
 
 def filled(text: Expr) -> Expr:
-    """Tell whether a text is there and not empty."""
+    """Return whether a text is there and not empty."""
     return text.fill_null("").str.len_bytes() > 0
 
 
 def blank(text: Expr) -> Expr:
-    """Tell whether a text is there and has nothing but white space."""
+    """Return whether a text is there and has nothing but white space."""
     return ~text.str.contains(r"\S")
 
 

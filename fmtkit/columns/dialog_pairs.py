@@ -25,12 +25,12 @@ def shared_turns(one: Expr, other: Expr) -> Expr:
 
 
 def same_dialog(one: Expr, other: Expr) -> Expr:
-    """Tell whether two dialogs hold the same messages; null where there is none to compare."""
+    """Return whether two dialogs hold the same messages; null where there is none to compare."""
     return pl.map_batches([one, other], _same, return_dtype=pl.Boolean, is_elementwise=True)
 
 
 def begins_with(dialog: Expr, turns: Expr, where: Expr) -> Expr:
-    """Tell whether a dialog begins with these turns; true where the mask leaves a row out."""
+    """Return whether a dialog begins with these turns; true where the mask leaves a row out."""
     return pl.map_batches(
         [dialog, turns, where], _begins, return_dtype=pl.Boolean, is_elementwise=True
     )

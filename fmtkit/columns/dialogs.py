@@ -144,18 +144,18 @@ def role_of(one: Expr) -> Expr:
 
 
 def _ends_otherwise(messages: Expr, *roles: str) -> Expr:
-    """Tell whether messages end with none of these roles; an unknown role is another problem."""
+    """Return whether messages end with none of these roles; an unknown role is another problem."""
     return (messages.list.len() == 0) | ~role_of(last(messages)).is_in(list(roles))
 
 
 def speaks(messages: Expr, *roles: str) -> Expr:
-    """Tell whether any message has one of these roles."""
+    """Return whether any message has one of these roles."""
     role = pl.element().struct.field("role")
     return messages.list.eval(role.is_in(list(roles))).list.any().fill_null(value=False)
 
 
 def same_message(one: Expr, other: Expr, *, wide: bool = False) -> Expr:
-    """Tell whether two messages say the same in the same role; null equals null."""
+    """Return whether two messages say the same in the same role; null equals null."""
     names = [entry.name for entry in (WIDE if wide else NARROW).fields if entry.name not in MARKS]
     return reduce(Expr.and_, (one.struct.field(n).eq_missing(other.struct.field(n)) for n in names))
 

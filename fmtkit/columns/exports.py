@@ -38,7 +38,7 @@ def no_place(field: str, when: Expr, message: str) -> Problem:
 
 
 def any_turn(dialog: Column, wrong: Expr) -> Expr:
-    """Tell whether something is true of any message; `wrong` is made by `key`."""
+    """Return whether something is true of any message; `wrong` is made by `key`."""
     return dialog.value.list.eval(wrong.fill_null(value=False)).list.any()
 
 

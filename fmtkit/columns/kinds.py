@@ -204,7 +204,7 @@ class TreeKind(Kind):
         return RecordKind(fields, self.record.optional & fields.keys())
 
     def is_branch(self, kind: Kind) -> bool:
-        """Tell whether a field's kind is this tree, or a list of such."""
+        """Return whether a field's kind is this tree, or a list of such."""
         inner = kind.item if isinstance(kind, ListKind) else kind
         return isinstance(inner, BranchKind) and inner.tree == self.name
 

@@ -313,7 +313,7 @@ _WITHOUT = {"flag": "flag", "spans": "text"}
 
 
 def _is_judged(kind: DialogKind, key: MessageKey) -> bool:
-    """Tell whether the strict parser judges a key's value: a line that holds some is not clean."""
+    """Return whether the strict parser judges a key's value: a line that holds some is not clean."""
     return key.form == "spans" or (key.form == "flag" and key.name in kind.names)
 
 

@@ -173,7 +173,7 @@ def _speaks() -> Expr:
 
 
 def _is_target() -> Expr:
-    """Tell which messages of a list are of the assistant, with one that asks somewhere before."""
+    """Return which messages of a list are of the assistant, with one that asks somewhere before."""
     role = pl.element().struct.field("role")
     return (role == "assistant") & (role.is_in(list(ASKING)).cast(pl.UInt32).cum_sum() > 0)
 

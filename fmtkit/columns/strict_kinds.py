@@ -53,7 +53,7 @@ def judge(kind: Kind, value: Any, path: str) -> list[Fault]:
 
 @singledispatch
 def holds(kind: Kind, value: Any) -> bool:  # noqa: ARG001
-    """Tell whether a value is of the kind, whatever is inside of it."""
+    """Return whether a value is of the kind, whatever is inside of it."""
     return isinstance(value, dict)
 
 
@@ -292,7 +292,7 @@ def _calls_tools(kind: DialogKind, message: Mapping[str, Any]) -> bool:
 
 
 def _is_silent(kind: DialogKind, message: Mapping[str, Any]) -> bool:
-    """Tell whether a message without content makes no turn; an empty one is for the template to judge."""
+    """Return whether a message without content makes no turn; an empty one is for the template to judge."""
     role = message.get(kind.role)
     silent = isinstance(role, str) and kind.speaker_of(role) in SILENT
     return silent and message.get(kind.content) is None

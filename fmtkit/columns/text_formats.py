@@ -49,7 +49,7 @@ def _refusal(option: str, token: str, known: Mapping[str, object]) -> str:
 
 
 def mentions(option: str, text: str, name: str, known: Mapping[str, object]) -> bool:
-    """Tell whether a format uses a placeholder."""
+    """Return whether a format uses a placeholder."""
     return (True, name) in parse_format(option, text, known)
 
 

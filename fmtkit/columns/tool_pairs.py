@@ -94,7 +94,7 @@ def whole_with(context: Column, reply: Column, name: str) -> Whole:
 
 
 def _is_one_answer(messages: Expr) -> Expr:
-    """Tell whether messages are one answer: one message, after calls of tools if need be."""
+    """Return whether messages are one answer: one message, after calls of tools if need be."""
     turn = pl.element().struct
     called = (turn.field("role") == "tool") | turn.field("tool_calls").is_not_null()
     return all_but_last(messages).list.eval(called).list.all()

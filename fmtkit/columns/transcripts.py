@@ -73,7 +73,7 @@ END = r"\s*<\|endoftext\|>\s*\z"
 
 
 def is_marked(text: Expr) -> Expr:
-    """Tell whether a text is a transcript: it begins with a mark and has a turn of the assistant."""
+    """Return whether a text is a transcript: it begins with a mark and has a turn of the assistant."""
     found = [_is(text, first) for first in MARKS]
     return reduce(Expr.or_, found) & ~text.str.contains(SIGN)
 

@@ -322,12 +322,12 @@ def _(source: Apart, row: Mapping[str, Any]) -> list[Turn]:
 
 
 def is_alone(reply: Sequence[Turn]) -> bool:
-    """Tell whether a reply brings no turns along."""
+    """Return whether a reply brings no turns along."""
     return not reply or reply[0]["role"] == "assistant"
 
 
 def is_same(one: Turn, other: Turn) -> bool:
-    """Tell whether two messages say the same in the same role; marks are no part of it."""
+    """Return whether two messages say the same in the same role; marks are no part of it."""
     keys = {*one, *other} - MARKS
     return all(one.get(key) == other.get(key) for key in keys)
 

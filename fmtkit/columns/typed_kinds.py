@@ -206,7 +206,7 @@ def _fields_of(dtype: pa.DataType | None) -> dict[str, pa.DataType]:
 
 
 def may_carry(dtype: pa.DataType, keys: frozenset[str] = ROW_PATH) -> bool:
-    """Tell whether messages of this type have keys that change what a turn says."""
+    """Return whether messages of this type have keys that change what a turn says."""
     if _is_list(dtype):
         return may_carry(dtype.value_type, keys)
     return bool(_fields_of(dtype).keys() & keys)
@@ -284,7 +284,7 @@ def _message(kind: DialogKind, role: Expr, content: Expr) -> Expr:
 
 @singledispatch
 def doubts(kind: Kind, values: pa.Array, shape: str) -> bool:  # noqa: ARG001
-    """Tell whether parsed values hold any that the strict parser would refuse."""
+    """Return whether parsed values hold any that the strict parser would refuse."""
     return False
 
 
@@ -324,7 +324,7 @@ def _(kind: RecordKind, values: pa.Array, shape: str) -> bool:
 
 
 def holds_strange_numbers(values: pa.Array) -> bool:
-    """Tell whether a number in parsed values, under a key that nobody uses, is NaN or beyond int64."""
+    """Return whether a number in parsed values, under a key that nobody uses, is NaN or beyond int64."""
     dtype = values.type
     if pa.types.is_floating(dtype):
         return bool((~(np.abs(_numbers(values)) < INT64_END)).any())

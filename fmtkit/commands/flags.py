@@ -279,7 +279,7 @@ def _parameter(name: str, kind: Any, default: Any, info: Any) -> Parameter:
 
 
 def _is_typed(context: typer.Context, name: str) -> bool:
-    """Tell whether an option was typed, with its default too."""
+    """Return whether an option was typed, with its default too."""
     sources = [context.get_parameter_source(n) for n in (name, name + _JSON)]
     return any(source is not None and source.name != "DEFAULT" for source in sources)
 

@@ -44,7 +44,7 @@ def chat(conversations: Spoken, mask: Text, system: Text = ABSENT) -> Conversati
 
 
 def _marked(spoken: Expr, masked: Expr) -> Expr:
-    """Say of each turn whether it is trained on: all but those of the masked speaker."""
+    """Return for each turn whether it is trained on: all but those of the masked speaker."""
     turn_of = pl.element().struct
     cases = {
         role: spoken.list.eval(turn_of.with_fields(train=turn_of.field("role") != role))

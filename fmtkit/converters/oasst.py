@@ -105,7 +105,7 @@ def row_threads(rows: Flat) -> Conversation:
 
 
 def _as_tree(rows: Column) -> Column:
-    """Say of each message where in the list its parent is, as a tree that was read from one row does."""
+    """Return for each message where in the list its parent is, as a tree that was read from one row does."""
     linked = rows.but(
         rows.value.map_batches(_linked, return_dtype=pl.List(LINKED), is_elementwise=True)
     ).once("__tree")

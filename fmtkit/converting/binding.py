@@ -75,7 +75,7 @@ class Binding(PickledByFields):
         return self.converter.make(self.arguments())
 
     def is_like(self, other: "Binding") -> bool:
-        """Tell whether both convert alike: they may differ in the shapes that they read, no more."""
+        """Return whether both convert alike: they may differ in the shapes that they read, no more."""
         if self is other:
             return True
         return (
@@ -141,7 +141,7 @@ class Binding(PickledByFields):
 
 
 def _is_something(media: Any) -> bool:
-    """Tell whether a media column holds anything: [] and [null] do not."""
+    """Return whether a media column holds anything: [] and [null] do not."""
     return any(item is not None for item in media) if isinstance(media, list) else bool(media)
 
 

@@ -71,7 +71,7 @@ def _kind(value: Any) -> str:
 
 
 def is_exact(token: str, value: float) -> bool:
-    """Tell whether a float is the number that was written."""
+    """Return whether a float is the number that was written."""
     try:
         return Decimal(token) == Decimal(repr(value))
     except InvalidOperation:

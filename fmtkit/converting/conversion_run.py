@@ -170,7 +170,7 @@ class ConversionRun:
         )
 
     def _by_tasks(self) -> bool:
-        """Tell whether workers read and write by themselves."""
+        """Return whether workers read and write by themselves."""
         is_seen = isinstance(self.out, Path) or not self.out.url.startswith(HERE)
         return is_seen and works_by_tasks(self.job)
 

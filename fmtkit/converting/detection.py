@@ -86,7 +86,7 @@ class Fit:
 
     @property
     def is_narrow(self) -> bool:
-        """Tell whether it reads a file as what one method alone trains on, or keeps all but a prompt."""
+        """Return whether it reads a file as what one method alone trains on, or keeps all but a prompt."""
         made = self.converter.table
         if self.converter.name == "passthrough":
             return made == "Prompt"
@@ -101,17 +101,17 @@ class Fit:
 
     @property
     def is_renamed(self) -> bool:
-        """Tell whether columns, or what messages are made of, are read under other names."""
+        """Return whether columns, or what messages are made of, are read under other names."""
         return bool(self.mapping or self.options)
 
     @property
     def is_written(self) -> bool:
-        """Tell whether it chooses the prompt's text, which a template would choose for messages."""
+        """Return whether it chooses the prompt's text, which a template would choose for messages."""
         return self.converter.table in WRITTEN
 
     @property
     def is_good(self) -> bool:
-        """Tell whether it reads all that carries turns, of most rows."""
+        """Return whether it reads all that carries turns, of most rows."""
         return not self.missing and self.sound >= TRUSTED and not self.unread
 
     def rank(self) -> tuple[int | float | str, ...]:
@@ -303,7 +303,7 @@ def _names_of(name: str) -> int:
 
 
 def _is_enough(found: Fit) -> bool:
-    """Tell whether no other names of columns need be tried."""
+    """Return whether no other names of columns need be tried."""
     return found.is_good and not found.is_narrow and not found.is_written
 
 
@@ -318,7 +318,7 @@ def certainty(fits: Sequence[Fit]) -> str:
 
 
 def needs_tokenizer(found: Fit) -> bool:
-    """Tell whether a type makes tokens of text."""
+    """Return whether a type makes tokens of text."""
     return found.converter.table == "Tokens" and found.converter.name != "passthrough"
 
 

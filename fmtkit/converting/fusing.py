@@ -108,7 +108,7 @@ class Fusion:
 
     @cached_property
     def fits(self) -> bool:
-        """Tell whether a layout can say all that becomes of a row."""
+        """Return whether a layout can say all that becomes of a row."""
         binding, stage = self.binding, self.stage
         if stage.form not in ("text", "messages") or stage.text_source or stage.limit:
             return False
@@ -129,7 +129,7 @@ class Fusion:
 
     @property
     def is_untaught(self) -> bool:
-        """Tell whether texts could be laid out if the template had met a row."""
+        """Return whether texts could be laid out if the template had met a row."""
         if self.paths is not None or not (self.fits and self.is_text):
             return False
         return not self._template.difference and not self._template.trees.get(self.plan)
@@ -151,7 +151,7 @@ class Fusion:
 
     @property
     def _has_plain_columns(self) -> bool:
-        """Tell whether each column is a dialog of known turns, or a bound column as it stands."""
+        """Return whether each column is a dialog of known turns, or a bound column as it stands."""
         return not any(
             isinstance(column, Several)
             or (column.turns if name in self.names else column.bound) is None

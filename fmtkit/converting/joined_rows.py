@@ -41,7 +41,7 @@ def joined(rows: Iterable[Mapping[str, Any]], by: str) -> list[Mapping[str, Any]
 
 
 def lacks(rows: Sequence[Mapping[str, Any]], by: str) -> bool:
-    """Tell whether no row has the column by which they would be joined, nor is one that was joined."""
+    """Return whether no row has the column by which they would be joined, nor is one that was joined."""
     return not any(by in row or row.keys() == {ROWS} for row in rows)
 
 
@@ -105,7 +105,7 @@ class JoinedSource(MadeSource):
         return run
 
     def _goes_on(self, run: _Run, block: Block | None) -> bool:
-        """Tell whether the first sound row of the next block belongs to a run."""
+        """Return whether the first sound row of the next block belongs to a run."""
         if block is None or run.value is None or len(run.rows) >= MOST:
             return False
         first = next((value for _, value in _Made(block).sound()), {})

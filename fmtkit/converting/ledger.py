@@ -203,7 +203,7 @@ class ErrorLimit:
         return cls(rows=int(text))
 
     def is_passed(self, ledger: Ledger) -> bool:
-        """Tell whether there are more bad rows than that."""
+        """Return whether there are more bad rows than that."""
         if self.rows is not None:
             return ledger.bad > self.rows
         return self.share is not None and ledger.bad > self.share * ledger.rows_read

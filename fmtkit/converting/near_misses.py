@@ -108,7 +108,7 @@ def spelling(converter: Converter, sample: Sequence[Row]) -> dict[str, str]:
 
 
 def is_message(value: Any) -> bool:
-    """Tell whether a value is one message, whatever its keys are called."""
+    """Return whether a value is one message, whatever its keys are called."""
     keys = value.keys() if isinstance(value, Mapping) else set()
     return not keys.isdisjoint(ROLE_KEYS) and not keys.isdisjoint(CONTENT_KEYS)
 

@@ -26,7 +26,7 @@ class Watch(Protocol):
 
 
 def may_be_terminal() -> bool:
-    """Tell whether stderr may be what rich takes for a terminal, without importing it."""
+    """Return whether stderr may be what rich takes for a terminal, without importing it."""
     told = os.environ.get("FORCE_COLOR") or os.environ.get("TTY_COMPATIBLE")
     return bool(told) or sys.stderr.isatty()
 

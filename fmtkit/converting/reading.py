@@ -262,7 +262,7 @@ def _without_null_keys(array: pa.Array, keys: frozenset[str]) -> pa.Array:
 
 
 def _is_utf8(batch: pa.Table) -> bool:
-    """Tell whether every text of a batch is UTF-8: polars crashes on what is not."""
+    """Return whether every text of a batch is UTF-8: polars crashes on what is not."""
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid:
@@ -271,7 +271,7 @@ def _is_utf8(batch: pa.Table) -> bool:
 
 
 def _fits(dtype: pa.DataType, wanted: pa.DataType) -> bool:
-    """Tell whether a column of this Arrow type reads as the wanted one without a look at its values."""
+    """Return whether a column of this Arrow type reads as the wanted one without a look at its values."""
     if pa.types.is_null(dtype):
         return True
     if pa.types.is_string(wanted):

@@ -15,7 +15,7 @@ from fmtkit.sources.blocks import Block, Readable, Records, Rows
 
 
 def has_soft_labels(source: Readable, column: str, engine: Engine | None = None) -> bool:
-    """Tell whether any label of a source is neither true, false, 0 nor 1."""
+    """Return whether any label of a source is neither true, false, 0 nor 1."""
     path = tuple(column.split("."))
     hard = spec_of([(column, path, ListKind(FlagKind()), False)], [], [], [])
     return look_at_all([source], engine, partial(_is_soft_block, path=path, hard=hard), any)

@@ -114,7 +114,7 @@ def methods_for(table: str) -> tuple[str, ...]:
 
 
 def _chooses(found: Fit, sample: Sequence[Row], method: str | None) -> bool:
-    """Tell whether the type's name, the columns and the method choose just this converter."""
+    """Return whether the type's name, the columns and the method choose just this converter."""
     try:
         chosen = detection.choose(
             found.converter.name,

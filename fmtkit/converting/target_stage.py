@@ -92,14 +92,14 @@ class TargetStage(PickledByFields):
 
     @cached_property
     def is_wide(self) -> bool:
-        """Tell whether messages may hold more than a role and a content."""
+        """Return whether messages may hold more than a role and a content."""
         dialogs = [f.type for f in self.canonical if f.name in DIALOG_COLUMNS]
         lists = [t.value_type for t in dialogs if pa.types.is_list(t)]
         return any(pa.types.is_struct(t) and "tool_calls" in t.names for t in lists)
 
     @cached_property
     def has_text(self) -> bool:
-        """Tell whether the dialogs are text."""
+        """Return whether the dialogs are text."""
         return _is_text(self.canonical, self.table)
 
     @property
@@ -246,7 +246,7 @@ class _Rows:
 
     @property
     def sound(self) -> Bools:
-        """Tell of each row whether nothing is wrong with it."""
+        """Return for each row whether nothing is wrong with it."""
         kept = np.ones(self.count, np.bool_)
         kept[list(self.problems)] = False
         return kept
@@ -432,7 +432,7 @@ def _bared(calls: str | None) -> str | None:
 
 
 def _is_text(schema: pa.Schema, table: type[Table]) -> bool:
-    """Tell whether the dialogs of a table are text already."""
+    """Return whether the dialogs of a table are text already."""
     names = DIALOG_COLUMNS & {*table.column_names()}
     names |= {text for name, text in TEXT_NAMES.items() if name in names}
     return any(f.name in names and pa.types.is_string(f.type) for f in schema)
@@ -451,7 +451,7 @@ def _is_dialog(entry: pa.Field) -> bool:
 
 
 def _there(column: pa.ChunkedArray) -> Bools:
-    """Tell of each row whether a column holds something."""
+    """Return for each row whether a column holds something."""
     return buffers.validity(buffers.whole(column))
 
 

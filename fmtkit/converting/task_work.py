@@ -116,7 +116,7 @@ def limited(job: Job, task: Task) -> Job:
 
 
 def works_by_tasks(job: Job) -> bool:
-    """Tell whether workers read the sources of a job by themselves."""
+    """Return whether workers read the sources of a job by themselves."""
     return job.options.engine == "ray" and all(map(can_travel, job.sources))
 
 

@@ -42,7 +42,7 @@ class Task:
         return index, (part.number + 1) << PART_SHIFT
 
     def is_begun(self, next_block: tuple[int, int]) -> bool:
-        """Tell whether a block behind the first of the task is the one that comes next."""
+        """Return whether a block behind the first of the task is the one that comes next."""
         index, part = self.parts[0]
         return (index, part.number << PART_SHIFT) < next_block < self.next_block
 
@@ -82,7 +82,7 @@ def blocks_of(sources: Sequence[Any], tasks: Iterable[Task]) -> Iterator[tuple[i
 
 
 def can_travel(source: Any) -> bool:
-    """Tell whether other processes can read a source."""
+    """Return whether other processes can read a source."""
     readers = (JsonReader, CsvReader, ParquetReader, IpcReader)
     if isinstance(source, MadeSource):
         # Its rows are made again where they are read.

@@ -149,7 +149,7 @@ class TextStage:
 
     @property
     def is_text(self) -> bool:
-        """Tell whether dialogs are text in the rows that come out."""
+        """Return whether dialogs are text in the rows that come out."""
         return self.form == "text"
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
@@ -342,7 +342,7 @@ def _judged(
 def _survivors(
     texts: pa.Table, limit: "LengthLimit", rows: pa.Table, stage: TextStage
 ) -> np.ndarray:
-    """Tell of which overlong rows a cut leaves something to learn."""
+    """Return for which overlong rows a cut leaves something to learn."""
     if stage.table is Segments:
         return limit.survives_segments(texts)
     names = [name for name in texts.schema.names if name in (*DIALOG_COLUMNS, *TEXT_NAMES.values())]
@@ -361,7 +361,7 @@ def _survivors(
 def _replies_left(
     whole: pa.ChunkedArray, limit: "LengthLimit", rows: pa.Table, template: ChatTemplate
 ) -> np.ndarray:
-    """Tell of which conversations a reply that is trained on begins before the cut, or ends after it."""
+    """Return for which conversations a reply that is trained on begins before the cut, or ends after it."""
     dialogs = buffers.whole(rows.column("messages"))
     learnt = [
         [i for i, m in enumerate(d) if m["role"] == "assistant" and m.get("train") is not False]

@@ -42,18 +42,18 @@ class TurnTable:
         return cls(flat, np.repeat(np.arange(len(sizes)), sizes), len(sizes))
 
     def where(self, told: Expr) -> Bools:
-        """Tell of each message whether something is true of it; null is false."""
+        """Return for each message whether something is true of it; null is false."""
         found: Bools = self.flat.select(told.fill_null(value=False)).to_series().to_numpy()
         return found
 
     def rows_of(self, mask: Bools) -> Bools:
-        """Tell of each row whether one of these messages is in it."""
+        """Return for each row whether one of these messages is in it."""
         found = np.zeros(self.rows, np.bool_)
         found[self.row[mask]] = True
         return found
 
     def has(self, key: str) -> bool:
-        """Tell whether any message has a key."""
+        """Return whether any message has a key."""
         return self.flat.get_column(key).null_count() < self.flat.height
 
     @property
@@ -63,13 +63,13 @@ class TurnTable:
 
     @property
     def leads(self) -> Bools:
-        """Tell of each message whether it is the first of its row."""
+        """Return for each message whether it is the first of its row."""
         found: Bools = np.diff(self.row, prepend=-1) != 0
         return found
 
     @property
     def ends(self) -> Bools:
-        """Tell of each message whether it is the last of its row."""
+        """Return for each message whether it is the last of its row."""
         found: Bools = np.diff(self.row, append=self.rows) != 0
         return found
 

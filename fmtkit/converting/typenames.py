@@ -142,7 +142,7 @@ def _templated(name: str, known: set[str]) -> TypeName | None:
 
 
 def is_template(name: str) -> bool:
-    """Tell whether a template of that name can be found."""
+    """Return whether a template of that name can be found."""
     from fmtkit.rendering import template_sources
 
     return template_sources.is_known(name)

@@ -183,7 +183,7 @@ def head_of(name: str) -> str:
 
 
 def _is_dialog(value: Any) -> bool:
-    """Tell whether a value is a list of messages, or of pairs of texts."""
+    """Return whether a value is a list of messages, or of pairs of texts."""
     if not isinstance(value, list) or not value:
         return False
     first = value[0]

@@ -135,7 +135,7 @@ class PartialFile:
         self._file.close()
 
     def _is_ours(self) -> bool:
-        """Say whether the partial name still leads to this file: a later run may have taken it."""
+        """Return whether the partial name still leads to this file: a later run may have taken it."""
         try:
             return os.path.samestat(os.fstat(self._file.fileno()), self.partial.stat())
         except FileNotFoundError:

@@ -106,7 +106,7 @@ def whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def validity(array: pa.Array) -> Bools:
-    """Say of each item whether it is there."""
+    """Return for each item whether it is there."""
     if not array.null_count:
         return np.ones(len(array), np.bool_)
     valid = pc.is_valid(array)

@@ -47,7 +47,7 @@ class CarriedCode:
     packages: tuple[Package, ...] = ()
 
     def __bool__(self) -> bool:
-        """Tell whether there is any."""
+        """Return whether there is any."""
         return bool(self.plugins or self.packages)
 
     def unpack(self) -> list[str]:

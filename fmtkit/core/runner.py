@@ -69,7 +69,7 @@ class Settings(Protocol):
         """Return a key's value as text, or None where it is unset."""
 
     def is_true(self, name: str) -> bool:
-        """Tell whether a key is set to true."""
+        """Return whether a key is set to true."""
 
 
 Refusal = Callable[[Settings], str | None]

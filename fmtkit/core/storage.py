@@ -188,7 +188,7 @@ def within(call: Callable[[], T]) -> T:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Tell whether the same request may succeed a little later."""
+    """Return whether the same request may succeed a little later."""
     told = error.__cause__ or error
     hopeless = (*_HOPELESS, ChangedError, FmtkitError)
     if isinstance(error, hopeless) or isinstance(told, hopeless):

@@ -89,7 +89,7 @@ class LengthLimit(PickledByFields):
         return np.flatnonzero(np.fromiter(rows, np.bool_, table.num_rows))
 
     def survives_segments(self, table: pa.Table) -> np.ndarray:
-        """Tell of which rows of segments a cut leaves something that is trained on."""
+        """Return for which rows of segments a cut leaves something that is trained on."""
         part = (
             slice(None, self.tokens) if self.action == "truncate-end" else slice(-self.tokens, None)
         )
@@ -101,7 +101,7 @@ class LengthLimit(PickledByFields):
 
     @property
     def truncates(self) -> bool:
-        """Tell whether a row that is too long is cut."""
+        """Return whether a row that is too long is cut."""
         return self.action.startswith("truncate")
 
     def cut(self, row: Mapping[str, str]) -> dict[str, str] | None:

@@ -134,7 +134,7 @@ def family_of(tokenizer: dict[str, Any]) -> Family | None:
 
 
 def _keeps_ascii(normalizer: dict[str, Any] | None) -> bool:
-    """Say whether each stretch of ASCII stays as it is; NFC composes nothing across its border."""
+    """Return whether each stretch of ASCII stays as it is; NFC composes nothing across its border."""
     if normalizer is None or normalizer["type"] == "NFC":
         return True
     if normalizer["type"] == "Sequence":

@@ -57,7 +57,7 @@ class Converter:
 
     @property
     def is_ours(self) -> bool:
-        """Tell whether fmtkit ships it; what others raise is said with their file and line."""
+        """Return whether fmtkit ships it; what others raise is said with their file and line."""
         return self.function.__module__.startswith("fmtkit.")
 
     def make(self, arguments: Mapping[str, Any]) -> Table:
@@ -82,7 +82,7 @@ class Converter:
 
     @property
     def takes_rows(self) -> bool:
-        """Tell whether it is given the whole row."""
+        """Return whether it is given the whole row."""
         return len(self.columns) < len(self.takes)
 
     def path(self, parameter: str) -> str:

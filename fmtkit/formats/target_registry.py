@@ -75,12 +75,12 @@ class Target:
 
     @property
     def is_ours(self) -> bool:
-        """Tell whether fmtkit ships it."""
+        """Return whether fmtkit ships it."""
         return self.function.__module__.startswith("fmtkit.")
 
     @property
     def needs_width(self) -> bool:
-        """Tell whether the function asks whether messages may hold more than a role and a content."""
+        """Return whether the function asks whether messages may hold more than a role and a content."""
         return "wide" in signature(self.function).parameters
 
     def make(self, table: Table, *, wide: bool) -> Rows:

@@ -72,5 +72,5 @@ def masking_of(name: TypeName, options: InspectOptions) -> Masking:
 
 
 def _is_true(options: Mapping[str, Any], name: str) -> bool:
-    """Tell whether an option is set; the type has refused what is neither true nor false."""
+    """Return whether an option is set; the type has refused what is neither true nor false."""
     return str(options.get(name, False)).lower() in ("true", "1", "yes")

@@ -39,25 +39,25 @@ class Dialogs:
         return self.messages.field(key)
 
     def filled(self, key: str) -> Bools:
-        """Tell which messages have more than white space under a key."""
+        """Return which messages have more than white space under a key."""
         return _bools(pc.match_substring_regex(self.field(key), r"\S"))
 
     def is_role(self, *roles: str) -> Bools:
-        """Tell which messages have one of these roles."""
+        """Return which messages have one of these roles."""
         return _bools(pc.is_in(self.field("role"), pa.array(roles)))
 
     @property
     def is_first(self) -> Bools:
-        """Tell which messages begin their dialog."""
+        """Return which messages begin their dialog."""
         return np.append(True, self.rows[1:] != self.rows[:-1])[: len(self.rows)]
 
     @property
     def is_last(self) -> Bools:
-        """Tell which messages end their dialog."""
+        """Return which messages end their dialog."""
         return np.append(self.rows[1:] != self.rows[:-1], True)[: len(self.rows)]
 
     def rows_with(self, wrong: Bools) -> Bools:
-        """Tell which rows have a message for which `wrong` is true."""
+        """Return which rows have a message for which `wrong` is true."""
         found = np.zeros(self.size, dtype=np.bool_)
         found[self.rows[wrong]] = True
         return found
@@ -137,7 +137,7 @@ def searched(tokens: Iterable[str]) -> tuple[str, ...]:
 
 
 def matching(texts: pa.Array, words: Sequence[str]) -> Bools:
-    """Tell which texts any of these words is found in; a null has none."""
+    """Return which texts any of these words is found in; a null has none."""
     series = pl.from_arrow(texts)
     assert isinstance(series, pl.Series)
     # One pass whatever the number of words; polars' search is ten times pyarrow's.

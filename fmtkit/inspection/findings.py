@@ -283,7 +283,7 @@ class Replies:
     size: int
 
     def rows_with(self, wrong: Bools) -> Bools:
-        """Tell which rows have a reply for which `wrong` is true."""
+        """Return which rows have a reply for which `wrong` is true."""
         found = np.zeros(self.size, dtype=np.bool_)
         found[self.rows[wrong]] = True
         return found

@@ -60,7 +60,7 @@ class Masked:
 
     @property
     def generated(self) -> Bools:
-        """Tell which tokens lie in a window."""
+        """Return which tokens lie in a window."""
         found = np.zeros(len(self.ids), dtype=np.bool_)
         for start, end in self.windows:
             found[start:end] = True

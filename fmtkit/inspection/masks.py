@@ -58,7 +58,7 @@ class Masking:
 
     @property
     def words_prompts(self) -> bool:
-        """Tell whether the method makes a message of the text of a prompt."""
+        """Return whether the method makes a message of the text of a prompt."""
         return self.method is not None and runner.find(self.method).words_prompts
 
 

@@ -61,7 +61,7 @@ def find_transcripts(sample: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]
 
 
 def is_transcript_in_turn(sample: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell whether a turn of a user holds a whole conversation, which a type of messages reads as one."""
+    """Return whether a turn of a user holds a whole conversation, which a type of messages reads as one."""
     turns = [{n: v for n, v in row.items() if isinstance(v, list)} for row in sample]
     return bool(find_transcripts(turns))
 

@@ -38,7 +38,7 @@ class ReplyChecks:
 
     @cached_property
     def wants_bos(self) -> bool:
-        """Tell whether the tokenizer begins a sequence with BOS by itself."""
+        """Return whether the tokenizer begins a sequence with BOS by itself."""
         ids = self.tokenizer.encode("x", add_special_tokens=True).ids
         return self.tokenizer.bos_id is not None and ids[0] == self.tokenizer.bos_id
 

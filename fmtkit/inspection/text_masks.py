@@ -22,7 +22,7 @@ NOT_WORDED = frozenset({"Segments", "Stepwise", "Tokens"})
 
 
 def is_finished_text(row: Mapping[str, Any], table: str) -> bool:
-    """Tell whether a row's dialogs are text already."""
+    """Return whether a row's dialogs are text already."""
     return isinstance(row.get("prompt", row.get("text")), str) and table not in NOT_WORDED
 
 

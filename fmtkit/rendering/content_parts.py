@@ -40,7 +40,7 @@ class Forms:
         return self.roles.get(role, self.most) if role is not None else self.most
 
     def any(self, form: Form) -> bool:
-        """Tell whether some role has this form."""
+        """Return whether some role has this form."""
         return form in {self.most, *self.roles.values()}
 
 
@@ -94,7 +94,7 @@ def _tried(
 def _writes(
     template: Renders, roles: Sequence[str], varied: Collection[str], in_parts: bool, others: Forms
 ) -> bool:
-    """Tell whether the words of some roles occur in what a template makes of them, and no more."""
+    """Return whether the words of some roles occur in what a template makes of them, and no more."""
     messages, wanted = [], []
     for number, role in enumerate(roles):
         word = _WORD.format(number)

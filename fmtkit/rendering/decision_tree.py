@@ -36,7 +36,7 @@ class Tree:
     taken: set[int] = field(default_factory=set)
 
     def first_time(self, leaf: Leaf) -> bool:
-        """Say whether nobody took this path before."""
+        """Return whether nobody took this path before."""
         first = id(leaf) not in self.taken
         self.taken.add(id(leaf))
         return first

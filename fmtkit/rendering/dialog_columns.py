@@ -115,18 +115,18 @@ class DialogColumn:
         return codes
 
     def with_tool_calls(self) -> Bools:
-        """Say which rows call tools."""
+        """Return which rows call tools."""
         if "tool_calls" not in self.columns:
             return np.zeros(len(self), np.bool_)
         return self._with_any(np.flatnonzero(self.columns["tool_calls"].present))
 
     def with_odd_calls(self) -> Bools:
-        """Say which rows call tools in a form that only Jinja itself takes."""
+        """Return which rows call tools in a form that only Jinja itself takes."""
         odd = self.calls.shape == ODD_CALLS if self.calls is not None else np.zeros(0, np.bool_)
         return self._with_any(np.flatnonzero(odd))
 
     def with_parts(self) -> Bools:
-        """Say which rows have a content of several parts, or of none."""
+        """Return which rows have a content of several parts, or of none."""
         return self._with_any(np.array(sorted(self.parts), np.int64))
 
     def _with_any(self, messages: Int64s) -> Bools:
@@ -210,7 +210,7 @@ class Batch:
         return [*self.dialogs, _tool_column(self.tools, len(self.dialogs[0]), known=True)]
 
     def of_same_tools(self, least: int) -> Bools:
-        """Say which rows have tools that at least so many rows have."""
+        """Return which rows have tools that at least so many rows have."""
         tools = self.parts_with_known_tools[-1]
         counts = np.bincount(
             tools.starts[tools.ends > tools.starts], minlength=len(tools.roles) + 1

@@ -221,7 +221,7 @@ def _written(value: Any) -> str:
 
 
 def unknown(value: object, depth: int = 10) -> bool:
-    """Say whether a value holds, at any depth, text that is not known."""
+    """Return whether a value holds, at any depth, text that is not known."""
     if isinstance(value, (Symbol, UnknownJson, Parts, Length)):
         return True
     if depth and isinstance(value, dict):

@@ -16,7 +16,7 @@ class Engine(Protocol):
 
     @property
     def traceable(self) -> bool:
-        """Say whether the template can be traced at all."""
+        """Return whether the template can be traced at all."""
         ...
 
     def render(self, requests: Sequence[Request]) -> list[Output]:

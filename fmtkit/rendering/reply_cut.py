@@ -99,7 +99,7 @@ def _expanded(texts: Sequence[str], unknowns: Unknowns, rows: Rows, row: int) ->
 
 
 def _possible(prompt: str, whole: str, unknowns: Unknowns, rows: Rows, chosen: Int64s) -> Bools:
-    """Say which rows' whole text may begin with the prompt, from where the symbolic ones part."""
+    """Return which rows' whole text may begin with the prompt, from where the symbolic ones part."""
     size = shared(prompt, whole)
     rest, following = prompt[size:], whole[size:]
     anything = np.ones(len(chosen), np.bool_)

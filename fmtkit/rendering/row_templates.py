@@ -46,7 +46,7 @@ class RowTemplate:
 
     @property
     def has_generation(self) -> bool:
-        """Tell whether the template says which text the model is trained to write."""
+        """Return whether the template says which text the model is trained to write."""
         return _has_generation(self.spans_source)
 
     def render(

@@ -70,7 +70,7 @@ def _tuples(values: list[Any]) -> tuple[Any, ...]:
 
 
 def harmless(leaf: Leaf, growth: int, spare: int) -> bool:
-    """Say whether no row's texts can grow by it more than rendering allows."""
+    """Return whether no row's texts can grow by it more than rendering allows."""
     if any(isinstance(u, Derived) and u.operation in GROWING for u in leaf.unknowns):
         return False
     texts = [output for output in leaf.outputs if isinstance(output, str)]

@@ -165,7 +165,7 @@ def token_rows(
 
 
 def _inside(place: int, spans: Sequence[Span]) -> bool:
-    """Tell whether a character stands in one of some spans, which are in order."""
+    """Return whether a character stands in one of some spans, which are in order."""
     before = bisect_right(spans, (place, sys.maxsize)) - 1
     return before >= 0 and place < spans[before][1]
 

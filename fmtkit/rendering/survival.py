@@ -47,7 +47,7 @@ class Found:
 
 
 def find(text: str, unknowns: Unknowns) -> Found:
-    """Say which slots a text holds, and of which it holds pieces."""
+    """Return which slots a text holds, and of which it holds pieces."""
     found = Found()
     for symbol in dict.fromkeys(c for c in text if symbolic(c)):
         unknown = unknowns[ord(symbol) - FIRST]
@@ -93,14 +93,14 @@ def spoken(signature: Signature, dialogs: Iterable[int]) -> list[Slot]:
 
 
 def absent(slot: Slot, found: Found, rows: Rows, chosen: Int64s) -> Bools:
-    """Say which rows have a text in the slot of which nothing occurs."""
+    """Return which rows have a text in the slot of which nothing occurs."""
     if slot in found.whole or slot in found.pieces:
         return np.zeros(len(chosen), np.bool_)
     return rows.column(slot).nonempty((STRIP,))[rows.places(slot, chosen)]
 
 
 def silenced(slots: Iterable[Slot], found: Found, rows: Rows, chosen: Int64s) -> Bools:
-    """Say which rows have texts in the slots, of none of which anything occurs."""
+    """Return which rows have texts in the slots, of none of which anything occurs."""
     said, kept = np.zeros(len(chosen), np.bool_), np.zeros(len(chosen), np.bool_)
     for slot in slots:
         printed = rows.column(slot).nonempty((STRIP,))[rows.places(slot, chosen)]
@@ -129,12 +129,12 @@ def part_slot(dialog: int, message: int, part: int) -> Slot:
 
 
 def is_content(slot: Slot) -> bool:
-    """Say whether a slot is a content, or a part of one."""
+    """Return whether a slot is a content, or a part of one."""
     return slot.key.startswith("content")
 
 
 def incomplete(slot: Slot, found: Found, unknowns: Unknowns, rows: Rows, chosen: Int64s) -> Bools:
-    """Say of which rows only a part of the slot's text occurs."""
+    """Return for which rows only a part of the slot's text occurs."""
     if slot in found.whole or slot not in found.pieces:
         return np.zeros(len(chosen), np.bool_)
     known = list(unknowns)

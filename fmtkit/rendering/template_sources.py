@@ -105,7 +105,7 @@ def is_known(name: str) -> bool:
 
 
 def is_inline(name: str) -> bool:
-    """Tell whether a name is the text of a template itself."""
+    """Return whether a name is the text of a template itself."""
     return "{{" in name or "{%" in name
 
 

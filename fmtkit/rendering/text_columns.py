@@ -117,22 +117,22 @@ class TextColumn:
             ends[row] -= len(text.encode()) - len(text.rstrip(characters).encode())
 
     def nonempty(self, trims: tuple[Trim, ...]) -> Bools:
-        """Say which texts are not empty."""
+        """Return which texts are not empty."""
         filled: Bools = self.trimmed(trims).sizes > 0
         return filled
 
     def startswith(self, trims: tuple[Trim, ...], other: str) -> Bools:
-        """Say which texts begin with another one."""
+        """Return which texts begin with another one."""
         spans = self.trimmed(trims)
         return self._has(spans, spans.starts, other.encode())
 
     def endswith(self, trims: tuple[Trim, ...], other: str) -> Bools:
-        """Say which texts end with another one."""
+        """Return which texts end with another one."""
         spans, needle = self.trimmed(trims), other.encode()
         return self._has(spans, spans.ends - len(needle), needle)
 
     def equals(self, trims: tuple[Trim, ...], other: str) -> Bools:
-        """Say which texts equal another one."""
+        """Return which texts equal another one."""
         spans, needle = self.trimmed(trims), other.encode()
         same: Bools = self._has(spans, spans.starts, needle) & (spans.sizes == len(needle))
         return same
@@ -149,7 +149,7 @@ class TextColumn:
         return found
 
     def contains(self, trims: tuple[Trim, ...], other: str) -> Bools:
-        """Say which texts contain another one: one search over all of them."""
+        """Return which texts contain another one: one search over all of them."""
         spans, needle = self.trimmed(trims), other.encode()
         if not needle or not len(self):
             return np.ones(len(self), np.bool_)
@@ -160,7 +160,7 @@ class TextColumn:
         return found
 
     def _hits(self, needle: bytes) -> Bools:
-        """Say which untrimmed texts contain bytes; nulls may do so."""
+        """Return which untrimmed texts contain bytes; nulls may do so."""
         if needle not in self._found:
             self._found[needle] = self._series(pa.large_binary()).bin.contains(needle).to_numpy()
         return self._found[needle]

@@ -85,7 +85,7 @@ def _candidates(source: str, dialogs: Sequence[DialogColumn]) -> tuple[Int64s, d
 
 
 def _traceable(compiled: Compiled, dialogs: Sequence[DialogColumn]) -> Bools:
-    """Say which rows may be rendered by columns: those without parts or odd tool calls."""
+    """Return which rows may be rendered by columns: those without parts or odd tool calls."""
     refused = np.zeros(len(dialogs[0]), np.bool_)
     if compiled.difference or not compiled.engine.traceable:
         return refused

@@ -287,7 +287,7 @@ def fault(error: BaseException) -> Fault:
 
 
 def traceable(tree: nodes.Template, variables: Mapping[str, Any], *, fixed_clock: bool) -> bool:
-    """Say whether a template renders the same conversation to the same text at any time."""
+    """Return whether a template renders the same conversation to the same text at any time."""
     impure = IMPURE - {"strftime_now"} if fixed_clock else IMPURE
     names = {node.name for node in tree.find_all(nodes.Name)}
     if impure & (names | {node.name for node in tree.find_all(nodes.Filter)}):

@@ -176,7 +176,7 @@ ANY_SYMBOL = re.compile(f"[{chr(FIRST)}-{chr(LAST)}]")
 
 
 def symbolic(text: str) -> bool:
-    """Say whether an unknown text is part of this one."""
+    """Return whether an unknown text is part of this one."""
     return ANY_SYMBOL.search(text) is not None
 
 

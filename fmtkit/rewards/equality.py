@@ -196,7 +196,7 @@ class Quantity:
     unit: str = ""
 
     def is_near(self, other: "Quantity", tolerance: Fraction = Fraction(0)) -> bool:
-        """Tell whether this is the other, a reference, within `tolerance` relative to it.
+        """Return whether this is the other, a reference, within `tolerance` relative to it.
 
         Units must be the same where both have one; a percentage is also the hundredth part.
         """
@@ -209,7 +209,7 @@ class Quantity:
 
 
 def is_same(answer: str, reference: str) -> bool:
-    r"""Tell whether an answer is the reference, as a number or as normalised text.
+    r"""Return whether an answer is the reference, as a number or as normalised text.
 
     Args:
         answer: What is to be judged, without the words around it.
@@ -413,7 +413,7 @@ def _unit(rest: str, currency: str) -> str | None:
 
 
 def _are_units(words: str, rest: str) -> bool:
-    r"""Tell whether words are units; a letter is one in \text{} alone, and 5m or 5 xy may be products."""
+    r"""Return whether words are units; a letter is one in \text{} alone, and 5m or 5 xy may be products."""
     marked = _TEXT in rest
     attached = not marked and not rest.startswith(" ")
     named = [word.lower() for word in re.findall("[A-Za-z]+", words)]
@@ -463,7 +463,7 @@ def _words(plain: str) -> str:
 
 
 def _is_collection(value: str, wanted: str) -> bool:
-    """Tell whether two tuples, intervals, sets or lists hold the same; the order counts but in sets."""
+    """Return whether two tuples, intervals, sets or lists hold the same; the order counts but in sets."""
     (kind, items), (wanted_kind, wanted_items) = _items(value), _items(wanted)
     if kind != wanted_kind or len(items) != len(wanted_items) or not items:
         return False
@@ -501,7 +501,7 @@ def _items(plain: str) -> tuple[str, list[str]]:
 
 
 def _is_choice(value: str, wanted: str) -> bool:
-    """Tell whether a letter was wanted and chosen: A, (A), A., option A, or "A) and its text"."""
+    """Return whether a letter was wanted and chosen: A, (A), A., option A, or "A) and its text"."""
     reference, chosen = _LETTER.fullmatch(_words(wanted)), _CHOSEN.fullmatch(_words(value))
     if reference is None or chosen is None:
         return False
@@ -523,7 +523,7 @@ def _is_expression(plain: str) -> bool:
 
 
 def _same_case(value: str, wanted: str) -> bool:
-    """Tell whether no letter is large here and small there: x and X are two variables."""
+    """Return whether no letter is large here and small there: x and X are two variables."""
     here, there = set(re.findall("[A-Za-z]+", value)), set(re.findall("[A-Za-z]+", wanted))
     return {name.lower() for name in here - there}.isdisjoint(map(str.lower, there - here))
 

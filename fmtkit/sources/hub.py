@@ -63,7 +63,7 @@ def load(address: str, selection: Selection) -> TableReader:
 
 
 def is_dataset(value: object) -> bool:
-    """Tell whether a value is a dataset or a dict of them, without loading the library."""
+    """Return whether a value is a dataset or a dict of them, without loading the library."""
     library = sys.modules.get("datasets")
     return library is not None and isinstance(
         value, library.Dataset | library.IterableDataset | library.DatasetDict

@@ -127,7 +127,7 @@ def _text_layout(name: str, head: bytes, ds_type: str | None) -> Layout:
 
 
 def _is_object(line: bytes) -> bool:
-    """Tell whether a line is a whole JSON object, as no header of a CSV file is."""
+    """Return whether a line is a whole JSON object, as no header of a CSV file is."""
     try:
         return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
@@ -135,7 +135,7 @@ def _is_object(line: bytes) -> bool:
 
 
 def _is_spread(start: bytes, *, is_cut: bool) -> bool:
-    """Tell whether the first object goes on after its first line, as pretty-printers write it.
+    """Return whether the first object goes on after its first line, as pretty-printers write it.
 
     A first line that is only cut short, or broken, is still a line of JSON lines: then what follows
     does not continue with it.
@@ -150,7 +150,7 @@ def _is_spread(start: bytes, *, is_cut: bool) -> bool:
 
 
 def _begins_value(text: bytes, slack: int, *, whole: bool) -> bool:
-    """Tell whether a text is the beginning of a JSON value.
+    """Return whether a text is the beginning of a JSON value.
 
     Args:
         text: Any bytes; those that are no UTF-8 are as good as others.

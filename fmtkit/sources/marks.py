@@ -87,7 +87,7 @@ def _holds_giant(value: Any) -> bool:
 
 
 def is_unicode(text: str) -> bool:
-    """Tell whether a text holds no half of a surrogate pair."""
+    """Return whether a text holds no half of a surrogate pair."""
     return text.isascii() or _LONE.search(text) is None
 
 

@@ -58,7 +58,7 @@ def blocks_of_part(source: Any, part: Part, first_line: int = 1) -> Iterator[Blo
 
 
 def is_small(size: int | None) -> bool:
-    """Tell whether a file is read as one part, or one whose size nobody knows."""
+    """Return whether a file is read as one part, or one whose size nobody knows."""
     return size is None or size <= PART_BYTES
 
 

@@ -53,7 +53,7 @@ def files_in(folder: Path) -> list[Path]:
 
 
 def is_data(path: Path) -> bool:
-    """Tell whether a path below a folder is data by its name."""
+    """Return whether a path below a folder is data by its name."""
     if any(part.startswith((".", "__")) for part in path.parts):
         return False
     return data_suffix(path.name) in SUFFIXES and not OUTPUT_NAMES.fullmatch(path.name)

@@ -271,7 +271,7 @@ class IpcReader:
 
 
 def can_seek(location: Location, head: bytes) -> bool:
-    """Tell whether what is read of a location may begin anywhere in it."""
+    """Return whether what is read of a location may begin anywhere in it."""
     return location.seeks and not location.once and compression_of(head) is None
 
 
@@ -282,7 +282,7 @@ def open_parquet(file: pa.NativeFile) -> pq.ParquetFile:
 
 @contextmanager
 def arrow_errors(name: str) -> Iterator[None]:
-    """Say of which file pyarrow complains."""
+    """Return the file that pyarrow complains about."""
     try:
         yield
     except ARROW_ERRORS as error:

@@ -40,7 +40,7 @@ class Fault:
 
 
 def is_damaged(text: Text) -> bool:
-    """Tell whether the first megabyte held cannot be the beginning of a JSON value."""
+    """Return whether the first megabyte held cannot be the beginning of a JSON value."""
     return isinstance(_read(text.held[:PEEK_BYTES], 0, ended=False), Fault)
 
 

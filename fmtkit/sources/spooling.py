@@ -135,7 +135,7 @@ class MadeSource(PickledByFields, ABC):
 
     @property
     def hashed(self) -> bool:
-        """Tell whether the hash of the source itself is wanted."""
+        """Return whether the hash of the source itself is wanted."""
         return self.source.hashed
 
     def sha256(self) -> str:

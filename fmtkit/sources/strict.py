@@ -61,7 +61,7 @@ def _real(text: str) -> float | Overflow:
 
 
 def _has_giant_exponent(text: str) -> bool:
-    """Tell whether a number is refused for its exponent, wherever it stands.
+    """Return whether a number is refused for its exponent, wherever it stands.
 
     What rounds up to infinity is not, nor an exponent of 308 and one more for each decimal.
     """

@@ -80,18 +80,18 @@ def _positions(data: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _outside(positions: np.ndarray, quotes: np.ndarray, *, inside: bool) -> np.ndarray:
-    """Tell which positions are outside of strings: an even number of quotes precedes them."""
+    """Return which positions are outside of strings: an even number of quotes precedes them."""
     outside: np.ndarray = (np.searchsorted(quotes, positions) + inside) & 1 == 0
     return outside
 
 
 def in_strings(positions: np.ndarray, quotes: np.ndarray) -> np.ndarray:
-    """Tell which positions are inside of strings of a text that begins outside of one."""
+    """Return which positions are inside of strings of a text that begins outside of one."""
     return ~_outside(positions, quotes, inside=False)
 
 
 def _escaped(data: np.ndarray, quotes: np.ndarray) -> np.ndarray:
-    """Tell which quotes follow an odd number of backslashes."""
+    """Return which quotes follow an odd number of backslashes."""
     escaped = np.zeros(len(quotes), bool)
     suspects = np.flatnonzero((quotes > 0) & (data[quotes - 1] == BACKSLASH))
     if not len(suspects):

@@ -18,14 +18,14 @@ class TurnRule:
     """The end-of-turn tokens that are trained on: those of the turns that are, all, the last one, none."""
 
     def learns(self, message: Mapping[str, Any], *, everything: bool) -> bool:
-        """Tell whether a turn is trained on; `everything` takes each that does not say otherwise."""
+        """Return whether a turn is trained on; `everything` takes each that does not say otherwise."""
         own = message.get("train")
         if own is None and message.get("train_detail") is not None:
             return bool(details_of(message))
         return (everything or message["role"] in self.roles) if own is None else bool(own)
 
     def is_plain(self, messages: list[Mapping[str, Any]]) -> bool:
-        """Tell whether replies with their ends are trained on, and nothing else, but for exempt replies."""
+        """Return whether replies with their ends are trained on, and nothing else, but for exempt replies."""
         asked = any(m.get("train") is True and m["role"] != "assistant" for m in messages)
         detailed = any(m.get("train_detail") is not None for m in messages)
         return self == TurnRule() and not asked and not detailed
@@ -55,7 +55,7 @@ def details_of(message: Mapping[str, Any]) -> list[Detail]:
 
 
 def learnt_tokens(details: Sequence[Detail], tokens: Sequence[tuple[int, int]]) -> list[bool]:
-    """Tell which tokens of a content are trained on: those in a stretch that is, as axolotl finds them.
+    """Return which tokens of a content are trained on: those in a stretch that is, as axolotl finds them.
 
     `tokens` are the first and the last character of each. A stretch that begins or ends inside of a
     token takes it whole, but for its last character alone at the beginning, or its first at the end.

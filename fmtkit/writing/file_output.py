@@ -119,7 +119,7 @@ class FileOutput:
         return is_as_written(partial_name(place), entry) or is_as_written(place, entry)
 
     def _is_ours(self, path: Path) -> bool:
-        """Tell whether nothing is under a name, or what a report of ours names."""
+        """Return whether nothing is under a name, or what a report of ours names."""
         if not os.path.lexists(path):
             return True
         reports = (self.report, self.replaced, partial_name(self.report))

@@ -118,7 +118,7 @@ def _leaves(fields: Any, prefix: str = "") -> Iterator[tuple[str, pa.DataType]]:
 
 
 def _is_compact(path: str, leaf: pa.DataType) -> bool:
-    """Say whether few distinct values are to be expected."""
+    """Return whether few distinct values are to be expected."""
     return pa.types.is_primitive(leaf) or path.endswith(".role")
 
 

@@ -576,7 +576,7 @@ def refuse_folder(
 
 
 def is_begun(names: Mapping[str, int]) -> bool:
-    """Tell whether the files of a folder are of a run that is not finished."""
+    """Return whether the files of a folder are of a run that is not finished."""
     return _newest(names) != ""
 
 

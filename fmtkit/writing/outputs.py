@@ -265,7 +265,7 @@ def _is_entry(file: object) -> bool:
 
 
 def is_old(report: Mapping[str, Any]) -> bool:
-    """Tell whether a report is of a fmtkit that did not yet name what it wrote."""
+    """Return whether a report is of a fmtkit that did not yet name what it wrote."""
     return {"fmtkit", "rows_read"} <= report.keys() and "files" not in report
 
 
@@ -286,7 +286,7 @@ def refuse_unless_as_written(
 
 
 def is_as_written(path: Path, entry: Mapping[str, Any], *, hashed: bool = True) -> bool:
-    """Tell whether a file has the size and the hash of its entry; a link never has."""
+    """Return whether a file has the size and the hash of its entry; a link never has."""
     if path.is_symlink() or not path.is_file() or path.stat().st_size != entry["bytes"]:
         return False
     return not hashed or bool(_digest(path) == entry["sha256"])

@@ -88,7 +88,7 @@ class QuarantineFile:
 
     @property
     def has_begun(self) -> bool:
-        """Tell whether there is a line."""
+        """Return whether there is a line."""
         return self._file is not None
 
     def sync(self) -> int:

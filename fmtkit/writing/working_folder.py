@@ -188,7 +188,7 @@ def refuse_existing(path: Path, *, overwrite: bool, retry: bool = False) -> None
 
 
 def is_whole(path: Path) -> bool:
-    """Tell whether a folder holds rows that fmtkit wrote."""
+    """Return whether a folder holds rows that fmtkit wrote."""
     return bool(read_manifest(path))
 
 

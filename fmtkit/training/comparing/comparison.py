@@ -74,7 +74,7 @@ class Comparison:
 
     @property
     def is_equal(self) -> bool:
-        """Tell whether both hold the same rows; their order does not count."""
+        """Return whether both hold the same rows; their order does not count."""
         rows = self.rows
         return not (rows["different"] or rows["only_axolotl"] or rows["only_fmtkit"])
 

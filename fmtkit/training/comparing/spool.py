@@ -36,7 +36,7 @@ class Row:
 
     @property
     def is_learnt(self) -> bool:
-        """Tell whether any token is."""
+        """Return whether any token is."""
         return any(label != -100 for labels in self.labels for label in labels)
 
 

@@ -191,7 +191,7 @@ class Field:
 
     @property
     def is_signed(self) -> bool:
-        """Tell whether the argument may be below 0."""
+        """Return whether the argument may be below 0."""
         default = self.default
         return self.name in SIGNED or (isinstance(default, (int, float)) and default < 0)
 
@@ -261,7 +261,7 @@ def trainer_of(config: str) -> str:
 
 
 def has_class(path: str) -> bool:
-    """Tell whether the installed package defines the class that a runner names."""
+    """Return whether the installed package defines the class that a runner names."""
     return find_class(path) is not None
 
 

@@ -65,7 +65,7 @@ class Config:
         return None if value is None else str(value)
 
     def is_true(self, name: str) -> bool:
-        """Tell whether a key is set to true."""
+        """Return whether a key is set to true."""
         return self.get(name) is True
 
     def method(self) -> str:

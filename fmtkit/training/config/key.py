@@ -213,7 +213,7 @@ def option_of(kind: str) -> Option | None:
 
 
 def takes(key: Key, value: object) -> bool:
-    """Tell whether a value is of the kind that a key takes; null is, since it unsets the key."""
+    """Return whether a value is of the kind that a key takes; null is, since it unsets the key."""
     if isinstance(value, float) and not isfinite(value):
         return False
     if key.kind == "method":

@@ -77,7 +77,7 @@ class Problems:
         return _Collecting(self, code, key)
 
     def has(self, codes: Collection[str]) -> bool:
-        """Tell whether a problem of one of these codes was found."""
+        """Return whether a problem of one of these codes was found."""
         return any(problem.code in codes for problem in self.found)
 
     def check(self, source: str, lines: Mapping[str, int]) -> None:

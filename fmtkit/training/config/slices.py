@@ -88,7 +88,7 @@ class Slice:
 
     @property
     def is_whole(self) -> bool:
-        """Tell whether it is one split, and nothing of it is cut."""
+        """Return whether it is one split, and nothing of it is cut."""
         return self.parts == (Part(self.name),) and self.shard is None
 
 

@@ -67,7 +67,9 @@ def read(path: Path) -> File:
     """Read a file; raise OptionError for one that is not a mapping in YAML."""
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise OptionError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
         raise OptionError(f"{path}: cannot be read: {error}") from error
     values, doubles = parsed(text, str(path))
     return File(

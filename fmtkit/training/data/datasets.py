@@ -94,7 +94,7 @@ class _Entry:
     key: dict[str, object]
 
     def is_there(self, *, rebuild: bool) -> bool:
-        """Tell whether the folder holds what would be converted."""
+        """Return whether the folder holds what would be converted."""
         return not rebuild and _stored(self.folder) == self.key
 
 
@@ -288,7 +288,7 @@ def _expanded_all(names: Iterable[str]) -> list[str]:
 
 
 def _is_hub(path: str) -> bool:
-    """Tell whether a path that is not there may be a dataset of the hub."""
+    """Return whether a path that is not there may be a dataset of the hub."""
     if Path(path).suffix in {
         ".json",
         ".jsonl",

@@ -33,7 +33,7 @@ def load_rows(job: Job, runner: Runner) -> tuple[Any, Any]:
 
 
 def _is_shuffled(job: Job) -> bool:
-    """Tell whether the sources are shuffled into each other; a single one where that is asked for.
+    """Return whether the sources are shuffled into each other; a single one where that is asked for.
 
     It decides what is packed together; the trainer's sampler shuffles again, unless it is sequential.
     Then, as in axolotl, only several sources are shuffled, and only where that is asked for.

@@ -27,7 +27,7 @@ RULE_COLUMN = "turn_rule"
 
 
 def has_flags(files: Iterable[str]) -> bool:
-    """Tell whether a message of these Parquet files is not to be trained on, or a prompt's is."""
+    """Return whether a message of these Parquet files is not to be trained on, or a prompt's is."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
@@ -67,14 +67,14 @@ def with_rule(rows: Any, rule: Mapping[str, Any] | None) -> Any:
 
 
 def needs_marks(rows: Any, tokenizer: Any, *, everything: bool) -> bool:
-    """Tell whether rows must be tokenized here: TRL masks by a template's marks, and knows no flags."""
+    """Return whether rows must be tokenized here: TRL masks by a template's marks, and knows no flags."""
     if {COLUMN, RULE_COLUMN, "segments"} & {*rows.column_names}:
         return True
     return not everything and "messages" in rows.column_names and not is_marked(tokenizer)
 
 
 def is_marked(tokenizer: Any) -> bool:
-    """Tell whether the chat template of a tokenizer, or TRL's variant of it, marks replies."""
+    """Return whether the chat template of a tokenizer, or TRL's variant of it, marks replies."""
     from fmtkit.rendering.row_templates import RowTemplate
 
     return RowTemplate(_template(tokenizer)).has_generation

@@ -169,7 +169,7 @@ _LOFTQ = ("bitsandbytes", "scipy")
 
 
 def _is_loftq(plan: "Plan") -> bool:
-    """Tell whether an adapter of the run starts by LoftQ."""
+    """Return whether an adapter of the run starts by LoftQ."""
     named = plan.resolution.peft.get("init_lora_weights")
     return bool(plan.config.get("adapter")) and named is not None and named.value == "loftq"
 
@@ -233,7 +233,7 @@ def _count(run: Run) -> int:
 
 
 def has_labels(run: Run) -> bool:
-    """Tell whether the method learns from the difference of its rows' labels."""
+    """Return whether the method learns from the difference of its rows' labels."""
     return run.plan.runner.both_labels
 
 
@@ -304,7 +304,7 @@ def _check_there(key: str, name: str) -> None:
 
 
 def _is_path(name: str) -> bool:
-    """Tell whether a name can be no model of the hub."""
+    """Return whether a name can be no model of the hub."""
     return name.startswith((".", "/", "~")) or name.count("/") > 1
 
 

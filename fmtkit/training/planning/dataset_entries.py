@@ -134,7 +134,7 @@ def _listed(names: object) -> list[object]:
 
 
 def makes_text(source: str) -> tuple[bool, ...]:
-    """Say of each converter of a type whether its dialogs are prerendered text.
+    """Return for each converter of a type whether its dialogs are prerendered text.
 
     Such rows reach the trainer through the identity template.
     """
@@ -245,7 +245,7 @@ def _at_hand(name: str, config: Config) -> str:
 
 
 def _lacks_template(tokenizer: str) -> bool:
-    """Tell whether a tokenizer that lies on this machine has no chat template."""
+    """Return whether a tokenizer that lies on this machine has no chat template."""
     folder = Path(tokenizer).expanduser()
     if not folder.is_dir():
         found = hub_access.cached(tokenizer, "tokenizer_config.json")
@@ -395,7 +395,7 @@ def _is_here(path: str) -> bool:
 
 
 def _is_file_name(path: str) -> bool:
-    """Tell whether a path can be no dataset of the hub."""
+    """Return whether a path can be no dataset of the hub."""
     return path.startswith((".", "/", "~")) or path.count("/") > 1 or Path(path).suffix in _SUFFIXES
 
 

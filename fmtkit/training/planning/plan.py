@@ -322,7 +322,7 @@ def _incomplete(missing: tuple[str, ...]) -> Problem:
 
 
 def is_fragment(config: Config) -> bool:
-    """Tell whether a configuration lacks something without which nothing can train."""
+    """Return whether a configuration lacks something without which nothing can train."""
     return bool(_missing(config, _runner(config)))
 
 

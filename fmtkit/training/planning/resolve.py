@@ -59,7 +59,7 @@ class Resolution:
 
     @property
     def is_quantized(self) -> bool:
-        """Tell whether bitsandbytes quantizes the weights, which needs a CUDA device."""
+        """Return whether bitsandbytes quantizes the weights, which needs a CUDA device."""
         return bool(self.quantization) and "config_class" not in self.quantization
 
     def put(self, destination: str, argument: Argument) -> None:
@@ -106,7 +106,7 @@ def resolve(config: Config, runner: Runner, problems: Problems) -> Resolution:
 
 
 def _is_left_out(key: Key, value: object, config: Config, fields: Fields) -> bool:
-    """Tell whether a key sets nothing by itself: the plan says why, where that is not plain."""
+    """Return whether a key sets nothing by itself: the plan says why, where that is not plain."""
     if key.name == "lora_target_modules":
         # axolotl takes the union; _adapter makes it.
         return config.is_true("lora_target_linear")
@@ -116,7 +116,7 @@ def _is_left_out(key: Key, value: object, config: Config, fields: Fields) -> boo
 
 
 def _lacks(key: Key, fields: Fields) -> bool:
-    """Tell whether a key that changes speed alone is for an argument that the class does not have."""
+    """Return whether a key that changes speed alone is for an argument that the class does not have."""
     return key.speed_only and key.target not in fields.fields
 
 
@@ -229,7 +229,7 @@ def _acts_with(key: Key) -> str:
 
 
 def _is_idle(config: Config, name: str) -> bool:
-    """Tell whether a key asks for nothing; the asynchronous trainer always samples by vLLM."""
+    """Return whether a key asks for nothing; the asynchronous trainer always samples by vLLM."""
     if name == f"{SECTION}.use_vllm" and config.text(f"{SECTION}.backend") == "async":
         return False
     return config.get(name) in (None, False, 0)
@@ -307,7 +307,7 @@ def _schedule(config: Config, out: Resolution) -> None:
 
 
 def has_evaluation(config: Config) -> bool:
-    """Tell whether there are rows to evaluate on."""
+    """Return whether there are rows to evaluate on."""
     return bool(config.get("val_set_size") or config.test_datasets)
 
 

@@ -77,7 +77,7 @@ class Class:
 
     @property
     def is_enum(self) -> bool:
-        """Tell whether the class is an enumeration of texts."""
+        """Return whether the class is an enumeration of texts."""
         named = {ast.unparse(base).rpartition(".")[2] for base in self.node.bases}
         return bool(named & {"Enum", "StrEnum", "ExplicitEnum"})
 

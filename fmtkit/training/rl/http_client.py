@@ -64,7 +64,7 @@ def get(url: str, timeout: float) -> Any:
 
 
 def answers(url: str, timeout: float) -> bool:
-    """Tell whether a server answers there at all, whatever it says."""
+    """Return whether a server answers there at all, whatever it says."""
     try:
         get(url, timeout)
     except CallError as error:
@@ -98,7 +98,7 @@ def request(
 
 
 def _was_taken(error: Exception) -> bool:
-    """Tell whether a server may have read the call: no connection was refused to it."""
+    """Return whether a server may have read the call: no connection was refused to it."""
     from requests import ConnectTimeout
     from urllib3.exceptions import MaxRetryError, NewConnectionError
 

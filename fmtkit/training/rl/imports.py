@@ -33,7 +33,7 @@ def places_of(source: str | Path) -> tuple[Path, ...]:
 
 
 def is_dotted(name: str) -> bool:
-    """Tell whether a name can be `module.attribute`; paths and hub ids cannot."""
+    """Return whether a name can be `module.attribute`; paths and hub ids cannot."""
     return "." in name and all(part.isidentifier() for part in name.split("."))
 
 

@@ -237,7 +237,7 @@ def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
 
 
 def _has_devices() -> bool:
-    """Tell whether there are devices that several processes can train on together."""
+    """Return whether there are devices that several processes can train on together."""
     import torch
 
     found = torch.accelerator.current_accelerator(check_available=True)

@@ -166,7 +166,7 @@ def saving(trainer: Any) -> Iterator[None]:
 
 
 def asked_to_stop(trainer: Any) -> bool:
-    """Tell whether a signal has asked a trainer's run to stop."""
+    """Return whether a signal has asked a trainer's run to stop."""
     callbacks = trainer.callback_handler.callbacks
     return any(isinstance(one, RunLog) and one.stop.asked for one in callbacks)
 

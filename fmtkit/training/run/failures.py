@@ -48,7 +48,7 @@ def _is_full(error: BaseException | None) -> bool:
 
 
 def _is_setup(error: Exception) -> bool:
-    """Tell whether the configuration is at fault: a package is missing, or no step was begun yet."""
+    """Return whether the configuration is at fault: a package is missing, or no step was begun yet."""
     if isinstance(error, ImportError):
         return True
     functions = {frame.name for frame in traceback.extract_tb(error.__traceback__)}

@@ -22,7 +22,7 @@ class Chosen:
 
     @property
     def is_whole(self) -> bool:
-        """Tell whether every row trains."""
+        """Return whether every row trains."""
         return self.start == 0 and self.stop is None
 
 

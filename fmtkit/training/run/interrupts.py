@@ -18,7 +18,7 @@ Handler = Callable[[int, FrameType | None], None]
 
 
 def is_interruption(code: int) -> bool:
-    """Tell whether a process with this exit code was ended by a signal of ours."""
+    """Return whether a process with this exit code was ended by a signal of ours."""
     return code == INTERRUPTED or -code in SIGNALS
 
 
@@ -55,7 +55,7 @@ class Stop:
         self._last = float("-inf")
 
     def asked_anywhere(self, device: Any) -> bool:
-        """Tell whether any process was asked, so that all stop at the same step."""
+        """Return whether any process was asked, so that all stop at the same step."""
         import torch
         from torch import distributed
 

@@ -67,7 +67,7 @@ def _check(plan: "Plan", kept: tuple[str, ...]) -> None:
 
 
 def _is_same(plan: "Plan", path: Path) -> bool:
-    """Tell whether a run would write the very bytes that are there: a run's own config, run again."""
+    """Return whether a run would write the very bytes that are there: a run's own config, run again."""
     if path.name != "config.yaml" or not path.is_file():
         return False
     return path.read_bytes() == config.dumps(plan.config).encode()

@@ -36,7 +36,7 @@ class TrainedModel:
 
     @property
     def is_adapter(self) -> bool:
-        """Tell whether the weights are an adapter's."""
+        """Return whether the weights are an adapter's."""
         return (self.folder / ADAPTER).is_file()
 
     @cached_property

@@ -143,7 +143,7 @@ def _prompts(found: TrainedModel, tokenizer: Any, options: TryOptions) -> list[_
 
 
 def _is_plain(found: TrainedModel) -> bool:
-    """Tell whether no template writes the rows of the run."""
+    """Return whether no template writes the rows of the run."""
     assert found.job is not None
     return found.job.template == WITHOUT
 
@@ -278,7 +278,7 @@ def _models(
 
 
 def _has_head(base: Any, found: TrainedModel) -> bool:
-    """Tell whether the base model was saved with such a head."""
+    """Return whether the base model was saved with such a head."""
     named = getattr(base.config, "architectures", None) or []
     wanted = "ForSequenceClassification" if found.head == "score" else "ForTokenClassification"
     return any(str(name).endswith(wanted) for name in named)

@@ -23,12 +23,12 @@ def visible(environment: Mapping[str, str]) -> list[str]:
 
 
 def may_be_there(environment: Mapping[str, str]) -> bool:
-    """Tell whether a process may find a GPU: one is visible, or there is a driver that we cannot ask."""
+    """Return whether a process may find a GPU: one is visible, or there is a driver that we cannot ask."""
     if is_known(environment):
         return bool(visible(environment))
     return any(driver.exists() for driver in _OTHERS)
 
 
 def is_known(environment: Mapping[str, str]) -> bool:
-    """Tell whether the number of GPUs is known: named by the environment, or an NVIDIA driver is there."""
+    """Return whether the number of GPUs is known: named by the environment, or an NVIDIA driver is there."""
     return "CUDA_VISIBLE_DEVICES" in environment or _DRIVER.is_dir()

@@ -27,30 +27,30 @@ class Wishes:
     """None where all devices are taken, however many."""
 
     def is_set(self, name: str) -> bool:
-        """Tell whether a key of `trl` asks for something."""
+        """Return whether a key of `trl` asks for something."""
         return self.config.get(f"trl.{name}") not in {None, False}
 
     @property
     def is_fragment(self) -> bool:
-        """Tell whether the keys are a part of a configuration whose rest may decide."""
+        """Return whether the keys are a part of a configuration whose rest may decide."""
         return self.config.text("base_model") is None
 
     @property
     def serves(self) -> bool:
-        """Tell whether a server makes the answers, or may in the rest of a fragment."""
+        """Return whether a server makes the answers, or may in the rest of a fragment."""
         mode = self.config.text("trl.vllm_mode")
         unset = self.config.get("trl.use_vllm") is None and self.is_fragment
         return (self.config.is_true("trl.use_vllm") or unset) and mode != "colocate"
 
     @property
     def samples(self) -> bool:
-        """Tell whether vLLM makes the answers in any way, or may in the rest of a fragment."""
+        """Return whether vLLM makes the answers in any way, or may in the rest of a fragment."""
         unset = self.config.get("trl.use_vllm") is None and self.is_fragment
         return self.config.is_true("trl.use_vllm") or unset
 
     @property
     def rolls_out(self) -> bool:
-        """Tell whether a function of the user's, a NeMo Gym or an environment makes the answers."""
+        """Return whether a function of the user's, a NeMo Gym or an environment makes the answers."""
         plays = self.is_set("rollout_func") or self.config.is_true("nemo_gym_multi_turn")
         return plays or self.config.get("verifiers.environment") is not None
 

@@ -71,7 +71,7 @@ def port_of(config: Config) -> int:
 
 
 def is_used(plan: "Plan") -> bool:
-    """Tell whether vLLM samples the answers."""
+    """Return whether vLLM samples the answers."""
     used = plan.resolution.trainer.get("use_vllm")
     return used is not None and used.value is True
 
@@ -164,7 +164,7 @@ def _check_transformers(vllm: str) -> None:
 
 
 def is_free(host: str, port: int) -> bool:
-    """Tell whether a server could listen there; an address that is not of this machine is not free."""
+    """Return whether a server could listen there; an address that is not of this machine is not free."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

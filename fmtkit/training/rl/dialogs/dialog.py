@@ -67,7 +67,7 @@ class Dialog:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether the model wrote nothing in it."""
+        """Return whether the model wrote nothing in it."""
         return not any(self.env_mask)
 
 

@@ -17,14 +17,14 @@ from fmtkit.training.rl.ebft.conversation_rollout import roll_out_conversations
 from fmtkit.training.rl.ebft.ebft_reward import EBFTReward, check_group_rows
 from fmtkit.training.rl.ebft.ebft_settings import EbftSettings
 from fmtkit.training.rl.ebft.feature_network import FeatureNetwork, adapter_network
-from fmtkit.training.rl.ebft.generation_cap import capped, generation_cap
+from fmtkit.training.rl.ebft.generation_cap import generation_cap
 from fmtkit.training.rl.ebft.language_model import LanguageModel
 from fmtkit.training.rl.ebft.reference_loss import reference_batch, reference_loss
 from fmtkit.training.rl.ebft.reference_sequences import Renderer
 from fmtkit.training.rl.ebft.settings_plan import check_group
 from fmtkit.training.rl.grpo.group_rule import check_whole_groups
 from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
-from fmtkit.training.rl.rollouts.settings import RolloutSettings
+from fmtkit.training.rl.rollouts.settings import RolloutSettings, capped
 
 
 class EBFTTrainer(FmtkitGRPOTrainer):
@@ -63,7 +63,7 @@ class EBFTTrainer(FmtkitGRPOTrainer):
 
     @property
     def has_other_losses(self) -> bool:
-        """Tell whether references are trained on as well."""
+        """Return whether references are trained on as well."""
         return self.settings.ce_coef > 0
 
     def most_of_all_ranks(self, own: int) -> int:
@@ -147,7 +147,7 @@ class EBFTTrainer(FmtkitGRPOTrainer):
 
 
 def has_turns(dataset: Any) -> bool:
-    """Say whether a dataset (or one of several) has a column of turns after the first answer."""
+    """Return whether a dataset (or one of several) has a column of turns after the first answer."""
     if isinstance(dataset, dict):
         return any(has_turns(one) for one in dataset.values())
     return "remaining_turns" in (getattr(dataset, "column_names", None) or ())

@@ -30,7 +30,7 @@ _INSTEAD = {
 
 
 def is_async(chosen: Runner) -> bool:
-    """Tell whether a runner is TRL's asynchronous trainer."""
+    """Return whether a runner is TRL's asynchronous trainer."""
     return chosen.config == ASYNC
 
 

@@ -29,7 +29,7 @@ def lacking_device(plan: "Plan") -> str | None:
 
 
 def is_online(run: Run) -> bool:
-    """Tell whether the method samples answers, and so calls code of the user's."""
+    """Return whether the method samples answers, and so calls code of the user's."""
     return "rl" in run.plan.runner.sections
 
 
@@ -63,7 +63,7 @@ def reward_models(plan: "Plan") -> list[str]:
 
 
 def answers_prompts(run: Run) -> bool:
-    """Tell whether TRL answers the prompts of the rows; a rollout function may take them otherwise."""
+    """Return whether TRL answers the prompts of the rows; a rollout function may take them otherwise."""
     config = run.plan.config
     own = config.get("trl.rollout_func") or config.is_true("nemo_gym_multi_turn")
     return is_online(run) and not own and not config.get("verifiers.environment")

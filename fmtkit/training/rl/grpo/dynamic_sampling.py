@@ -166,7 +166,7 @@ class DynamicSampling:
             raise NoSignalError(tally.advice())
 
     def _signals(self, rewards: Tensor) -> list[bool]:
-        """Tell of each group whether its outcomes differ."""
+        """Return for each group whether its outcomes differ."""
         trainer, group = self.trainer, self.trainer.num_generations
         outcomes = rewards[:, self.columns]
         weights = trainer.reward_weights[self.columns].to(rewards.device)

@@ -127,7 +127,7 @@ def _counted(number: int, word: str) -> str:
 
 
 def _advice(numbers: Batches, *, alone: bool = False) -> str:
-    """Say which number of steps, and which size of a micro-batch, would do."""
+    """Return which number of steps, and which size of a micro-batch, would do."""
     processes = 1 if alone else numbers.processes or 1
     need = numbers.group // gcd(numbers.batch * processes, numbers.group)
     steps = -(-numbers.steps // need) * need

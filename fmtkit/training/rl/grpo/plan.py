@@ -154,7 +154,7 @@ CHECKS = (
 
 
 def _is_open(config: Config, out: Resolution) -> bool:
-    """Tell whether a fragment leaves the size of its batches to the rest of the configuration."""
+    """Return whether a fragment leaves the size of its batches to the rest of the configuration."""
     return config.text("base_model") is None and "per_device_train_batch_size" not in out.trainer
 
 

@@ -49,7 +49,7 @@ class Rerolls:
 
 
 def failed(totals: Sequence[float]) -> bool:
-    """Tell whether all answers of a group have one reward, and it is zero or less."""
+    """Return whether all answers of a group have one reward, and it is zero or less."""
     scored = [total for total in totals if not math.isnan(total)]
     return bool(scored) and max(scored) == min(scored) <= 0
 

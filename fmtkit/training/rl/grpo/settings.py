@@ -24,17 +24,17 @@ class GrpoSettings:
 
     @property
     def replays(self) -> bool:
-        """Tell whether groups are kept for batches without a signal."""
+        """Return whether groups are kept for batches without a signal."""
         return self.replay_buffer_size > 0
 
     @property
     def rerolls(self) -> bool:
-        """Tell whether failed prompts come again."""
+        """Return whether failed prompts come again."""
         return self.reroll_start_fraction < 1.0
 
     @property
     def needs_whole_groups(self) -> bool:
-        """Tell whether every process must hold all answers to its prompts."""
+        """Return whether every process must hold all answers to its prompts."""
         return self.replays or self.rerolls
 
 

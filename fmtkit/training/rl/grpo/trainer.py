@@ -75,7 +75,7 @@ class FmtkitGRPOTrainer(RolloutTrainer):
 
     @property
     def has_other_losses(self) -> bool:
-        """Tell whether a subclass adds to the loss, so that no micro-batch may be skipped."""
+        """Return whether a subclass adds to the loss, so that no micro-batch may be skipped."""
         return False
 
     def extended(self, output: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def is_silent(trainer: Any, advantages: Tensor) -> bool:
-    """Tell whether the loss of a micro-batch has no gradient, on any process.
+    """Return whether the loss of a micro-batch has no gradient, on any process.
 
     A KL term, an entropy bonus and the balance of experts have gradients of their own.
     """

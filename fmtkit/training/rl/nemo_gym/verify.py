@@ -111,7 +111,7 @@ def text_of(completion: Completion) -> str:
 
 
 def is_masked(answer: Any) -> bool:
-    """Tell whether a server says that a sample is not to be trained on (`mask_sample`, Gym 0.7)."""
+    """Return whether a server says that a sample is not to be trained on (`mask_sample`, Gym 0.7)."""
     return isinstance(answer, dict) and answer.get("mask_sample") is True
 
 

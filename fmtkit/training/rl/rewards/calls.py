@@ -197,7 +197,7 @@ class Called:
         return low
 
     def _raises(self, batch: Batch, kind: type[Exception]) -> bool:
-        """Tell whether a part raises what the whole did; few rows may also be wrong in another way."""
+        """Return whether a part raises what the whole did; few rows may also be wrong in another way."""
         try:
             self._returned(batch, self.seconds)
         except OverdueError:

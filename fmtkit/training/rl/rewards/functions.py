@@ -64,7 +64,7 @@ class _Standing:
 
     @property
     def is_shaping(self) -> bool:
-        """Tell whether the function shapes (a length, a repetition) and does not judge the outcome."""
+        """Return whether the function shapes (a length, a repetition) and does not judge the outcome."""
         return bool(getattr(self.called.function, "is_shaping", False))
 
     def lost(self, batch: Batch, error: RewardError) -> list[Value]:

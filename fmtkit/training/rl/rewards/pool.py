@@ -93,7 +93,7 @@ class Pool:
         self._warned = False
 
     def takes(self, batch: Batch) -> bool:
-        """Tell whether a batch can leave this process: live environments cannot."""
+        """Return whether a batch can leave this process: live environments cannot."""
         return "environments" not in batch.columns
 
     def run(self, index: int, parts: Sequence[Batch]) -> list[Scored]:

@@ -24,7 +24,7 @@ class Outcome:
 
     @property
     def is_model(self) -> bool:
-        """Tell whether this is a reward model, which is not run."""
+        """Return whether this is a reward model, which is not run."""
         return self.rewards is None and self.error is None
 
 

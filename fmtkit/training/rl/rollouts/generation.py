@@ -96,7 +96,7 @@ class ServerGeneration(Given):
 
 
 def agreed(accelerator: Any, here: bool) -> bool:
-    """Tell whether something holds on every process; all of them ask."""
+    """Return whether something holds on every process; all of them ask."""
     if accelerator.num_processes == 1:
         return here
     from accelerate.utils import gather_object

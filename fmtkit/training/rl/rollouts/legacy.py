@@ -15,7 +15,7 @@ _OLD = ("model", "processing_class", "prompts")
 
 
 def is_legacy(function: Callable[..., Any]) -> bool:
-    """Tell whether a rollout function has the parameters of the older form."""
+    """Return whether a rollout function has the parameters of the older form."""
     try:
         names = inspect.signature(function).parameters
     except (TypeError, ValueError):

@@ -201,7 +201,7 @@ class Lifeline:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Tell whether the server answered and said no: TRL raises a bare Exception with the status."""
+    """Return whether the server answered and said no: TRL raises a bare Exception with the status."""
     if isinstance(error, ServerError):
         return error.status is not None
     return type(error) is Exception and str(error).startswith("Request failed:")

@@ -51,7 +51,7 @@ class Server:
         return self._ask(path, json.dumps(body).encode(), seconds)
 
     def is_up(self, seconds: float = _ANSWER_SECONDS) -> bool:
-        """Tell whether the server says within so many seconds that it is well."""
+        """Return whether the server says within so many seconds that it is well."""
         try:
             self._ask("/health", None, seconds)
         except ServerError:
@@ -91,7 +91,7 @@ def address(trainer: Mapping[str, object]) -> Server:
 
 
 def asks_server(trainer: Mapping[str, object]) -> bool:
-    """Tell whether the trainer's arguments let a server make the answers."""
+    """Return whether the trainer's arguments let a server make the answers."""
     return trainer.get("use_vllm") is True and trainer.get("vllm_mode", "server") == "server"
 
 
@@ -191,7 +191,7 @@ def _part(info: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _same_model(served: str, wanted: str) -> bool:
-    """Tell whether two names mean one model: equal, one folder, or a hub id and its place in the cache."""
+    """Return whether two names mean one model: equal, one folder, or a hub id and its place in the cache."""
     if served == wanted:
         return True
     one, other = Path(served).expanduser(), Path(wanted).expanduser()

@@ -1,8 +1,10 @@
-"""How answers are made, as the keys of `trl` ask for it."""
+"""How answers are made: as the keys of `trl` ask for it, and how long they may be for a while."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fmtkit.core.errors import OptionError
 from fmtkit.training.rl.rollouts.server import REQUEST_SECONDS
@@ -51,3 +53,21 @@ def read_settings(section: Mapping[str, object] | None, *, run: str | Path) -> R
     given = {n: v for n, v in (section or {}).items() if n in names and v is not None}
     folder = Path(run).resolve() / "vllm-adapters"
     return RolloutSettings(**given, folder=folder)  # type: ignore[arg-type]
+
+
+@contextmanager
+def capped(trainer: Any, cap: int) -> Iterator[None]:
+    """Let a GRPO trainer generate at most `cap` tokens for a while, with transformers or vLLM.
+
+    `trainer.max_completion_length` stays as it is: the dr_grpo loss is divided by it.
+    """
+    if trainer.use_vllm:
+        holder, name = trainer.vllm_generation, "max_completion_length"
+    else:
+        holder, name = trainer.generation_config, "max_new_tokens"
+    before = getattr(holder, name)
+    setattr(holder, name, cap)
+    try:
+        yield
+    finally:
+        setattr(holder, name, before)

@@ -34,7 +34,7 @@ class SyncInterval:
         self.last: int | None = None
 
     def before_generation(self, trainer: Any) -> bool:
-        """Tell whether TRL will transfer the weights now; keep it from doing so where they are not due.
+        """Return whether TRL will transfer the weights now; keep it from doing so where they are not due.
 
         TRL does whenever `_last_loaded_step` is not the current step.
         """

@@ -50,7 +50,7 @@ class Conversation:
 
     @property
     def follows(self) -> bool:
-        """Tell whether what comes is still one sequence with what was."""
+        """Return whether what comes is still one sequence with what was."""
         return self.dialog is None or self.dialog.outcome != MISMATCH
 
 

@@ -9,8 +9,8 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from fmtkit.training.rl import http_client
-from fmtkit.training.rl.ebft.generation_cap import capped
 from fmtkit.training.rl.rollouts.server import address
+from fmtkit.training.rl.rollouts.settings import capped
 from fmtkit.training.rl.verifiers.endpoint import RefusedError, Sampled
 
 _PATIENCE = 0.05
