@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
@@ -16,6 +17,7 @@ from nasty_dialogs import column, dialogs, messages, texts
 from fmtkit.rendering import chat, template_sources
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.content_parts import in_form
+from fmtkit.rendering.dialog_columns import Batch, dialog_column, groups
 from fmtkit.rendering.sandbox import Sandbox
 
 NOW = datetime(2024, 7, 26)
@@ -290,6 +292,23 @@ def test_every_list_of_tools_of_its_own_is_rendered_by_columns():
     assert done.plain_rows == 0
     trees = template_of("trl:qwen3").compiled.trees.values()
     assert not any("s17" in str(signature) for known in trees for signature in known)
+
+
+def test_lists_of_as_many_tools_are_of_one_group():
+    given = [f"[{SEARCH.replace('search', f's{n}')}]" for n in range(30)]
+    batch = Batch(
+        [dialog_column(column([talk(0, "{}")] * len(given)))], pa.array(given, pa.string())
+    )
+    assert len(groups(batch.parts, np.arange(len(given)))) == 1
+    assert len(groups(batch.parts_with_known_tools, np.arange(len(given)))) == len(given)
+
+
+def test_numbers_that_equal_true_or_false_are_told_from_others_row_by_row():
+    source = MADE.replace("EXPRESSION", "'yes' if c.function.arguments.page == true else 'no'")
+    # The first row teaches the template, and is rendered both ways.
+    given = [(talk(n, f'{{"page":{page}}}'), None) for n, page in enumerate("2103")]
+    done = check(mine(source), given, False)
+    assert ["yes" in text for text in done.text.to_pylist()] == [False, True, False, False]
 
 
 @pytest.mark.parametrize("number", NUMBERS)

@@ -225,7 +225,7 @@ def _tool_column(tools: pa.Array | None, count: int, *, known: bool) -> DialogCo
     starts = np.zeros(count, np.int64)
     ends = np.zeros(count, np.int64)
     roles: list[int] = []
-    names: list[str] = []
+    names: dict[str, int] = {}
     written: list[str | None] = []
     if tools is not None and valid.any():
         encoded = tools.dictionary_encode()
@@ -233,8 +233,8 @@ def _tool_column(tools: pa.Array | None, count: int, *, known: bool) -> DialogCo
         for text in encoded.dictionary.to_pylist():
             header, members = (text, []) if known else _opened(text)
             if header:
-                roles += [len(names), *[NO_ROLE] * len(members)]
-                names.append(header)
+                # Lists of as many unknown tools are of one shape.
+                roles += [names.setdefault(header, len(names)), *[NO_ROLE] * len(members)]
                 written += [None, *members]
             bounds.append(len(roles))
         codes = numbers(encoded.indices.buffers()[1], np.int32, encoded.indices.offset, count)
@@ -248,7 +248,7 @@ def _tool_column(tools: pa.Array | None, count: int, *, known: bool) -> DialogCo
         ends,
         every,
         np.array(roles, np.int64),
-        names,
+        list(names),
         columns,
         np.zeros(len(roles), np.bool_),
     )

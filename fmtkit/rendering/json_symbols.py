@@ -62,6 +62,8 @@ class UnknownJson:  # noqa: PLW1641 - hashing is refused below
     def __eq__(self, other: object) -> bool:
         if isinstance(other, UnknownJson) and other._text == self._text:
             return True
+        if type(other) is bool and self._kind == "number":
+            raise Untraceable("a number compared with true or false, which 1 and 0 equal")
         if other is None or isinstance(other, (str, bool)):
             return False
         if type(other) in (dict, list) and not other:
