@@ -18,7 +18,7 @@ from fmtkit.converting.engines import Threads
 from fmtkit.converting.pipeline import stream
 from fmtkit.converting.preparation import prepare
 from fmtkit.core import carried_code, plugins
-from fmtkit.core.errors import DependencyError
+from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.formats import registry
 from fmtkit.sources.opening import open_sources
 
@@ -36,11 +36,13 @@ def convert(q: Text, a: Text, b: Text) -> Preference:
 ROWS = [{"q": f"q{i}", "a": "a", "b": "b" if i else None} for i in range(9)]
 ELSEWHERE = """
 import pickle, sys
-job = pickle.loads(open(sys.argv[1], "rb").read())
 from fmtkit.converting.engines import Inline
 from fmtkit.converting.pipeline import stream
-for piece in stream(job, engine=Inline()):
-    print(piece.table.to_pylist(), piece.rejects)
+made = pickle.loads(open(sys.argv[1], "rb").read())
+for pickled in made if isinstance(made, list) else [made]:
+    job = pickle.loads(pickled) if isinstance(pickled, bytes) else pickled
+    for piece in stream(job, engine=Inline()):
+        print(piece.table.to_pylist(), piece.rejects)
 """
 
 
@@ -172,6 +174,45 @@ def test_a_plugin_file_that_was_run_twice_travels(tmp_path):
     for _ in range(2):
         job = job_of(tmp_path, "plugin_run_twice", plugins=(str(plugin),))
         assert elsewhere(job, tmp_path).stdout == expected(job)
+
+
+def test_a_worker_of_several_jobs_runs_the_plugin_of_each(tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    helper, plugin = folder / "order_of_it.py", folder / "plugin_that_changes.py"
+    text = CONVERTER.format(name="plugin_that_changes", imports="from order_of_it import LIKED")
+    jobs, wanted = [], ""
+    for liked, made in (("a", "pair(q, a, b)"), ("bb", "pair(q, a, b)"), ("bb", "pair( a, q, b)")):
+        # Of other sizes, so that no bytecode of the same second is taken for theirs.
+        helper.write_text(f"LIKED = {liked!r}\n")
+        changed = "if LIKED == 'bb':\n        a, b = b, a\n    return " + made
+        plugin.write_text(text.replace("return pair(q, a, b)", changed))
+        sys.modules.pop("order_of_it", None)
+        job = job_of(tmp_path, "plugin_that_changes", plugins=(str(plugin),))
+        jobs.append(pickle.dumps(job))
+        wanted += expected(job)
+    done = elsewhere(jobs, tmp_path)
+    assert done.stdout == wanted, done.stderr
+    done = elsewhere(jobs, tmp_path, [helper, plugin])
+    assert done.stdout == wanted, done.stderr
+
+
+def test_a_plugin_file_named_as_another_module_is_told_so(tmp_path):
+    plugin = tmp_path / "queue.py"
+    plugin.write_text(CONVERTER.format(name="plugin_in_queue", imports=""))
+    job = job_of(tmp_path, "plugin_in_queue", plugins=(str(plugin),))
+    with pytest.raises(OptionError, match=r"queue\.py: another module is called queue"):
+        pickle.dumps(job)
+
+
+def test_a_module_beside_a_folder_of_its_name_travels(tmp_path):
+    (tmp_path / "tables_of_it").mkdir()
+    (tmp_path / "tables_of_it" / "words.json").write_text("{}")
+    (tmp_path / "tables_of_it.py").write_text("WORD = 1\n")
+    plugin = tmp_path / "plugin_with_tables.py"
+    plugin.write_text("from tables_of_it import WORD\n")
+    [(_, files)] = carried_code.carried([str(plugin)]).folders
+    assert {*files} == {"plugin_with_tables.py", "tables_of_it.py"}
 
 
 def test_a_package_that_is_too_large_or_wants_another_is_named_in_one_line(

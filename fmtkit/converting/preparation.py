@@ -5,6 +5,7 @@ before a row is read.
 """
 
 import pickle
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
@@ -84,7 +85,22 @@ class Job:
     def __reduce__(self) -> tuple[Any, ...]:
         """Take along the code of plugins: their converters are found where the job is unpickled."""
         state = tuple(getattr(self, entry.name) for entry in fields(self))
-        return _unpickled, (self.code, pickle.dumps(state))
+        try:
+            return _unpickled, (self.code, pickle.dumps(state))
+        except pickle.PicklingError as error:
+            raise self._unnamed() or error from error
+
+    def _unnamed(self) -> OptionError | None:
+        """Return the error for a plugin file whose name is another module's."""
+        for plugin in self.options.plugins:
+            file, name = Path(plugin).resolve(), Path(plugin).stem
+            held = getattr(sys.modules.get(name), "__file__", None)
+            if held is None or Path(held).resolve() != file:
+                return OptionError(
+                    f"--plugin {plugin}: another module is called {name}, so that no other process "
+                    "finds what is in this one; give the file another name"
+                )
+        return None
 
     @cached_property
     def code(self) -> CarriedCode:

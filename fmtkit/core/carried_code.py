@@ -57,15 +57,39 @@ class CarriedCode:
             sys.path.insert(0, str(_unpacked(_joined(missing))))
             importlib.invalidate_caches()
             plugins.forget()
-        return [file for file in self.files() if Path(file).stem not in sys.modules]
+        return [
+            str(place / name)
+            for (folder, name), place in zip(self.plugins, self._places(), strict=True)
+            if self._is_new(place, name, self.folders[folder][1])
+        ]
+
+    def _is_new(self, place: Path, name: str, files: Files) -> bool:
+        """Return whether a plugin file is to be loaded; forget what was loaded of other files of its name."""
+        module = Path(name).stem
+        known = _LOADED.get(module)
+        if known is None and module in sys.modules:
+            return False  # by who made the job
+        if known == (place, files):
+            return False
+        if known is not None:
+            of_it = {PurePosixPath(path).parts[0].removesuffix(".py") for path in (name, *known[1])}
+            for loaded in [m for m in sys.modules if m.partition(".")[0] in of_it]:
+                del sys.modules[loaded]
+        _LOADED[module] = place, files
+        return True
 
     def files(self) -> list[str]:
         """Return the plugin files: where they were, if they are there as they were, or unpacked."""
+        named = zip(self.plugins, self._places(), strict=True)
+        return [str(place / name) for (_, name), place in named]
+
+    def _places(self) -> list[Path]:
+        """Return the folder of each plugin file."""
         places = [
             Path(place) if _is_there(Path(place), files) else _unpacked(files)
             for place, files in self.folders
         ]
-        return [str(places[folder] / name) for folder, name in self.plugins]
+        return [places[folder] for folder, _ in self.plugins]
 
     def missing(self, error: ImportError) -> DependencyError:
         """Return the error for code that cannot be loaded where it was unpacked."""
@@ -101,7 +125,9 @@ def _together(file: Path) -> Iterator[Path]:
             if user_modules.installed(top) is not None:
                 continue
             package, module = file.parent / top, file.parent / f"{top}.py"
-            beside = [*package.rglob("*.py")] if package.is_dir() else [module]
+            # As Python does: a folder without __init__.py is none where there is a file of that name.
+            is_package = (package / "__init__.py").is_file() or not module.is_file()
+            beside = [*package.rglob("*.py")] if is_package else [module]
             new = [p for p in beside if p not in found and p.is_file()]
             found.update(new)
             waiting += new
@@ -188,6 +214,10 @@ def _joined(packages: Sequence[Package]) -> Files:
 
 
 _FOLDERS: dict[frozenset[tuple[str, bytes]], "tempfile.TemporaryDirectory[str]"] = {}
+
+
+_LOADED: dict[str, tuple[Path, Files]] = {}
+"""Plugin files that this process loaded for a job, by their modules: the folder, and what was in it."""
 
 
 def _unpacked(files: Files) -> Path:
