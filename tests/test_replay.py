@@ -106,6 +106,17 @@ def test_rows_edited_by_hand_one_after_the_other() -> None:
     assert rows_of(Path("out.parquet")) == found
 
 
+def test_a_source_of_several_ranges_is_what_the_run_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fmtkit.sources.raw.RANGE_BYTES", 1000)
+    source = write(Path("rows.jsonl"), wrong_lines())
+    run("convert", source, "-t", "intel", "-o", "out.jsonl", "-q")
+    (read,) = json.loads(Path("out.report.json").read_text())["sources"]
+    assert "-" in read["sha256"]
+    done = run("replay", "out.quarantine.jsonl", "--fix", "fix.mend")
+    assert done.exit_code == 0, done.output
+    assert len(Path("out.jsonl").read_bytes().splitlines()) == len(RIGHT)
+
+
 def test_a_row_that_was_cut_in_the_quarantine_is_read_again() -> None:
     long = {"question": "q" * (3 << 20), "choosen": "a", "rejected": "b"}
     source = write(Path("rows.jsonl"), [line(RIGHT[0]), line(long)])

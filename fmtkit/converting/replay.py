@@ -31,6 +31,7 @@ from fmtkit.formats import registry
 from fmtkit.sources.compression import compression_of
 from fmtkit.sources.jsonl import BOM
 from fmtkit.sources.opening import Source
+from fmtkit.sources.raw import READ_BYTES, RangeHash
 from fmtkit.sources.readers import JsonReader
 from fmtkit.writing.outputs import Destination, entries_of, read_json
 from fmtkit.writing.working_folder import MANIFEST, QUARANTINE, REPORT
@@ -304,13 +305,21 @@ def _text_of(path: Path) -> IO[bytes]:
 def _check_source(path: Path, known: Mapping[str, Any]) -> None:
     """Raise ResumeError unless a source is what the run read."""
     if known.get("sha256") is not None:
-        with path.open("rb") as file:
-            is_same = hashlib.file_digest(file, "sha256").hexdigest() == known["sha256"]
+        is_same = _hash_of(path, in_ranges="-" in known["sha256"]) == known["sha256"]
     else:
         found = path.stat()
         is_same = (found.st_size, found.st_mtime_ns) == (known["bytes"], known["changed"])
     if not is_same:
         raise ResumeError(f"{path} was changed since the run read it; convert it again")
+
+
+def _hash_of(path: Path, *, in_ranges: bool) -> str:
+    """Return the hash of a file: in ranges as runs make it now, or of the whole as 0.1 made it."""
+    digest = RangeHash() if in_ranges else hashlib.sha256()
+    with path.open("rb") as file:
+        while data := file.read(READ_BYTES):
+            digest.update(data)
+    return digest.hexdigest()
 
 
 def _check_alike(run: Run, now: Mapping[str, Any]) -> None:
