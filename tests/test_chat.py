@@ -294,6 +294,20 @@ def test_prompt_and_reply_together_are_the_whole(name, rows):
     check_cut(name, rows)
 
 
+@pytest.mark.parametrize("said", ["</think>", "<think></think>", "\n</think>\n"])
+@pytest.mark.parametrize("kept", ["Yes.", "a"])
+def test_a_reply_that_a_template_loses_is_lost_though_it_writes_the_same_words(said, kept):
+    user = [{"role": "user", "content": "Is it?"}]
+    rows = [(user, [{"role": "assistant", "content": c}]) for c in (said, kept)]
+    template = template_named("trl:glm4moe_training")
+    done = chat.render_reply(
+        template, column([r[0] for r in rows]), {"chosen": column([r[1] for r in rows])}
+    )
+    assert done.difference is None
+    assert [(failure.row, failure.code) for failure in done.failures] == [(0, "template_error")]
+    assert done.replies["chosen"][1].as_py().endswith(f"{kept}<|user|>")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", every_template())
 @settings(max_examples=20, deadline=None)

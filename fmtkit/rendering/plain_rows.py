@@ -43,7 +43,7 @@ class PlainRows:
     plan: Plan
     batch: Batch
     training: Engine | None = None
-    _absent: dict[Hashable, list[Slot]] = field(default_factory=dict)
+    _absent: dict[Hashable, tuple[list[Slot], str]] = field(default_factory=dict)
 
     @property
     def dialogs(self) -> Sequence[DialogColumn]:
@@ -126,10 +126,14 @@ class PlainRows:
         """Return the slots of which nothing occurs in a text."""
         shapes = (signature(self.batch.parts, row), tuple(said))
         if shapes not in self._absent:
-            self._absent[shapes] = _missing(self._probe_with_symbols(row), said)
-        # A short text occurs anywhere by chance: what symbols do not find is looked at closely.
-        doubtful = {s for s, words in said.items() if words and words not in text}
-        doubtful |= {slot for slot in self._absent[shapes] if said[slot]}
+            probe = self._probe_with_symbols(row)
+            own = "".join(output for output in probe[0] if isinstance(output, str))
+            self._absent[shapes] = _missing(probe, said), own
+        absent, own = self._absent[shapes]
+        # A text may occur by chance: what symbols do not find, and what the template writes by itself
+        # (`</think>`, as a content and as a constant), is looked at closely.
+        doubtful = {s for s, words in said.items() if words and (words not in text or words in own)}
+        doubtful |= {slot for slot in absent if said[slot]}
         return [s for s in _missing(self._probe(row), said) if s in doubtful] if doubtful else []
 
     def _said(self, row: int) -> dict[Slot, str]:
