@@ -196,3 +196,33 @@ def test_a_template_whose_spans_are_asked_for_is_refused_likewise(source):
 )
 def test_what_recurses_while_it_runs_is_a_fault_of_the_row(source):
     assert refusal(source)
+
+
+DOUBLED = "{% set ns = namespace(x=messages[0].content) %}{% for i in range(12) %}{% set ns.x = (ns.x ~ ns.x) | trim %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        DOUBLED + "{{ ns.x }}",
+        DOUBLED + "{{ ns.x[0] }}",
+        DOUBLED + "{% if ns.x == 'a' %}b{% endif %}{{ messages[0].content }}",
+        "{{ messages[0].content" + " | tojson" * 12 + " }}",
+        "{% for i in range(50) %}{{ messages[0].content[i:] }}{% endfor %}",
+    ],
+)
+def test_texts_that_grow_through_operations_are_not_made_outside_of_the_worker(source):
+    with_text = {Slot(0, 0, "content"): "a" * 60}
+    signature = ((Shape("user", ("content",)),), ())
+    assert Sandbox(source, {}).trace(signature, [View((0,), False, 1)], with_text) is None
+
+
+def test_parts_of_one_text_do_not_add_up():
+    source = (
+        "{% for p in messages[0].content.split(',') %}{{ p | trim }}{% endfor %}"
+        "{{ messages[0].content | tojson }}"
+    )
+    with_text = {Slot(0, 0, "content"): ",".join("abcdefghij")}
+    signature = ((Shape("user", ("content",)),), ())
+    leaf = Sandbox(source, {}).trace(signature, [View((0,), False, 1)], with_text)
+    assert leaf is not None

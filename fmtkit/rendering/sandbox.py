@@ -7,8 +7,9 @@ JSON, and is followed only where no row's texts can grow by it more than renderi
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from datetime import datetime
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 from jinja2.exceptions import TemplateSyntaxError
@@ -26,7 +27,7 @@ from fmtkit.rendering.tracing import (
     View,
     traceable,
 )
-from fmtkit.rendering.unknowns import Derived, Question, Slot, Unknown, symbolic
+from fmtkit.rendering.unknowns import FIRST, Derived, Question, Slot, Unknown, symbolic
 
 GROWING = frozenset({"replace", "expandtabs", "rewritten", "printed"})
 """Operations that can make a long text of a short one: JSON grows by its indents and escapes."""
@@ -73,15 +74,64 @@ def harmless(leaf: Leaf, growth: int, spare: int) -> bool:
     """Return whether no row's texts can grow by it more than rendering allows."""
     if any(isinstance(u, Derived) and u.operation in GROWING for u in leaf.unknowns):
         return False
-    texts = [output for output in leaf.outputs if isinstance(output, str)]
-    texts += [unknown.text for unknown in leaf.unknowns if isinstance(unknown, Derived)]
-    return all(_moderate(text, growth, spare) for text in texts)
+    made = [output.message if isinstance(output, Fault) else output for output in leaf.outputs]
+    asked = ["".join([q.text, *_texts(q.arguments)]) for q, _ in leaf.path]
+    return all(_moderate(text, leaf.unknowns, growth, spare) for text in (*made, *asked))
 
 
-def _moderate(text: str, growth: int, spare: int) -> bool:
-    if len(text) > spare:
-        return False
-    return all(count <= growth for c, count in Counter(text).items() if symbolic(c))
+PARTS = frozenset({"part", "key", "value", "member", "element", "sorted key", "sorted value"})
+"""Operations of which the results for other last arguments are other parts of one text."""
+ESCAPED = 6
+"""Characters of JSON that one of a text may take."""
+
+
+def _moderate(text: str, unknowns: Sequence[Unknown], growth: int, spare: int) -> bool:
+    """Count how often a text holds each slot at most, and its constants, through all operations."""
+    held = Counter(text)
+    times = Counter({ord(c) - FIRST: n for c, n in held.items() if symbolic(c)})
+    constants = len(text) - times.total()
+    parts: Counter[Hashable] = Counter()
+    waiting = [-number for number in times]
+    heapify(waiting)
+    # What an unknown is made of comes before it.
+    while waiting:
+        number = -heappop(waiting)
+        unknown, often = unknowns[number], times[number]
+        if isinstance(unknown, Slot):
+            if often > growth:
+                return False
+            continue
+        if unknown.operation in PARTS:
+            group = (unknown.operation, unknown.text, unknown.arguments[:-1])
+            often, parts[group] = max(often - parts[group], 0), max(often, parts[group])
+        often *= ESCAPED if unknown.operation == "json" else 1
+        inner = "".join([unknown.text, *_texts(unknown.arguments)])
+        for character, count in Counter(inner).items():
+            if not symbolic(character):
+                constants += often * count
+                continue
+            one = ord(character) - FIRST
+            if one >= number:
+                return False
+            if one not in times:
+                heappush(waiting, -one)
+            times[one] += often * count
+        if constants > spare or times.total() > MAX_TIMES:
+            return False
+    return constants <= spare
+
+
+MAX_TIMES = 1 << 20
+"""Unknowns in a text, through all operations, beyond which it is not looked at any further."""
+
+
+def _texts(arguments: Sequence[Any]) -> Iterator[str]:
+    """Yield the texts among arguments, at any depth."""
+    for argument in arguments:
+        if isinstance(argument, str):
+            yield argument
+        elif isinstance(argument, tuple):
+            yield from _texts(argument)
 
 
 MAX_OVERRUNS = 5
