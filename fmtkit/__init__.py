@@ -92,3 +92,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'fmtkit' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Name what is loaded on first use too, so that a shell completes it."""
+    return sorted({*globals(), *__all__})

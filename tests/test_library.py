@@ -241,6 +241,12 @@ def test_help_shows_every_option_with_its_type():
 
 
 @pytest.mark.slow
+def test_the_shell_of_python_completes_public_names():
+    code = "import fmtkit; print(*dir(fmtkit))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert set(fmtkit.__all__) <= set(done.stdout.split())
+
+
 def test_a_type_checker_sees_keywords_and_results(tmp_path):
     pytest.importorskip("mypy")
     file = tmp_path / "used.py"
