@@ -331,7 +331,7 @@ def test_a_plan_names_the_checks_that_wait_for_the_data(tmp_path):
     raw = run_of(tmp_path, rl="kto")
     plan = train(raw, dry_run=True).plan
     assert [code for code, *_ in plan.waiting] == ["no_rows", "labels"]
-    assert "checked with data" in str(plan)
+    assert "to be checked with data" in str(plan)
     assert plan.to_json()["waiting"][1]["check"] == "labels"
     with pytest.raises(OptionError, match=r"fewer than a batch of 9 \[labels\]"):
         train({**raw, "micro_batch_size": 9}, prepare=True)

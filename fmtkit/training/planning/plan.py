@@ -131,7 +131,7 @@ class Plan:
             ]
         rows.append(("launch", self.launch.profile, " ".join(self.launch.command)))
         rows += [("missing", name, "needed to train") for name in self.missing]
-        rows += [(f"checked with {n}", code, about) for code, n, about in self.waiting]
+        rows += [(f"to be checked with {n}", code, about) for code, n, about in self.waiting]
         rows += [("note", note, "") for note in self.notes]
         return rows
 
