@@ -2,7 +2,7 @@
 
 rewards.accuracy                      a function of rewards.py beside the config, or of an installed module
 scores/rewards.py:accuracy            the same, by its file
-fmtkit.rewards.accuracy               one of ours; options: {fmtkit.rewards.length: {target: 200}}
+fmtkit.rewards.accuracy               one of ours; options: {fmtkit.rewards.length_target: {target: 200}}
 models/judge, org/judge               a reward model: a folder with config.json, or a hub id
 """
 
