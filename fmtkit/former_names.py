@@ -33,7 +33,7 @@ class _FormerNames:
         new = FORMER[spec.name]
         warnings.warn(
             f"{spec.name} is now {new}; the former name goes with fmtkit 0.3",
-            DeprecationWarning,
+            FutureWarning,
             stacklevel=2,
         )
         module = import_module(new)

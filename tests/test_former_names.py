@@ -13,7 +13,7 @@ from fmtkit import former_names
 @pytest.mark.parametrize(("former", "now"), sorted(former_names.FORMER.items()))
 def test_a_former_name_is_the_module_itself(former, now):
     sys.modules.pop(former, None)
-    with pytest.warns(DeprecationWarning, match=f"{former} is now {now}; "):
+    with pytest.warns(FutureWarning, match=f"{former} is now {now}; "):
         found = import_module(former)
     sys.modules.pop(former)
     assert found is import_module(now)
