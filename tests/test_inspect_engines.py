@@ -285,7 +285,7 @@ def test_what_engines_need_is_the_same_for_inspect_as_for_convert(tmp_path, caps
     source = write(tmp_path / "a.jsonl", [sick_rows.clean(1)])
     done = command(capsys, "inspect", source, "--ray-address", "auto")
     assert done.code == 2
-    assert "--engine ray; give it too" in done.err
+    assert "need --engine ray" in done.err
     flags = ("--engine", "ray", "--ray-address", "auto")
     for name in ("inspect", "validate"):
         done = command(capsys, name, source, "--type", "ultra", *flags)

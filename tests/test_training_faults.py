@@ -63,7 +63,7 @@ FAULTS = {
     "datasets: [{path: a/b, fraction: 0}]": "fraction: 0: no row is left",
     "base_model: a/m\ndatasets: [{path: ./nope.jsonl}]": "./nope.jsonl: no such file or folder",
     "base_model: a/m\ndatasets: [{path: json}]": "names no file; set data_files",
-    "rl: dpo\ndatasets: [{path: a/b, type: {prompt_format: '{nope}'}}]": "no placeholder",
+    "rl: dpo\ndatasets: [{path: a/b, type: {prompt_format: '{nope}'}}]": "not a placeholder",
     "rl: dpo\ndatasets: [{path: a/b, type: intel, options: {nope: 1}}]": "no option of type intel",
     "rl: dpo\ndatasets: [{path: a/b, type: intel, columns: {nope: x}}]": "no column of type intel",
 }
