@@ -65,6 +65,14 @@ def breaks_on_one(completions, **kwargs):
     return [float(i) for i, _ in enumerate(completions)]
 
 
+def killed_on_one(completions, **kwargs):
+    """Be killed as the second process, in its third step."""
+    calls.append(1)
+    if os.environ["RANK"] == "1" and len(calls) == 3:
+        os.kill(os.getpid(), 9)
+    return [float(i) for i, _ in enumerate(completions)]
+
+
 def play(prompts, trainer):
     """Answer with what is there; break for the second process in its third step."""
     breaks_on_one(prompts)
@@ -84,6 +92,13 @@ def test_a_failure_of_several_processes_is_a_line_and_their_exit_code(model, tmp
     assert done.code == 1
     lines = [line for line in done.err.splitlines() if not line.startswith("note: ")]
     assert all("error: reward rewards.broken raised KeyError" in line for line in lines), done.err
+
+
+def test_a_process_that_was_killed_is_named_though_the_other_fails_for_it(model, tmp_path, capfd):
+    file = config_of(tmp_path, model, trl={"reward_funcs": ["rewards.killed_on_one"]})
+    done = runs.fmtkit(capfd, "train", file)
+    assert done.code == 1
+    assert "the system killed a training process" in done.err
 
 
 @pytest.mark.parametrize("broken", ["reward_funcs", "rollout_func"])

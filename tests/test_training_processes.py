@@ -1,6 +1,9 @@
 """Several processes train one model together, or say that they do not."""
 
 import json
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +20,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.training.planning import checks
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.check import Run
-from fmtkit.training.run import launch, process, run
+from fmtkit.training.run import launch, process, run, several
 
 REWARD = "def length(completions, **kwargs): return [float(len(str(c))) for c in completions]\n"
 ONLINE = {"reward_funcs": ["rewards.length"], "num_generations": 2, "max_completion_length": 4}
@@ -126,6 +129,44 @@ def test_processes_that_are_not_as_many_as_were_asked_for_are_refused(
     with pytest.raises(OptionError, match="processes were to train together") as caught:
         process._check_world(job_of(**keys), joined)
     assert ("need true" in str(caught.value)) is ("use_cpu" in keys)
+
+
+@pytest.mark.parametrize(
+    ("ended", "code"),
+    [
+        ([(1, 10), (1, 10)], 1),
+        # The one that waited for the killed one was seen first, or at the same look.
+        ([(1, 10), (-signal.SIGKILL, 10)], -signal.SIGKILL),
+        ([(1, 10), (-signal.SIGKILL, 11)], -signal.SIGKILL),
+        # The launcher ends the rest.
+        ([(-signal.SIGTERM, 10), (2, 10)], 2),
+        ([(-signal.SIGKILL, 40), (2, 10)], 2),
+    ],
+)
+def test_of_processes_that_end_together_the_killed_one_failed_first(ended, code):
+    failures = [SimpleNamespace(exitcode=code, timestamp=at) for code, at in ended]
+    assert several._first(failures) == code
+
+
+@pytest.mark.parametrize("connected", [False, True])
+def test_a_process_ends_without_freeing_what_connects_it(connected, tmp_path):
+    init = f"torch.distributed.init_process_group('gloo', 'file://{tmp_path}/store', rank=0, world_size=1)"
+    lines = [
+        "import atexit, torch",
+        "from fmtkit.training.run import process",
+        init if connected else "",
+        "class Freed:",
+        "    def __del__(self): print('freed')",
+        "atexit.register(print, 'trackers ended')",
+        "kept = Freed()",
+        "process.leave(3)",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3, done.stderr
+    said = ["trackers ended"] if connected else ["trackers ended", "freed"]
+    assert done.stdout.splitlines() == said
 
 
 def test_the_processes_of_a_file_of_accelerates_are_counted(tmp_path):

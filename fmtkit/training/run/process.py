@@ -55,7 +55,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _told(error: FmtkitError) -> int:
-    print(f"error: {error}", file=sys.stderr)  # noqa: T201
+    # Of one write, with PYTHONUNBUFFERED too: several processes may end with a line each.
+    sys.stderr.write(f"error: {error}\n")
     return error.exit_code
 
 
@@ -111,17 +112,25 @@ def _leave_together(trainer: Any) -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End this process; where others were connected, without freeing what connected them.
+    """End this process; where others are connected, without freeing what connects them.
 
-    At exit gloo's threads (torch 2.13) sometimes wait forever or abort the process. A process that
-    fails ends as ever: the launcher is to see first which one was killed.
+    At exit gloo's threads (torch 2.13) sometimes wait forever or abort the process, whose exit code is then
+    not the error's.
     """
-    if _CONNECTED:
+    if _is_connected():
         atexit._run_exitfuncs()  # Trackers end their runs there.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _is_connected() -> bool:
+    """Return whether this process is or was connected with others; imports nothing for it."""
+    distributed = sys.modules.get("torch.distributed")
+    return bool(_CONNECTED) or (
+        distributed is not None and distributed.is_available() and distributed.is_initialized()
+    )
 
 
 def _quiet() -> None:

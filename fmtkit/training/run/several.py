@@ -8,10 +8,12 @@ that failed first, and signals are passed on: the processes save and stop.
 
 import logging
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from subprocess import CalledProcessError
 from types import FrameType
+from typing import Any
 
 import psutil
 
@@ -59,12 +61,24 @@ def _run(launcher: str, arguments: list[str], relay: _Relay) -> int:
     try:
         _launch(launcher, arguments)
     except ChildFailedError as error:
-        _, failure = error.get_first_failure()
-        return _exit_code(failure.exitcode)
+        return _exit_code(_first(error.failures.values()))
     except CalledProcessError as error:
         # accelerate's way with a single process.
         return _exit_code(error.returncode)
     return 0
+
+
+def _first(failures: Collection[Any]) -> int:
+    """Return the exit code of the process that failed first.
+
+    Their times are whole seconds: of those that failed together, one that was killed comes before those
+    that failed since it is gone. The launcher ends the rest by SIGTERM.
+    """
+    earliest = min(failure.timestamp for failure in failures)
+    together: list[int] = [f.exitcode for f in failures if f.timestamp <= earliest + 1]
+    failed = [code for code in together if code != -signal.SIGTERM]
+    killed = [code for code in failed if code < 0]
+    return [*killed, *failed, *together][0]
 
 
 def _exit_code(code: int) -> int:
