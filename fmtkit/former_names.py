@@ -1,4 +1,4 @@
-"""Modules that have moved: their former names can be imported for one more version, with a warning."""
+"""Former names: modules, functions and methods keep working under them for one version, with a warning."""
 
 import sys
 import warnings
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 FORMER = {
     f"fmtkit.{name}": f"fmtkit.{room}.{name}"
@@ -18,6 +19,53 @@ FORMER = {
     for name in names.split()
 } | dict.fromkeys(("fmtkit.writing.encoding", "fmtkit.writing.stitching"), "fmtkit.writing.formats")
 """Modules that documented extensions import (formats, targets, methods) -> where they are now."""
+
+FORMER_ATTRIBUTES = {
+    "fmtkit.columns.problems.Column": {
+        "but": "with_value",
+        "having": "depending_on",
+        "leave": "warn_unread",
+        "of": "with_turns",
+    },
+    "fmtkit.columns.dialogs": {
+        "answers": "must_hold_question",
+        "asks": "must_end_with_prompt",
+        "ends_with_reply": "must_end_with_reply",
+        "judged": "labelled",
+        "speaks": "has_role",
+    },
+    "fmtkit.columns.exports": {
+        "answering": "must_be_one_answer",
+        "asking": "must_end_with_prompt",
+        "learnable": "must_have_reply",
+        "parted": "must_start_apart",
+        "single": "must_be_one_message",
+    },
+    "fmtkit.columns.instructions": {"learnt": "trained_output"},
+}
+"""Functions and methods that extensions call: their module or class -> former name -> name."""
+
+
+def attribute(owner: object, place: str, name: str) -> Any:
+    """Return an attribute by its former name, with a warning; for `__getattr__` of its owner.
+
+    Args:
+        owner: The module or the object that is asked for it.
+        place: The owner's name in FORMER_ATTRIBUTES.
+        name: The name that it was asked by.
+
+    Raises:
+        AttributeError: If it was never the name of anything there.
+    """
+    new = FORMER_ATTRIBUTES[place].get(name)
+    if new is None:
+        raise AttributeError(f"{place} has no attribute {name!r}", name=name, obj=owner)
+    warnings.warn(
+        f"{place}.{name} is now {new}; the former name goes with fmtkit 0.3",
+        FutureWarning,
+        stacklevel=3,
+    )
+    return getattr(owner, new)
 
 
 class _FormerNames:

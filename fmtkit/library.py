@@ -45,7 +45,7 @@ Source = object
 Rejects = list[Finding]
 
 
-@keywords(ConvertOptions, but=("config",))
+@keywords(ConvertOptions, without=("config",))
 def convert(
     source: Source, type: str, out: str | Path | None = None, *, options: ConvertOptions
 ) -> Report:
@@ -178,7 +178,7 @@ def _warn(rows: RowStream, rejects: Rejects | None, function: str) -> None:
     )
 
 
-@keywords(RowOptions, but=("on_error",))
+@keywords(RowOptions, without=("on_error",))
 def validate(
     source: Source, type: str | None = None, *, schema: bool = False, options: RowOptions
 ) -> Findings:
@@ -202,7 +202,7 @@ def validate(
     return validate_sources(source, options, schema=schema)
 
 
-@keywords(InspectOptions, but=("config",))
+@keywords(InspectOptions, without=("config",))
 def inspect(source: Source, type: str | None = None, *, options: InspectOptions) -> "Survey":
     """Survey a source: what it is, token lengths, masks and findings.
 

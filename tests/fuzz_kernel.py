@@ -62,8 +62,8 @@ def write(folder: Path) -> None:
     told = []
     for target in chosen:
         spec, layout = target.binding.spec, target.layout
-        laid = None if layout is None else clean_lines.told_layout(spec, layout)
-        told.append((clean_lines.told(spec), laid))
+        laid = None if layout is None else clean_lines.layout_tuple(spec, layout)
+        told.append((clean_lines.spec_tuple(spec), laid))
     (folder / "specs").write_text(repr(told), encoding="utf-8")
     for number, target in enumerate(chosen):
         for block in (*target.lines, b"\n".join(target.lines[:3])):

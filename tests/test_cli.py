@@ -416,7 +416,7 @@ def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path):
     _, printed = process.communicate(timeout=60)
     assert process.returncode == 130
     assert printed.decode().splitlines() == [
-        f"fmtkit: interrupted; {tmp_path / 'x'} is not finished: the same command with --resume goes on"
+        f"fmtkit: interrupted; {tmp_path / 'x'} is not finished: run the same command with --resume to continue"
     ]
     assert not (tmp_path / "x").exists()
 

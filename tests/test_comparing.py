@@ -207,7 +207,7 @@ def test_a_large_dataset_is_aligned_whatever_its_order_and_beginnings(tmp_path):
     for messages in rows:
         text = str(fmtkit.render(messages, "chatml"))
         ids = tokenizer.encode(text).ids
-        # Nothing is learnt, and a token stands before: no hash is the same.
+        # Nothing is trained, and a token stands before: no hash is the same.
         prepared.append({"input_ids": ids[3:], "labels": [-100] * (len(ids) - 3)})
     order = [*range(400)]
     generator.shuffle(order)
@@ -263,7 +263,7 @@ def test_a_spool_gives_back_any_row(tmp_path):
 
 
 def test_a_turn_that_ends_with_a_character_of_several_tokens_is_learnt_to_its_end():
-    """An emoji is four tokens: its first alone was learnt, and the end of the turn was not found."""
+    """An emoji is four tokens: its first alone was trained, and the end of the turn was not found."""
     from fmtkit.inspection.masks import Masking, mask_row
     from fmtkit.rendering import template_sources
     from fmtkit.rendering.row_templates import RowTemplate
@@ -279,8 +279,8 @@ def test_a_turn_that_ends_with_a_character_of_several_tokens_is_learnt_to_its_en
     }
     masking = Masking(turns=TurnRule(("user", "assistant")))
     (made,) = mask_row(row, "Conversation", tokenizer, template, masking)
-    learnt = tokenizer.backend.decode(made.ids[made.trained].tolist(), skip_special_tokens=False)
-    assert learnt.startswith("apple 🍎<|im_end|>yes<|im_end|>")
+    trained = tokenizer.backend.decode(made.ids[made.trained].tolist(), skip_special_tokens=False)
+    assert trained.startswith("apple 🍎<|im_end|>yes<|im_end|>")
 
 
 def copied(tmp_path: Path, name: str = "chat") -> Path:

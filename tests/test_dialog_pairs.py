@@ -4,7 +4,13 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmtkit.columns.dialog_pairs import ASKING, begins_with, joined, same_dialog, shared_turns
+from fmtkit.columns.dialog_pairs import (
+    PROMPT_END_ROLES,
+    begins_with,
+    joined,
+    same_dialog,
+    shared_turns,
+)
 from fmtkit.columns.typed_kinds import WIDE
 
 MESSAGE = st.fixed_dictionaries(
@@ -23,7 +29,7 @@ def counted(one: list[dict[str, Any]] | None, other: list[dict[str, Any]] | None
     for place, (ours, theirs) in enumerate(zip(one or [], other or [], strict=False), 1):
         if {**ours, "train": None} != {**theirs, "train": None}:
             break
-        count = place if ours["role"] in ASKING else count
+        count = place if ours["role"] in PROMPT_END_ROLES else count
     return count
 
 

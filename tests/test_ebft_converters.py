@@ -176,7 +176,7 @@ IDS = [4, 10, 11, 3, 5, 12, 3, 4, 13, 3, 5, 7, 14, 8, 15, 3] + [0] * 8
 
 
 @pytest.mark.parametrize(
-    ("type", "options", "learnt", "prompt", "anchors"),
+    ("type", "options", "trained", "prompt", "anchors"),
     [
         ("ebft_strided_chat.transform", {}, [5, 6, *range(11, 16)], 5, [5, 6, *range(11, 16)]),
         ("ebft_reasoning.transform_strided", {}, [*range(11, 16)], 11, [*range(11, 16)]),
@@ -190,14 +190,14 @@ IDS = [4, 10, 11, 3, 5, 12, 3, 4, 13, 3, 5, 7, 14, 8, 15, 3] + [0] * 8
     ],
 )
 def test_the_worked_token_example_holds(
-    tmp_path: Path, words, type, options, learnt, prompt, anchors
+    tmp_path: Path, words, type, options, trained, prompt, anchors
 ) -> None:
     out, _, _ = converted(tmp_path, WORKED, type, options=options, **words)
     row = out[0]
     assert row["input_ids"] == IDS
     assert row["attention_mask"] == [1] * 16 + [0] * 8
-    assert [i for i, label in enumerate(row["labels"]) if label != -100] == learnt
-    assert all(row["labels"][i] == IDS[i] for i in learnt)
+    assert [i for i, label in enumerate(row["labels"]) if label != -100] == trained
+    assert all(row["labels"][i] == IDS[i] for i in trained)
     assert row["prompt_length"] == prompt
     assert [i for i, inside in enumerate(row["anchor_mask"]) if inside] == anchors
 

@@ -215,7 +215,7 @@ def test_more_failures_than_may_be_end_the_run_with_the_reason(tmp_path):
     few = RolloutSettings(max_failed_share=0.2)
     play = rollout(failing=["w1", "w2", "w3", "w4"])
     trainer = make_trainer(tmp_path, positions, rollout_func=play, rollouts=few, **WIDE)
-    with pytest.raises(Exception, match=r"2 of 8 samples failed, 2 of them thus: it broke; .* 1"):
+    with pytest.raises(Exception, match=r"2 of 8 samples failed, 2 of them with: it broke; .* 1"):
         trainer.train()
 
 
@@ -522,7 +522,7 @@ def test_an_environment_that_breaks_in_step_3_of_5_fails_its_samples_in_a_run_fr
     said = " ".join(capsys.readouterr().err.split())
     if share < 0.5:
         assert code == 1
-        assert f"2 of 4 samples failed, 2 of them thus: {reason}" in said
+        assert f"2 of 4 samples failed, 2 of them with: {reason}" in said
         assert "0.3 allows 1" in said
         return
     assert code == 0

@@ -57,7 +57,7 @@ def test_the_last_attempt_raises_and_final_errors_are_not_tried_again(pauses):
         retried(failing(3, OSError("gone")), 2)
     assert len(pauses) == 2
     with pytest.raises(KeyError):
-        retried(failing(1, KeyError()), 5, but=(KeyError,))
+        retried(failing(1, KeyError()), 5, final=(KeyError,))
     assert len(pauses) == 2
 
 

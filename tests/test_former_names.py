@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+from copy import copy
 from importlib import import_module
 
 import pytest
 from pyarrow.parquet import read_table
 
 from fmtkit import former_names
+from fmtkit.columns.problems import literal
 
 
 @pytest.mark.parametrize(("former", "now"), sorted(former_names.FORMER.items()))
@@ -18,6 +20,19 @@ def test_a_former_name_is_the_module_itself(former, now):
     sys.modules.pop(former)
     assert found is import_module(now)
     assert found.__spec__.name == now
+
+
+@pytest.mark.parametrize("place", sorted(former_names.FORMER_ATTRIBUTES))
+def test_a_former_function_or_method_is_the_one_that_it_is_now(place):
+    parent, _, last = place.rpartition(".")
+    owner = literal(1) if last == "Column" else getattr(import_module(parent), last)
+    for former, now in former_names.FORMER_ATTRIBUTES[place].items():
+        with pytest.warns(FutureWarning, match=rf"{place}\.{former} is now {now}; "):
+            assert getattr(owner, former) == getattr(owner, now)
+    with pytest.raises(AttributeError, match=f"{place} has no attribute 'butt'"):
+        owner.butt  # noqa: B018
+    if last == "Column":
+        assert copy(owner).value is owner.value
 
 
 def test_a_converter_written_for_former_names_works(tmp_path):

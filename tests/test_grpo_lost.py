@@ -41,7 +41,7 @@ def test_a_reward_that_breaks_leaves_a_checkpoint_to_go_on_from(method, model, t
         process.train(work)
     assert "reward rewards.breaks_later raised KeyError" in str(error.value)
     assert "the steps so far are saved in" in str(error.value)
-    assert "--resume goes on from there" in str(error.value)
+    assert "--resume continues from there" in str(error.value)
     assert error.value.exit_code == 1
     assert "\n" not in str(error.value)
     assert steps_saved(tmp_path) == 2

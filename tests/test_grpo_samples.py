@@ -218,11 +218,11 @@ def test_failed_samples_and_those_that_a_reward_calls_masked_say_why(model, tmp_
     work = online.make_job(tmp_path, model)
     trainer = online.trainer_of(work)
     trainer.failed.reasons = ["the reward raised TimeoutError", None]
-    trainer._log_completion_extra("masked", [None, "the environment wants it left out"])
+    trainer._log_completion_extra("masked", [None, "masked by the environment"])
     trainer.failed.log_reasons()
     assert trainer._pending_extra_logs["masked"] == [
         "the reward raised TimeoutError",
-        "the environment wants it left out",
+        "masked by the environment",
     ]
     trainer._pending_extra_logs.clear()
     trainer.failed.reasons = [None, None]

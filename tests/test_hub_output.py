@@ -147,7 +147,7 @@ def test_what_was_converted_is_kept_for_resume_where_the_commit_fails(hub, sourc
     hub.fault = lambda method, path, count: 403 if "/commit/" in path else None
     code, said = convert(hub, source, "-q")
     assert code == 3
-    assert "what was converted is kept: --resume goes on" in said
+    assert "what was converted is kept: --resume continues" in said
     hub.fault = lambda method, path, count: None
     code, said = convert(hub, source, "--resume")
     assert code == 0, said

@@ -122,8 +122,8 @@ def test_a_shown_row_has_the_windows_that_the_collator_places(tmp_path, tokenize
         anchors = batch["anchors"][number][batch["valid"][number]].tolist()
         assert [start for start, _ in side.windows] == anchors
         assert {end - start for start, end in side.windows} == {4}
-        learnt = [place for start, end in side.trained for place in range(start, end)]
-        assert learnt == (batch["labels"][number] != -100).nonzero().flatten().tolist()
+        trained = [place for start, end in side.trained for place in range(start, end)]
+        assert trained == (batch["labels"][number] != -100).nonzero().flatten().tolist()
 
 
 @needs_goldens

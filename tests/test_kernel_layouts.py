@@ -72,7 +72,7 @@ def fitting(*templates: str) -> list[tuple[Case, Job]]:
 
 def ordinary(job: Job, block: bytes) -> Piece:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Fusion, "lay_out", lambda *_: None)
+        patched.setattr(Fusion, "fuse", lambda *_: None)
         return process(job, 0, 0, JsonBlock(block, 1))
 
 
@@ -86,15 +86,15 @@ def laid_again(job: Job, lines: list[bytes], times: int = 2) -> list[int]:
     counts = []
     block = b"".join(line + b"\n" for line in lines)
     expected = ordinary(job, block)
-    lay_out = Fusion.lay_out
+    fuse = Fusion.fuse
 
     def counted(self, records):
-        laid = lay_out(self, records)
+        laid = fuse(self, records)
         counts.append(0 if laid is None else len(laid.rows))
         return laid
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Fusion, "lay_out", counted)
+        patched.setattr(Fusion, "fuse", counted)
         for _ in range(times):
             same(process(job, 0, 0, JsonBlock(block, 1)), expected)
     return counts
@@ -209,7 +209,7 @@ def test_sources_mean_what_the_expressions_make():
         fusion, lines = job.fusions[0], sound_lines(case)
         block = b"".join(line + b"\n" for line in lines)
         # A row of which a rule holds may mean something else.
-        laid = fusion.lay_out(JsonBlock(block, 1).records()).rows.tolist()
+        laid = fusion.fuse(JsonBlock(block, 1).records()).rows.tolist()
         made = ordinary(job, block)
         columns = made.table.select(fusion.names).to_pylist()
         for record, written in zip(made.records.tolist(), columns, strict=True):
@@ -261,7 +261,7 @@ def run_through(count: int, seed: str) -> None:
         lines = [line for _, line in made]
         for at in range(0, len(lines), 50):
             block = b"\n".join(lines[at : at + 50])
-            found = paths.compiled.lay_out(block)
+            found = paths.compiled.read(block)
             for column in found.made:
                 column.validate(full=True)
             rows = int((found.verdicts == clean_lines.CLEAN).sum())
@@ -321,14 +321,14 @@ def test_a_template_that_renders_otherwise_is_found_by_the_sample(monkeypatch):
     process(job, 0, 0, JsonBlock(INTEL.source.read_bytes(), 1))
     lines = lines_of(300)
     assert laid_rows(job, lines) == 300
-    lay_out = CompiledLayout.lay_out
+    read = CompiledLayout.read
 
     def wrong(self, block):
-        laid = lay_out(self, block)
+        laid = read(self, block)
         texts = pa.array([text.upper() for text in laid.made[0].to_pylist()])
         return type(laid)(laid.frame, laid.verdicts, (texts, *laid.made[1:]), laid.taken)
 
-    monkeypatch.setattr(CompiledLayout, "lay_out", wrong)
+    monkeypatch.setattr(CompiledLayout, "read", wrong)
     monkeypatch.setattr(tiers, "SAMPLE", 10)
     block = b"".join(line + b"\n" for line in lines)
     made = process(job, 0, 0, JsonBlock(block, 1))
@@ -370,7 +370,7 @@ def spec():
 def laid_texts(rows: list[object], **changed) -> list[str | None]:
     """Return the text of each row, None of one that is not laid out."""
     block = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
-    laid = clean_lines.compile_layout(spec(), layout(**changed)).lay_out(block)
+    laid = clean_lines.compile_layout(spec(), layout(**changed)).read(block)
     texts = iter(laid.made[0].to_pylist())
     laid.made[0].validate(full=True)
     return [next(texts) if v == clean_lines.CLEAN else None for v in laid.verdicts.tolist()]

@@ -180,15 +180,15 @@ def test_no_module_decides_by_the_name_of_a_method():
     assert found - means_otherwise == set(), "say it in the runner"
 
 
-KNOW_WHO_PLAYS = {"fmtkit.training.rl.grpo.build"}
-"""Modules of the online methods that let a Gym or an environment judge or play."""
+MAY_IMPORT_ENVIRONMENTS = {"fmtkit.training.rl.grpo.build"}
+"""Modules of the online methods that may import NeMo Gym or verifiers."""
 
 
 def test_ebft_and_the_gym_are_known_by_their_runners_alone():
     for package, allowed in (
         ("ebft", set()),
-        ("nemo_gym", KNOW_WHO_PLAYS),
-        ("verifiers", KNOW_WHO_PLAYS),
+        ("nemo_gym", MAY_IMPORT_ENVIRONMENTS),
+        ("verifiers", MAY_IMPORT_ENVIRONMENTS),
     ):
         inside = f"fmtkit.training.rl.{package}"
         importers = {

@@ -74,8 +74,8 @@ def test_a_row_goes_to_its_server_or_to_the_one_of_its_agent():
     assert head.verifier(found, "memory", None).name == "memory"
     assert head.verifier(found, "memory", "arithmetic_agent").name == "memory"
     assert head.verifier(found, None, "arithmetic_agent").name == "arithmetic"
-    assert head.player(found, None, "lonely").name == "lonely"
-    assert head.player(found, "arithmetic", None).name == "arithmetic_agent"
+    assert head.agent_server(found, None, "lonely").name == "lonely"
+    assert head.agent_server(found, "arithmetic", None).name == "arithmetic_agent"
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_a_row_goes_to_its_server_or_to_the_one_of_its_agent():
         (head.verifier, "lonely", None, "no resources_servers named 'lonely' runs"),
         (head.verifier, None, None, "a row names no server; set server_name beside its path"),
         (head.verifier, None, "lonely", "the agent lonely names no resources server"),
-        (head.player, "memory", None, "no agent plays with memory; start one that does"),
-        (head.player, None, "loneley", "did you mean 'lonely'?"),
+        (head.agent_server, "memory", None, "no agent uses memory; start one that does"),
+        (head.agent_server, None, "loneley", "did you mean 'lonely'?"),
     ],
 )
 def test_a_row_that_no_server_takes_is_a_configuration_error(route, server, agent, words):
@@ -100,7 +100,7 @@ def test_a_server_with_several_agents_needs_the_rows_to_name_one():
     servers = {n: head.Server(n, head.AGENTS, "http://x:1") for n in ("one", "two")}
     directory = head.Directory(servers, {"one": "math", "two": "math", "asleep": "math"})
     with pytest.raises(OptionError, match="math has the agents one, two; name one in the rows"):
-        head.player(directory, "math", None)
+        head.agent_server(directory, "math", None)
 
 
 def test_the_reward_is_what_the_server_says_in_the_order_of_the_answers():
@@ -181,7 +181,7 @@ def test_a_batch_without_one_reward_ends_the_run():
     with (
         verifying() as (_, judge),
         pytest.raises(
-            TrainingError, match=r"all 2 calls of /verify failed, 2 of them thus: .* 500"
+            TrainingError, match=r"all 2 calls of /verify failed, 2 of them with: .* 500"
         ),
     ):
         judge([fault("500")] * 2, ["4"] * 2)
@@ -191,7 +191,7 @@ def test_a_dead_server_is_tried_again_before_the_run_ends(monkeypatch):
     monkeypatch.setattr(http_client, "PAUSES", (0.01, 0.01))
     with verifying() as (_, judge):
         pass
-    with pytest.raises(TrainingError, match=r"no server at .*go on with --resume"):
+    with pytest.raises(TrainingError, match=r"no server at .*continue with --resume"):
         judge([ROW], ["4"])
 
 

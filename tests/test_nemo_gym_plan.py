@@ -10,7 +10,7 @@ from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.training.config import keys_online
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.rl.dialogs import naming
-from fmtkit.training.rl.dialogs.played import PlayedReward
+from fmtkit.training.rl.dialogs.environment import EnvReward
 from fmtkit.training.rl.nemo_gym import run as gym_run
 from fmtkit.training.rl.nemo_gym.settings import GymSettings, read_settings
 
@@ -135,7 +135,7 @@ REFUSED = [
         {"trl": {"reward_funcs": [VERIFY]}, "nemo_gym_multi_turn": True},
         "nemo_gym_multi_turn: true is for whole dialogs",
     ),
-    ({"trl": {"reward_funcs": [VERIFY, "nemo_gym_verify"]}}, "are one reward; name it once"),
+    ({"trl": {"reward_funcs": [VERIFY, "nemo_gym_verify"]}}, "are the same reward; name it once"),
     ({"trl": {"reward_weights": [1.0, 2.0]}}, "2 numbers for 1 rewards: the Gym's is one of them"),
 ]
 
@@ -205,7 +205,7 @@ def test_every_key_and_metric_is_in_the_page():
         for file in (root / "fmtkit" / "training" / "rl" / "nemo_gym").glob("*.py")
     )
     metrics = set(re.findall(r'log_metric\("(\S+?)"', code))
-    PlayedReward(5)(log_metric=lambda name, _: metrics.add(name))
+    EnvReward(5)(log_metric=lambda name, _: metrics.add(name))
     assert len(metrics) >= 7
     for metric in metrics:
         assert f"| `{metric}` |" in page, metric

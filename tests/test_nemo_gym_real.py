@@ -141,7 +141,7 @@ def test_the_head_server_tells_the_names_that_rows_use(gym):
     assert found.of_kind(head.RESOURCES) == ["example_single_tool_call", "reasoning_gym"]
     assert found.of_kind(head.AGENTS) == ["example_single_tool_call_simple_agent"]
     assert found.resources_of["example_single_tool_call_simple_agent"] == "example_single_tool_call"
-    assert head.player(found, "example_single_tool_call", None).kind == head.AGENTS
+    assert head.agent_server(found, "example_single_tool_call", None).kind == head.AGENTS
     entries = http_client.get(f"{gym.settings.head_url}/server_instances", 5)
     assert {entry["name"] for entry in entries} >= {"simple_agent", "vllm_model"}
 
@@ -182,7 +182,7 @@ def test_what_a_row_lacks_is_a_422_as_of_the_stand_in(gym):
 
 def test_an_agent_plays_a_dialog_and_tells_its_tokens(gym, model):
     row = example("example_single_tool_call")
-    play = Rollout(gym.settings, lambda s, a: head.player(gym.directory, s, a).url, None)
+    play = Rollout(gym.settings, lambda s, a: head.agent_server(gym.directory, s, a).url, None)
     trainer = SimpleNamespace(
         temperature=0.7, top_p=0.9, max_completion_length=64, chat_template_kwargs={}
     )
@@ -200,7 +200,7 @@ def test_an_agent_plays_a_dialog_and_tells_its_tokens(gym, model):
         "logprobs": [[-0.1, -0.2, 0.0, 0.0, -0.3]] * 2,
         "env_reward": [1.0] * 2,
         "num_turns": [2] * 2,
-        "nemo_gym_outcome": ["played"] * 2,
+        "nemo_gym_outcome": ["completed"] * 2,
     }
     asked = [body for path, body in model.asked if path == "/v1/chat/completions"]
     assert {body["temperature"] for body in asked} == {0.7}

@@ -11,8 +11,8 @@ import tiny_training as tiny
 
 from fmtkit.core import foreign_calls
 from fmtkit.training.rl import http_client
-from fmtkit.training.rl.dialogs.dialog import CUT, MISMATCH, NO_TOKENS, NOTHING, PLAYED
-from fmtkit.training.rl.dialogs.played import PlayedReward
+from fmtkit.training.rl.dialogs.dialog import COMPLETED, CUT, MISMATCH, NO_TOKENS, NOTHING
+from fmtkit.training.rl.dialogs.environment import EnvReward
 from fmtkit.training.rl.nemo_gym import head
 from fmtkit.training.rl.nemo_gym.rollout import Rollout, reconstruct
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
@@ -46,7 +46,7 @@ def test_the_tokens_of_a_dialog_are_those_of_its_calls_and_what_lies_between():
     assert dialog.completion_ids == [4, 5, 9, 9, 6]
     assert dialog.env_mask == [1, 1, 0, 0, 1]
     assert dialog.logprobs == [-0.1, -0.2, 0.0, 0.0, -0.3]
-    assert (dialog.turns, dialog.outcome) == (2, PLAYED)
+    assert (dialog.turns, dialog.outcome) == (2, COMPLETED)
 
 
 def test_a_dialog_is_cut_at_the_limit_and_says_so():
@@ -107,13 +107,13 @@ def playing(tokenizer, limit=64, run_timeout=5, retries=0, **options):
     with standin.running(**options) as gym:
         directory = head.read(f"http://127.0.0.1:{gym.head_port}")
         settings = GymSettings(run_timeout=run_timeout)
-        find = lambda s, a: head.player(directory, s, a).url  # noqa: E731
+        find = lambda s, a: head.agent_server(directory, s, a).url  # noqa: E731
         play = Rollout(settings, find, tokenizer, retries)
         trainer = SimpleNamespace(
             temperature=0.7, top_p=0.9, max_completion_length=limit, chat_template_kwargs={}
         )
 
-        def played(*rows):
+        def rollout(*rows):
             made = [
                 {
                     "prompt": PROMPT,
@@ -127,20 +127,20 @@ def playing(tokenizer, limit=64, run_timeout=5, retries=0, **options):
             assert problem_of(output, len(rows), needs_logprobs=True) is None
             return output
 
-        played.timings = play.timings
-        yield gym, played
+        rollout.timings = play.timings
+        yield gym, rollout
 
 
 def test_an_agent_plays_each_row_and_tells_its_reward(tokenizer):
-    with playing(tokenizer) as (gym, played):
-        output = played(ROW, ROW | {"answer": "no"})
+    with playing(tokenizer) as (gym, rollout):
+        output = rollout(ROW, ROW | {"answer": "no"})
         asked = gym.posts("arithmetic_agent/run")
     assert output["prompt_ids"] == [[1, 2, 3]] * 2
     assert output["completion_ids"] == [[4, 5, 9, 9, 6]] * 2
     assert output["env_mask"] == [[1, 1, 0, 0, 1]] * 2
     assert output["env_reward"] == [1.0, 0.0]
     assert output["num_turns"] == [2, 2]
-    assert output["nemo_gym_outcome"] == [PLAYED] * 2
+    assert output["nemo_gym_outcome"] == [COMPLETED] * 2
     assert asked[0]["responses_create_params"] == {
         "input": "warm?",
         "temperature": 0.7,
@@ -150,8 +150,8 @@ def test_an_agent_plays_each_row_and_tells_its_reward(tokenizer):
 
 
 def test_a_limit_of_tokens_that_the_row_sets_is_kept(tokenizer):
-    with playing(tokenizer) as (gym, played):
-        played(
+    with playing(tokenizer) as (gym, rollout):
+        rollout(
             ROW
             | {
                 "responses_create_params": {
@@ -169,14 +169,14 @@ def test_rows_of_equal_prompts_keep_their_own_dialogs(tokenizer):
     def play(row, number):
         return [([1, 2], [row["level"]], [-0.5])]
 
-    with playing(tokenizer, play=play) as (_, played):
-        output = played(*(ROW | {"level": level} for level in range(100)))
+    with playing(tokenizer, play=play) as (_, rollout):
+        output = rollout(*(ROW | {"level": level} for level in range(100)))
     assert output["completion_ids"] == [[level] for level in range(100)]
 
 
 def test_a_dialog_that_fails_teaches_nothing_and_has_no_reward(tokenizer):
-    with playing(tokenizer, run_timeout=0.3) as (_, played):
-        output = played(ROW, ROW | {"fault": "500"}, ROW | {"fault": "slow"}, {"answer": "4"})
+    with playing(tokenizer, run_timeout=0.3) as (_, rollout):
+        output = rollout(ROW, ROW | {"fault": "500"}, ROW | {"fault": "slow"}, {"answer": "4"})
     rendered = tokenizer.apply_chat_template(PROMPT, add_generation_prompt=True)["input_ids"]
     assert output["prompt_ids"] == [[1, 2, 3], *[rendered] * 3]
     assert output["completion_ids"][1:] == [[tokenizer.eos_token_id]] * 3
@@ -184,7 +184,7 @@ def test_a_dialog_that_fails_teaches_nothing_and_has_no_reward(tokenizer):
     assert output["logprobs"][1:] == [[0.0]] * 3
     assert output["env_reward"] == [1.0, None, None, None]
     assert output["num_turns"] == [2, 0, 0, 0]
-    words = ["played", "answered 500", "did not answer within 0.3 s", "answered 422"]
+    words = ["completed", "answered 500", "did not answer within 0.3 s", "answered 422"]
     for outcome, word in zip(output["nemo_gym_outcome"], words, strict=True):
         assert word in outcome
 
@@ -198,40 +198,40 @@ def test_a_dialog_that_fails_for_a_moment_is_played_again(tokenizer, monkeypatch
             raise refusal
         return [([1, 2], [7], [-0.5])]
 
-    with playing(tokenizer, retries=2, play=twice_busy) as (gym, played):
-        output = played(ROW)
+    with playing(tokenizer, retries=2, play=twice_busy) as (gym, rollout):
+        output = rollout(ROW)
         assert len(gym.posts("arithmetic_agent/run")) == 3
     assert output["completion_ids"] == [[7]]
-    assert output["nemo_gym_outcome"] == [PLAYED]
+    assert output["nemo_gym_outcome"] == [COMPLETED]
 
 
 def test_dialogs_that_failed_and_those_that_the_gym_masks_say_why(tokenizer):
-    reward, logged = PlayedReward(3), {}
-    with playing(tokenizer, run_timeout=0.5) as (_, played):
-        output = played(ROW, ROW | {"fault": "slow"}, ROW | {"mask_sample": True})
-        assert "of 0.5 s, for 'warm?'" in played.timings.finding()
+    reward, logged = EnvReward(3), {}
+    with playing(tokenizer, run_timeout=0.5) as (_, rollout):
+        output = rollout(ROW, ROW | {"fault": "slow"}, ROW | {"mask_sample": True})
+        assert "of 0.5 s, for 'warm?'" in rollout.timings.finding()
     columns = {name: output[name] for name in ("env_reward", "num_turns", "nemo_gym_outcome")}
     assert reward(log_extra=logged.__setitem__, **columns) == [1.0, None, None]
     (row, reason), *others = reward.failures.take().items()
     assert (row, others) == (1, [])
     assert "did not answer within 0.5 s" in reason
-    assert logged == {"masked": [None, None, "the environment wants it left out"]}
+    assert logged == {"masked": [None, None, "masked by the environment"]}
 
 
 def test_a_model_server_that_tells_no_tokens_is_named(tokenizer):
     def silent(row, number):
         return [(None, None, None)]
 
-    with playing(tokenizer, play=silent) as (_, played):
-        output = played(ROW)
+    with playing(tokenizer, play=silent) as (_, rollout):
+        output = rollout(ROW)
     with pytest.raises(TrainingError, match="set return_token_id_information: true"):
-        scored(output, PlayedReward(10))
+        scored(output, EnvReward(10))
     assert output["nemo_gym_outcome"] == [f"failed: {NO_TOKENS}"]
 
 
 def test_a_model_that_writes_nothing_is_no_dialog(tokenizer):
-    with playing(tokenizer, play=lambda row, number: [([1], [], [])]) as (_, played):
-        assert played(ROW, ROW)["nemo_gym_outcome"] == [f"failed: {NOTHING}"] * 2
+    with playing(tokenizer, play=lambda row, number: [([1], [], [])]) as (_, rollout):
+        assert rollout(ROW, ROW)["nemo_gym_outcome"] == [f"failed: {NOTHING}"] * 2
 
 
 def scored(output, reward, log=None):
@@ -241,9 +241,9 @@ def scored(output, reward, log=None):
 
 def test_the_reward_passes_on_what_the_agent_told_and_counts(tokenizer):
     logged = {}
-    with playing(tokenizer, limit=3) as (_, played):
-        output = played(ROW, ROW | {"fault": "500"})
-    assert scored(output, PlayedReward(1), logged.__setitem__) == [1.0, None]
+    with playing(tokenizer, limit=3) as (_, rollout):
+        output = rollout(ROW, ROW | {"fault": "500"})
+    assert scored(output, EnvReward(1), logged.__setitem__) == [1.0, None]
     assert logged == {
         "nemo_gym/rollout_errors": 1.0,
         "nemo_gym/prefix_mismatch": 0.0,
@@ -256,23 +256,23 @@ def test_the_reward_passes_on_what_the_agent_told_and_counts(tokenizer):
 
 def test_a_dialog_that_the_gym_masks_has_no_reward_and_no_token_that_is_learnt(tokenizer):
     logged = {}
-    with playing(tokenizer) as (_, played):
-        output = played(ROW, ROW | {"mask_sample": True}, ROW | {"mask_sample": False})
-    assert scored(output, PlayedReward(3), logged.__setitem__) == [1.0, None, 1.0]
+    with playing(tokenizer) as (_, rollout):
+        output = rollout(ROW, ROW | {"mask_sample": True}, ROW | {"mask_sample": False})
+    assert scored(output, EnvReward(3), logged.__setitem__) == [1.0, None, 1.0]
     assert output["completion_ids"] == [[4, 5, 9, 9, 6]] * 3
     assert output["env_mask"] == [[1, 1, 0, 0, 1], [0] * 5, [1, 1, 0, 0, 1]]
     assert (logged["nemo_gym/masked"], logged["nemo_gym/rollout_errors"]) == (1.0, 0.0)
 
 
 def test_dialogs_that_all_fail_end_the_run(tokenizer):
-    with playing(tokenizer) as (_, played):
-        output = played(*[ROW | {"fault": "500"}] * 3)
+    with playing(tokenizer) as (_, rollout):
+        output = rollout(*[ROW | {"fault": "500"}] * 3)
     with pytest.raises(TrainingError, match=r"all 3 dialogs by /run failed.* 500.*--resume"):
-        scored(output, PlayedReward(10))
+        scored(output, EnvReward(10))
 
 
 def test_a_dead_agent_fails_every_dialog_after_some_tries(tokenizer, monkeypatch):
     monkeypatch.setattr(http_client, "PAUSES", (0.01, 0.01))
-    with playing(tokenizer) as (_, played):
+    with playing(tokenizer) as (_, rollout):
         pass
-    assert "no server at" in played(ROW)["nemo_gym_outcome"][0]
+    assert "no server at" in rollout(ROW)["nemo_gym_outcome"][0]

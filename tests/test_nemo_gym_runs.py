@@ -234,9 +234,9 @@ def masked(folder: Path) -> list[str]:
         (
             0.1,
             1,
-            r"2 of 4 samples failed, 2 of them thus: .* 500: .*max_failed_share: 0\.1 allows 1",
+            r"2 of 4 samples failed, 2 of them with: .* 500: .*max_failed_share: 0\.1 allows 1",
         ),
-        (0, 1, r"2 of 4 samples failed, 2 of them thus: .* 500: .*; none may"),
+        (0, 1, r"2 of 4 samples failed, 2 of them with: .* 500: .*; none may"),
     ],
 )
 @pytest.mark.parametrize("kind", ["single", "dialogs", "rloo"])
@@ -273,7 +273,7 @@ def test_a_gym_that_is_lost_ends_the_run_with_a_checkpoint(method, model, tmp_pa
         assert runs.train(keys(tmp_path, model, gym, max_steps=9, rl=method)).exit_code == 1
     said = capsys.readouterr().err
     assert "all 2 calls of /verify failed" in said
-    assert "go on with --resume" in said
+    assert "continue with --resume" in said
     assert (tmp_path / "run" / "checkpoints" / "checkpoint-2").is_dir()
 
 

@@ -114,7 +114,7 @@ def test_ctrl_c_ends_the_tasks_and_leaves_what_a_resume_takes_up(source, expecte
     code, seen = run.end()
     assert code == 130, seen
     assert "Traceback" not in seen
-    line = f"fmtkit: interrupted; {out} is not finished: the same command with --resume goes on"
+    line = f"fmtkit: interrupted; {out} is not finished: run the same command with --resume to continue"
     assert line in seen
     assert not out.exists()
     for _ in until(20):

@@ -179,8 +179,8 @@ def test_dpo_sees_one_bos_one_end_of_turn_and_the_reply_as_its_mask(which, reque
         expected, labels = ids_of(tokenizer, *rendered(row["prompt"], row[side], bos))
         mask = batch["attention_mask"][index]
         assert unpadded(batch["input_ids"][index], mask) == expected
-        learnt = where(batch["completion_mask"][index], mask)
-        assert learnt == [int(label != -100) for label in labels]
+        trained = where(batch["completion_mask"][index], mask)
+        assert trained == [int(label != -100) for label in labels]
         assert expected.count(tokenizer.eos_token_id) == 2
         assert expected.count(tokenizer.bos_token_id) == (1 if bos else 0)
 

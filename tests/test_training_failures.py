@@ -133,7 +133,7 @@ def test_a_full_disk_is_one_line_and_names_the_way_on(name, model, tmp_path, cap
     code, line = told(capfd, run)
     assert code == 3
     assert f"the disk of {run} is full" in line
-    assert "--resume goes on from the last whole checkpoint" in line
+    assert "--resume continues from the last complete checkpoint" in line
 
 
 def test_full_disks_are_told_by_any_library(tmp_path):

@@ -178,7 +178,7 @@ def test_an_interrupted_run_saves_once_leaves_nothing_and_resumes(
     (saved,) = (run / "checkpoints").glob("checkpoint-*")
     state = json.loads((saved / "trainer_state.json").read_text(encoding="utf-8"))
     step = state["global_step"]
-    assert said.count(f"stopped at step {step}; --resume goes on from there") == 1
+    assert said.count(f"stopped at step {step}; --resume continues from there") == 1
     assert not (run / "model").exists()
     more = ["--resume", "--set", f"max_steps={step + 2}"]
     done = subprocess.run(

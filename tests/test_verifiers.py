@@ -28,7 +28,7 @@ from transformers import AutoTokenizer
 from fmtkit.core.errors import DependencyError, FmtkitError, OptionError
 from fmtkit.training.config import keys_online
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.rl.dialogs.played import PlayedReward
+from fmtkit.training.rl.dialogs.environment import EnvReward
 from fmtkit.training.rl.verifiers.endpoint import Endpoint, RefusedError, Wording
 from fmtkit.training.rl.verifiers.policy import OwnPolicy, ServerPolicy, generating
 from fmtkit.training.run import process
@@ -237,7 +237,7 @@ def test_an_environment_without_a_python_is_told_with_the_commands(model, tmp_pa
     [
         ({"datasets": [{"path": "rows.jsonl", "type": "gsm8k"}]}, "leave datasets out"),
         ({"nemo_gym_enabled": True}, "a run has one of the two"),
-        ({"rl": "rloo"}, "rloo plays no episodes; they are for gdpo and grpo"),
+        ({"rl": "rloo"}, "rloo runs no episodes; they are for gdpo and grpo"),
         ({"num_processes": 2}, "in one training process alone"),
     ],
     ids=str,
@@ -252,7 +252,7 @@ def test_keys_that_do_not_go_together_are_refused(more, words, tmp_path):
     ("trl", "words"),
     [
         ({"async_prefetch": True}, "cannot train and sample in one process"),
-        ({"tools": ["a.b"]}, "the environment plays; leave out trl.tools"),
+        ({"tools": ["a.b"]}, "the environment runs the rollouts; leave out trl.tools"),
         ({"rollout_func": "a.b"}, "leave out trl.rollout_func"),
     ],
     ids=str,
@@ -274,7 +274,7 @@ def test_every_key_and_metric_is_in_the_page():
     page = (Path(__file__).parents[1] / "docs" / "verifiers.md").read_text(encoding="utf-8")
     names = [key.name for key in keys_online.KEYS if key.name.startswith("verifiers.")]
     metrics: list[str] = []
-    PlayedReward(None, "verifiers")(log_metric=lambda name, _: metrics.append(name))
+    EnvReward(None, "verifiers")(log_metric=lambda name, _: metrics.append(name))
     assert len(names) >= 6
     assert len(metrics) >= 5
     for name in (*names, *metrics):
@@ -458,7 +458,7 @@ def test_a_call_of_a_tool_is_read_and_its_result_follows_the_sampled_tokens(call
     one.say([user("hello"), first["message"], result], tools=[TOOL])
     assert one.read[1][: len(one.read[0]) + len(call)] == one.read[0] + call
     assert "<tool_response>\n4\n</tool_response>" in calling.tokenizer.decode(one.read[1])
-    assert one.dialog.outcome == "played"
+    assert one.dialog.outcome == "completed"
     one.endpoint.close()
 
 

@@ -118,5 +118,5 @@ def test_without_a_server_they_are_refused_before_the_run(more, tmp_path):
 def test_episodes_of_several_processes_are_not_played_ahead(tmp_path):
     trl = {**SERVED, "async_prefetch": True}
     file = write(tmp_path, "m", "somewhere", trl=trl, more={**ADAPTER, "num_processes": 2})
-    with pytest.raises(FmtkitError, match="episodes are played ahead with one training process"):
+    with pytest.raises(FmtkitError, match="episodes are prefetched only with one training process"):
         planning.plan(file)

@@ -44,7 +44,7 @@ def planned(trl: dict, **keys) -> planning.Plan:
             {**SERVED, "async_prefetch": True, "environment_factory": "game.Board"},
             {"num_processes": 2},
             "prefetch",
-            "environments play ahead with one training process alone",
+            "environments are prefetched only with one training process",
         ),
         (
             {"async_prefetch": True, "environment_factory": "game.Board"},
@@ -64,7 +64,7 @@ def planned(trl: dict, **keys) -> planning.Plan:
             "prefetch",
             "with one training process alone",
         ),
-        ({**SERVED, "prefetch_depth": 2}, {}, "prefetch", "nothing is made ahead without"),
+        ({**SERVED, "prefetch_depth": 2}, {}, "prefetch", "nothing is prefetched without"),
         ({"vllm_sync_interval": 2}, {}, "sync_interval", "there is no vLLM"),
         (
             {

@@ -113,8 +113,8 @@ def one_filled(columns: Mapping[str, Column], *, needed: bool = True) -> Column:
         )
         for name, column in columns.items()
     ]
-    kept = first if needed else Column(chosen).having(*columns.values())
-    return kept.but(chosen, *twice)
+    kept = first if needed else Column(chosen).depending_on(*columns.values())
+    return kept.with_value(chosen, *twice)
 
 
 def first_given(**columns: Column) -> Column:
@@ -124,4 +124,4 @@ def first_given(**columns: Column) -> Column:
     absent = Problem(
         "null_field", list(columns)[-1], given.is_null(), f"all of {names} are null or absent"
     )
-    return Column(given, (absent,)).having(*columns.values())
+    return Column(given, (absent,)).depending_on(*columns.values())

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 from polars import Expr
 
-from fmtkit.columns.turn_sources import ASKING
+from fmtkit.columns.turn_sources import PROMPT_END_ROLES
 from fmtkit.core import buffers
 from fmtkit.core.buffers import Bools, Int64s
 from fmtkit.core.tables import MARKS
@@ -84,7 +84,7 @@ class _Beginnings:
         names = [name for name in pairs.get_column("one").struct.fields if name not in MARKS]
         told = pairs.select(
             equal=pl.all_horizontal(ours.field(n).eq_missing(theirs.field(n)) for n in names),
-            asks=ours.field("role").is_in(list(ASKING)).fill_null(value=False),
+            asks=ours.field("role").is_in(list(PROMPT_END_ROLES)).fill_null(value=False),
         )
         return cls(sizes, within, told["equal"].to_numpy(), told["asks"].to_numpy())
 

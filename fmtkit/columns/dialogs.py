@@ -1,29 +1,32 @@
 """The vocabulary of converters, second half: expressions that make dialogs, prompts and replies."""
 
+import sys
 from collections.abc import Sequence
 from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from polars import Expr
 
+from fmtkit import former_names
 from fmtkit.columns import ABSENT, blank, filled
 from fmtkit.columns.dialog_pairs import joined, same_dialog
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.turn_sources import (
-    ASKING,
+    PROMPT_END_ROLES,
     SYSTEM,
     AllButLast,
     Ends,
     Equal,
+    HasRole,
     Last,
-    Led,
-    LedOtherwise,
+    OtherSystem,
+    QuestionMissing,
     Same,
     Several,
-    Speaks,
     Texts,
-    Unasked,
     WithoutSystem,
+    WithSystem,
     known,
 )
 from fmtkit.columns.turns import turn
@@ -47,11 +50,11 @@ def dialog(*, wide: bool = False, **turns: Column) -> Column:
     texts = tuple((role, bound) for role, bound in told.items() if bound is not None)
     known = None if len(texts) < len(told) else Texts(texts)
     if all(map(_is_required, turns.values())):
-        return Column(pl.concat_list(messages), turns=known).having(*turns.values())
+        return Column(pl.concat_list(messages), turns=known).depending_on(*turns.values())
     # concat_arr and a filter, not concat_list and drop_nulls: 20 times as fast (polars 2.1).
     spoken = pl.element().struct.field("content").str.len_bytes() > 0
     kept = pl.concat_arr(messages).arr.to_list().list.eval(pl.element().filter(spoken))
-    return Column(kept, turns=known).having(*turns.values())
+    return Column(kept, turns=known).depending_on(*turns.values())
 
 
 def _is_required(turn: Column) -> bool:
@@ -70,7 +73,7 @@ def after(history: Column, prompt: Column, *, wide: bool = False) -> Column:
     silent = exchange.list.eval(blank(pl.element())).list.any()
     earlier = history.value.list.eval(pl.element().explode(empty_as_null=False, keep_nulls=False))
     turns = earlier.list.eval(_alternating(pl.element(), wide=wide))
-    return prompt.but(
+    return prompt.with_value(
         pl.map_batches([prompt.value, turns], _before_last, is_elementwise=True),
         Problem(
             "value_error",
@@ -80,7 +83,7 @@ def after(history: Column, prompt: Column, *, wide: bool = False) -> Column:
         ),
         Problem("null_field", "history[][]", in_any(absent), "history[][] is null"),
         Problem("empty_field", "history[][]", in_any(silent), "history[][] is empty or blank"),
-    ).having(history)
+    ).depending_on(history)
 
 
 def _alternating(text: Expr, *, wide: bool) -> Expr:
@@ -104,7 +107,7 @@ def with_context(question: Column, context: Column) -> Column:
     """Put what belongs to a question after it, on a new line, unless it is empty."""
     both = pl.concat_str([question.value, pl.lit("\n"), context.value])
     asked = pl.when(filled(context.value)).then(both).otherwise(question.value)
-    return question.but(asked).having(context)
+    return question.with_value(asked).depending_on(context)
 
 
 def pair(question: Column, chosen: Column, rejected: Column, system: Column = ABSENT) -> Preference:
@@ -119,10 +122,10 @@ def chosen_over(prompt: Column, chosen: Column, rejected: Column) -> Preference:
     equal = chosen.value == rejected.value
     same = Problem("no_preference", None, equal, "chosen equals rejected", rule)
     worse = dialog(assistant=rejected)
-    return Preference(prompt, dialog(assistant=chosen), worse.but(worse.value, same))
+    return Preference(prompt, dialog(assistant=chosen), worse.with_value(worse.value, same))
 
 
-def judged(question: Column, answer: Column, label: Column, system: Column = ABSENT) -> Unpaired:
+def labelled(question: Column, answer: Column, label: Column, system: Column = ABSENT) -> Unpaired:
     """Make an unpaired row of one question and one answer, both of them text."""
     return Unpaired(dialog(system=system, user=question), dialog(assistant=answer), label)
 
@@ -148,7 +151,7 @@ def _ends_otherwise(messages: Expr, *roles: str) -> Expr:
     return (messages.list.len() == 0) | ~role_of(last(messages)).is_in(list(roles))
 
 
-def speaks(messages: Expr, *roles: str) -> Expr:
+def has_role(messages: Expr, *roles: str) -> Expr:
     """Return whether any message has one of these roles."""
     role = pl.element().struct.field("role")
     return messages.list.eval(role.is_in(list(roles))).list.any().fill_null(value=False)
@@ -164,44 +167,46 @@ def without_system(messages: Column) -> Column:
     """Leave out the first message where it is the system's."""
     first = role_of(messages.value.list.first())
     skipped = pl.when(first == "system").then(1).otherwise(0)
-    left = messages.but(messages.value.list.slice(skipped))
-    return left.of(known(WithoutSystem, messages.turns))
+    left = messages.with_value(messages.value.list.slice(skipped))
+    return left.with_turns(known(WithoutSystem, messages.turns))
 
 
 def reply_of(messages: Column, name: str) -> Column:
     """Take the last message as the reply; it must be the assistant's."""
-    only = ends_with_reply(messages, name).but(messages.value.list.tail(1))
-    return only.of(known(Last, messages.turns))
+    only = must_end_with_reply(messages, name).with_value(messages.value.list.tail(1))
+    return only.with_turns(known(Last, messages.turns))
 
 
-def ends_with_reply(messages: Column, name: str) -> Column:
+def must_end_with_reply(messages: Column, name: str) -> Column:
     """Say that a dialog must end with the assistant's turn."""
     wrong = Problem(
         "role_order",
         name,
         _ends_otherwise(messages.value, "assistant"),
         f"{name} does not end with the assistant",
-        known(partial(Ends, roles=("assistant",), so=False), messages.turns),
+        known(partial(Ends, roles=("assistant",), holds=False), messages.turns),
     )
-    return messages.but(messages.value, wrong)
+    return messages.with_value(messages.value, wrong)
 
 
-def asks(prompt: Column, name: str) -> Column:
+def must_end_with_prompt(prompt: Column, name: str) -> Column:
     """Say that a prompt must end with a turn that asks for a reply: the user's or a tool's."""
     wrong = Problem(
         "role_order",
         name,
-        _ends_otherwise(prompt.value, *ASKING),
+        _ends_otherwise(prompt.value, *PROMPT_END_ROLES),
         f"the turns of {name} before the reply do not end with the user's",
-        known(partial(Ends, roles=ASKING, so=False), prompt.turns),
+        known(partial(Ends, roles=PROMPT_END_ROLES, holds=False), prompt.turns),
     )
-    return prompt.but(prompt.value, wrong)
+    return prompt.with_value(prompt.value, wrong)
 
 
 def context_of(messages: Column, name: str) -> Column:
     """Take all turns but the last as the prompt."""
-    context = messages.but(all_but_last(messages.value)).of(known(AllButLast, messages.turns))
-    return asks(context.once(f"__context_{name}"), name)
+    context = messages.with_value(all_but_last(messages.value)).with_turns(
+        known(AllButLast, messages.turns)
+    )
+    return must_end_with_prompt(context.once(f"__context_{name}"), name)
 
 
 def with_system(system: Column, messages: Column) -> Column:
@@ -215,13 +220,13 @@ def with_system(system: Column, messages: Column) -> Column:
         "system",
         filled(system.value) & begins & (first.field("content") != system.value),
         "the system column and the system turn of the messages differ",
-        known(LedOtherwise, system.bound, messages.turns),
+        known(OtherSystem, system.bound, messages.turns),
     )
     wanted = filled(system.value) & ~begins
     led = pl.map_batches([messages.value, system.value, wanted], _led, is_elementwise=True)
-    put = messages.but(led).of(known(Led, system.bound, messages.turns))
-    put = put.having(system).once("__led")
-    return put.but(put.value, twice)
+    put = messages.with_value(led).with_turns(known(WithSystem, system.bound, messages.turns))
+    put = put.depending_on(system).once("__led")
+    return put.with_value(put.value, twice)
 
 
 def _led(columns: Sequence[pl.Series]) -> pl.Series:
@@ -239,24 +244,24 @@ def _led(columns: Sequence[pl.Series]) -> pl.Series:
 
 def with_question(question: Column, messages: Column, name: str) -> Column:
     """Put a question before the reply of narrow messages that hold no turn of the user."""
-    alone = ~speaks(messages.value, "user")
+    alone = ~has_role(messages.value, "user")
     asked = pl.concat_list([message("user", question.value)])
     put = pl.concat_list([all_but_last(messages.value), asked, messages.value.list.tail(1)])
     missing = f"{name} has no turn of the user, and prompt"
     # As data: where a turn of the user is there, nothing is put and nothing is missing.
-    rule = known(partial(Speaks, roles=("user",), so=False), messages.turns)
+    rule = known(partial(HasRole, roles=("user",), holds=False), messages.turns)
     null = alone & question.value.is_null()
-    made = messages.but(
+    made = messages.with_value(
         pl.when(alone & filled(question.value)).then(put).otherwise(messages.value),
         Problem("null_field", "prompt", null, f"{missing} is null", rule),
         Problem(
             "empty_field", "prompt", alone & (question.value == ""), f"{missing} is empty", rule
         ),
     )
-    return made.of(messages.turns).once(f"__asked_{name}")
+    return made.with_turns(messages.turns).once(f"__asked_{name}")
 
 
-def answers(question: Column, messages: Column, name: str) -> Column:
+def must_hold_question(question: Column, messages: Column, name: str) -> Column:
     """Say that messages with turns of the user must hold the question among them."""
     turn = pl.element().struct
     asked = messages.value.list.eval(
@@ -267,9 +272,9 @@ def answers(question: Column, messages: Column, name: str) -> Column:
         & (asked.list.len() > 0)
         & ~asked.list.contains(question.value.str.strip_chars())
     )
-    rule = known(Unasked, question.bound, messages.turns)
+    rule = known(QuestionMissing, question.bound, messages.turns)
     wrong = Problem("context_mismatch", name, other, f"prompt is no turn of {name}", rule)
-    return messages.but(messages.value, wrong)
+    return messages.with_value(messages.value, wrong)
 
 
 def split_pair(chosen: Column, rejected: Column, system: Column = ABSENT) -> Preference:
@@ -281,14 +286,14 @@ def split_pair(chosen: Column, rejected: Column, system: Column = ABSENT) -> Pre
         "rejected",
         ~same_dialog(context.value, all_but_last(rejected.value)),
         "chosen and rejected do not answer the same turns",
-        known(partial(Same, so=False), context.turns, before),
+        known(partial(Same, holds=False), context.turns, before),
     )
     same = _same_replies(chosen, rejected)
     worse = reply_of(rejected, "rejected")
     return Preference(
         prompt=with_system(system, context),
         chosen=reply_of(chosen, "chosen"),
-        rejected=worse.but(worse.value, differ, same),
+        rejected=worse.with_value(worse.value, differ, same),
     )
 
 
@@ -307,7 +312,11 @@ def answered(context: Column, name: str, chosen: Column, rejected: Column) -> Pr
     """Make a preference of a narrow context and one reply message a side."""
     same = _same_replies(chosen, rejected)
     worse = reply_of(rejected, "rejected")
-    return Preference(asks(context, name), reply_of(chosen, "chosen"), worse.but(worse.value, same))
+    return Preference(
+        must_end_with_prompt(context, name),
+        reply_of(chosen, "chosen"),
+        worse.with_value(worse.value, same),
+    )
 
 
 def continued(context: Column, reply: Column, label: Column) -> Unpaired:
@@ -320,7 +329,9 @@ def continued(context: Column, reply: Column, label: Column) -> Unpaired:
         known(partial(Several, calls=False), reply.turns),
     )
     only = reply_of(reply, "completion")
-    return Unpaired(asks(context, "chosen"), only.but(only.value, several), label)
+    return Unpaired(
+        must_end_with_prompt(context, "chosen"), only.with_value(only.value, several), label
+    )
 
 
 def conversation(messages: Column, tools: Column | None = None) -> Conversation:
@@ -328,28 +339,34 @@ def conversation(messages: Column, tools: Column | None = None) -> Conversation:
     none = Problem(
         "no_assistant_turn",
         None,
-        ~speaks(messages.value, "assistant"),
+        ~has_role(messages.value, "assistant"),
         "no turn of the assistant to learn from",
-        known(partial(Speaks, roles=("assistant",), so=False), messages.turns),
+        known(partial(HasRole, roles=("assistant",), holds=False), messages.turns),
     )
     unanswered = role_of(last(messages.value)) == "user"
     rule = known(partial(Ends, roles=("user",)), messages.turns)
-    learnt = messages.but(messages.value, none).warn("trailing_user_turn", unanswered, rule)
-    return Conversation(learnt, tools)
+    trained = messages.with_value(messages.value, none).warn("trailing_user_turn", unanswered, rule)
+    return Conversation(trained, tools)
 
 
 def completion(prompt: Column, reply: Column, tools: Column | None = None) -> Completion:
     """Make a completion of a prompt and the one message that answers it."""
-    return Completion(asks(prompt, "prompt"), reply_of(reply, "completion"), tools)
+    return Completion(must_end_with_prompt(prompt, "prompt"), reply_of(reply, "completion"), tools)
 
 
 def ranking(prompt: Column, replies: Column, scores: Expr) -> Ranking:
     """Make a ranking of a list of texts and the list of their scores, higher is better."""
     turn = pl.struct(role=pl.lit("assistant"), content=pl.element())
     dialogs = replies.value.list.eval(pl.concat_list([turn]))
-    return Ranking(prompt, replies.but(dialogs), Column(scores))
+    return Ranking(prompt, replies.with_value(dialogs), Column(scores))
 
 
 def of_each(items: Expr, name: str) -> Expr:
     """Return one field of every record of a list."""
     return items.list.eval(pl.element().struct.field(name))
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        return former_names.attribute(sys.modules[__name__], __name__, name)

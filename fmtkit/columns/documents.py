@@ -1,6 +1,6 @@
-"""What the token stage makes Tokens of: dialogs or texts, before they meet a tokenizer.
+"""Inputs of the token stage: conversations or texts that are not tokenized yet.
 
-A converter of strided EBFT yields one of these; a user never sees them.
+Converters of strided EBFT return them; they are internal to a conversion.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import pyarrow as pa
 from fmtkit.columns.problems import Column
 from fmtkit.core.tables import Table
 
-LEARNT = ("every", "last", "answer")
+TRAINED_PARTS = ("every", "last", "answer")
 
 
 class Untokenized(Table):
@@ -25,17 +25,17 @@ class Untokenized(Table):
 
 @dataclass(frozen=True)
 class Document(Untokenized):
-    """A conversation, and what is trained on of it: every assistant turn, the last, its answer."""
+    """A conversation, and which part of it is trained on: every assistant turn, the last, or its answer."""
 
     messages: Column
-    learnt: Column
-    """One of `LEARNT`, in every row."""
-    others: ClassVar[dict[str, pa.DataType]] = {"learnt": pa.string()}
+    trained: Column
+    """One of `TRAINED_PARTS`, in every row."""
+    others: ClassVar[dict[str, pa.DataType]] = {"trained": pa.string()}
 
 
 @dataclass(frozen=True)
 class Answer(Untokenized):
-    """A conversation that asks for an answer, and the answer's text, which is trained on."""
+    """A prompt as a conversation, and the text of the answer, which is trained on."""
 
     messages: Column
     answer: Column
@@ -44,7 +44,7 @@ class Answer(Untokenized):
 
 @dataclass(frozen=True)
 class Continuation(Untokenized):
-    """A text, and the text after it that is trained on."""
+    """A text as context, and its continuation, which is trained on."""
 
     context: Column
     continuation: Column

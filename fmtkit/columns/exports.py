@@ -4,16 +4,18 @@ The dialogs that a target sees are lists of wide messages without what the targe
 """
 
 import json
+import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from polars import Expr
 
+from fmtkit import former_names
 from fmtkit.columns.dialog_pairs import joined
 from fmtkit.columns.dialogs import role_of
 from fmtkit.columns.problems import Column, Problem
-from fmtkit.columns.turn_sources import ASKING
+from fmtkit.columns.turn_sources import PROMPT_END_ROLES
 
 SHAREGPT_NAMES = {"system": "system", "user": "human", "assistant": "gpt", "tool": "observation"}
 CALLS_BEGIN = '{"type":"function","function":'
@@ -29,7 +31,7 @@ def key(name: str) -> Expr:
 def each(dialog: Column, fields: Mapping[str, Expr]) -> Column:
     """Make an object of each message of a dialog; `fields` are made by `key`."""
     made = pl.struct(value.alias(name) for name, value in fields.items())
-    return dialog.but(dialog.value.list.eval(made))
+    return dialog.with_value(dialog.value.list.eval(made))
 
 
 def no_place(field: str, when: Expr, message: str) -> Problem:
@@ -42,10 +44,12 @@ def any_turn(dialog: Column, wrong: Expr) -> Expr:
     return dialog.value.list.eval(wrong.fill_null(value=False)).list.any()
 
 
-def learnable(dialog: Column) -> Column:
+def must_have_reply(dialog: Column) -> Column:
     """Refuse conversations without a turn of the assistant: types that read one have none."""
     silent = ~any_turn(dialog, key("role") == "assistant")
-    return dialog.but(dialog.value, no_place("turns", silent, "a conversation without a reply"))
+    return dialog.with_value(
+        dialog.value, no_place("turns", silent, "a conversation without a reply")
+    )
 
 
 def messages(dialog: Column, *keys: str) -> Column:
@@ -59,7 +63,7 @@ def weighed(dialog: Column, *keys: str) -> Column:
     fields = {name: key(name) for name in ("role", "content", *keys)}
     marked = no_place("train", any_turn(dialog, others), "a mark of a turn that is no reply")
     made = each(dialog, {**fields, "weight": key("train").cast(pl.Int64)})
-    return made.but(made.value, marked)
+    return made.with_value(made.value, marked)
 
 
 def sharegpt(dialog: Column) -> Column:
@@ -74,17 +78,17 @@ def sharegpt(dialog: Column) -> Column:
 
 def only_item(made: Column) -> Column:
     """Take the one object of a list of one."""
-    return made.but(made.value.list.first())
+    return made.with_value(made.value.list.first())
 
 
 def text_of_reply(dialog: Column) -> Column:
     """Return the content of the one message of a reply."""
-    return dialog.but(dialog.value.list.first().struct.field("content"))
+    return dialog.with_value(dialog.value.list.first().struct.field("content"))
 
 
 def question(prompt: Column) -> Column:
     """Return the content of the last message of a prompt."""
-    return prompt.but(prompt.value.list.last().struct.field("content"))
+    return prompt.with_value(prompt.value.list.last().struct.field("content"))
 
 
 def system_text(dialog: Column) -> Column:
@@ -97,30 +101,30 @@ def without_first_system(dialog: Column) -> Column:
     """Leave the system turn out that a dialog begins with."""
     led = role_of(dialog.value.list.first()) == "system"
     skipped = pl.when(led).then(1).otherwise(0)
-    return dialog.but(dialog.value.list.slice(skipped))
+    return dialog.with_value(dialog.value.list.slice(skipped))
 
 
 def whole(prompt: Column, reply: Column) -> Column:
     """Lay a reply after its prompt."""
     both = joined(prompt.value, reply.value, reply.value.is_not_null())
-    return prompt.but(both).having(reply)
+    return prompt.with_value(both).depending_on(reply)
 
 
-def asking(prompt: Column) -> Column:
+def must_end_with_prompt(prompt: Column) -> Column:
     """Refuse prompts that end with no turn that asks for a reply."""
-    asks = role_of(prompt.value.list.last()).is_in(list(ASKING)).fill_null(value=False)
+    asks = role_of(prompt.value.list.last()).is_in(list(PROMPT_END_ROLES)).fill_null(value=False)
     told = "a prompt that does not end with a question or with what a tool answered"
-    return prompt.but(prompt.value, no_place("turns", ~asks, told))
+    return prompt.with_value(prompt.value, no_place("turns", ~asks, told))
 
 
-def single(reply: Column) -> Column:
+def must_be_one_message(reply: Column) -> Column:
     """Refuse replies that are not one message of the assistant."""
     is_one = (reply.value.list.len() == 1) & (role_of(reply.value.list.last()) == "assistant")
     told = "a reply that is not one message of the assistant"
-    return reply.but(reply.value, no_place("turns", ~is_one.fill_null(value=False), told))
+    return reply.with_value(reply.value, no_place("turns", ~is_one.fill_null(value=False), told))
 
 
-def answering(reply: Column) -> Column:
+def must_be_one_answer(reply: Column) -> Column:
     """Refuse replies that are not calls of tools with what they answered, and then an answer."""
     turns = reply.value
     before = turns.list.head(turns.list.len().cast(pl.Int64) - 1)
@@ -134,25 +138,25 @@ def answering(reply: Column) -> Column:
         & ~any_turn(reply, key("role").is_in(["user", "system", "developer"]))
     )
     told = "a reply of more than calls of tools, what they answered, and the answer"
-    return reply.but(turns, no_place("turns", ~sound.fill_null(value=False), told))
+    return reply.with_value(turns, no_place("turns", ~sound.fill_null(value=False), told))
 
 
-def parted(chosen: Column, rejected: Column) -> Column:
+def must_start_apart(chosen: Column, rejected: Column) -> Column:
     """Refuse pairs of which both replies begin with the same call: a reader takes it for the prompt's."""
     several = (chosen.value.list.len() > 1) & (rejected.value.list.len() > 1)
     alike = chosen.value.list.first().eq_missing(rejected.value.list.first())
     told = "two replies that begin with the same message"
-    return rejected.but(rejected.value, no_place("turns", several & alike, told))
+    return rejected.with_value(rejected.value, no_place("turns", several & alike, told))
 
 
 def alternating(dialog: Column, *, ends_with_reply: bool) -> Column:
     """Refuse dialogs in which, after a system turn, questions and replies do not take turns."""
     rest = without_first_system(dialog).value
-    asks = key("role").is_in(list(ASKING))
+    asks = key("role").is_in(list(PROMPT_END_ROLES))
     wrong = rest.list.eval(asks != (pl.int_range(pl.len()) % 2 == 0)).list.any()
     odd = rest.list.len() % 2 == (1 if ends_with_reply else 0)
     told = "turns that are not a question and its reply by turns: LLaMA-Factory skips such rows"
-    return dialog.but(dialog.value, no_place("turns", wrong | odd, told))
+    return dialog.with_value(dialog.value, no_place("turns", wrong | odd, told))
 
 
 def functions(calls: str) -> list[str] | None:
@@ -187,3 +191,9 @@ def _value(text: Any) -> str | None:
     if found is None:
         return None
     return found[0] if len(found) == 1 else f"[{','.join(found)}]"
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        return former_names.attribute(sys.modules[__name__], __name__, name)

@@ -3,11 +3,14 @@
 The prompt is context, the output is trained on with the tokenizer's EOS after it.
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from fmtkit import former_names
 from fmtkit.columns import ABSENT, filled
 from fmtkit.columns.problems import Column, literal
 from fmtkit.columns.text_formats import formatted
@@ -92,23 +95,31 @@ def answered(
     )
     before = pl.when(filled(system.value)).then(told).otherwise(pl.lit(""))
     prompt = Column(pl.concat_str([before, turn]))
-    return learnt(prompt.having(instruction, input, system), output)
+    return trained_output(prompt.depending_on(instruction, input, system), output)
 
 
 def _formatted(name: str, text: str, columns: Mapping[str, Column]) -> pl.Expr:
     return formatted(name, text, columns).value
 
 
-def learnt(prompt: Column, output: Column) -> Segments:
+def trained_output(prompt: Column, output: Column) -> Segments:
     """Make segments of a prompt's text and of the output, which is trained on; BOS and EOS go around."""
-    both = pl.concat_list(_segment(prompt, is_learnt=False), _segment(output, is_learnt=True))
-    return Segments(Column(both).having(prompt, output), literal("closed"))
+    both = pl.concat_list(_segment(prompt, is_trained=False), _segment(output, is_trained=True))
+    return Segments(Column(both).depending_on(prompt, output), literal("closed"))
 
 
 def document(text: Column) -> Segments:
     """Make one segment of a text that is trained on as a whole, and cut where it is too long."""
-    return Segments(text.but(pl.concat_list(_segment(text, is_learnt=True))), literal("document"))
+    return Segments(
+        text.with_value(pl.concat_list(_segment(text, is_trained=True))), literal("document")
+    )
 
 
-def _segment(text: Column, *, is_learnt: bool) -> pl.Expr:
-    return pl.struct(text.value.alias("text"), pl.lit(is_learnt).alias("label"))
+def _segment(text: Column, *, is_trained: bool) -> pl.Expr:
+    return pl.struct(text.value.alias("text"), pl.lit(is_trained).alias("label"))
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        return former_names.attribute(sys.modules[__name__], __name__, name)

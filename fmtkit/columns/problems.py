@@ -6,10 +6,12 @@ unknown role) cannot be found in the canonical table later.
 """
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from polars import Expr
 
+from fmtkit import former_names
 from fmtkit.columns.turn_sources import Rule, Source
 
 
@@ -39,12 +41,12 @@ class Column:
     turns: Source | None = None
     """How the messages are made, as data, where that can be expressed."""
 
-    def but(self, value: Expr, *problems: Problem) -> "Column":
+    def with_value(self, value: Expr, *problems: Problem) -> "Column":
         """Return the column with another value and these problems besides its own."""
         made = replace(self, problems=(*self.problems, *problems))
         return made if value is self.value else replace(made, value=value, bound=None, turns=None)
 
-    def having(self, *others: "Column") -> "Column":
+    def depending_on(self, *others: "Column") -> "Column":
         """Return the column with the problems, warnings and steps of others besides its own."""
         columns = (self, *others)
         return replace(
@@ -56,10 +58,10 @@ class Column:
 
     def once(self, name: str) -> "Column":
         """Compute the value once for all expressions that use it; polars would recompute it for each."""
-        once = self.but(pl.col(name))
+        once = self.with_value(pl.col(name))
         return replace(once, turns=self.turns, steps=(*self.steps, (name, self.value)))
 
-    def of(self, turns: Source | None) -> "Column":
+    def with_turns(self, turns: Source | None) -> "Column":
         """Return the column with `turns`, the description of its value as data."""
         return replace(self, turns=turns)
 
@@ -67,9 +69,14 @@ class Column:
         """Return the column with a warning for the rows where `when` is true."""
         return replace(self, warnings=(*self.warnings, (code, when, rule)))
 
-    def leave(self, path: str, when: Expr) -> "Column":
+    def warn_unread(self, path: str, when: Expr) -> "Column":
         """Warn of the rows where `when` is true: they have values under this path that are not read."""
         return self.warn(f"unread_turns {path}", when)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            return former_names.attribute(self, "fmtkit.columns.problems.Column", name)
 
 
 def literal(value: str | bool | float | None, dtype: pl.DataType | None = None) -> Column:

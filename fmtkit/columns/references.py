@@ -11,10 +11,10 @@ import pyarrow as pa
 from polars import Expr
 
 from fmtkit.columns import ABSENT, thinking
-from fmtkit.columns.dialogs import asks, last, role_of
+from fmtkit.columns.dialogs import last, must_end_with_prompt, role_of
 from fmtkit.columns.expansion import several
 from fmtkit.columns.problems import Column, Problem
-from fmtkit.columns.turn_sources import ASKING
+from fmtkit.columns.turn_sources import PROMPT_END_ROLES
 from fmtkit.columns.typed_kinds import NARROW, WIDE
 from fmtkit.core import buffers
 from fmtkit.core.tables import Reference
@@ -24,9 +24,9 @@ def conversation_of(*columns: Column) -> Column:
     """Take the first of these columns that holds messages; at least one message must be a target."""
     messages = _first("conversations", "messages", *columns)
     value, turn = messages.value, pl.element().struct
-    asked = turn.field("role").is_in(list(ASKING))
+    asked = turn.field("role").is_in(list(PROMPT_END_ROLES))
     return (
-        messages.but(
+        messages.with_value(
             value,
             Problem(
                 "no_assistant_turn",
@@ -50,7 +50,7 @@ def conversation_of(*columns: Column) -> Column:
 
 def prompt_of(*columns: Column) -> Column:
     """Take the first of these columns that holds messages; the last message must ask for a reply."""
-    return asks(plain(_first("input", "prompt", *columns)), "prompt")
+    return must_end_with_prompt(plain(_first("input", "prompt", *columns)), "prompt")
 
 
 def _first(column: str, name: str, *columns: Column) -> Column:
@@ -61,8 +61,8 @@ def _first(column: str, name: str, *columns: Column) -> Column:
     called = pl.element().struct.field("tool_calls").is_not_null()
     return (
         Column(value)
-        .having(*held)
-        .but(
+        .depending_on(*held)
+        .with_value(
             value,
             Problem("null_field", column, value.is_null(), "the row has no messages"),
             Problem("empty_field", name, value.list.len() == 0, f"{name} has no messages"),
@@ -81,7 +81,7 @@ def plain(messages: Column) -> Column:
     turn = pl.element().struct
     thought = _any(messages.value, turn.field("reasoning_content").is_not_null())
     message = pl.struct(role=turn.field("role"), content=turn.field("content"))
-    return messages.but(
+    return messages.with_value(
         messages.value.list.eval(message),
         Problem(
             "unsupported",
@@ -99,7 +99,7 @@ def first_reply(messages: Column) -> Reference:
     end = _places(spoken.value, pl.element().struct.field("role") == "assistant").list.last()
     after = spoken.value.list.slice(place + 1, end - place)
     return Reference(
-        prompt=spoken.but(spoken.value.list.head(place)),
+        prompt=spoken.with_value(spoken.value.list.head(place)),
         ground_truth=Column(_content(spoken.value, place)),
         remaining_turns=Column(after),
     )
@@ -110,7 +110,7 @@ def last_reply(messages: Column) -> Reference:
     spoken = plain(messages)
     place = _targets(spoken.value).list.last()
     return Reference(
-        spoken.but(spoken.value.list.head(place)), Column(_content(spoken.value, place))
+        spoken.with_value(spoken.value.list.head(place)), Column(_content(spoken.value, place))
     )
 
 
@@ -122,7 +122,7 @@ def every_reply(messages: Column) -> Reference:
     )
     turn = pl.element().struct
     texts = spoken.value.list.eval(turn.field("content").filter(_is_target()))
-    return Reference(several(spoken.but(heads)), several(Column(texts)))
+    return Reference(several(spoken.with_value(heads)), several(Column(texts)))
 
 
 def last_answer(messages: Column) -> Reference:
@@ -150,9 +150,9 @@ def last_thought(messages: Column) -> Reference:
         (thought != "") & (said == ""),
         "nothing follows the thinking of the last turn of the assistant",
     )
-    prompt = messages.but(split.list.head(place), nothing)
+    prompt = messages.with_value(split.list.head(place), nothing)
     inside = _any(
-        messages.value, _speaks() & thinking.is_inside(pl.element().struct.field("content"))
+        messages.value, _is_assistant() & thinking.is_inside(pl.element().struct.field("content"))
     )
     return Reference(prompt.warn("control_tokens", inside), Column(thinking.joined(thought, said)))
 
@@ -161,21 +161,23 @@ def _split_message() -> Expr:
     turn = pl.element().struct
     content, given = turn.field("content"), turn.field("reasoning_content")
     thought, said = thinking.leading(content)
-    splits = _speaks() & given.is_null()
+    splits = _is_assistant() & given.is_null()
     fields = {entry.name: turn.field(entry.name) for entry in WIDE.fields}
     fields["content"] = pl.when(splits).then(said).otherwise(content)
     fields["reasoning_content"] = pl.when(splits).then(thought).otherwise(given.fill_null(""))
     return pl.struct([value.alias(name) for name, value in fields.items()])
 
 
-def _speaks() -> Expr:
+def _is_assistant() -> Expr:
     return pl.element().struct.field("role") == "assistant"
 
 
 def _is_target() -> Expr:
     """Return which messages of a list are of the assistant, with one that asks somewhere before."""
     role = pl.element().struct.field("role")
-    return (role == "assistant") & (role.is_in(list(ASKING)).cast(pl.UInt32).cum_sum() > 0)
+    return (role == "assistant") & (
+        role.is_in(list(PROMPT_END_ROLES)).cast(pl.UInt32).cum_sum() > 0
+    )
 
 
 def _targets(messages: Expr) -> Expr:

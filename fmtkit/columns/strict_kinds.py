@@ -501,9 +501,9 @@ def _spans_of_parts(content: Any) -> str | None:
     made, at = [], 0
     for part, flag in zip(parts, flags, strict=True):
         size = len(part if isinstance(part, str) else part["text"])
-        is_learnt = flag is None or bool(flag)
+        is_trained = flag is None or bool(flag)
         if size:
-            made.append({"begin_offset": at, "end_offset": at + size - 1, "train": is_learnt})
+            made.append({"begin_offset": at, "end_offset": at + size - 1, "train": is_trained})
         at += size
     return canonical(made)
 

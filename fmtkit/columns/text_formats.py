@@ -60,4 +60,4 @@ def formatted(option: str, text: str, columns: Mapping[str, Column]) -> Column:
         for is_name, part in parse_format(option, text, columns)
     ]
     filled = pl.concat_str(parts) if parts else pl.lit("")
-    return Column(filled).having(*columns.values())
+    return Column(filled).depending_on(*columns.values())

@@ -12,25 +12,25 @@ from polars import Expr
 from fmtkit.columns.dialog_pairs import begins_with, joined, same_dialog, shared_turns
 from fmtkit.columns.dialogs import (
     all_but_last,
-    asks,
-    ends_with_reply,
+    has_role,
     last,
+    must_end_with_prompt,
+    must_end_with_reply,
     role_of,
     same_message,
-    speaks,
 )
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.turn_sources import (
     SYSTEM,
+    AfterContext,
+    AfterShared,
     AllButLast,
-    Apart,
-    Before,
-    Behind,
     Foreign,
+    HasRole,
+    PromptTurns,
     Same,
     Several,
     Shared,
-    Speaks,
     WithoutAnswer,
     known,
 )
@@ -56,7 +56,9 @@ def without_answer(messages: Column, chosen: Column) -> Column:
     ending = last(messages.value)
     leaks = (role_of(ending) == "assistant") & same_message(ending, last(chosen.value), wide=True)
     shorter = pl.when(leaks).then(all_but_last(messages.value)).otherwise(messages.value)
-    context = messages.but(shorter).of(known(WithoutAnswer, messages.turns, chosen.turns))
+    context = messages.with_value(shorter).with_turns(
+        known(WithoutAnswer, messages.turns, chosen.turns)
+    )
     return context.once("__context")
 
 
@@ -69,7 +71,7 @@ def whole(messages: Column, name: str) -> Whole:
 def whole_with(context: Column, reply: Column, name: str) -> Whole:
     """Put a reply after its context, unless it brings the same context along."""
     given = Column((role_of(reply.value.list.first()) == "assistant").fill_null(value=True))
-    given = given.having(context, reply).once(f"__alone_{name}")
+    given = given.depending_on(context, reply).once(f"__alone_{name}")
     alone = given.value
     other = Problem(
         "context_mismatch",
@@ -78,11 +80,11 @@ def whole_with(context: Column, reply: Column, name: str) -> Whole:
         f"{name} does not begin with the turns of the prompt",
         known(Foreign, context.turns, reply.turns),
     )
-    several = given.but(alone & ~_is_one_answer(reply.value)).once(f"__several_{name}")
+    several = given.with_value(alone & ~_is_one_answer(reply.value)).once(f"__several_{name}")
     before = pl.when(alone).then(context.value).otherwise(all_but_last(reply.value))
-    put = several.but(joined(context.value, reply.value, alone), other)
-    full = put.of(known(Behind, context.turns, reply.turns)).once(f"__whole_{name}")
-    asked = Column(before, turns=known(Before, context.turns, reply.turns))
+    put = several.with_value(joined(context.value, reply.value, alone), other)
+    full = put.with_turns(known(AfterContext, context.turns, reply.turns)).once(f"__whole_{name}")
+    asked = Column(before, turns=known(PromptTurns, context.turns, reply.turns))
     wrong = Problem(
         "multi_message_answer",
         name,
@@ -103,19 +105,27 @@ def _is_one_answer(messages: Expr) -> Expr:
 def cut_pair(chosen: Whole, rejected: Whole, tools: Column | None = None) -> Preference:
     """Cut two whole wide dialogs where they part, after a turn that asks for a reply."""
     one, other = chosen.messages.value, rejected.messages.value
-    size = Column(shared_turns(one, other)).having(chosen.messages, rejected.messages)
+    size = Column(shared_turns(one, other)).depending_on(chosen.messages, rejected.messages)
     size = size.once("__shared")
     sides = chosen.messages.turns, rejected.messages.turns
-    better = size.but(one.list.slice(size.value)).of(known(Apart, *sides)).once("__better")
-    worse = size.but(other.list.slice(size.value)).of(known(Apart, *sides[::-1])).once("__worse")
+    better = (
+        size.with_value(one.list.slice(size.value))
+        .with_turns(known(AfterShared, *sides))
+        .once("__better")
+    )
+    worse = (
+        size.with_value(other.list.slice(size.value))
+        .with_turns(known(AfterShared, *sides[::-1]))
+        .once("__worse")
+    )
     # An answer of several messages is another problem, and as data that is another rule.
     apart = [
         Problem(
             "context_mismatch",
             "rejected",
-            speaks(side.value, "user", *SYSTEM) & ~chosen.several & ~rejected.several,
+            has_role(side.value, "user", *SYSTEM) & ~chosen.several & ~rejected.several,
             "chosen and rejected do not answer the same turns",
-            known(partial(Speaks, roles=("user", *SYSTEM)), side.turns),
+            known(partial(HasRole, roles=("user", *SYSTEM)), side.turns),
         )
         for side in (better, worse)
     ]
@@ -127,14 +137,19 @@ def cut_pair(chosen: Whole, rejected: Whole, tools: Column | None = None) -> Pre
         known(Same, better.turns, worse.turns),
     )
     return Preference(
-        prompt=size.but(one.list.head(size.value)).of(known(Shared, *sides)),
-        chosen=_side(chosen).but(better.value).of(better.turns).having(better),
-        rejected=_side(rejected).but(worse.value, *apart, same).of(worse.turns).having(worse),
+        prompt=size.with_value(one.list.head(size.value)).with_turns(known(Shared, *sides)),
+        chosen=_side(chosen).with_value(better.value).with_turns(better.turns).depending_on(better),
+        rejected=_side(rejected)
+        .with_value(worse.value, *apart, same)
+        .with_turns(worse.turns)
+        .depending_on(worse),
         tools=tools,
     )
 
 
 def _side(side: Whole) -> Column:
     name = side.name
-    found = ends_with_reply(side.messages, name)
-    return found.but(found.value, *asks(side.before, name).problems, *side.problems)
+    found = must_end_with_reply(side.messages, name)
+    return found.with_value(
+        found.value, *must_end_with_prompt(side.before, name).problems, *side.problems
+    )

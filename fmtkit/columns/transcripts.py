@@ -18,25 +18,25 @@ ASSISTANT = "\n\nAssistant:"
 
 def transcript(text: Column, name: str) -> Column:
     """Read a transcript; the white space around a turn's text is not part of it."""
-    turns = text.but(_turns(text.value)).once(f"__turns_{name}")
+    turns = text.with_value(_turns(text.value)).once(f"__turns_{name}")
     none = Problem(
         "value_error", name, ~_begins(text.value), f"{name} does not begin with {HUMAN.strip()}"
     )
     turn = pl.element().struct
     empty = turns.value.list.eval(turn.field("content").str.len_bytes() == 0).list.any()
     said_nothing = Problem("empty_field", name, empty, f"a turn of {name} is empty")
-    return turns.but(turns.value, none, said_nothing)
+    return turns.with_value(turns.value, none, said_nothing)
 
 
 def question_or_transcript(text: Column) -> Column:
     """Read a transcript that ends where the assistant is to speak; any other text is a question."""
     asked = dialog(user=text)
-    read = text.but(_turns(text.value)).once("__turns")
+    read = text.with_value(_turns(text.value)).once("__turns")
     turns = read.value
     open_end = turns.list.last().struct.field("content").str.len_bytes() == 0
     spoken = pl.when(open_end).then(turns.list.head(turns.list.len() - 1)).otherwise(turns)
     value = pl.when(_begins(text.value)).then(spoken).otherwise(asked.value)
-    return asked.but(value).having(read).once("__asked")
+    return asked.with_value(value).depending_on(read).once("__asked")
 
 
 def _begins(text: Expr) -> Expr:

@@ -15,7 +15,7 @@ from fmtkit.core.tables import MARKS
 Turn: TypeAlias = Mapping[str, Any]
 """A message: role, content and, if it is wide, the other keys."""
 
-ASKING = ("user", "tool")
+PROMPT_END_ROLES = ("user", "tool")
 """Roles after whose turn the assistant speaks."""
 SYSTEM = ("system", "developer")
 """Roles of the turn that may lead a dialog; their text may be empty."""
@@ -36,7 +36,7 @@ class Messages:
 
 
 @dataclass(frozen=True)
-class Led:
+class WithSystem:
     """A dialog after the bound text of the system, unless that is empty or the dialog is led."""
 
     system: str
@@ -73,7 +73,7 @@ class WithoutAnswer:
 
 
 @dataclass(frozen=True)
-class Behind:
+class AfterContext:
     """A reply after its context, or alone where it brings turns along, and so begins otherwise."""
 
     context: "Source"
@@ -81,7 +81,7 @@ class Behind:
 
 
 @dataclass(frozen=True)
-class Before:
+class PromptTurns:
     """The turns before the reply: the context, or all but the last of a reply that brings turns along."""
 
     context: "Source"
@@ -97,7 +97,7 @@ class Shared:
 
 
 @dataclass(frozen=True)
-class Apart:
+class AfterShared:
     """What the first dialog has after the turns that both share."""
 
     one: "Source"
@@ -105,8 +105,8 @@ class Apart:
 
 
 Source: TypeAlias = (
-    Texts | Messages | Led | WithoutSystem | AllButLast | Last | WithoutAnswer | Behind | Before
-    | Shared | Apart
+    Texts | Messages | WithSystem | WithoutSystem | AllButLast | Last | WithoutAnswer | AfterContext
+    | PromptTurns | Shared | AfterShared
 )  # fmt: skip
 
 
@@ -149,16 +149,16 @@ class Ends:
 
     of: Source
     roles: tuple[str, ...]
-    so: bool = True
+    holds: bool = True
 
 
 @dataclass(frozen=True)
-class Speaks:
+class HasRole:
     """A turn of a dialog has one of these roles; without `so` none has."""
 
     of: Source
     roles: tuple[str, ...]
-    so: bool = True
+    holds: bool = True
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class Same:
 
     one: Source
     other: Source
-    so: bool = True
+    holds: bool = True
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class Several:
 
 
 @dataclass(frozen=True)
-class LedOtherwise:
+class OtherSystem:
     """A dialog begins with another system text than the bound one."""
 
     system: str
@@ -195,7 +195,7 @@ class LedOtherwise:
 
 
 @dataclass(frozen=True)
-class Unasked:
+class QuestionMissing:
     """No turn of the user is the bound question, or there is none at all."""
 
     question: str
@@ -208,12 +208,12 @@ Rule: TypeAlias = (
     | Equal
     | Flawed
     | Ends
-    | Speaks
+    | HasRole
     | Same
     | Foreign
     | Several
-    | LedOtherwise
-    | Unasked
+    | OtherSystem
+    | QuestionMissing
 )
 """When rows are bad, or are warned of, as data."""
 
@@ -267,7 +267,7 @@ def _(source: Messages, row: Mapping[str, Any]) -> list[Turn]:
 
 
 @turns.register
-def _(source: Led, row: Mapping[str, Any]) -> list[Turn]:
+def _(source: WithSystem, row: Mapping[str, Any]) -> list[Turn]:
     led = turns(source.of, row)
     if not row[source.system] or (led and led[0]["role"] in SYSTEM):
         return led
@@ -298,13 +298,13 @@ def _(source: WithoutAnswer, row: Mapping[str, Any]) -> list[Turn]:
 
 
 @turns.register
-def _(source: Behind, row: Mapping[str, Any]) -> list[Turn]:
+def _(source: AfterContext, row: Mapping[str, Any]) -> list[Turn]:
     reply = turns(source.reply, row)
     return [*turns(source.context, row), *reply] if is_alone(reply) else reply
 
 
 @turns.register
-def _(source: Before, row: Mapping[str, Any]) -> list[Turn]:
+def _(source: PromptTurns, row: Mapping[str, Any]) -> list[Turn]:
     reply = turns(source.reply, row)
     return turns(source.context, row) if is_alone(reply) else reply[:-1]
 
@@ -316,7 +316,7 @@ def _(source: Shared, row: Mapping[str, Any]) -> list[Turn]:
 
 
 @turns.register
-def _(source: Apart, row: Mapping[str, Any]) -> list[Turn]:
+def _(source: AfterShared, row: Mapping[str, Any]) -> list[Turn]:
     one = turns(source.one, row)
     return one[_shared(one, turns(source.other, row)) :]
 
@@ -337,6 +337,6 @@ def _shared(one: Sequence[Turn], other: Sequence[Turn]) -> int:
     for number, (mine, theirs) in enumerate(zip(one, other, strict=False), start=1):
         if not is_same(mine, theirs):
             break
-        if mine["role"] in ASKING:
+        if mine["role"] in PROMPT_END_ROLES:
             asked = number
     return asked

@@ -39,7 +39,7 @@ def turns(source: Column, message: Expr, name: str, *problems: Problem) -> Colum
 
     Where one of the `problems` is, that a turn says nothing is not told as well.
     """
-    made = source.but(source.value.list.eval(message)).once(f"__turns_{name}")
+    made = source.with_value(source.value.list.eval(message)).once(f"__turns_{name}")
     field = pl.element().struct.field
     acts = field("tool_calls").is_not_null() | field("reasoning_content").is_not_null()
     may_be_empty = acts | field("role").is_in(sorted(MAY_BE_EMPTY)).fill_null(value=False)
@@ -49,7 +49,7 @@ def turns(source: Column, message: Expr, name: str, *problems: Problem) -> Colum
 
     silent = any_turn((field("content").is_null() | blank(field("content"))) & ~may_be_empty)
     told = reduce(Expr.or_, (problem.when for problem in problems), pl.lit(value=False))
-    return made.but(
+    return made.with_value(
         made.value,
         *problems,
         Problem(
@@ -74,7 +74,7 @@ def alternating(texts: Column, name: str) -> Column:
     is_first = pl.int_range(pl.len()) % 2 == 0
     role = pl.when(is_first).then(pl.lit("user")).otherwise(pl.lit("assistant"))
     made = texts.value.list.eval(pl.struct(role=role, content=pl.element()))
-    return texts.but(made, nothing).once(f"__turns_{name}")
+    return texts.with_value(made, nothing).once(f"__turns_{name}")
 
 
 def of_exchanges(exchanges: Column, asked: Expr, said: Expr, name: str) -> Column:
@@ -82,11 +82,11 @@ def of_exchanges(exchanges: Column, asked: Expr, said: Expr, name: str) -> Colum
     pairs = exchanges.value.list.eval(
         pl.concat_list(_narrow("user", asked), _narrow("assistant", said)).explode()
     )
-    made = exchanges.but(pairs).once(f"__turns_{name}")
+    made = exchanges.with_value(pairs).once(f"__turns_{name}")
     content = pl.element().struct.field("content")
     silent = made.value.list.eval(content.is_null() | blank(content)).list.any()
     nothing = Problem("empty_field", f"{name}[]", silent, f"an exchange of {name} lacks a text")
-    return made.but(made.value, nothing)
+    return made.with_value(made.value, nothing)
 
 
 def _narrow(role: str, content: Expr) -> Expr:

@@ -61,7 +61,7 @@ def convert(
     terminal.print_reports(reports, as_json=json, quiet=quiet)
 
 
-@flags(RowOptions, but=("on_error",))
+@flags(RowOptions, without=("on_error",))
 def validate(
     source: Sources = None,
     *,

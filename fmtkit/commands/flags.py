@@ -152,14 +152,14 @@ class _TextsAsTheyAre:
 
 
 def flags(
-    options: type[Options], *, but: Sequence[str] = ()
+    options: type[Options], *, without: Sequence[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command one flag for each option, where its function takes `options`.
 
     The function is called with the options it declares, made of what was typed; OptionError names
     the flag of a value that is not taken. `but` are options that the command does not have.
     """
-    declared = {name: found for name, found in options.declared().items() if name not in but}
+    declared = {name: found for name, found in options.declared().items() if name not in without}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = signature(command).parameters

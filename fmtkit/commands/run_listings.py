@@ -49,8 +49,8 @@ def print_end(outcome: "Outcome", report: Mapping[str, Any]) -> None:
     lines.add_row("next", Text(visible(f"fmtkit try {run} {tried}")))
     if adapter and not (plan.run / "merged").exists():
         lines.add_row("", Text(visible(f"fmtkit merge {run}")))
-    learnt = f"{adapter} adapter" if adapter else "model"
-    title = f"{plan.method} -> {learnt}, {counted(report['steps'], 'step')}"
+    trained = f"{adapter} adapter" if adapter else "model"
+    title = f"{plan.method} -> {trained}, {counted(report['steps'], 'step')}"
     seconds = Text(f"in {report['seconds']:.2f} s", style="dim")
     show(errors(), Text(title, style="bold"), lines, seconds)
 

@@ -1,7 +1,7 @@
 """Conversations as lists of texts: the user speaks first, and the two take turns."""
 
 from fmtkit.columns import ABSENT, Text, Texts, first_given
-from fmtkit.columns.dialogs import conversation as learnt
+from fmtkit.columns.dialogs import conversation as make_conversation
 from fmtkit.columns.dialogs import with_system
 from fmtkit.columns.turns import alternating
 from fmtkit.core.tables import Conversation
@@ -27,4 +27,4 @@ def chat(
         conversations=conversations,
         turns=turns,
     )
-    return learnt(with_system(system, alternating(texts, "data")))
+    return make_conversation(with_system(system, alternating(texts, "data")))

@@ -1,7 +1,7 @@
 """Argilla: an instruction with two responses, or with one completion and a label."""
 
 from fmtkit.columns import ABSENT, Flag, Text
-from fmtkit.columns.dialogs import judged, pair
+from fmtkit.columns.dialogs import labelled, pair
 from fmtkit.core.tables import Preference, Unpaired
 from fmtkit.formats.registry import converter
 
@@ -17,4 +17,4 @@ def preference(
 @converter()
 def unpaired(instruction: Text, completion: Text, label: Flag, system: Text = ABSENT) -> Unpaired:
     """https://huggingface.co/datasets/argilla/ultrafeedback-binarized-preferences-cleaned-kto."""
-    return judged(instruction, completion, label, system)
+    return labelled(instruction, completion, label, system)

@@ -33,10 +33,10 @@ def by_number(
     )
     absent = Problem("null_field", name, choice.value.is_null(), f"{name} is null")
     one, other = response_0.value, response_1.value
-    better = response_0.but(pl.when(first).then(one).otherwise(other), unknown, absent)
-    worse = response_1.but(pl.when(first).then(other).otherwise(one))
+    better = response_0.with_value(pl.when(first).then(one).otherwise(other), unknown, absent)
+    worse = response_1.with_value(pl.when(first).then(other).otherwise(one))
     unused = safer_response_id if by == "better" else better_response_id
-    return chosen_over(dialog(user=prompt), better.having(choice, unused), worse)
+    return chosen_over(dialog(user=prompt), better.depending_on(choice, unused), worse)
 
 
 @converter(wide=True)
@@ -49,7 +49,7 @@ def arena(conversation_a: WideMessages, conversation_b: WideMessages, winner: Te
         Problem("value_error", "winner", unknown, "winner is none of model_a, model_b, tie"),
     )
     one, other = conversation_a.value, conversation_b.value
-    both = conversation_a.having(conversation_b, winner)
-    better = both.but(pl.when(first).then(one).otherwise(other), *problems).once("__winner")
-    worse = both.but(pl.when(first).then(other).otherwise(one)).once("__loser")
+    both = conversation_a.depending_on(conversation_b, winner)
+    better = both.with_value(pl.when(first).then(one).otherwise(other), *problems).once("__winner")
+    worse = both.with_value(pl.when(first).then(other).otherwise(one)).once("__loser")
     return cut_pair(whole(better, "conversation_a"), whole(worse, "conversation_b"))

@@ -3,7 +3,7 @@
 import polars as pl
 
 from fmtkit.columns import Text
-from fmtkit.columns.instructions import CHAT, answered, learnt
+from fmtkit.columns.instructions import CHAT, answered, trained_output
 from fmtkit.columns.problems import Column, literal
 from fmtkit.core.tables import Segments
 from fmtkit.formats.registry import converter
@@ -32,10 +32,12 @@ def unanswerable(article: Text, unanswerable_question: Text) -> Segments:
 def labelled(context: Text, question: Text, answer: Text) -> Segments:
     """https://docs.axolotl.ai/docs/dataset-formats/inst_tune.html#context_qa.load_v2."""
     asked = [pl.lit("Context: "), context.value, pl.lit("\nQuestion: "), question.value]
-    prompt = Column(pl.concat_str([*asked, pl.lit("\n")])).having(context, question)
-    return learnt(prompt, answer.but(pl.concat_str([pl.lit("Answer: "), answer.value])))
+    prompt = Column(pl.concat_str([*asked, pl.lit("\n")])).depending_on(context, question)
+    return trained_output(
+        prompt, answer.with_value(pl.concat_str([pl.lit("Answer: "), answer.value]))
+    )
 
 
 def _about(article: Column, question: Column) -> Column:
     both = pl.concat_str([article.value, pl.lit("\n===\n"), question.value])
-    return Column(both).having(article, question)
+    return Column(both).depending_on(article, question)

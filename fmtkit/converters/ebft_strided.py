@@ -80,12 +80,12 @@ def final(
     mask_thinking_ce: bool = False,
 ) -> Document:
     """https://docs.axolotl.ai/docs/ebft.html."""
-    learnt = literal("answer" if mask_thinking_ce else "last")
-    return Document(plain(conversation_of(messages, conversations)), learnt)
+    trained = literal("answer" if mask_thinking_ce else "last")
+    return Document(plain(conversation_of(messages, conversations)), trained)
 
 
 @converter(name="ebft_reasoning.transform_strided")
 def final_sharegpt(conversations: WideShareGPT, mask_thinking_ce: bool = False) -> Document:
     """https://huggingface.co/datasets/RyokoAI/ShareGPT52K."""
-    learnt = literal("answer" if mask_thinking_ce else "last")
-    return Document(plain(conversation_of(conversations)), learnt)
+    trained = literal("answer" if mask_thinking_ce else "last")
+    return Document(plain(conversation_of(conversations)), trained)

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import ABSENT, Text, first_given, records
-from fmtkit.columns.dialogs import conversation as learnt
+from fmtkit.columns.dialogs import conversation as make_conversation
 from fmtkit.columns.dialogs import with_system
 from fmtkit.columns.kinds import TextKind
 from fmtkit.columns.problems import Column
@@ -26,7 +26,7 @@ def chat(
     """https://huggingface.co/datasets/LDJnr/Capybara; ms-swift's `conversation`."""
     held = first_given(conversation=conversation, conversations=conversations)
     turns = of_exchanges(held, _of(ASKED), _of(SAID), "conversation")
-    return learnt(with_system(system, turns))
+    return make_conversation(with_system(system, turns))
 
 
 def _of(names: tuple[str, ...]) -> pl.Expr:

@@ -71,10 +71,10 @@ def preference(
         scores.list.first() == scores.list.last(),
         "both completions have the same score",
     )
-    replies = completions.but(ordered.list.eval(said), count, same).once("__replies")
+    replies = completions.with_value(ordered.list.eval(said), count, same).once("__replies")
     spoken = _spoken(replies, "completions")
-    better = spoken.but(spoken.value.list.head(1)).once("__chosen")
-    worse = spoken.but(spoken.value.list.tail(1)).once("__rejected")
+    better = spoken.with_value(spoken.value.list.head(1)).once("__chosen")
+    worse = spoken.with_value(spoken.value.list.tail(1)).once("__rejected")
     return cut_pair(whole_with(context, better, "chosen"), whole_with(context, worse, "rejected"))
 
 
@@ -82,7 +82,7 @@ def _context(contents: Column, camel: Column, snake: Column) -> Column:
     """Make messages of contents, and put the system instruction before them."""
     given = pl.coalesce(one.value.struct.field("parts") for one in (camel, snake))
     text = joined_texts(given, pl.element().struct.field("text"))
-    system = Column(text).having(camel, snake)
+    system = Column(text).depending_on(camel, snake)
     return with_system(system, _spoken(contents, "contents"))
 
 

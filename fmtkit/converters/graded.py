@@ -41,7 +41,7 @@ def listed(
         scores.list.eval(pl.element().is_null()).list.any(),
         "a solution has neither is_correct nor score",
     )
-    texts = solutions.but(of_each(solutions.value, "solution"), ungraded)
+    texts = solutions.with_value(of_each(solutions.value, "solution"), ungraded)
     return ranking(dialog(user=first_filled(question=question, prompt=prompt)), texts, scores)
 
 
@@ -68,4 +68,4 @@ def of_models(
     right = pl.concat_list(
         model.value.struct.field("is_correct").cast(pl.Float64) for model in models
     )
-    return ranking(dialog(user=question), Column(solutions).having(*models), right)
+    return ranking(dialog(user=question), Column(solutions).depending_on(*models), right)

@@ -12,4 +12,4 @@ def prompt(question: Text, answer: Text) -> Prompt:
     """https://huggingface.co/datasets/openai/gsm8k."""
     number = answer.value.str.extract(r"(?s).*####\s*(\S.*?)\s*\z")
     missing = Problem("value_error", "answer", number.is_null(), "answer has nothing after ####")
-    return Prompt(dialog(user=question), answer=answer.but(number, missing))
+    return Prompt(dialog(user=question), answer=answer.with_value(number, missing))

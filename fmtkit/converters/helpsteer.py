@@ -5,7 +5,15 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import ABSENT, Messages, Number, Text, blank, first_given, one_filled, records
-from fmtkit.columns.dialogs import asks, chosen_over, dialog, judged, message, of_each, ranking
+from fmtkit.columns.dialogs import (
+    chosen_over,
+    dialog,
+    labelled,
+    message,
+    must_end_with_prompt,
+    of_each,
+    ranking,
+)
 from fmtkit.columns.kinds import NumberKind, TextKind
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.core.errors import UnknownNameError
@@ -57,7 +65,7 @@ def preference_in_context(
     strength = first_given(
         preference_strength=preference_strength, overall_preference=overall_preference
     )
-    return _preferred(asks(context, "context"), one, other, strength)
+    return _preferred(must_end_with_prompt(context, "context"), one, other, strength)
 
 
 @converter(any_of=[ATTRIBUTES])
@@ -79,7 +87,7 @@ def unpaired(
     rated = (helpfulness, correctness, coherence, complexity, verbosity)
     score = dict(zip(ATTRIBUTES, rated, strict=True))[attribute]
     unrated = Problem("null_field", attribute, score.value.is_null(), f"{attribute} is null")
-    return judged(prompt, response, score.but(score.value >= threshold, unrated))
+    return labelled(prompt, response, score.with_value(score.value >= threshold, unrated))
 
 
 @converter(name="helpsteer.pairs", rows_by="prompt")
@@ -102,7 +110,7 @@ def answers(
     def any_row(wrong: pl.Expr) -> pl.Expr:
         return rows.value.list.eval(wrong).list.any()
 
-    texts = rows.but(
+    texts = rows.with_value(
         of_each(rows.value, "response"),
         Problem(
             "null_field", attribute, any_row(field(attribute).is_null()), f"{attribute} is null"
@@ -119,7 +127,9 @@ def _preferred(prompt: Column, one: Column, other: Column, strength: Column) -> 
     neither = Problem(
         "no_preference", None, strength.value == 0, "neither reply is preferred: the strength is 0"
     )
-    better = one.but(pl.when(first).then(one.value).otherwise(other.value), neither)
-    worse = other.but(pl.when(first).then(other.value).otherwise(one.value))
-    made = chosen_over(prompt, better.having(strength), worse)
-    return Preference(made.prompt, made.chosen, made.rejected, strength.but(strength.value.abs()))
+    better = one.with_value(pl.when(first).then(one.value).otherwise(other.value), neither)
+    worse = other.with_value(pl.when(first).then(other.value).otherwise(one.value))
+    made = chosen_over(prompt, better.depending_on(strength), worse)
+    return Preference(
+        made.prompt, made.chosen, made.rejected, strength.with_value(strength.value.abs())
+    )

@@ -35,9 +35,9 @@ def text(chosen: Text, rejected: Text) -> Preference:
         "context_mismatch", "rejected", size.value == 0, "chosen and rejected begin with no prompt"
     )
     same = Problem("no_preference", None, chosen.value == rejected.value, "chosen equals rejected")
-    prompt = size.but(chosen.value.cast(pl.Binary).bin.slice(0, size.value).cast(pl.String))
+    prompt = size.with_value(chosen.value.cast(pl.Binary).bin.slice(0, size.value).cast(pl.String))
     better, worse = _from(chosen, size, "chosen"), _from(rejected, size, "rejected")
-    return Preference(prompt, better, worse.but(worse.value, nothing, same))
+    return Preference(prompt, better, worse.with_value(worse.value, nothing, same))
 
 
 @converter(wide=True)
@@ -52,7 +52,7 @@ def _from(side: Column, size: Column, name: str) -> Column:
     nothing = Problem(
         "empty_field", name, blank(reply), f"{name} is empty or blank after the prompt"
     )
-    return side.but(reply, nothing).having(size)
+    return side.with_value(reply, nothing).depending_on(size)
 
 
 def _prompt_sizes(columns: Sequence[pl.Series]) -> pl.Series:

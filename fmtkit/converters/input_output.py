@@ -23,7 +23,7 @@ def segments(segments: Stretches) -> Segments:
     silent = segments.value.list.eval(text.is_null()).list.any()
     empty = ~segments.value.list.eval(text.str.len_bytes() > 0).list.any()
     context = ~segments.value.list.eval(label).list.any()
-    made = segments.but(
+    made = segments.with_value(
         segments.value,
         Problem("null_field", "segments[].text", silent, "segments[].text is null"),
         Problem("empty_field", "segments", empty, "segments hold no text"),

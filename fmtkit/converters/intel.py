@@ -1,7 +1,7 @@
 """Intel Orca: one question, answers to it, and sometimes a system prompt."""
 
 from fmtkit.columns import ABSENT, Flag, Text
-from fmtkit.columns.dialogs import judged, pair
+from fmtkit.columns.dialogs import labelled, pair
 from fmtkit.core.tables import Preference, Unpaired
 from fmtkit.formats.registry import converter
 
@@ -15,4 +15,4 @@ def preference(question: Text, chosen: Text, rejected: Text, system: Text = ABSE
 @converter()
 def unpaired(question: Text, completion: Text, label: Flag, system: Text = ABSENT) -> Unpaired:
     """https://huggingface.co/datasets/argilla/distilabel-intel-orca-kto."""
-    return judged(question, completion, label, system)
+    return labelled(question, completion, label, system)

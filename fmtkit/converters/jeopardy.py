@@ -13,6 +13,6 @@ def clue(
     question: Text, answer: Text, category: Text = ABSENT, *, style: str = "instruct"
 ) -> Segments:
     """https://huggingface.co/datasets/openaccess-ai-collective/jeopardy."""
-    told = answer.but(pl.concat_str([pl.lit("what is "), answer.value]))
+    told = answer.with_value(pl.concat_str([pl.lit("what is "), answer.value]))
     system = introduced(STANFORD, category)
     return answered(style_of(style), question, told, input=category, system=system)

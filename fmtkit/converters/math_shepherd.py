@@ -20,7 +20,7 @@ def steps(input: Text, label: Text) -> Stepwise:
 
 def _question(text: Column) -> Column:
     question = text.value.str.extract(FIRST_STEP, 1)
-    return text.but(
+    return text.with_value(
         question,
         Problem("value_error", "input", question.is_null(), "input has no Step 1:"),
         Problem("empty_field", "input", question == "", "nothing stands before Step 1:"),
@@ -30,11 +30,11 @@ def _question(text: Column) -> Column:
 def _steps(text: Column) -> Column:
     solution = text.value.str.extract(FIRST_STEP, 2)
     pieces = solution.str.split(MARK).list.eval(pl.element().str.strip_chars())
-    split = text.but(pieces).once("__pieces")
+    split = text.with_value(pieces).once("__pieces")
     done = split.value.list.head(split.value.list.len() - 1)
     marks = text.value.str.count_matches(MARK, literal=True)
     empty = done.list.eval(pl.element() == "").list.any()
-    return split.but(
+    return split.with_value(
         done,
         Problem("value_error", "input", marks == 0, f"input has no mark {MARK}"),
         Problem(
@@ -53,7 +53,7 @@ def _labels(text: Expr, label: Column) -> Column:
     right = written.list.gather(marks, null_on_oob=True).list.eval(pl.element() == "+")
     bare = text.str.replace_all(f"{MARK}|[+-]", "")
     other = bare != label.value.str.replace_all("[+-]", "")
-    return label.but(
+    return label.with_value(
         right,
         Problem("value_error", "label", other, "label is not the input with + and - for the marks"),
         Problem(

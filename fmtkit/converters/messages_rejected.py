@@ -19,6 +19,6 @@ def preference(
     """https://swift.readthedocs.io/en/latest/Customization/Custom-dataset.html#rlhf."""
     given = first_given(rejected_response=rejected_response, rejected_messages=rejected_messages)
     better = with_system(system, messages).once("__better_whole")
-    context = Column(all_but_last(better.value)).having(better).once("__context")
+    context = Column(all_but_last(better.value)).depending_on(better).once("__context")
     worse = whole_with(context, given, "rejected_response")
     return cut_pair(whole(better, "messages"), worse, tools)

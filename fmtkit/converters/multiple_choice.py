@@ -40,4 +40,4 @@ def concise(
 def _listed(choices: Column) -> Column:
     """Write each choice in quotes after a dash, on a line of its own."""
     quoted = choices.value.list.eval(pl.concat_str([pl.lit('- "'), pl.element(), pl.lit('"')]))
-    return choices.but(quoted.list.join("\n"))
+    return choices.with_value(quoted.list.join("\n"))

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import ABSENT, Text, records
-from fmtkit.columns.dialogs import asks, of_each, ranking, with_system
+from fmtkit.columns.dialogs import must_end_with_prompt, of_each, ranking, with_system
 from fmtkit.columns.kinds import NumberKind, TextKind
 from fmtkit.columns.problems import Column
 from fmtkit.columns.transcripts import question_or_transcript
@@ -24,7 +24,7 @@ def rank(
     pairs: str = "best-worst",  # noqa: ARG001
 ) -> Ranking:
     """https://huggingface.co/datasets/berkeley-nest/Nectar."""
-    texts = answers.but(of_each(answers.value, "answer"))
-    asked = asks(with_system(system, question_or_transcript(prompt)), "prompt")
+    texts = answers.with_value(of_each(answers.value, "answer"))
+    asked = must_end_with_prompt(with_system(system, question_or_transcript(prompt)), "prompt")
     scores = of_each(answers.value, "rank").list.eval(-pl.element())
     return ranking(asked, texts, scores)

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import ABSENT, Tools, WholeRow
-from fmtkit.columns.dialogs import asks
+from fmtkit.columns.dialogs import must_end_with_prompt
 from fmtkit.columns.kinds import ROLES, DialogKind, RecordKind, TextKind
 from fmtkit.columns.problems import Column, literal
 from fmtkit.core.tables import Prompt
@@ -38,7 +38,7 @@ def request(
 ) -> Prompt:
     """https://github.com/NVIDIA-NeMo/Gym."""
     return Prompt(
-        asks(input, "responses_create_params.input"),
+        must_end_with_prompt(input, "responses_create_params.input"),
         tools,
         nemo_gym_row=row,
         nemo_gym_server=_named(agent_ref, literal(server_name or None), is_agent=False),
@@ -50,4 +50,6 @@ def _named(reference: Column, otherwise: Column, *, is_agent: bool) -> Column:
     """Take the name from a reference to an agent, or to any other server."""
     kind, name = (reference.value.struct.field(field) for field in _REFERENCE)
     wanted = kind.eq_missing(pl.lit(AGENTS)) == is_agent
-    return reference.but(pl.coalesce(pl.when(wanted).then(name), otherwise.value.cast(pl.String)))
+    return reference.with_value(
+        pl.coalesce(pl.when(wanted).then(name), otherwise.value.cast(pl.String))
+    )

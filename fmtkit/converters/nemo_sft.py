@@ -33,14 +33,18 @@ def chat(conversations: Spoken, mask: Text, system: Text = ABSENT) -> Conversati
     field = pl.element().struct.field
     said = pl.coalesce(field("value"), pl.lit(""))
     spoken = turns(conversations, turn(speaker(field("from"), ROLES), said), "conversations")
-    masked = Column(speaker(mask.value, ROLES)).having(mask).once("__masked")
+    masked = Column(speaker(mask.value, ROLES)).depending_on(mask).once("__masked")
     unknown = Problem(
         "value_error", "mask", masked.value.is_null(), f"mask is none of {', '.join(ROLES)}"
     )
-    marked = spoken.having(masked).but(_marked(spoken.value, masked.value)).once("__marked")
+    marked = (
+        spoken.depending_on(masked).with_value(_marked(spoken.value, masked.value)).once("__marked")
+    )
     labelled = conversations.value.list.eval(filled(field("label"))).list.any()
-    learnt = marked.but(marked.value, unknown).leave("conversations[].label", labelled)
-    return conversation(with_system(system, learnt))
+    trained = marked.with_value(marked.value, unknown).warn_unread(
+        "conversations[].label", labelled
+    )
+    return conversation(with_system(system, trained))
 
 
 def _marked(spoken: Expr, masked: Expr) -> Expr:

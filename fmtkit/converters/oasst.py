@@ -67,9 +67,9 @@ def ranked(prompt: Tree, *, pairs: str = "best-worst") -> Ranking:  # noqa: ARG0
     Each prompt of the tree with two ranked replies or more is a ranking of its own.
     """
     checked = _checked(prompt)
-    made = checked.but(_of_each(prompt, _rankings, RANKING)).once("__rankings")
+    made = checked.with_value(_of_each(prompt, _rankings, RANKING)).once("__rankings")
     asked, replies, scores = (
-        several(made.but(made.value.list.eval(pl.element().struct.field(name))))
+        several(made.with_value(made.value.list.eval(pl.element().struct.field(name))))
         for name in ("prompt", "replies", "scores")
     )
     return Ranking(asked, replies, scores)
@@ -78,7 +78,7 @@ def ranked(prompt: Tree, *, pairs: str = "best-worst") -> Ranking:  # noqa: ARG0
 @converter(name="oasst.threads")
 def threads(prompt: Tree) -> Conversation:
     """https://huggingface.co/datasets/OpenAssistant/oasst1, trees: each path to a last reply."""
-    return Conversation(several(_checked(prompt).but(_of_each(prompt, _threads, DIALOG))))
+    return Conversation(several(_checked(prompt).with_value(_of_each(prompt, _threads, DIALOG))))
 
 
 @converter(name="oasst.rows", rows_by="message_tree_id")
@@ -89,9 +89,9 @@ def ranked_rows(rows: Flat, *, pairs: str = "best-worst") -> Ranking:  # noqa: A
     replies or more is a ranking of its own.
     """
     tree = _checked(_as_tree(rows))
-    made = tree.but(_of_each(tree, _rankings, RANKING)).once("__rankings")
+    made = tree.with_value(_of_each(tree, _rankings, RANKING)).once("__rankings")
     asked, replies, scores = (
-        several(made.but(made.value.list.eval(pl.element().struct.field(name))))
+        several(made.with_value(made.value.list.eval(pl.element().struct.field(name))))
         for name in ("prompt", "replies", "scores")
     )
     return Ranking(asked, replies, scores)
@@ -101,12 +101,12 @@ def ranked_rows(rows: Flat, *, pairs: str = "best-worst") -> Ranking:  # noqa: A
 def row_threads(rows: Flat) -> Conversation:
     """https://huggingface.co/datasets/OpenAssistant/oasst1, rows: each path to a last reply."""
     tree = _checked(_as_tree(rows))
-    return Conversation(several(tree.but(_of_each(tree, _threads, DIALOG))))
+    return Conversation(several(tree.with_value(_of_each(tree, _threads, DIALOG))))
 
 
 def _as_tree(rows: Column) -> Column:
     """Return for each message where in the list its parent is, as a tree that was read from one row does."""
-    linked = rows.but(
+    linked = rows.with_value(
         rows.value.map_batches(_linked, return_dtype=pl.List(LINKED), is_elementwise=True)
     ).once("__tree")
     torn = Problem(
@@ -116,7 +116,7 @@ def _as_tree(rows: Column) -> Column:
         "these rows are no single tree: the rows of one must follow each other, with its prompt, and "
         "each message must be there once",
     )
-    return linked.but(linked.value, torn)
+    return linked.with_value(linked.value, torn)
 
 
 def _linked(column: pl.Series) -> pl.Series:
@@ -149,7 +149,7 @@ def _checked(tree: Column) -> Column:
     def any_record(wrong: pl.Expr) -> pl.Expr:
         return tree.value.list.eval(there & wrong).list.any()
 
-    return tree.but(
+    return tree.with_value(
         tree.value,
         Problem(
             "unknown_role",

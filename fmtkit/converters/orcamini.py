@@ -1,7 +1,7 @@
 """Orca Mini: a question under a system heading, which is written even without a system text."""
 
 from fmtkit.columns import ABSENT, Text
-from fmtkit.columns.instructions import learnt
+from fmtkit.columns.instructions import trained_output
 from fmtkit.columns.text_formats import formatted
 from fmtkit.core.tables import Segments
 from fmtkit.formats.registry import converter
@@ -13,4 +13,4 @@ _FORMAT = "### System:\n{system}\n\n### User:\n{instruction}\n\n### Response:\n"
 def instruct(question: Text, response: Text, system_prompt: Text = ABSENT) -> Segments:
     """https://huggingface.co/pankajmathur/orca_mini_v2_7b."""
     columns = {"system": system_prompt, "instruction": question}
-    return learnt(formatted("format", _FORMAT, columns), response)
+    return trained_output(formatted("format", _FORMAT, columns), response)

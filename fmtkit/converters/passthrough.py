@@ -16,7 +16,7 @@ from fmtkit.columns import (
     WideMessages,
     records,
 )
-from fmtkit.columns.dialogs import asks
+from fmtkit.columns.dialogs import must_end_with_prompt
 from fmtkit.columns.kinds import DialogKind, FlagKind, ListKind, NumberKind, TextKind
 from fmtkit.columns.problems import Column, Problem, uneven
 from fmtkit.core.tables import (
@@ -46,7 +46,7 @@ ENDS = ("none", "closed", "document")
 
 def _different(chosen: Column, rejected: Column) -> Column:
     same = Problem("no_preference", None, chosen.value == rejected.value, "chosen equals rejected")
-    return rejected.but(rejected.value, same)
+    return rejected.with_value(rejected.value, same)
 
 
 INT32_END = 2**31
@@ -56,7 +56,7 @@ def _ids(numbers: Column, name: str) -> Column:
     """Take numbers of tokens as whole ones; others would be cut without a word."""
     wrong = numbers.value.list.eval(_is_no_id(pl.element())).list.any()
     problem = Problem("value_error", name, wrong, f"{name} holds a number that is no token id")
-    return numbers.but(numbers.value.list.eval(_as_id(pl.element())), problem)
+    return numbers.with_value(numbers.value.list.eval(_as_id(pl.element())), problem)
 
 
 def _is_no_id(number: pl.Expr) -> pl.Expr:
@@ -88,7 +88,7 @@ def prompt_text(prompt: Text) -> Prompt:
 @converter(keeps=True, wide=True)
 def prompt_messages(prompt: WideMessages, tools: Tools = ABSENT) -> Prompt:
     """https://huggingface.co/docs/trl/dataset_formats#prompt-only."""
-    return Prompt(asks(prompt, "prompt"), tools)
+    return Prompt(must_end_with_prompt(prompt, "prompt"), tools)
 
 
 @converter(keeps=True, text=True)
@@ -143,7 +143,7 @@ def ranking(
 ) -> Ranking:
     """A ranking that fmtkit wrote; scores are higher for better replies."""
     ragged = uneven(replies, scores, ("replies", "scores"))
-    return Ranking(prompt, replies, scores.but(scores.value, ragged))
+    return Ranking(prompt, replies, scores.with_value(scores.value, ragged))
 
 
 @converter(keeps=True, text=True)
@@ -151,7 +151,9 @@ def segments(segments: Stretches, ends: Text) -> Segments:
     """Stretches of text that fmtkit wrote, and which of them are trained on."""
     unknown = ~ends.value.is_in(ENDS)
     told = f"ends is none of {', '.join(ENDS)}"
-    return Segments(segments, ends.but(ends.value, Problem("value_error", "ends", unknown, told)))
+    return Segments(
+        segments, ends.with_value(ends.value, Problem("value_error", "ends", unknown, told))
+    )
 
 
 @converter(keeps=True)
@@ -161,7 +163,7 @@ def stepwise(
     """https://huggingface.co/docs/trl/dataset_formats#stepwise-supervision."""
     ragged = uneven(completions, labels, ("completions", "labels"))
     hard = labels.value.list.eval(pl.element() == 1)
-    return Stepwise(prompt, completions, labels.but(labels.value if soft else hard, ragged))
+    return Stepwise(prompt, completions, labels.with_value(labels.value if soft else hard, ragged))
 
 
 @converter(keeps=True, wide=True)
@@ -185,7 +187,7 @@ def tokens(
         _ids(input_ids, "input_ids"),
         _ids(attention_mask, "attention_mask"),
         _ids(labels, "labels"),
-        prompt_length.but(
+        prompt_length.with_value(
             _as_id(prompt_length.value),
             Problem(
                 "value_error",

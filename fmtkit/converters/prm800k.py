@@ -49,7 +49,7 @@ def solution(
     rated = every.list.eval(pl.element().list.eval(_rated(neutral)))
     texts = rated.list.eval(pl.element().list.eval(pl.element().struct.field("text")))
     right = rated.list.eval(pl.element().list.eval(pl.element().struct.field("rating") > 0))
-    column = steps.but(texts, *_problems(steps.value, taken, rated))
+    column = steps.with_value(texts, *_problems(steps.value, taken, rated))
     return Stepwise(problem, several(column), several(Column(right)))
 
 

@@ -1,7 +1,7 @@
 """A prompt with two answers, or with one completion and a label, all of them text."""
 
 from fmtkit.columns import ABSENT, Flag, Text
-from fmtkit.columns.dialogs import judged, pair
+from fmtkit.columns.dialogs import labelled, pair
 from fmtkit.core.tables import Preference, Unpaired
 from fmtkit.formats.registry import converter
 
@@ -15,4 +15,4 @@ def preference(prompt: Text, chosen: Text, rejected: Text, system: Text = ABSENT
 @converter()
 def unpaired(prompt: Text, completion: Text, label: Flag, system: Text = ABSENT) -> Unpaired:
     """https://huggingface.co/datasets/trl-lib/kto-mix-14k, with text for messages."""
-    return judged(prompt, completion, label, system)
+    return labelled(prompt, completion, label, system)

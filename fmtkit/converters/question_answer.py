@@ -88,7 +88,8 @@ def reasoned(
     thinks = pl.when(filled(thought.value)).then(thought.value)
     answered = turn(pl.lit("assistant"), reply.value, reasoning_content=thinks)
     return Completion(
-        after(history, asked, wide=True), reply.but(pl.concat_list([answered])).having(thought)
+        after(history, asked, wide=True),
+        reply.with_value(pl.concat_list([answered])).depending_on(thought),
     )
 
 

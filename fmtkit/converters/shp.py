@@ -12,6 +12,6 @@ from fmtkit.formats.registry import converter
 def preference(history: Text, human_ref_A: Text, human_ref_B: Text, labels: Flag) -> Preference:  # noqa: N803
     """https://huggingface.co/datasets/stanfordnlp/SHP; label 1 prefers comment A, 0 prefers B."""
     first, second = human_ref_A.value, human_ref_B.value
-    better = human_ref_A.but(pl.when(labels.value).then(first).otherwise(second))
-    worse = human_ref_B.but(pl.when(labels.value).then(second).otherwise(first))
-    return pair(history, better.having(labels), worse)
+    better = human_ref_A.with_value(pl.when(labels.value).then(first).otherwise(second))
+    worse = human_ref_B.with_value(pl.when(labels.value).then(second).otherwise(first))
+    return pair(history, better.depending_on(labels), worse)

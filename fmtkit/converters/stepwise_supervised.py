@@ -25,4 +25,4 @@ def steps(
     """
     ragged = uneven(completions, labels, ("completions", "labels"))
     hard = labels.value.list.eval(pl.element() == 1)
-    return Stepwise(prompt, completions, labels.but(labels.value if soft else hard, ragged))
+    return Stepwise(prompt, completions, labels.with_value(labels.value if soft else hard, ragged))

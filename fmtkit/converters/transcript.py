@@ -34,9 +34,13 @@ def text(
     unmarked = Problem(
         "value_error", "text", ~is_marked(given.value), "the text begins with no USER: or the like"
     )
-    turns = given.but(marked_turns(given.value), unmarked).once("__turns")
-    led = with_system(system.but(untold(system.value)), turns) if system is not ABSENT else turns
-    return learnt(led, "text")
+    turns = given.with_value(marked_turns(given.value), unmarked).once("__turns")
+    led = (
+        with_system(system.with_value(untold(system.value)), turns)
+        if system is not ABSENT
+        else turns
+    )
+    return make_conversation(led, "text")
 
 
 @converter()
@@ -52,13 +56,13 @@ def inside(messages: Messages, system: Text = ABSENT) -> Conversation:
         ~messages.value.list.eval(inner).list.any(),
         "no turn of the user holds a transcript",
     )
-    spoken = messages.but(messages.value.list.eval(each.explode()), none).once("__turns")
-    return learnt(with_system(system, spoken), "messages")
+    spoken = messages.with_value(messages.value.list.eval(each.explode()), none).once("__turns")
+    return make_conversation(with_system(system, spoken), "messages")
 
 
-def learnt(turns: Column, name: str) -> Conversation:
+def make_conversation(turns: Column, name: str) -> Conversation:
     """Make a conversation of turns that all say something."""
     content = pl.element().struct.field("content")
     silent = turns.value.list.eval(content.str.len_bytes() == 0).list.any()
     empty = Problem("empty_field", name, silent, f"a turn of {name} is empty")
-    return conversation(turns.but(turns.value, empty))
+    return conversation(turns.with_value(turns.value, empty))

@@ -52,7 +52,7 @@ def ranked(
     unrated = Problem(
         "null_field", "completions[].overall_score", scores.is_null(), "a completion has no score"
     )
-    texts = completions.but(of_each(completions.value, "response"), unrated)
+    texts = completions.with_value(of_each(completions.value, "response"), unrated)
     return ranking(dialog(user=instruction), texts, scores)
 
 

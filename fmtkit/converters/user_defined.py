@@ -34,7 +34,7 @@ def preference(
         made["chosen"].value == made["rejected"].value,
         "chosen equals rejected",
     )
-    worse = made["rejected"].but(made["rejected"].value, same)
+    worse = made["rejected"].with_value(made["rejected"].value, same)
     return Preference(made["prompt"], made["chosen"], worse)
 
 
@@ -79,7 +79,7 @@ def instruction(
     A row without a system text has `system_prompt`; one whose system text is empty has none.
     """
     style = Style(format, no_input_format, system_format)
-    told = system.but(system.value.fill_null(system_prompt))
+    told = system.with_value(system.value.fill_null(system_prompt))
     return answered(style, instruction, output, input=input, system=told)
 
 

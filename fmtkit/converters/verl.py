@@ -1,7 +1,7 @@
 """verl: a prompt to answer while training, and a reward model with the true answer."""
 
 from fmtkit.columns import Text, WideTurns
-from fmtkit.columns.dialogs import asks
+from fmtkit.columns.dialogs import must_end_with_prompt
 from fmtkit.core.tables import Prompt
 from fmtkit.formats.registry import converter
 
@@ -12,4 +12,4 @@ def prompt(prompt: WideTurns, ground_truth: Text) -> Prompt:
 
     The true answer becomes `answer`; the reward model, `data_source` and `extra_info` are kept.
     """
-    return Prompt(asks(prompt, "prompt"), answer=ground_truth)
+    return Prompt(must_end_with_prompt(prompt, "prompt"), answer=ground_truth)

@@ -18,14 +18,14 @@ def calls(query: Text, answers: Open, tools: Tools) -> Conversation:
 
     A row whose query no tool answers has no calls, and nothing to learn.
     """
-    called = answers.but(
+    called = answers.with_value(
         answers.value.map_batches(_written, return_dtype=pl.String, is_elementwise=True)
     ).once("__calls")
     unread = Problem(
         "value_error", "answers", called.value.is_null(), "answers is no JSON list of calls"
     )
     none = Problem("no_assistant_turn", None, called.value == "[]", "answers has no call")
-    said = called.but(
+    said = called.with_value(
         pl.concat_list(
             turn(pl.lit("user"), query.value),
             turn(pl.lit("assistant"), pl.lit(""), tool_calls=called.value),
@@ -34,7 +34,7 @@ def calls(query: Text, answers: Open, tools: Tools) -> Conversation:
         none,
     )
     silent = Problem("empty_field", "query", blank(query.value), "query is empty or blank")
-    return Conversation(said.having(query).but(said.value, silent), tools)
+    return Conversation(said.depending_on(query).with_value(said.value, silent), tools)
 
 
 def _written(answers: pl.Series) -> pl.Series:

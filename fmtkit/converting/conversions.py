@@ -99,7 +99,7 @@ def to_hub(
         reports = convert(hub.folder, replace(options, overwrite=not options.resume))
         address = hub.commit()
     except WriteError as error:
-        kept = f"; what was converted is kept: --resume goes on ({hub.folder})"
+        kept = f"; what was converted is kept: --resume continues ({hub.folder})"
         raise type(error)(f"{error}{kept}") from error
     hub.forget()
     return _placed(hub, reports, address)

@@ -64,7 +64,7 @@ _WORTH = 0.5
 
 
 @dataclass(frozen=True)
-class Laid:
+class Fused:
     """The rows of a block whose texts were laid out."""
 
     table: pa.Table
@@ -118,7 +118,7 @@ class Fusion:
         warned = [rule for column in self.columns.values() for _, _, rule in column.warnings]
         held = self._rules.bound
         return (
-            all(self._is_told(problem) for problem in problems)
+            all(self._has_rule(problem) for problem in problems)
             and None not in warned
             and all(isinstance(kind, TextKind | DialogKind) for kind in self._held.values())
             and len({kind.wide for kind in self._dialogs} | {stage.wide}) == 1
@@ -128,7 +128,7 @@ class Fusion:
         )
 
     @property
-    def is_untaught(self) -> bool:
+    def awaits_paths(self) -> bool:
         """Return whether texts could be laid out if the template had met a row."""
         if self.paths is not None or not (self.fits and self.is_text):
             return False
@@ -158,7 +158,7 @@ class Fusion:
             for name, column in self.columns.items()
         )
 
-    def _is_told(self, problem: Problem) -> bool:
+    def _has_rule(self, problem: Problem) -> bool:
         if isinstance(problem.rule, Null):
             # The kernel itself leaves a line whose required column is null.
             required = {column.name for column in self.binding.columns if column.required}
@@ -189,42 +189,42 @@ class Fusion:
         keys = tuple((key.name, key.form) for key in MESSAGE_KEYS)
         return replace(layout, keys=keys if self.stage.wide and (reads or not is_text) else ())
 
-    def lay_out(self, records: Records) -> Laid | None:
+    def fuse(self, records: Records) -> Fused | None:
         """Lay out what can be of a block; None where the whole block should go the ordinary way."""
         if self.paths is None:
             # Rows of another source may have taken the paths.
-            self.learn()
+            self.take_paths()
         paths = self.paths
         if paths is None or self._misses > 2:
             return None
         if self.is_text and self._template.difference:
             return None
-        laid = paths.compiled.lay_out(records.data)
-        records.blank_lines = laid.verdicts == clean_lines.BLANK
-        verdicts = laid.verdicts[~records.blank_lines]
+        fused = paths.compiled.read(records.data)
+        records.blank_lines = fused.verdicts == clean_lines.BLANK
+        verdicts = fused.verdicts[~records.blank_lines]
         rows = np.flatnonzero(verdicts == clean_lines.CLEAN)
         if len(rows) < _WORTH * len(verdicts):
             self._misses += 1
             return None
-        if self.is_text and self._difference(laid.made, rows, records):
+        if self.is_text and self._difference(fused.made, rows, records):
             return None
-        shortened = int(laid.taken[paths.shortened].sum())
-        return Laid(
-            self._table(laid),
+        shortened = int(fused.taken[paths.shortened].sum())
+        return Fused(
+            self._table(fused),
             rows,
             np.flatnonzero(verdicts != clean_lines.CLEAN),
             len(rows) if self.is_text else 0,
             +Counter({"generation_prompt_not_a_prefix": shortened}),
         )
 
-    def _table(self, laid: clean_lines.LaidLines) -> pa.Table:
+    def _table(self, fused: clean_lines.LayoutLines) -> pa.Table:
         """Return the rows as they are written."""
         names = TEXT_NAMES if self.is_text else {}
-        made = {names.get(n, n): column for n, column in zip(self.names, laid.made, strict=True)}
+        made = {names.get(n, n): column for n, column in zip(self.names, fused.made, strict=True)}
         rest = {n: c.bound for n, c in self.columns.items() if n not in self.names and c.bound}
         rest |= {kept.label: kept.name for kept in self.binding.kept}
         if rest:
-            frame = laid.frame.select(pl.col(bound).alias(name) for name, bound in rest.items())
+            frame = fused.frame.select(pl.col(bound).alias(name) for name, bound in rest.items())
             arrow = frame.to_arrow(compat_level=pl.CompatLevel.newest())
             schema = pa.schema([field for field in self.schema if field.name in rest])
             arrow = arrow.select(schema.names).cast(schema).combine_chunks()
@@ -247,7 +247,7 @@ class Fusion:
         assert self.stage.template is not None
         return self.stage.template.compiled
 
-    def learn(self) -> None:
+    def take_paths(self) -> None:
         """Take up the paths that rows have taken on the ordinary way since this was called last."""
         if not self.fits:
             return
@@ -297,9 +297,9 @@ class Fusion:
 
     # The sample that is rendered both ways.
 
-    def _difference(self, laid: Sequence[pa.Array], rows: Int64s, records: Records) -> bool:
+    def _difference(self, fused: Sequence[pa.Array], rows: Int64s, records: Records) -> bool:
         """Render the sample row by row, from the strict parser's values; tell whether it differs."""
-        sample = sample_of(laid[0])
+        sample = sample_of(fused[0])
         if not len(sample):
             return False
         assert self.stage.template is not None
@@ -316,7 +316,7 @@ class Fusion:
         engine = training.engine if training else None
         plain = PlainRows(compiled.engine, self.plan, Batch(dialogs), engine)
         for place, one in zip(sample.tolist(), plain.render(np.arange(len(sample))), strict=True):
-            made = tuple(column[place].as_py() for column in laid)
+            made = tuple(column[place].as_py() for column in fused)
             if not isinstance(one.outcome, Outcome) or one.outcome.texts != made:
                 compiled.difference = f"row {place} came out differently by columns and by itself"
                 return True

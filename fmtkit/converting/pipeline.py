@@ -19,7 +19,7 @@ from fmtkit.converting import control_tokens, pairing, reading
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.conversion import convert_frame, reconsidered, refused
 from fmtkit.converting.engines import Engine, TaskLostError, engine_of
-from fmtkit.converting.fusing import Laid
+from fmtkit.converting.fusing import Fused
 from fmtkit.converting.preparation import Job
 from fmtkit.converting.reading import Parsed, ReadPlan
 from fmtkit.converting.tasks import PART_SHIFT, Task, tasks_of
@@ -361,10 +361,10 @@ def _process(
     records: list[Rows] = [
         block.records(job.plans[source].read_cells) for source, _, block in group
     ]
-    own, laid = records[0], None
+    own, fused = records[0], None
     if len(group) == 1 and isinstance(own, Records):
-        laid = _laid_out(job, group[0][0], own)
-    begun, made = laid or _in_the_ordinary_way(job, group, records, in_parts=encode is not None)
+        fused = _fused(job, group[0][0], own)
+    begun, made = fused or _in_the_ordinary_way(job, group, records, in_parts=encode is not None)
     parts: list[_Part] = []
     encoded: list[Any] = []
     for part in made:
@@ -401,28 +401,28 @@ def _in_the_ordinary_way(
     return begun, parts()
 
 
-def _laid_out(job: Job, source: int, records: Records) -> "tuple[_Converted, list[_Part]] | None":
+def _fused(job: Job, source: int, records: Records) -> "tuple[_Converted, list[_Part]] | None":
     """Lay the texts of a block out as it is read, and take what is left of it in the ordinary way."""
     fusion = job.fusions[source]
-    if fusion is not None and fusion.is_untaught and len(records.data) > _TAUGHT_BYTES:
+    if fusion is not None and fusion.awaits_paths and len(records.data) > _TAUGHT_BYTES:
         _teach(job, source, records)
-    laid = None if fusion is None else fusion.lay_out(records)
-    if laid is None:
+    fused = None if fusion is None else fusion.fuse(records)
+    if fused is None:
         return None
-    begun, part = _left(job, source, records, laid)
-    begun.blank, begun.fast_rows = records.blank, begun.fast_rows + len(laid.rows)
-    begun.rejects = [replace(r, row=int(laid.left[r.row])) for r in begun.rejects]
-    kept = laid.left[part.kept]
-    table, rows = _merged((laid.table, laid.rows), (part.table, kept))
+    begun, part = _left(job, source, records, fused)
+    begun.blank, begun.fast_rows = records.blank, begun.fast_rows + len(fused.rows)
+    begun.rejects = [replace(r, row=int(fused.left[r.row])) for r in begun.rejects]
+    kept = fused.left[part.kept]
+    table, rows = _merged((fused.table, fused.rows), (part.table, kept))
     return begun, [
         replace(
             part,
             table=table,
             kept=rows,
-            rejects=[replace(r, row=int(laid.left[r.row])) for r in part.rejects],
-            overlong={int(laid.left[row]) for row in part.overlong},
-            warnings=part.warnings + laid.warnings,
-            traced_rows=part.traced_rows + laid.traced,
+            rejects=[replace(r, row=int(fused.left[r.row])) for r in part.rejects],
+            overlong={int(fused.left[row]) for row in part.overlong},
+            warnings=part.warnings + fused.warnings,
+            traced_rows=part.traced_rows + fused.traced,
         )
     ]
 
@@ -439,14 +439,14 @@ def _teach(job: Job, source: int, records: Records) -> None:
         _render(job, source, begun.frame, first, begun.cuts)
 
 
-def _left(job: Job, source: int, records: Records, laid: Laid) -> "tuple[_Converted, _Part]":
+def _left(job: Job, source: int, records: Records, fused: Fused) -> "tuple[_Converted, _Part]":
     """Take the records that a layout left; where all are bad, without a frame."""
     nothing = np.empty(0, np.int64)
     begun = _Converted(pl.DataFrame(), [], Counter(), nothing, Counter(), 0, 0, 0, {})
-    part = _Part(laid.table.slice(0, 0), nothing, [], set(), Counter(), Counter(), 0, 0)
-    if not len(laid.left):
+    part = _Part(fused.table.slice(0, 0), nothing, [], set(), Counter(), Counter(), 0, 0)
+    if not len(fused.left):
         return begun, part
-    plan, picked = job.plans[source], records.picked(laid.left)
+    plan, picked = job.plans[source], records.picked(fused.left)
     parsed = reading.parse_block(picked, plan)
     if parsed.frame.height:
         begun = _convert(job, plan.binding, parsed, picked)
@@ -563,7 +563,7 @@ def _render(
     fusion = job.fusions[source]
     if fusion is not None and isinstance(records, Records):
         # The rows of later blocks may take the same paths.
-        fusion.learn()
+        fusion.take_paths()
     rejects = [records.reject(int(rows[f.row]), f.code, f.column, f.message) for f in done.failures]
     written, kept = _without(done.table, rows[done.kept], {reject.row for reject in rejects})
     return _Part(

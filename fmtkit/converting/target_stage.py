@@ -291,7 +291,7 @@ class _Rows:
                 continue
             there = turns.rows_of(turns.where(pl.col(name).is_not_null()))
             if self.lose(name, there):
-                turns = turns.but(**{name: pl.lit(None, dtype=turns.flat.schema[name])})
+                turns = turns.replaced(**{name: pl.lit(None, dtype=turns.flat.schema[name])})
         return turns
 
     def _without_calls(self, turns: TurnTable) -> TurnTable:
@@ -304,7 +304,7 @@ class _Rows:
             return turns
         said = pl.col("content").str.contains(r"\S").fill_null(value=False)
         left = turns.only(turns.where(~acts | (calls.is_not_null() & said)))
-        return left.but(tool_calls=pl.lit(None, dtype=pl.String))
+        return left.replaced(tool_calls=pl.lit(None, dtype=pl.String))
 
     def _formed(self, turns: TurnTable) -> TurnTable:
         if self.target.calls == "text":
@@ -332,7 +332,7 @@ class _Rows:
         silent = turns.where(acts & pl.col("content").is_null())
         if self.lose("content", turns.rows_of(silent), "null as the content of a call"):
             filled = pl.when(acts).then(pl.lit("")).otherwise(pl.col("content"))
-            turns = turns.but(content=pl.col("content").fill_null(filled))
+            turns = turns.replaced(content=pl.col("content").fill_null(filled))
         return turns
 
     def _without_systems(self, turns: TurnTable, name: str) -> TurnTable:
@@ -381,9 +381,11 @@ class _Rows:
     def _cut(self, messages: TurnTable) -> dict[str, TurnTable]:
         """Cut conversations before their one reply, the last turn."""
         reply = messages.where(pl.col("role") == "assistant")
-        learnt = np.bincount(messages.row[reply], minlength=messages.rows)
+        trained = np.bincount(messages.row[reply], minlength=messages.rows)
         is_last = messages.rows_of(reply & messages.ends)
-        self.refuse("turns", (learnt != 1) | ~is_last, "a conversation of several replies, or none")
+        self.refuse(
+            "turns", (trained != 1) | ~is_last, "a conversation of several replies, or none"
+        )
         return {"prompt": messages.only(~messages.ends), "completion": messages.only(messages.ends)}
 
     def _refuse_blank(self, turns: TurnTable) -> None:
@@ -399,15 +401,15 @@ def _whole(prompt: TurnTable, completion: TurnTable) -> TurnTable:
     """Lay completions after their prompts, of which no reply is trained on."""
     earlier = (pl.col("role") == "assistant") & pl.col("train").is_null()
     if prompt.where(earlier).any():
-        unlearnt = pl.when(earlier).then(pl.lit(value=False)).otherwise(pl.col("train"))
-        prompt = prompt.but(train=unlearnt)
+        untrained = pl.when(earlier).then(pl.lit(value=False)).otherwise(pl.col("train"))
+        prompt = prompt.replaced(train=untrained)
     return completion.behind(prompt)
 
 
 def _mapped(turns: TurnTable, mask: Bools, change: _Change) -> TurnTable:
     texts = turns.flat.get_column("tool_calls").to_list()
     made = [change(t) if odd else t for t, odd in zip(texts, mask.tolist(), strict=True)]
-    return turns.but(tool_calls=pl.lit(pl.Series("tool_calls", made, dtype=pl.String)))
+    return turns.replaced(tool_calls=pl.lit(pl.Series("tool_calls", made, dtype=pl.String)))
 
 
 def _arguments_as_text(calls: str | None) -> str | None:

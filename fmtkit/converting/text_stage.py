@@ -363,7 +363,7 @@ def _replies_left(
 ) -> np.ndarray:
     """Return for which conversations a reply that is trained on begins before the cut, or ends after it."""
     dialogs = buffers.whole(rows.column("messages"))
-    learnt = [
+    trained = [
         [i for i, m in enumerate(d) if m["role"] == "assistant" and m.get("train") is not False]
         for d in dialogs.to_pylist()
     ]
@@ -371,7 +371,7 @@ def _replies_left(
     parts = buffers.values_of(
         [
             d[: places[0] if at_end else places[-1] + 1] if places else []
-            for d, places in zip(dialogs.to_pylist(), learnt, strict=True)
+            for d, places in zip(dialogs.to_pylist(), trained, strict=True)
         ],
         dialogs.type,
     )
@@ -381,7 +381,7 @@ def _replies_left(
     if not at_end:
         lengths = [limit.count(text) for text in whole.to_pylist()]
         counts = np.array(lengths, dtype=np.int64) - counts
-    has_reply = np.array([bool(places) for places in learnt], dtype=bool)
+    has_reply = np.array([bool(places) for places in trained], dtype=bool)
     return has_reply & (counts < limit.tokens)
 
 
@@ -425,9 +425,9 @@ def _tokens(done: Done, table: pa.Table, stage: TextStage, cuts: Mapping[int, Cu
     kept = {place: cuts[row] for place, row in enumerate(done.kept.tolist()) if row in cuts}
     spanned, failed = find_spans(stage.template, dialogs, kept)
     found = [(i, one) for i, one in enumerate(spanned) if one is not None and one.spans]
-    learnt = "last" if is_reply else "every"
+    trained = "last" if is_reply else "every"
     rows = token_rows(
-        [one for _, one in found], [learnt] * len(found), tokens.load(stage.tokenizer_name)
+        [one for _, one in found], [trained] * len(found), tokens.load(stage.tokenizer_name)
     )
     failures = [RowFailure(int(done.kept[f.row]), f.code, None, f.message) for f in failed]
     silent = set(range(len(spanned))) - {i for i, _ in found} - {f.row for f in failed}

@@ -108,9 +108,9 @@ class TokenStage:
             answers = table.column("answer").to_pylist()
             return self._answers(self.template, dialogs, answers, cuts)
         spanned, failed = find_spans(self.template, dialogs, cuts)
-        learnt = table.column("learnt").to_pylist()
+        trained = table.column("trained").to_pylist()
         found = [(i, one) for i, one in enumerate(spanned) if one is not None]
-        made = token_rows([one for _, one in found], [learnt[i] for i, _ in found], self.tokenizer)
+        made = token_rows([one for _, one in found], [trained[i] for i, _ in found], self.tokenizer)
         failures = [RowFailure(f.row, f.code, None, f.message) for f in failed]
         return [i for i, _ in found], made, failures
 

@@ -86,7 +86,7 @@ class TurnTable:
             return self
         return TurnTable(self.flat.filter(pl.Series(mask)), self.row[mask], self.rows)
 
-    def but(self, **keys: Expr) -> "TurnTable":
+    def replaced(self, **keys: Expr) -> "TurnTable":
         """Return the table with other values under these keys."""
         return TurnTable(self.flat.with_columns(**keys), self.row, self.rows)
 

@@ -143,7 +143,7 @@ def _interrupted(seconds: float, call: Callable[[], T]) -> T:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def retried(call: Callable[[], T], retries: int, *, but: tuple[type[Exception], ...] = ()) -> T:
+def retried(call: Callable[[], T], retries: int, *, final: tuple[type[Exception], ...] = ()) -> T:
     """Return what a call returns, made again so many times where it raises.
 
     Between two attempts it waits 0.5, 1, 2, 4 and then 8 seconds. Errors of the types in `but` are
@@ -156,7 +156,7 @@ def retried(call: Callable[[], T], retries: int, *, but: tuple[type[Exception], 
     for _ in range(retries):
         try:
             return call()
-        except but:
+        except final:
             raise
         except Exception:  # noqa: BLE001 - the call's own; the last attempt raises it
             time.sleep(pause)

@@ -175,7 +175,9 @@ def flag_of(name: str, declared: Option) -> str:
     return declared.flags[0] if declared.flags else "--" + name.rstrip("_").replace("_", "-")
 
 
-def keywords(options: type[Options], *, but: Sequence[str] = ()) -> Callable[[Function], Function]:
+def keywords(
+    options: type[Options], *, without: Sequence[str] = ()
+) -> Callable[[Function], Function]:
     """Give a function of the library one keyword for each option, instead of `options`.
 
     `help()`, completion and `inspect.signature` see them all; a misspelt one is a TypeError at the
@@ -184,7 +186,7 @@ def keywords(options: type[Options], *, but: Sequence[str] = ()) -> Callable[[Fu
 
     def decorate(function: Function) -> Function:
         own = {n: p for n, p in signature(function).parameters.items() if n != "options"}
-        taken = {name: d for name, d in options.declared().items() if name not in (*own, *but)}
+        taken = {name: d for name, d in options.declared().items() if name not in (*own, *without)}
         passed = [name for name in own if name in options.declared()]
         shown = Signature(
             [
@@ -205,7 +207,7 @@ def keywords(options: type[Options], *, but: Sequence[str] = ()) -> Callable[[Fu
         @wraps(function)
         def called(*positional: Any, **given: Any) -> Any:
             named = {name: given.pop(name) for name in [*given] if name in own}
-            for name in set(given) & set(but):
+            for name in set(given) & set(without):
                 raise TypeError(f"{function.__name__}() takes no {name!r}")
             bound = Signature([*own.values()]).bind(*positional, **named)
             bound.apply_defaults()

@@ -156,13 +156,13 @@ def attempted(call: Callable[[], T], *, first: float | None = None) -> T:
     limit = seconds() if first is None else first
     return repeated(
         partial(within_or_abandoned, limit, call),
-        but=(OverdueError, ConnectionRefusedError) if first else (),
+        final=(OverdueError, ConnectionRefusedError) if first else (),
         limit=limit,
     )
 
 
 def repeated(
-    call: Callable[[], T], *, but: tuple[type[Exception], ...] = (), limit: float = 0
+    call: Callable[[], T], *, final: tuple[type[Exception], ...] = (), limit: float = 0
 ) -> T:
     """Return what a call returns that keeps its own time; raises what `attempted` does.
 
@@ -173,7 +173,7 @@ def repeated(
             return call()
         except Exception as error:
             # Any: botocore's and httpx's errors have no base in common with each other, nor with OSError.
-            if pause is None or isinstance(error, but) or not is_transient(error):
+            if pause is None or isinstance(error, final) or not is_transient(error):
                 raise in_one_line(error, limit) from error
         time.sleep(pause)
     raise AssertionError  # the last attempt has no pause

@@ -97,7 +97,7 @@ class LengthLimit(PickledByFields):
             segment_tokens(row["segments"], row["ends"], self.tokenizer)
             for row in table.select(["segments", "ends"]).to_pylist()
         )
-        return np.fromiter((any(row.learnt[part]) for row in made), np.bool_, table.num_rows)
+        return np.fromiter((any(row.trained[part]) for row in made), np.bool_, table.num_rows)
 
     @property
     def truncates(self) -> bool:

@@ -16,7 +16,7 @@ from fmtkit.inspection.masked import Masked, Span, common_prefix, encoded
 from fmtkit.rendering.row_templates import Message, RowTemplate
 from fmtkit.rendering.turn_spans import UNMARKED, content_spans, reply_spans
 from fmtkit.tokenizers.tokens import Tokenizer
-from fmtkit.tokenizers.turn_rule import USUAL_TURNS, TurnRule, details_of, learnt_tokens
+from fmtkit.tokenizers.turn_rule import USUAL_TURNS, TurnRule, details_of, trained_tokens
 
 
 def mask_conversation(
@@ -44,10 +44,10 @@ def mask_conversation(
     one = encoded(text, tokenizer, "everything" if everything else "replies")
     encoding = tokenizer.encode(text)
     one.trained[:] = everything
-    for span, is_learnt in zip(spans, learnt_replies(messages, flags, spans), strict=True):
+    for span, is_trained in zip(spans, trained_replies(messages, flags, spans), strict=True):
         first, last = _whole(encoding, span)
         if first is not None and last is not None:
-            one.trained[first : last + 1] = is_learnt
+            one.trained[first : last + 1] = is_trained
     notes = [] if template.has_generation else [UNMARKED]
     if not all(flags):
         notes.append(f"{flags.count(False)} messages are not to be trained on (`train: false`)")
@@ -89,15 +89,15 @@ def _by_turns(
     """Train the turns that a rule names: what they say, and of their ends those that it names."""
     text, spans = reply_spans(template, messages, tools)
     contents = content_spans(template, messages, tools, text)
-    learnt = [turns.learns(message, everything=everything) for message in messages]
-    learnt_replies(messages, learnt, spans)
+    trained = [turns.trains_on(message, everything=everything) for message in messages]
+    trained_replies(messages, trained, spans)
     one, encoding = encoded(text, tokenizer, "turns"), tokenizer.encode(text)
     control = frozenset(tokenizer.control_tokens().values())
     replies, last, lost = iter(spans), None, 0
-    for message, content, is_learnt in zip(messages, contents, learnt, strict=True):
+    for message, content, is_trained in zip(messages, contents, trained, strict=True):
         reply = next(replies) if message["role"] == "assistant" else None
         span = reply or content
-        lost += is_learnt and span is None and bool(message.get("content"))
+        lost += is_trained and span is None and bool(message.get("content"))
         first, final = _whole(encoding, span) if span else (None, None)
         if first is None or final is None:
             continue
@@ -106,14 +106,14 @@ def _by_turns(
         end = next(
             (i for i in range(behind, min(limit, len(one.ids))) if one.ids[i] in control), None
         )
-        if is_learnt and message.get("train_detail") is not None:
-            lost += not _learn_details(one, encoding, message, content, text)
-        elif is_learnt:
+        if is_trained and message.get("train_detail") is not None:
+            lost += not _train_details(one, encoding, message, content, text)
+        elif is_trained:
             one.trained[first : final + 1 if end is None else min(end, final + 1)] = True
         if end is not None:
-            ends_learnt = turns.ends == "all" or (turns.ends == "turn" and is_learnt)
-            one.trained[end : end + 1] = ends_learnt
-            if reply and is_learnt and turns.ends in ("turn", "all"):
+            end_is_trained = turns.ends == "all" or (turns.ends == "turn" and is_trained)
+            one.trained[end : end + 1] = end_is_trained
+            if reply and is_trained and turns.ends in ("turn", "all"):
                 one.trained[end : final + 1] = True
             last = end
     if turns.ends == "last" and last is not None:
@@ -122,7 +122,7 @@ def _by_turns(
     return replace(one, prompt_length=_first(one), notes=tuple(notes))
 
 
-def _learn_details(
+def _train_details(
     one: Masked, encoding: Encoding, message: Message, content: Span | None, text: str
 ) -> bool:
     """Train the stretches of a content that its message names; tell whether the content was found."""
@@ -135,8 +135,8 @@ def _learn_details(
     # As axolotl has it, a token ends where the next begins: a token may be a part of a character.
     starts = [one.offsets[i][0] - content[0] + begins for i in range(first, final + 1)]
     stops = [*(start - 1 for start in starts[1:]), content[1] - content[0] + begins - 1]
-    learnt = learnt_tokens(details_of(message), list(zip(starts, stops, strict=True)))
-    one.trained[first : final + 1] = learnt
+    trained = trained_tokens(details_of(message), list(zip(starts, stops, strict=True)))
+    one.trained[first : final + 1] = trained
     return True
 
 
@@ -147,7 +147,7 @@ def _token_behind(encoding: Encoding, content: Span | None, first: int, final: i
     return first if at is None or not first <= at <= final else at + 1
 
 
-def learnt_replies(
+def trained_replies(
     messages: Sequence[Mapping[str, Any]], flags: Sequence[bool], spans: Sequence[Span]
 ) -> list[bool]:
     """Return for each generation block of a text whether its reply is trained on."""

@@ -193,7 +193,7 @@ def mask_segments(
 
 
 def _masked(part: SegmentTokens, rule: str, number: int, parts: int) -> Masked:
-    trained = np.array(part.learnt, dtype=np.bool_)
+    trained = np.array(part.trained, dtype=np.bool_)
     first = int(np.argmax(trained)) if trained.any() else len(part.ids)
     side = f"part {number} of {parts}" if parts > 1 else ""
     ids = np.array(part.ids, dtype=np.int64)

@@ -34,31 +34,31 @@ from fmtkit.columns.read_spec import (
 )
 from fmtkit.columns.text_layout import Layout, Shape
 from fmtkit.columns.turn_sources import (
-    ASKING,
+    PROMPT_END_ROLES,
     SYSTEM,
+    AfterContext,
+    AfterShared,
     AllButLast,
-    Apart,
-    Before,
-    Behind,
     Blank,
     Ends,
     Equal,
     Flawed,
     Foreign,
+    HasRole,
     Last,
-    Led,
-    LedOtherwise,
     Messages,
+    OtherSystem,
+    PromptTurns,
+    QuestionMissing,
     Rule,
     Same,
     Several,
     Shared,
     Source,
-    Speaks,
     Texts,
-    Unasked,
     WithoutAnswer,
     WithoutSystem,
+    WithSystem,
     sources_of,
 )
 from fmtkit.core.buffers import MAX_INT32
@@ -68,7 +68,7 @@ from fmtkit.reading.native import kernel
 CLEAN, BLANK, UNSURE = 0, 1, 2
 _INT64 = -(2**63), 2**63 - 1
 _WHOLE_DOUBLES = 2**53
-Told = tuple[Any, ...]
+KernelTuple = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class CleanLines:
 
 
 @dataclass(frozen=True)
-class LaidLines(CleanLines):
+class LayoutLines(CleanLines):
     """Lines that were laid out as they were read; `frame` has the other columns that are read."""
 
     made: tuple[pa.Array, ...]
@@ -117,7 +117,7 @@ class CompiledLayout:
     others: Mapping[str, int]
     """The columns that are read and not laid out, and the place of each among all."""
 
-    def lay_out(self, block: bytes) -> LaidLines:
+    def read(self, block: bytes) -> LayoutLines:
         """Read the lines of a block and lay them out.
 
         A line is CLEAN only if it was laid out and its silent and watched columns hold nothing; UNSURE
@@ -126,7 +126,7 @@ class CompiledLayout:
         made = self.native.read(block, self.spec, self.layout)
         *columns, verdicts, schema, array, taken = made
         dialogs = pa.RecordBatch._import_from_c_capsule(schema, array)
-        return LaidLines(
+        return LayoutLines(
             _frame(columns, self.others),
             np.frombuffer(verdicts, np.uint8),
             tuple(dialogs.columns),
@@ -144,8 +144,8 @@ def compile_layout(spec: ReadSpec, layout: Layout) -> CompiledLayout | None:
     compiled = None if native is None else _compiled(spec)
     if native is None or compiled is None:
         return None
-    laid = {*layout.bound, *(column.name for column in spec.watched)}
-    others = {c.name: n for n, c in enumerate(_ordered(spec)) if c.name not in laid}
+    used = {*layout.bound, *(column.name for column in spec.watched)}
+    others = {c.name: n for n, c in enumerate(_ordered(spec)) if c.name not in used}
     return CompiledLayout(native, compiled, _compiled_layout(spec, layout), others)
 
 
@@ -200,17 +200,17 @@ def _compiled(spec: ReadSpec) -> Any | None:
     native = kernel()
     assert native is not None
     try:
-        return native.compile(told(spec))
+        return native.compile(spec_tuple(spec))
     except (_UnreadError, UnicodeEncodeError):
         # Half a surrogate pair in a name: no line has such a key.
         return None
 
 
-def told(spec: ReadSpec) -> Told:
+def spec_tuple(spec: ReadSpec) -> KernelTuple:
     """Return a spec as the tuples that the kernel takes."""
     columns = _ordered(spec)
     places = {column.name: place for place, column in enumerate(columns)}
-    wanted = tuple((column.path, _told(column.node), column.required) for column in columns)
+    wanted = tuple((column.path, _node_tuple(column.node), column.required) for column in columns)
     groups = tuple(tuple(places[name] for name in group) for group in spec.any_of)
     return wanted, groups, spec.media, spec.max_depth
 
@@ -226,37 +226,37 @@ def _compiled_layout(spec: ReadSpec, layout: Layout) -> Any:
     """Return a layout as the kernel lays out by it."""
     native = kernel()
     assert native is not None
-    return native.compile_layout(told_layout(spec, layout))
+    return native.compile_layout(layout_tuple(spec, layout))
 
 
-def told_layout(spec: ReadSpec, layout: Layout) -> Told:
+def layout_tuple(spec: ReadSpec, layout: Layout) -> KernelTuple:
     """Return a layout as the tuples that the kernel takes."""
     columns = _ordered(spec)
     places = {column.name: place for place, column in enumerate(columns)}
-    telling = _Telling(spec, layout)
-    slots = ((places[name], int(telling.is_dialog[name])) for name in layout.bound)
+    compiler = _LayoutCompiler(spec, layout)
+    slots = ((places[name], int(compiler.is_dialog[name])) for name in layout.bound)
     silent = (*layout.silent, *(column.name for column in spec.watched))
-    dialogs = tuple(telling.step(source) for source in layout.dialogs)
-    rules = tuple(map(telling.rule, layout.rules))
+    dialogs = tuple(compiler.step(source) for source in layout.dialogs)
+    rules = tuple(map(compiler.rule, layout.rules))
     return (
         len(places),
         tuple(slots),
         tuple(places[name] for name in silent),
-        tuple(telling.roles),
+        tuple(compiler.roles),
         tuple((name, int(form == "flag")) for name, form in layout.keys),
-        telling.bits(),
-        tuple(telling.steps.values()),
+        compiler.bits(),
+        tuple(compiler.steps.values()),
         rules,
         dialogs,
         int(layout.messages),
         layout.unlike,
         tuple(sorted(layout.tokens, key=str.encode)),
         MAX_INT32,
-        tuple(map(telling.shape, layout.shapes)),
+        tuple(map(compiler.shape, layout.shapes)),
     )
 
 
-class _Telling:
+class _LayoutCompiler:
     """What a layout is told with: slots of its columns, letters of its roles, steps of its sources."""
 
     def __init__(self, spec: ReadSpec, layout: Layout) -> None:
@@ -269,13 +269,13 @@ class _Telling:
         if len(self.roles) > MOST_ROLES:
             raise ValueError(f"a layout of more than {MOST_ROLES} roles")
         self.numbers = {role: chr(number) for number, role in enumerate(self.roles, start=1)}
-        self.steps: dict[Source, Told] = {}
+        self.steps: dict[Source, KernelTuple] = {}
 
     def letters(self, roles: Iterable[str]) -> str:
         """Return a letter for each role."""
         return "".join(self.numbers[role] for role in roles)
 
-    def bits(self) -> Told:
+    def bits(self) -> KernelTuple:
         """Return which keys are marks, calls, reasoning, seen by templates, and not for texts."""
         keys = self.layout.keys
         calls = self._mask(name for name, form in keys if form == "calls")
@@ -298,28 +298,28 @@ class _Telling:
             names: tuple[str, ...] = ()
             if isinstance(source, Texts):
                 roles, names = [role for role, _ in source.said], tuple(n for _, n in source.said)
-            elif isinstance(source, Messages | Led):
+            elif isinstance(source, Messages | WithSystem):
                 names = (source.column if isinstance(source, Messages) else source.system,)
             slots = tuple(self.slots[name] for name in names)
             kind = _STEPS.index(type(source))
             self.steps[source] = (kind, one, other, 0, self.letters(roles), slots)
         return list(self.steps).index(source)
 
-    def _of(self, told: Source | Rule) -> tuple[int, int]:
+    def _of(self, spec_tuple: Source | Rule) -> tuple[int, int]:
         """Return the steps of the dialogs that a source or a rule is of, 0 where there is none."""
-        one, other, *_ = [*map(self.step, sources_of(told)), 0, 0]
+        one, other, *_ = [*map(self.step, sources_of(spec_tuple)), 0, 0]
         return one, other
 
-    def rule(self, rule: Rule) -> Told:
+    def rule(self, rule: Rule) -> KernelTuple:
         """Return a rule as the kernel keeps it."""
         roles = getattr(rule, "roles", _RULE_ROLES.get(type(rule), ()))
-        so = getattr(rule, "so", getattr(rule, "calls", False))
+        holds = getattr(rule, "holds", getattr(rule, "calls", False))
         held = [getattr(rule, entry.name) for entry in fields(rule)]
         slots = tuple(self.slots[name] for name in held if isinstance(name, str))
         kind = _RULES.index(type(rule))
-        return kind, *self._of(rule), int(so), self.letters(roles), slots
+        return kind, *self._of(rule), int(holds), self.letters(roles), slots
 
-    def shape(self, shape: Shape) -> Told:
+    def shape(self, shape: Shape) -> KernelTuple:
         """Return a shape with its key."""
         paths = tuple(
             (
@@ -345,24 +345,25 @@ class _Telling:
 
 
 _STEPS: tuple[type, ...] = (
-    Texts, Messages, Led, WithoutSystem, AllButLast, Last, WithoutAnswer, Behind, Before, Shared, Apart,
+    Texts, Messages, WithSystem, WithoutSystem, AllButLast, Last, WithoutAnswer, AfterContext,
+    PromptTurns, Shared, AfterShared,
 )  # fmt: skip
 """In the order of their numbers in kernel/turns.h; so are the rules."""
 _RULES: tuple[type, ...] = (
-    Blank, Equal, Flawed, Ends, Speaks, Same, Foreign, Several, LedOtherwise, Unasked,
+    Blank, Equal, Flawed, Ends, HasRole, Same, Foreign, Several, OtherSystem, QuestionMissing,
 )  # fmt: skip
 _STEP_ROLES: dict[type, tuple[str, ...]] = {
-    Led: SYSTEM,
+    WithSystem: SYSTEM,
     WithoutSystem: ("system",),
-    **dict.fromkeys((WithoutAnswer, Behind, Before), ("assistant",)),
-    **dict.fromkeys((Shared, Apart), ASKING),
+    **dict.fromkeys((WithoutAnswer, AfterContext, PromptTurns), ("assistant",)),
+    **dict.fromkeys((Shared, AfterShared), PROMPT_END_ROLES),
 }
 _RULE_ROLES: dict[type, tuple[str, ...]] = {
     Flawed: ("assistant", *sorted(MAY_BE_EMPTY)),
     Foreign: ("assistant",),
     Several: ("assistant", "tool"),
-    LedOtherwise: SYSTEM,
-    Unasked: ("user",),
+    OtherSystem: SYSTEM,
+    QuestionMissing: ("user",),
 }
 
 
@@ -375,13 +376,13 @@ def roles_of(layout: Layout, spec: ReadSpec) -> Iterator[str]:
         if isinstance(node, DialogNode):
             yield node.speaker
             yield from (role for _, role in node.roles)
-    told: list[Source | Rule] = [*layout.dialogs, *layout.rules]
-    while told:
-        one = told.pop()
+    spec_tuple: list[Source | Rule] = [*layout.dialogs, *layout.rules]
+    while spec_tuple:
+        one = spec_tuple.pop()
         if isinstance(one, Texts):
             yield from (role for role, _ in one.said)
         yield from getattr(one, "roles", ())
-        told += sources_of(one)
+        spec_tuple += sources_of(one)
 
 
 def _ordered(spec: ReadSpec) -> Sequence[Any]:
@@ -390,31 +391,31 @@ def _ordered(spec: ReadSpec) -> Sequence[Any]:
 
 
 @singledispatch
-def _told(node: Node) -> Told:
+def _node_tuple(node: Node) -> KernelTuple:
     """Return a node as the tuple that the kernel takes; raise _UnreadError for what it does not read."""
     raise _UnreadError(type(node).__name__)
 
 
-@_told.register
-def _(node: TextNode) -> Told:  # noqa: ARG001
+@_node_tuple.register
+def _(node: TextNode) -> KernelTuple:  # noqa: ARG001
     return ("text",)
 
 
-@_told.register
-def _(node: BoolNode) -> Told:
+@_node_tuple.register
+def _(node: BoolNode) -> KernelTuple:
     return "bool", node.numbers, node.texts
 
 
-@_told.register
-def _(node: IntNode) -> Told:
+@_node_tuple.register
+def _(node: IntNode) -> KernelTuple:
     if node.range is None:
         return "int", None, None
     low, high = node.range
     return "int", ceil(max(low, _INT64[0])), floor(min(high, _INT64[1]))
 
 
-@_told.register
-def _(node: DoubleNode) -> Told:
+@_node_tuple.register
+def _(node: DoubleNode) -> KernelTuple:
     if node.range is None:
         return "double", None, None, node.booleans
     if any(isinstance(end, int) and abs(end) > _WHOLE_DOUBLES for end in node.range):
@@ -422,29 +423,29 @@ def _(node: DoubleNode) -> Told:
     return "double", *map(float, node.range), node.booleans
 
 
-@_told.register
-def _(node: RawNode) -> Told:
+@_node_tuple.register
+def _(node: RawNode) -> KernelTuple:
     return ("tools" if node.form == "tools" else "raw",)
 
 
-@_told.register
-def _(node: ListNode) -> Told:
-    return "list", _told(node.item)
+@_node_tuple.register
+def _(node: ListNode) -> KernelTuple:
+    return "list", _node_tuple(node.item)
 
 
-@_told.register
-def _(node: RecordNode) -> Told:
+@_node_tuple.register
+def _(node: RecordNode) -> KernelTuple:
     if not node.fields or any("\0" in field.key for field in node.fields):
         raise _UnreadError("fields that Arrow cannot name")
     return "record", tuple(map(_field, node.fields))
 
 
-def _field(field: Field) -> Told:
-    return field.key, _told(field.node), field.required
+def _field(field: Field) -> KernelTuple:
+    return field.key, _node_tuple(field.node), field.required
 
 
-@_told.register
-def _(node: DialogNode) -> Told:
+@_node_tuple.register
+def _(node: DialogNode) -> KernelTuple:
     keys = tuple((key.name, key.names, key.form) for key in node.keys)
     return (
         "dialog", node.forms, node.role, node.content, node.speaker, node.roles, node.silent, keys,
@@ -452,6 +453,6 @@ def _(node: DialogNode) -> Told:
     )  # fmt: skip
 
 
-@_told.register
-def _(node: TextsNode) -> Told:
+@_node_tuple.register
+def _(node: TextsNode) -> KernelTuple:
     return "texts", node.without, node.is_label, node.nothing

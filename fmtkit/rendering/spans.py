@@ -141,17 +141,17 @@ def thinking_spans(text: str, span: Span) -> list[Span]:
 
 
 def token_rows(
-    spanned: Sequence[Spanned], learnt: Sequence[str], tokenizer: Tokenizer
+    spanned: Sequence[Spanned], trained: Sequence[str], tokenizer: Tokenizer
 ) -> list[TokenRow]:
     """Tokenise conversations; trained on are the tokens that begin in a span of the assistant.
 
-    `learnt` says of which spans: `every` one, the `last`, or the last one's `answer` alone.
+    `trained` says of which spans: `every` one, the `last`, or the last one's `answer` alone.
 
     Anchors may lie in the same tokens, thinking included, also where it is not trained on.
     """
     encodings = tokenizer.encode_batch([one.text for one in spanned])
     out = []
-    for one, which, encoding in zip(spanned, learnt, encodings, strict=True):
+    for one, which, encoding in zip(spanned, trained, encodings, strict=True):
         spans = one.spans if which == "every" else one.spans[-1:]
         silent = thinking_spans(one.text, spans[-1]) if which == "answer" else []
         anchors = [int(_inside(offset[0], spans)) for offset in encoding.offsets]

@@ -2,7 +2,14 @@
 
 import json
 
-from fmtkit.columns.exports import KEYS, asking, learnable, messages, only_item, single
+from fmtkit.columns.exports import (
+    KEYS,
+    messages,
+    must_be_one_message,
+    must_end_with_prompt,
+    must_have_reply,
+    only_item,
+)
 from fmtkit.core.tables import Conversation, Preference
 from fmtkit.formats.target_registry import Rows, target
 
@@ -41,14 +48,17 @@ def datasets(name: str, rows: str, columns: tuple[str, ...]) -> tuple[str, str]:
 )
 def chat(table: Conversation) -> Rows:
     """https://docs.axolotl.ai/docs/dataset-formats/conversation.html."""
-    return {"messages": messages(learnable(table.messages), *KEYS, "train"), "tools": table.tools}
+    return {
+        "messages": messages(must_have_reply(table.messages), *KEYS, "train"),
+        "tools": table.tools,
+    }
 
 
 @target(reads="chat_template.default", holds=("system", "turns"), beside=datasets)
 def preference(table: Preference) -> Rows:
     """https://docs.axolotl.ai/docs/rlhf.html#chat_template.default."""
     return {
-        "messages": messages(asking(table.prompt)),
-        "chosen": only_item(messages(single(table.chosen))),
-        "rejected": only_item(messages(single(table.rejected))),
+        "messages": messages(must_end_with_prompt(table.prompt)),
+        "chosen": only_item(messages(must_be_one_message(table.chosen))),
+        "rejected": only_item(messages(must_be_one_message(table.rejected))),
     }

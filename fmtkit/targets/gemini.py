@@ -3,12 +3,12 @@
 import polars as pl
 
 from fmtkit.columns.exports import (
-    asking,
     each,
     key,
-    learnable,
+    must_be_one_message,
+    must_end_with_prompt,
+    must_have_reply,
     only_item,
-    single,
     system_text,
     without_first_system,
 )
@@ -24,23 +24,23 @@ def chat(table: Conversation) -> Rows:
     """https://cloud.google.com/vertex-ai/generative-ai/docs/models/gemini-supervised-tuning-prepare."""
     return {
         "systemInstruction": _instruction(table.messages),
-        "contents": _contents(without_first_system(learnable(table.messages))),
+        "contents": _contents(without_first_system(must_have_reply(table.messages))),
     }
 
 
 @target(reads="gemini", holds=("system", "turns"), system="first")
 def preference(table: Preference) -> Rows:
     """https://cloud.google.com/vertex-ai/generative-ai/docs/models/gemini-preference-tuning-prepare."""
-    sides = {1: only_item(_contents(single(table.chosen)))}
-    sides |= {0: only_item(_contents(single(table.rejected)))}
+    sides = {1: only_item(_contents(must_be_one_message(table.chosen)))}
+    sides |= {0: only_item(_contents(must_be_one_message(table.rejected)))}
     scored = [
         pl.struct(score=pl.lit(float(score)), completion=side.value)
         for score, side in sides.items()
     ]
     return {
         "systemInstruction": _instruction(table.prompt),
-        "contents": _contents(without_first_system(asking(table.prompt))),
-        "completions": Column(pl.concat_list(scored)).having(*sides.values()),
+        "contents": _contents(without_first_system(must_end_with_prompt(table.prompt))),
+        "completions": Column(pl.concat_list(scored)).depending_on(*sides.values()),
     }
 
 

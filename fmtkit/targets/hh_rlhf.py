@@ -2,7 +2,14 @@ r"""HH-RLHF: two transcripts of `\n\nHuman:` and `\n\nAssistant:` turns."""
 
 import polars as pl
 
-from fmtkit.columns.exports import any_turn, asking, key, no_place, single, whole
+from fmtkit.columns.exports import (
+    any_turn,
+    key,
+    must_be_one_message,
+    must_end_with_prompt,
+    no_place,
+    whole,
+)
 from fmtkit.columns.problems import Column
 from fmtkit.columns.transcripts import ASSISTANT, HUMAN
 from fmtkit.core.tables import Preference
@@ -14,10 +21,10 @@ MARKS = {"user": HUMAN, "assistant": ASSISTANT}
 @target(reads="hh_rlhf", holds=("turns",))
 def preference(table: Preference) -> Rows:
     """https://huggingface.co/datasets/Anthropic/hh-rlhf."""
-    prompt = asking(table.prompt)
+    prompt = must_end_with_prompt(table.prompt)
     return {
-        "chosen": _transcript(whole(prompt, single(table.chosen))),
-        "rejected": _transcript(whole(prompt, single(table.rejected))),
+        "chosen": _transcript(whole(prompt, must_be_one_message(table.chosen))),
+        "rejected": _transcript(whole(prompt, must_be_one_message(table.rejected))),
     }
 
 
@@ -29,7 +36,7 @@ def _transcript(turns: Column) -> Column:
     texts = turns.value.list.eval(mark + pl.lit(" ") + said)
     marked = any_turn(turns, said.str.contains(HUMAN, literal=True))
     marked |= any_turn(turns, said.str.contains(ASSISTANT, literal=True))
-    return turns.but(
+    return turns.with_value(
         texts.list.join(""),
         no_place("content", marked, f"{HUMAN.strip()} or {ASSISTANT.strip()} within a text"),
         no_place(

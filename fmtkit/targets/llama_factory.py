@@ -3,7 +3,14 @@
 import json
 from pathlib import PurePath
 
-from fmtkit.columns.exports import alternating, learnable, only_item, sharegpt, single, whole
+from fmtkit.columns.exports import (
+    alternating,
+    must_be_one_message,
+    must_have_reply,
+    only_item,
+    sharegpt,
+    whole,
+)
 from fmtkit.core.tables import Conversation, Preference, Unpaired
 from fmtkit.formats.target_registry import Rows, target
 
@@ -28,7 +35,7 @@ def dataset_info(name: str, rows: str, columns: tuple[str, ...]) -> tuple[str, s
 )
 def chat(table: Conversation) -> Rows:
     """https://github.com/hiyouga/LLaMA-Factory/blob/main/data/README.md, ShareGPT format."""
-    turns = alternating(learnable(table.messages), ends_with_reply=True)
+    turns = alternating(must_have_reply(table.messages), ends_with_reply=True)
     return {"conversations": sharegpt(turns), "tools": table.tools}
 
 
@@ -37,15 +44,15 @@ def preference(table: Preference) -> Rows:
     """https://github.com/hiyouga/LLaMA-Factory/blob/main/data/README.md, preference dataset."""
     return {
         "conversations": sharegpt(alternating(table.prompt, ends_with_reply=False)),
-        "chosen": only_item(sharegpt(single(table.chosen))),
-        "rejected": only_item(sharegpt(single(table.rejected))),
+        "chosen": only_item(sharegpt(must_be_one_message(table.chosen))),
+        "rejected": only_item(sharegpt(must_be_one_message(table.rejected))),
     }
 
 
 @target(reads="sharegpt", holds=("system", "turns"), beside=dataset_info)
 def unpaired(table: Unpaired) -> Rows:
     """https://github.com/hiyouga/LLaMA-Factory/blob/main/data/README.md, KTO dataset."""
-    turns = whole(table.prompt, single(table.completion))
+    turns = whole(table.prompt, must_be_one_message(table.completion))
     return {
         "conversations": sharegpt(alternating(turns, ends_with_reply=True)),
         "kto_tag": table.label,

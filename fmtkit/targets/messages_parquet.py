@@ -1,6 +1,13 @@
 """Parquet with lists of messages, as most chats on the Hub are kept."""
 
-from fmtkit.columns.exports import KEYS, asking, learnable, messages, single, whole
+from fmtkit.columns.exports import (
+    KEYS,
+    messages,
+    must_be_one_message,
+    must_end_with_prompt,
+    must_have_reply,
+    whole,
+)
 from fmtkit.core.tables import Conversation, Preference, Unpaired
 from fmtkit.formats.target_registry import Rows, target
 
@@ -16,21 +23,21 @@ TURNS = ("system", "developer", "turns")
 def chat(table: Conversation, *, wide: bool) -> Rows:
     """https://huggingface.co/datasets/HuggingFaceH4/ultrachat_200k."""
     keys = (*KEYS, "train") if wide else ()
-    return {"messages": messages(learnable(table.messages), *keys), "tools": table.tools}
+    return {"messages": messages(must_have_reply(table.messages), *keys), "tools": table.tools}
 
 
 @target(reads="argilla_chat", holds=TURNS, formats=("parquet",))
 def preference(table: Preference) -> Rows:
     """https://huggingface.co/datasets/argilla/dpo-mix-7k."""
-    prompt = asking(table.prompt)
+    prompt = must_end_with_prompt(table.prompt)
     return {
-        "chosen": messages(whole(prompt, single(table.chosen))),
-        "rejected": messages(whole(prompt, single(table.rejected))),
+        "chosen": messages(whole(prompt, must_be_one_message(table.chosen))),
+        "rejected": messages(whole(prompt, must_be_one_message(table.rejected))),
     }
 
 
 @target(reads="messages_label", holds=TURNS, formats=("parquet",))
 def unpaired(table: Unpaired) -> Rows:
     """https://huggingface.co/datasets/llamafactory/kto-mix-15k."""
-    turns = whole(asking(table.prompt), single(table.completion))
+    turns = whole(must_end_with_prompt(table.prompt), must_be_one_message(table.completion))
     return {"messages": messages(turns), "label": table.label}

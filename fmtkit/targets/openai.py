@@ -1,6 +1,6 @@
 """OpenAI chat: messages with weights, calls of tools and tools, one conversation a line."""
 
-from fmtkit.columns.exports import learnable, weighed
+from fmtkit.columns.exports import must_have_reply, weighed
 from fmtkit.core.tables import Conversation
 from fmtkit.formats.target_registry import Rows, target
 
@@ -13,5 +13,5 @@ from fmtkit.formats.target_registry import Rows, target
 )
 def chat(table: Conversation) -> Rows:
     """https://developers.openai.com/api/docs/guides/supervised-fine-tuning."""
-    spoken = weighed(learnable(table.messages), "name", "tool_calls", "tool_call_id")
+    spoken = weighed(must_have_reply(table.messages), "name", "tool_calls", "tool_call_id")
     return {"messages": spoken, "tools": table.tools}

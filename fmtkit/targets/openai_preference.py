@@ -2,7 +2,12 @@
 
 import polars as pl
 
-from fmtkit.columns.exports import answering, asking, messages, parted
+from fmtkit.columns.exports import (
+    messages,
+    must_be_one_answer,
+    must_end_with_prompt,
+    must_start_apart,
+)
 from fmtkit.columns.problems import Column
 from fmtkit.core.tables import Preference
 from fmtkit.formats.target_registry import Rows, target
@@ -23,12 +28,12 @@ KEYS = ("name", "tool_calls", "tool_call_id")
 )
 def preference(table: Preference) -> Rows:
     """https://developers.openai.com/api/docs/guides/direct-preference-optimization."""
-    prompt = messages(asking(table.prompt), *KEYS)
+    prompt = messages(must_end_with_prompt(table.prompt), *KEYS)
     given = [prompt.value.alias("messages")]
     given += [table.tools.value.alias("tools")] if table.tools else []
-    chosen, rejected = answering(table.chosen), answering(table.rejected)
+    chosen, rejected = must_be_one_answer(table.chosen), must_be_one_answer(table.rejected)
     return {
-        "input": Column(pl.struct(given)).having(prompt),
+        "input": Column(pl.struct(given)).depending_on(prompt),
         "preferred_output": messages(chosen, *KEYS),
-        "non_preferred_output": messages(parted(chosen, rejected), *KEYS),
+        "non_preferred_output": messages(must_start_apart(chosen, rejected), *KEYS),
     }

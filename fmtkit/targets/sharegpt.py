@@ -1,6 +1,6 @@
 """ShareGPT: conversations of {from, value}, calls of tools as turns of their own."""
 
-from fmtkit.columns.exports import learnable, sharegpt
+from fmtkit.columns.exports import must_have_reply, sharegpt
 from fmtkit.core.tables import Conversation
 from fmtkit.formats.target_registry import Rows, target
 
@@ -8,4 +8,4 @@ from fmtkit.formats.target_registry import Rows, target
 @target(reads="sharegpt", holds=("system", "turns", "tools", "tool_calls"), calls="bare")
 def chat(table: Conversation) -> Rows:
     """https://github.com/hiyouga/LLaMA-Factory/blob/main/data/README.md, ShareGPT format."""
-    return {"conversations": sharegpt(learnable(table.messages)), "tools": table.tools}
+    return {"conversations": sharegpt(must_have_reply(table.messages)), "tools": table.tools}

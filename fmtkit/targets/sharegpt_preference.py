@@ -1,6 +1,6 @@
 """ShareGPT with a better and a worse reply, one {from, value} each."""
 
-from fmtkit.columns.exports import asking, only_item, sharegpt, single
+from fmtkit.columns.exports import must_be_one_message, must_end_with_prompt, only_item, sharegpt
 from fmtkit.core.tables import Preference
 from fmtkit.formats.target_registry import Rows, target
 
@@ -9,7 +9,7 @@ from fmtkit.formats.target_registry import Rows, target
 def preference(table: Preference) -> Rows:
     """https://huggingface.co/datasets/llamafactory/DPO-En-Zh-20k."""
     return {
-        "conversations": sharegpt(asking(table.prompt)),
-        "chosen": only_item(sharegpt(single(table.chosen))),
-        "rejected": only_item(sharegpt(single(table.rejected))),
+        "conversations": sharegpt(must_end_with_prompt(table.prompt)),
+        "chosen": only_item(sharegpt(must_be_one_message(table.chosen))),
+        "rejected": only_item(sharegpt(must_be_one_message(table.rejected))),
     }

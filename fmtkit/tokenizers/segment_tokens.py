@@ -15,12 +15,12 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class SegmentTokens:
-    """One row of tokens; `learnt` says of each token whether it is trained on."""
+    """One row of tokens; `trained` says of each token whether it is trained on."""
 
     text: str
     """What the tokens were made of, BOS and EOS as they are written."""
     ids: list[int]
-    learnt: list[bool]
+    trained: list[bool]
     offsets: list[Span]
     """Where each token is in `text`, in characters."""
 
@@ -28,7 +28,7 @@ class SegmentTokens:
     def labels(self) -> list[int]:
         """Return the ids of what is trained on, and -100 elsewhere."""
         return [
-            i if is_learnt else -100 for i, is_learnt in zip(self.ids, self.learnt, strict=True)
+            i if is_trained else -100 for i, is_trained in zip(self.ids, self.trained, strict=True)
         ]
 
 
@@ -46,9 +46,9 @@ def segment_tokens(
     """
     made = SegmentTokens("", [], [], [])
     for place, segment in enumerate(segments):
-        is_learnt = everything or bool(segment["label"])
+        is_trained = everything or bool(segment["label"])
         begins = place == 0 and ends != "none"
-        made = _joined(made, _encoded(segment["text"], tokenizer, begins=begins), is_learnt)
+        made = _joined(made, _encoded(segment["text"], tokenizer, begins=begins), is_trained)
     if ends == "none":
         return made
     closing = tokenizer.needs("eos_token", "a text that is trained on to its end")
@@ -73,15 +73,15 @@ def _encoded(text: str, tokenizer: Tokenizer, *, begins: bool) -> SegmentTokens:
     for word in written:
         places.append((at, at + len(word)))
         at += len(word)
-    return _joined(SegmentTokens("".join(written), ids, [], places), found, is_learnt=False)
+    return _joined(SegmentTokens("".join(written), ids, [], places), found, is_trained=False)
 
 
-def _joined(left: SegmentTokens, right: SegmentTokens, is_learnt: bool) -> SegmentTokens:
+def _joined(left: SegmentTokens, right: SegmentTokens, is_trained: bool) -> SegmentTokens:
     shift = len(left.text)
     return SegmentTokens(
         left.text + right.text,
         [*left.ids, *right.ids],
-        [*left.learnt, *[is_learnt] * len(right.ids)],
+        [*left.trained, *[is_trained] * len(right.ids)],
         [*left.offsets, *((start + shift, end + shift) for start, end in right.offsets)],
     )
 
@@ -97,6 +97,6 @@ def _part(row: SegmentTokens, part: slice) -> SegmentTokens:
     return SegmentTokens(
         row.text[start:end],
         row.ids[part],
-        row.learnt[part],
+        row.trained[part],
         [(a - start, b - start) for a, b in offsets],
     )

@@ -17,7 +17,7 @@ class TurnRule:
     ends: Ends = "turn"
     """The end-of-turn tokens that are trained on: those of the turns that are, all, the last one, none."""
 
-    def learns(self, message: Mapping[str, Any], *, everything: bool) -> bool:
+    def trains_on(self, message: Mapping[str, Any], *, everything: bool) -> bool:
         """Return whether a turn is trained on; `everything` takes each that does not say otherwise."""
         own = message.get("train")
         if own is None and message.get("train_detail") is not None:
@@ -54,14 +54,14 @@ def details_of(message: Mapping[str, Any]) -> list[Detail]:
     ]
 
 
-def learnt_tokens(details: Sequence[Detail], tokens: Sequence[tuple[int, int]]) -> list[bool]:
+def trained_tokens(details: Sequence[Detail], tokens: Sequence[tuple[int, int]]) -> list[bool]:
     """Return which tokens of a content are trained on: those in a stretch that is, as axolotl finds them.
 
     `tokens` are the first and the last character of each. A stretch that begins or ends inside of a
     token takes it whole, but for its last character alone at the beginning, or its first at the end.
     """
-    learnt = [False] * len(tokens)
-    for begin, end, is_learnt in details:
+    trained = [False] * len(tokens)
+    for begin, end, is_trained in details:
         first = next((i for i, (at, _) in enumerate(tokens) if at >= begin), len(tokens))
         if first and tokens[first - 1][1] > begin:
             first -= 1
@@ -69,5 +69,5 @@ def learnt_tokens(details: Sequence[Detail], tokens: Sequence[tuple[int, int]]) 
         if last + 1 < len(tokens) and tokens[last + 1][0] < end:
             last += 1
         for i in range(first, last + 1):
-            learnt[i] = learnt[i] or is_learnt
-    return learnt
+            trained[i] = trained[i] or is_trained
+    return trained

@@ -262,7 +262,7 @@ def _why(
         return "duplicate"
     if not is_theirs and row.length < (shortest if isinstance(shortest, int) else 2):
         return "short"
-    if not row.is_learnt:
+    if not row.has_loss:
         return "no_learnt_token"
     return "refused" if is_theirs and own.reasons else "absent"
 
@@ -294,7 +294,7 @@ def _marked(row: Row, side: int, at: int, decode: Callable[[Sequence[int]], str]
         run.append(token)
     if run:
         parts.append((was, run))
-    text = "".join(f"[{decode(r)}]" if learnt else decode(r) for learnt, r in parts)
+    text = "".join(f"[{decode(r)}]" if trained else decode(r) for trained, r in parts)
     return text + ("…" if len(row.ids[side]) > at + _AROUND else "")
 
 

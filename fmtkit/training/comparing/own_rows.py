@@ -10,7 +10,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.inspection.masked import Masked
 from fmtkit.inspection.masks import Masking, mask_row
 from fmtkit.tokenizers.tokens import Tokenizer
-from fmtkit.training.comparing.prepared import Form, last_learnt
+from fmtkit.training.comparing.prepared import Form, last_trained
 from fmtkit.training.comparing.spool import Row
 from fmtkit.training.data import datasets
 from fmtkit.training.planning.plan import Plan
@@ -119,7 +119,7 @@ def rows(own: OwnRows) -> Iterator[Row]:
                 made = mask_row(row, _table(row), own.tokenizer, written, masking)
                 for one in _rows(made, row, longest):
                     # TRL's trainer of sft leaves such rows out; here it is seen that they are masked.
-                    own.fully_masked += not one.is_learnt
+                    own.fully_masked += not one.has_loss
                     yield one
 
 
@@ -161,7 +161,7 @@ def _rows(made: tuple[Masked, ...], row: Mapping[str, Any], longest: int | None)
 def _labels(one: Masked) -> list[int]:
     ids = one.ids.tolist()
     if one.rule == "score":
-        return last_learnt(ids)
+        return last_trained(ids)
     if one.labels is None:
         return [i if t else -100 for i, t in zip(ids, one.trained.tolist(), strict=True)]
     # A soft label counts as right from one half on.

@@ -155,10 +155,10 @@ def _parts(length: int, mask: Sequence[int] | None, places: Sequence[int] | None
 
 def _scores(batch: Mapping[str, list[Any]]) -> Iterator[Row]:
     for chosen, rejected in zip(batch["chosen_ids"], batch["rejected_ids"], strict=True):
-        yield Row((chosen, rejected), (last_learnt(chosen), last_learnt(rejected)))
+        yield Row((chosen, rejected), (last_trained(chosen), last_trained(rejected)))
 
 
-def last_learnt(ids: list[int]) -> list[int]:
+def last_trained(ids: list[int]) -> list[int]:
     """Return the labels of a sequence that is scored at its last token."""
     return [-100] * (len(ids) - 1) + ids[-1:]
 

@@ -152,15 +152,15 @@ class _Sequences:
         tails = [
             self._text(ids[len(ids) - n :]) for ids, n in zip((self.a, self.b), spaces, strict=True)
         ]
-        learnt = [
+        trained = [
             any(label != -100 for label in labels[len(labels) - n :])
             for labels, n in zip((self.la, self.lb), spaces, strict=True)
         ]
         if tails[0] != tails[1]:
             self._say("whitespace", f"it ends with {tails[0]!r} in axolotl, {tails[1]!r} in fmtkit")
-        elif learnt[0] != learnt[1]:
+        elif trained[0] != trained[1]:
             self._say(
-                "end_mask", f"the line end behind the last turn is trained on {_by(learnt[0])}"
+                "end_mask", f"the line end behind the last turn is trained on {_by(trained[0])}"
             )
         self._drop(0, 0, spaces[0], spaces[1])
         counts = [_leading(ids[::-1], self.tokenizer.eos_id) for ids in (self.a, self.b)]
@@ -219,7 +219,7 @@ class _Sequences:
             self._say("whitespace", "spaces and line ends differ")
         else:
             self._contents()
-        self._learnt_texts()
+        self._trained_texts()
 
     def _contents(self) -> None:
         theirs, ours = (self._turns(ids) for ids in (self.a, self.b))
@@ -232,10 +232,10 @@ class _Sequences:
             named = ", ".join(repr(_short(text)) for text in absent[:2])
             self._say(rule, f"{where} lacks {len(absent)}: {named}")
             return
-        learnt = [
-            self._learnt(ids, labels) for ids, labels in ((self.a, self.la), (self.b, self.lb))
+        trained = [
+            self._trained(ids, labels) for ids, labels in ((self.a, self.la), (self.b, self.lb))
         ]
-        same = learnt[0] and (learnt[0] in learnt[1] or learnt[1] in learnt[0])
+        same = trained[0] and (trained[0] in trained[1] or trained[1] in trained[0])
         rule = "template" if same else "content"
         told = "another text around the replies" if same else "other replies"
         self._say(rule, told)
@@ -246,16 +246,16 @@ class _Sequences:
         texts = (self._text(ids[a + 1 : b]) for a, b in pairwise(places))
         return [text.strip() for text in texts if _bare(text)]
 
-    def _learnt_texts(self) -> None:
+    def _trained_texts(self) -> None:
         """Say that other text is trained on, where ids differ so that masks cannot be laid side by side."""
         mine, own = (
-            self._learnt(ids, labels) for ids, labels in ((self.a, self.la), (self.b, self.lb))
+            self._trained(ids, labels) for ids, labels in ((self.a, self.la), (self.b, self.lb))
         )
         if mine != own and not {"content", "turn_lost", "template"} & {*self.rules}:
             told = f"trained on in axolotl {_short(mine)!r}, in fmtkit {_short(own)!r}"
             self._say("mask", told)
 
-    def _learnt(self, ids: Sequence[int], labels: Sequence[int]) -> str:
+    def _trained(self, ids: Sequence[int], labels: Sequence[int]) -> str:
         kept = [i for i, label in zip(ids, labels, strict=True) if label != -100]
         return _squeezed(self._text([i for i in kept if i not in self.control]))
 

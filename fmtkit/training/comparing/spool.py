@@ -35,7 +35,7 @@ class Row:
         return max((len(ids) for ids in self.ids), default=0)
 
     @property
-    def is_learnt(self) -> bool:
+    def has_loss(self) -> bool:
         """Return whether any token is."""
         return any(label != -100 for labels in self.labels for label in labels)
 

@@ -44,7 +44,7 @@ DESTINATIONS: dict[Destination, str] = {
     "vllm": "`fmtkit vllm-serve`",
     "ebft": "fmtkit's EBFT",
     "nemo_gym": "fmtkit's NeMo Gym client",
-    "verifiers": "fmtkit's player of `verifiers` environments",
+    "verifiers": "fmtkit's runner of `verifiers` environments",
     "nothing": "a note in the plan: it changes speed or memory alone, or has nothing to act on",
     "refused": "cannot be honoured",
 }

@@ -107,7 +107,7 @@ def tokenized(rows: Any, tokenizer: Any, *, everything: bool, longest: int | Non
                 ids = one.ids.tolist()
                 marks = zip(ids, one.trained.tolist(), strict=True)
                 out["input_ids"].append(ids)
-                out["labels"].append([i if is_learnt else -100 for i, is_learnt in marks])
+                out["labels"].append([i if is_trained else -100 for i, is_trained in marks])
         return out
 
     return rows.map(encode, batched=True, batch_size=64, remove_columns=rows.column_names)

@@ -97,7 +97,7 @@ def _environment(config: Config, runner: Runner) -> str | None:
     if not config.get("verifiers.environment") or "verifiers" in runner.sections:
         return None
     able = methods(lambda one: "verifiers" in one.sections)
-    return f"verifiers.environment: {runner.method} plays no episodes; they are for {able}"
+    return f"verifiers.environment: {runner.method} runs no episodes; they are for {able}"
 
 
 def _lengths(config: Config, runner: Runner) -> str | None:
@@ -413,7 +413,7 @@ RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
         _losses,
     ),
     ("gym_method", "a NeMo Gym for a method without rewards", _gym),
-    ("environment_method", "an environment for a method that plays no episodes", _environment),
+    ("environment_method", "an environment for a method that runs no episodes", _environment),
     ("order", "batches by length for rows whose length the trainer cannot see", _lengths),
     ("quantized_weights", "quantized weights that would have to train", _quantized),
     ("precision", "bfloat16 and float16 at once", _precision),

@@ -158,7 +158,7 @@ class FailedSamples:
     def _commonest(self, samples: int) -> str:
         every = self._of_all(self.reasons)
         often, times = Counter(reason for reason in every if reason is not None).most_common(1)[0]
-        return f"{self.of_batch} of {samples} samples failed, {times} of them thus: {often}"
+        return f"{self.of_batch} of {samples} samples failed, {times} of them with: {often}"
 
     def _of_all(self, own: Sequence[str | None]) -> list[str | None]:
         """Return the items of every process."""

@@ -180,7 +180,7 @@ def _save_progress(trainer: Any) -> str:
     # The answers so far become a page of the run folder, as at every checkpoint.
     trainer.callback_handler.on_save(trainer.args, trainer.state, trainer.control)
     saved = Path(trainer.args.output_dir) / f"checkpoint-{step}"
-    return f"the steps so far are saved in {saved}, and --resume goes on from there"
+    return f"the steps so far are saved in {saved}, and --resume continues from there"
 
 
 class LossWatchdog:

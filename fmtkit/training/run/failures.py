@@ -22,7 +22,7 @@ def explained(error: Exception, run: Path) -> FmtkitError:
     if _is_full(error):
         return WriteError(
             f"the disk of {run} is full ({_first(error)}): free some space, lower save_total_limit, or "
-            "set output_dir; --resume goes on from the last whole checkpoint"
+            "set output_dir; --resume continues from the last complete checkpoint"
         )
     kept = _keep(error, run)
     frame = traceback.extract_tb(error.__traceback__)[-1:]

@@ -84,7 +84,7 @@ def train(work: Job, stop: Stop | None = None) -> int:
     with stop.while_training():
         result = _trained(trainer, work)
     if stop.granted:
-        _say(trainer, f"stopped at step {trainer.state.global_step}; --resume goes on from there")
+        _say(trainer, f"stopped at step {trainer.state.global_step}; --resume continues from there")
         _leave_together(trainer)
         return INTERRUPTED
     _check_steps(trainer)

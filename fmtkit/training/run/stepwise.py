@@ -80,8 +80,8 @@ def step_ids(
     marks = [-100] * len(ids)
     for index, (step, label) in enumerate(zip(steps, labels, strict=True)):
         inside = tokenizer(step, add_special_tokens=False)["input_ids"] + separator
-        learnt = not last_only or index == len(steps) - 1
-        mark = int(float(label) >= 0.5) if learnt else -100
+        trained = not last_only or index == len(steps) - 1
+        mark = int(float(label) >= 0.5) if trained else -100
         ids = ids + inside
         marks = marks + [-100] * (len(inside) - 1) + [mark]
     return ids, marks

@@ -349,8 +349,8 @@ def _logps(model: Any, one: "Masked") -> dict[str, float]:
     logps = _logits(model, one)[:-1].log_softmax(-1)
     ids = torch.tensor(one.ids[1:].tolist(), device=logps.device)
     taken = logps.gather(1, ids[:, None])[:, 0]
-    learnt = torch.tensor(one.trained[1:].tolist(), device=logps.device)
-    return {"logps": float(taken[learnt].sum()), "tokens": int(learnt.sum())}
+    trained = torch.tensor(one.trained[1:].tolist(), device=logps.device)
+    return {"logps": float(taken[trained].sum()), "tokens": int(trained.sum())}
 
 
 def _ends(tokenizer: Any) -> list[int]:

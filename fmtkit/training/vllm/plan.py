@@ -51,8 +51,8 @@ class Wishes:
     @property
     def rolls_out(self) -> bool:
         """Return whether a function of the user's, a NeMo Gym or an environment makes the answers."""
-        plays = self.is_set("rollout_func") or self.config.is_true("nemo_gym_multi_turn")
-        return plays or self.config.get("verifiers.environment") is not None
+        has_environment = self.is_set("rollout_func") or self.config.is_true("nemo_gym_multi_turn")
+        return has_environment or self.config.get("verifiers.environment") is not None
 
 
 def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -> None:
@@ -67,11 +67,11 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
 def _prefetch(wishes: Wishes) -> str | None:
     if not wishes.is_set("async_prefetch"):
         if wishes.config.get("trl.prefetch_depth") not in {None, 1}:
-            return "trl.prefetch_depth: nothing is made ahead without async_prefetch: true"
+            return "trl.prefetch_depth: nothing is prefetched without async_prefetch: true"
         return None
     if wishes.is_set("environment_factory") and wishes.processes != 1:
         return (
-            "trl.async_prefetch: environments play ahead with one training process alone; leave it out, "
+            "trl.async_prefetch: environments are prefetched only with one training process; leave it out, "
             "or set num_processes: 1"
         )
     if not wishes.serves and not wishes.rolls_out:
@@ -82,12 +82,12 @@ def _prefetch(wishes: Wishes) -> str | None:
     if wishes.rolls_out and wishes.processes != 1:
         if not wishes.is_set("rollout_func"):
             return (
-                "trl.async_prefetch: episodes are played ahead with one training process alone; leave it "
+                "trl.async_prefetch: episodes are prefetched only with one training process; leave it "
                 "out, or set num_processes: 1"
             )
         return (
-            "trl.async_prefetch: a rollout function runs ahead with one training process alone; leave "
-            "it out, set num_processes: 1, or let a vLLM server make the answers"
+            "trl.async_prefetch: a rollout_func is prefetched only with one training process; leave it "
+            "out, set num_processes: 1, or let a vLLM server make the answers"
         )
     return None
 

@@ -1,4 +1,4 @@
-"""A dialog as tokens, with what became of it, and how TRL takes many of them."""
+"""A conversation as tokens, with its outcome, and the columns that TRL takes of a batch of them."""
 
 import math
 from collections.abc import Sequence
@@ -8,25 +8,25 @@ from typing import Any
 PER_HOST = 64
 """Dialogs at a time."""
 FAILED = "failed: "
-"""How the outcome of a dialog begins that gave nothing to learn from; the reason follows."""
+"""Prefix of the outcome of a failed dialog; the reason follows."""
 NO_TOKENS = (
     "no item of the answer has generation_token_ids; set return_token_id_information: true for the "
     "model server in the Gym's configuration (its vllm_model_for_training.yaml does)"
 )
 NOTHING = "the model wrote nothing"
-PLAYED = "played"
+COMPLETED = "completed"
 CUT = "cut"
 MISMATCH = "prefix_mismatch"
 MASKED = "masked"
-LEFT_OUT = "the environment wants it left out"
+LEFT_OUT = "masked by the environment"
 
 
 @dataclass
 class Dialog:
     """A dialog as tokens; the four lists after the prompt are parallel.
 
-    `env_mask` is 1 where the model wrote and 0 where the environment did, whose log-probability is 0;
-    one that the server did not tell is NaN, which TRL takes for a ratio of 1.
+    `env_mask` is 1 for tokens of the model and 0 for those of the environment, whose log-probability is 0;
+    one that the server did not report is NaN, which TRL treats as a ratio of 1.
     """
 
     prompt_ids: list[int]
@@ -34,7 +34,7 @@ class Dialog:
     env_mask: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     turns: int = 0
-    outcome: str = PLAYED
+    outcome: str = COMPLETED
 
     def insert(self, ids: Sequence[int]) -> None:
         """Add what the environment wrote."""
@@ -42,8 +42,8 @@ class Dialog:
 
     def generate(self, ids: Sequence[int], logprobs: Sequence[float | None]) -> None:
         """Add a turn of the model."""
-        told = [math.nan if value is None else float(value) for value in logprobs[: len(ids)]]
-        self._add(ids, told + [math.nan] * (len(ids) - len(told)), 1)
+        known = [math.nan if value is None else float(value) for value in logprobs[: len(ids)]]
+        self._add(ids, known + [math.nan] * (len(ids) - len(known)), 1)
         self.turns += 1
 
     def _add(self, ids: Sequence[int], logprobs: Sequence[float], mask: int) -> None:
@@ -52,7 +52,7 @@ class Dialog:
         self.env_mask += [mask] * len(ids)
 
     def cut(self, length: int) -> None:
-        """Leave out what is beyond so many tokens of the completion."""
+        """Truncate the completion to `length` tokens."""
         if len(self.completion_ids) <= length:
             return
         for name in ("completion_ids", "env_mask", "logprobs"):
@@ -61,7 +61,7 @@ class Dialog:
             self.outcome = CUT
 
     def mask(self) -> None:
-        """Let no token of the model be trained on: the environment wants the sample left out."""
+        """Mask every token: the environment excludes the sample from training."""
         self.env_mask = [0] * len(self.env_mask)
         self.outcome = MASKED
 
@@ -72,21 +72,21 @@ class Dialog:
 
 
 def columns(
-    dialogs: Sequence[Dialog], played: Sequence[tuple[Any, float | None, str]], kind: str
+    dialogs: Sequence[Dialog], outcomes: Sequence[tuple[Any, float | None, str]], kind: str
 ) -> dict[str, list[Any] | None]:
-    """Return dialogs as TRL takes them from a rollout_func, with what PlayedReward reads of that kind.
+    """Return dialogs as TRL takes them from a rollout_func, with the columns that EnvReward reads.
 
-    Of each (_, reward, reason) in `played` the reason says why there is nothing to learn, if so.
+    `outcomes` holds (_, reward, reason) for each dialog; a non-empty reason says why it is not trained on.
     """
     return {
         "prompt_ids": [d.prompt_ids for d in dialogs],
         "completion_ids": [d.completion_ids for d in dialogs],
         "logprobs": [d.logprobs for d in dialogs],
         "env_mask": [d.env_mask for d in dialogs],
-        "env_reward": [reward for _, reward, _ in played],
+        "env_reward": [reward for _, reward, _ in outcomes],
         "num_turns": [d.turns for d in dialogs],
         f"{kind}_outcome": [
             FAILED + reason if reason else dialog.outcome
-            for dialog, (_, _, reason) in zip(dialogs, played, strict=True)
+            for dialog, (_, _, reason) in zip(dialogs, outcomes, strict=True)
         ],
     }

@@ -1,4 +1,4 @@
-"""What is done about calls that fail: they are made again, some are masked, all of them stop the run."""
+"""Failed calls: they are retried; some failures are masked, and if all calls fail the run stops."""
 
 import time
 from collections import Counter
@@ -12,13 +12,13 @@ from fmtkit.training.rl.rewards.verdicts import FinalRewardError
 from fmtkit.training.rl.rollouts.lifeline import ServerLostError
 
 _RESUME = {
-    "nemo_gym": "start the Gym again and go on with --resume; `/` of each server tells whether it lives",
-    "verifiers": "verifiers.log in the run folder has all of it; --resume goes on",
+    "nemo_gym": "start the Gym again and continue with --resume; `/` of each server answers while it runs",
+    "verifiers": "verifiers.log in the run folder has the details; --resume continues",
 }
 
 
 class GymError(FinalRewardError, ServerLostError):
-    """Say that a Gym gives no rewards any more, why, and how to continue; all processes raise it."""
+    """No reward could be computed; says why and how to resume. All processes raise it."""
 
 
 T = TypeVar("T")
@@ -34,9 +34,9 @@ class Tried(Generic[T]):
 
 
 def tried(
-    call: Callable[[], T], retries: int, *, but: tuple[type[CallError], ...] = ()
+    call: Callable[[], T], retries: int, *, final: tuple[type[CallError], ...] = ()
 ) -> Tried[T]:
-    """Make a call, again so many times where it raises CallError; errors of the types in `but` are final."""
+    """Make a call and retry it on CallError; errors of the types in `final` are not retried."""
     seconds: list[float] = []
 
     def once() -> T:
@@ -47,7 +47,7 @@ def tried(
             seconds.append(time.perf_counter() - started)
 
     try:
-        value = retried(once, retries, but=but)
+        value = retried(once, retries, final=final)
     except CallError as error:
         return Tried(None, str(error), max(seconds))
     return Tried(value, "", max(seconds))
@@ -56,10 +56,10 @@ def tried(
 def stop_if_none_answered(
     reasons: Sequence[str | None], what: str, advice: str = "", *, kind: str = "nemo_gym"
 ) -> int:
-    """Return how many calls of this process failed; raise GymError if those of all did, all of them.
+    """Return how many calls of this process failed; raise GymError if every call of every process did.
 
-    A reason of None is an answer. A batch without one reward trains nothing, and the next will not
-    fare better: calls that no server took were tried again for seconds before they came here.
+    A reason of None is a success. A batch without any reward trains nothing, and the next batch would
+    fail as well: connection errors have been retried for seconds by then.
     """
     failed = [reason for reason in reasons if reason is not None]
     everywhere = _of_all_processes(list(reasons))
@@ -67,14 +67,14 @@ def stop_if_none_answered(
     if lost and len(lost) == len(everywhere):
         often, times = Counter(lost).most_common(1)[0]
         raise GymError(
-            f"{kind}: all {len(everywhere)} {what} failed, {times} of them thus: {often}; "
+            f"{kind}: all {len(everywhere)} {what} failed, {times} of them with: {often}; "
             f"{advice or _RESUME[kind]}"
         )
     return len(failed)
 
 
 def _of_all_processes(reasons: list[str | None]) -> list[str | None]:
-    """Return the reasons of every process: if one ended alone, the others would wait for it."""
+    """Gather the reasons of all processes: if one stopped alone, the others would wait for it."""
     from torch import distributed
 
     if not distributed.is_initialized() or distributed.get_world_size() == 1:

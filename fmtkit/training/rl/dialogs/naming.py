@@ -1,4 +1,4 @@
-"""The names of our reward in `trl.reward_funcs`, axolotl's among them: it is one function, added once."""
+"""Names of the environment's reward in `trl.reward_funcs`, axolotl's included: one function, added once."""
 
 from collections.abc import Sequence
 
@@ -6,12 +6,12 @@ from fmtkit.core.errors import OptionError
 
 POLICY = "fmtkit-policy"
 """Name of the adapter that agents and environments request, unless a key gives one."""
-VERIFY, PLAYED = "nemo_gym_verify", "env_reward"
+VERIFY, ENV_REWARD = "nemo_gym_verify", "env_reward"
 _NAMES = {
     VERIFY: VERIFY,
-    PLAYED: PLAYED,
+    ENV_REWARD: ENV_REWARD,
     "axolotl.integrations.nemo_gym.rewards.reward_nemo_gym_verify": VERIFY,
-    "axolotl.integrations.nemo_gym.rewards.reward_env": PLAYED,
+    "axolotl.integrations.nemo_gym.rewards.reward_env": ENV_REWARD,
 }
 _KEY = "trl.reward_funcs"
 
@@ -24,28 +24,28 @@ def listed(value: object) -> list[object]:
 
 
 def others(value: object) -> list[object]:
-    """Return the entries that are not ours."""
+    """Return the entries other than the environment's reward."""
     return [entry for entry in listed(value) if _ours(entry) is None]
 
 
 def with_ours(value: object, reward: object) -> list[object]:
-    """Return the entries with our reward where it is named, or at the end."""
+    """Return the entries with the environment's reward where it is named, or at the end."""
     found = [entry if _ours(entry) is None else reward for entry in listed(value)]
     return found if reward in found else [*found, reward]
 
 
 def check(value: object, *, enabled: bool, multi_turn: bool) -> None:
-    """Raise OptionError where our reward is named twice, without a Gym, or for the other kind of run."""
+    """Raise OptionError if the environment's reward is named twice, without a Gym, or for the wrong mode."""
     named = [entry for entry in listed(value) if _ours(entry) is not None]
     if not named:
         return
     if not enabled:
         raise OptionError(f"{_KEY}: {named[0]} is the reward of a Gym; set nemo_gym_enabled: true")
     if len(named) > 1:
-        raise OptionError(f"{_KEY}: {_words(named)} are one reward; name it once")
-    right = PLAYED if multi_turn else VERIFY
+        raise OptionError(f"{_KEY}: {_words(named)} are the same reward; name it once")
+    right = ENV_REWARD if multi_turn else VERIFY
     if _ours(named[0]) != right:
-        kind = "whole dialogs, that an agent played" if multi_turn else "single answers"
+        kind = "whole conversations, run by an agent" if multi_turn else "single answers"
         raise OptionError(
             f"{_KEY}: {named[0]}: nemo_gym_multi_turn: {str(multi_turn).lower()} is for {kind}; "
             f"their reward is {right}, which need not be named"

@@ -1,4 +1,4 @@
-"""A process of another Python around a run: its start, its last words, and its end with the run."""
+"""A subprocess of another Python interpreter: started before a run, stopped after it, its log read."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ _LAST_LINES = 3
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """Leave by way of the end, as Ctrl-C does: a plain SIGTERM would leave the servers behind."""
+    """Raise KeyboardInterrupt on a signal, so that servers are cleaned up; a plain SIGTERM would not."""
     del number, frame
     raise KeyboardInterrupt
 
@@ -43,21 +43,21 @@ def started(
 
 
 def tail(log: Path) -> str:
-    """Return the last lines of a log, in one."""
+    """Return the last lines of a log, joined to one line."""
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
     said = [line.strip() for line in lines if line.strip()]
-    return " | ".join(said[-_LAST_LINES:]) or "it said nothing"
+    return " | ".join(said[-_LAST_LINES:]) or "its log is empty"
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Stop the servers: SIGINT lets the Gym stop its own; what is left after that is killed."""
+    """Stop the servers: SIGINT lets the Gym stop its own; what is still running after that is killed."""
     try:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_GRACE)
     finally:
-        # Whoever cannot wait and interrupts us leaves nothing behind either.
+        # Also if we are interrupted while waiting.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -33,8 +33,8 @@ def reference_batch(
     lengths = torch.tensor([len(sequence) for sequence in sequences])
     position = torch.arange(ids.shape[1])
     mask = position < lengths[:, None]
-    learnt = mask & (position >= torch.tensor(prompts)[:, None])
-    batch = {"gt_ids": ids, "gt_mask": mask.long(), "gt_labels": ids.where(learnt, -100)}
+    trained = mask & (position >= torch.tensor(prompts)[:, None])
+    batch = {"gt_ids": ids, "gt_mask": mask.long(), "gt_labels": ids.where(trained, -100)}
     own = (torch.arange(len(rows)) % group == 0) & torch.tensor(known).repeat_interleave(group)
     return {**{k: v.repeat_interleave(group, dim=0) for k, v in batch.items()}, "gt_own": own}
 

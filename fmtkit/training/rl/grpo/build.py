@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fmtkit.training.rl.dialogs.played import Player
+from fmtkit.training.rl.dialogs.environment import ExternalEnvironment
 from fmtkit.training.rl.grpo import tool_template
 from fmtkit.training.rl.grpo.keep_samples import keeper
 from fmtkit.training.rl.grpo.samples import FILE, SampleTable
@@ -121,7 +121,7 @@ def online_inputs(job: Job, parts: Parts) -> dict[str, Any]:
     return out
 
 
-def _share(section: Mapping[str, Any], gym: Player | None) -> float:
+def _share(section: Mapping[str, Any], gym: ExternalEnvironment | None) -> float:
     """Return the share of samples that may fail; unless it is set, a Gym's and verifiers' may all but all.
 
     All of them end the run in any case.
@@ -142,7 +142,7 @@ def _objects(job: Job, parts: Parts) -> dict[str, Any]:
     return out
 
 
-def _rewards(job: Job, parts: Parts, gym: Player | None) -> Rewards:
+def _rewards(job: Job, parts: Parts, gym: ExternalEnvironment | None) -> Rewards:
     """Load the rewards of a run."""
     section = job.sections.get("rl", {})
     # EBFT and an environment have rewards of their own, which TRL weighs beside these.

@@ -30,7 +30,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Directory:
-    """The servers by name, and the resources server that each agent plays with."""
+    """The servers by name, and the resources server that each agent uses."""
 
     servers: Mapping[str, Server] = field(default_factory=dict)
     resources_of: Mapping[str, str] = field(default_factory=dict)
@@ -123,7 +123,7 @@ def _url(host: object, port: object) -> str:
 def verifier(directory: Directory, server: str | None, agent: str | None) -> Server:
     """Return the resources server whose /verify judges a row; raise OptionError if there is none.
 
-    A row that names its agent alone is judged by the server that the agent plays with.
+    A row that names only its agent is verified by the server that the agent uses.
     """
     name = server or directory.resources_of.get(agent or "")
     if name is None and agent is not None:
@@ -139,7 +139,7 @@ def verifier(directory: Directory, server: str | None, agent: str | None) -> Ser
     return _known(directory, name, RESOURCES, "server_name" if server else "agent_ref")
 
 
-def player(directory: Directory, server: str | None, agent: str | None) -> Server:
+def agent_server(directory: Directory, server: str | None, agent: str | None) -> Server:
     """Return the agent whose /run takes a row; raise OptionError if there is none, or several."""
     if agent is not None:
         return _known(directory, agent, AGENTS, "agent_ref")
@@ -153,7 +153,7 @@ def player(directory: Directory, server: str | None, agent: str | None) -> Serve
             'rows: "agent_ref": {"type": "responses_api_agents", "name": …}'
         )
     raise OptionError(
-        f"nemo_gym_multi_turn: no agent plays with {server or 'a row that names no server'}; start "
+        f"nemo_gym_multi_turn: no agent uses {server or 'a row that names no server'}; start "
         "one that does, or write nemo_gym_multi_turn: false to score single answers"
         + _there(directory, AGENTS)
     )

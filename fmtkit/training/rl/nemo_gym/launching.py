@@ -23,7 +23,7 @@ _POLL = 0.5
 def command(settings: GymSettings, policy: Mapping[str, str]) -> list[str]:
     """Return the command that starts the servers; raise DependencyError where there is none.
 
-    `policy` holds the address and the name of the model that agents play with.
+    `policy` holds the address and the name of the model that agents call.
     """
     # Quoted for Hydra, whose grammar gives brackets, commas and equals signs a meaning.
     paths = ",".join(f"'{path}'" for path in config_files(settings))

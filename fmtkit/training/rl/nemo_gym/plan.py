@@ -89,9 +89,11 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
     del launching
     settings = settings_of(config)
     rewards = config.get("trl.reward_funcs")
-    plays = config.get("verifiers.environment") is not None
+    has_environment = config.get("verifiers.environment") is not None
     naming.check(
-        rewards, enabled=settings.enabled or plays, multi_turn=settings.multi_turn or plays
+        rewards,
+        enabled=settings.enabled or has_environment,
+        multi_turn=settings.multi_turn or has_environment,
     )
     if not settings.enabled:
         _say_idle(config, out)
@@ -125,7 +127,9 @@ def _check_dialogs(config: Config, chosen: Runner, out: Resolution) -> None:
         )
     for key in ("rollout_func", "environment_factory", "tools"):
         if config.get(f"trl.{key}"):
-            raise OptionError(f"nemo_gym_multi_turn: the agent plays; leave out trl.{key}")
+            raise OptionError(
+                f"nemo_gym_multi_turn: the agent runs the rollouts; leave out trl.{key}"
+            )
     mode = config.get("trl.vllm_mode")
     if config.is_true("trl.use_vllm") and mode == "colocate":
         raise OptionError(
@@ -140,7 +144,7 @@ def _check_dialogs(config: Config, chosen: Runner, out: Resolution) -> None:
     if not config.is_true("trl.use_vllm"):
         out.notes.append(
             "nemo_gym_multi_turn: without trl.use_vllm nothing sends the trained weights to the "
-            "server that the agent asks: it plays with the model that stands there"
+            "server that the agent calls: it uses the model that is named there"
         )
 
 

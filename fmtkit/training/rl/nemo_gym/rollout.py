@@ -33,7 +33,7 @@ class Rollout:
     """TRL's rollout_func: dialogs as tokens, with the reward and the turns of each as columns."""
 
     takes_rows = True
-    plays_alone = True
+    runs_alone = True
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Rollout:
     def __call__(
         self, prompts: Sequence[Any], trainer: Any, rows: Sequence[Mapping[str, Any]]
     ) -> dict[str, list[Any] | None]:
-        """Play a dialog for each row, in order; the prompts are in the rows."""
+        """Run a dialog for each row, in order; the prompts are in the rows."""
         del prompts
         sampling = {
             "temperature": trainer.temperature,
@@ -64,16 +64,16 @@ class Rollout:
         }
         with ThreadPoolExecutor(PER_HOST) as threads:
             found = list(threads.map(lambda row: self._tried(row, sampling), rows))
-        played = [_outcome(one) for one in found]
+        outcomes = [_outcome(one) for one in found]
         seconds, texts = [one.seconds for one in found], [shown(row["prompt"]) for row in rows]
         self.timings.add(KIND, seconds, self.settings.run_timeout, texts)
         dialogs = [
-            dialog or self._unplayed(row, trainer.chat_template_kwargs)
-            for row, (dialog, _, _) in zip(rows, played, strict=True)
+            dialog or self._failed(row, trainer.chat_template_kwargs)
+            for row, (dialog, _, _) in zip(rows, outcomes, strict=True)
         ]
         for dialog in dialogs:
             dialog.cut(trainer.max_completion_length)
-        return columns(dialogs, played, KIND)
+        return columns(dialogs, outcomes, KIND)
 
     def _tried(
         self, row: Mapping[str, Any], sampling: Mapping[str, float]
@@ -91,7 +91,7 @@ class Rollout:
 
         return tried(once, self.retries)
 
-    def _unplayed(self, row: Mapping[str, Any], variables: Mapping[str, Any] | None) -> Dialog:
+    def _failed(self, row: Mapping[str, Any], variables: Mapping[str, Any] | None) -> Dialog:
         """Return a dialog that teaches nothing: the prompt, and an end that no loss looks at."""
         ids = self.tokenizer.apply_chat_template(
             row["prompt"],

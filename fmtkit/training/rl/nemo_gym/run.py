@@ -50,7 +50,7 @@ def servers(plan: Plan) -> Iterator[None]:
 
 
 def policy(plan: Plan) -> dict[str, str]:
-    """Return what a Gym is told of the model that its agents play with: the trainer's vLLM server."""
+    """Return the settings by which a Gym's agents call the model: the trainer's vLLM server."""
     settings = settings_of(plan.config)
     trainer = {argument.name: argument.value for argument in plan.resolution.trainer.values()}
     if not settings.multi_turn or not asks_server(trainer):

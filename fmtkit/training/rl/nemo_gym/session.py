@@ -7,7 +7,7 @@ from typing import Any
 from fmtkit.core.errors import OptionError
 from fmtkit.core.tables import GYM_COLUMNS
 from fmtkit.training.rl import http_client
-from fmtkit.training.rl.dialogs.played import PlayedReward, Player
+from fmtkit.training.rl.dialogs.environment import EnvReward, ExternalEnvironment
 from fmtkit.training.rl.nemo_gym import head
 from fmtkit.training.rl.nemo_gym.head import Directory
 from fmtkit.training.rl.nemo_gym.rollout import Rollout
@@ -17,7 +17,7 @@ from fmtkit.training.rl.rewards import read_options
 from fmtkit.training.run.job import Job, Source
 
 
-def open_gym(job: Job, tokenizer: Any) -> Player | None:
+def open_gym(job: Job, tokenizer: Any) -> ExternalEnvironment | None:
     """Find the servers of a job; None where it uses no Gym.
 
     Raises OptionError for a head server that does not answer and for rows that no server takes.
@@ -33,17 +33,17 @@ def open_gym(job: Job, tokenizer: Any) -> Player | None:
         return head.verifier(directory, server, agent).url
 
     @cache
-    def player(server: str | None, agent: str | None) -> str:
-        return head.player(directory, server, agent).url
+    def agent_server(server: str | None, agent: str | None) -> str:
+        return head.agent_server(directory, server, agent).url
 
     section = job.sections.get("rl", {})
     retries = read_options(section).retries
     is_adapter = section.get("vllm_lora_sync") is True
     policy = settings.policy_name(job.model, is_adapter=is_adapter)
     if settings.multi_turn:
-        rollout = Rollout(settings, player, tokenizer, retries)
-        return Player(PlayedReward(settings.max_turns), rollout, policy)
-    return Player(Verify(settings, judge, retries), None, policy)
+        rollout = Rollout(settings, agent_server, tokenizer, retries)
+        return ExternalEnvironment(EnvReward(settings.max_turns), rollout, policy)
+    return ExternalEnvironment(Verify(settings, judge, retries), None, policy)
 
 
 def find(settings: GymSettings) -> Directory:
@@ -61,7 +61,7 @@ def check_rows(
     directory: Directory, settings: GymSettings, sources: Sequence[Source]
 ) -> list[head.Server]:
     """Return the servers that the rows need, each of which answers; raise OptionError otherwise."""
-    route = head.player if settings.multi_turn else head.verifier
+    route = head.agent_server if settings.multi_turn else head.verifier
     files = [file for source in sources for file in source.files]
     found = {route(directory, server, agent) for server, agent in _targets(files)}
     servers = sorted(found, key=lambda server: server.name)

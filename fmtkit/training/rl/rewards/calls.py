@@ -136,7 +136,7 @@ class Called:
         return str(error)
 
     def _tried(self, batch: Batch, seconds: float, retries: int) -> Any:
-        return retried(partial(self._returned, batch, seconds), retries, but=(FinalRewardError,))
+        return retried(partial(self._returned, batch, seconds), retries, final=(FinalRewardError,))
 
     def _returned(self, batch: Batch, seconds: float) -> Any:
         """Return what the function does; raise _RaisedError for what it raises itself."""

@@ -40,8 +40,8 @@ class Rollout:
         self.takes_rows = bool(getattr(function, "takes_rows", False))
         # What samples with the other processes must be called as they are, and on all of them at once.
         self.in_step = samples_here or bool(getattr(function, "in_step", False))
-        # What plays each sample for itself has a time limit for each, and tells which of them failed.
-        self.plays_alone = bool(getattr(function, "plays_alone", False))
+        # An environment that runs each sample by itself has a time limit for each, and reports which failed.
+        self.runs_alone = bool(getattr(function, "plays_alone", False))
         self.timings = getattr(function, "timings", None) or Timings()
 
     def __call__(
@@ -61,7 +61,7 @@ class Rollout:
         own = list(trainer.rows if rows is None else rows) if self.takes_rows else []
         settings = getattr(trainer, "rollouts", None)
         started = time.perf_counter()
-        if settings is None or self.in_step or self.plays_alone:
+        if settings is None or self.in_step or self.runs_alone:
             return self._called(prompts, trainer, own)
 
         def call(part: range, seconds: float) -> dict[str, Any]:

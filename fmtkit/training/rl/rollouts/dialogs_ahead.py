@@ -25,7 +25,7 @@ Pool = dict[Any, list[Any]]
 
 
 @dataclass(frozen=True)
-class Played:
+class Prefetched:
     """Finished dialogs: the trainer copy that ran them, its prompts, and what `_generate` returned."""
 
     trainer: Any
@@ -54,7 +54,7 @@ class DialogGeneration:
     def prepare(self, trainer: Any, prompts: list[Any], rows: Rows) -> Callable[[], Any] | None:
         """Return the job that runs the dialogs of these rows."""
         del prompts
-        return partial(_played, self._copy(trainer), rows)
+        return partial(_prefetch, self._copy(trainer), rows)
 
     @contextmanager
     def scoring(self, trainer: Any, made: Callable[[], Any]) -> Iterator[None]:
@@ -77,56 +77,56 @@ class DialogGeneration:
     ) -> Any:
         """Return what TRL's `_generate` returned in the thread; raises what was raised there."""
         del usual
-        played: Played = made()
+        prefetched: Prefetched = made()
         if trainer.state.global_step != trainer._last_loaded_step:
             # As TRL does before it generates: the next dialogs are of these weights.
             trainer.vllm_generation.sync_weights()
             trainer._last_loaded_step = trainer.state.global_step
         for name in ("environment_factories", "environments", "_batch_environments"):
-            if hasattr(played.trainer, name):
-                setattr(trainer, name, getattr(played.trainer, name))
+            if hasattr(prefetched.trainer, name):
+                setattr(trainer, name, getattr(prefetched.trainer, name))
         # TRL continues with this list, which by now has what environments returned at their reset.
-        prompts[:] = played.prompts
+        prompts[:] = prefetched.prompts
         metrics = trainer._metrics["train"]
-        for name, values in played.trainer._metrics["train"].items():
+        for name, values in prefetched.trainer._metrics["train"].items():
             metrics[name].extend(values)
-        trainer.state.num_input_tokens_seen += played.tokens
+        trainer.state.num_input_tokens_seen += prefetched.tokens
         metrics["num_tokens"] = [trainer.state.num_input_tokens_seen]
-        return played.answers
+        return prefetched.answers
 
     def _copy(self, trainer: Any) -> Any:
         """Return a copy of the trainer that may run in a thread, as the settings are now."""
-        player = copy.copy(trainer)
-        player.processing_class = self.processing_class
-        player._tokenizer = getattr(self.processing_class, "tokenizer", self.processing_class)
-        player.state = copy.copy(trainer.state)
-        # An evaluation on the main thread is none of its business.
-        player.model = SimpleNamespace(training=True, config=trainer.model.config)
-        player.vllm_generation = copy.copy(trainer.vllm_generation)
-        player._last_loaded_step = player.state.global_step
-        player._metrics = {"train": defaultdict(list), "eval": defaultdict(list)}
+        copied = copy.copy(trainer)
+        copied.processing_class = self.processing_class
+        copied._tokenizer = getattr(self.processing_class, "tokenizer", self.processing_class)
+        copied.state = copy.copy(trainer.state)
+        # It must not see that the main thread evaluates.
+        copied.model = SimpleNamespace(training=True, config=trainer.model.config)
+        copied.vllm_generation = copy.copy(trainer.vllm_generation)
+        copied._last_loaded_step = copied.state.global_step
+        copied._metrics = {"train": defaultdict(list), "eval": defaultdict(list)}
         if trainer.environment_factories is not None:
             fresh: Pool = {name: [] for name in trainer.environment_factories}
-            player._environment_pool = self.free.pop() if self.free else fresh
-        return player
+            copied._environment_pool = self.free.pop() if self.free else fresh
+        return copied
 
 
-def _played(player: Any, rows: Rows) -> Played:
-    """Play the dialogs of some rows; raises RolloutError for what the user's code raises."""
-    before = player.state.num_input_tokens_seen
+def _prefetch(copied: Any, rows: Rows) -> Prefetched:
+    """Run the dialogs of some rows ahead of time; raise RolloutError for an error of the user's code."""
+    before = copied.state.num_input_tokens_seen
 
     def generate(prompts: list[Any]) -> None:
-        raise _End(list(prompts), GRPOTrainer._generate(player, prompts))
+        raise _End(list(prompts), GRPOTrainer._generate(copied, prompts))
 
     # In the place of the method: TRL's own code sets everything up and calls it.
-    player._generate = generate
+    copied._generate = generate
     try:
-        GRPOTrainer._generate_and_score_completions(player, list(rows))
+        GRPOTrainer._generate_and_score_completions(copied, list(rows))
     except _End as end:
-        tokens = player.state.num_input_tokens_seen - before
-        return Played(player, end.prompts, end.answers, tokens)
+        tokens = copied.state.num_input_tokens_seen - before
+        return Prefetched(copied, end.prompts, end.answers, tokens)
     except TrainingError:
         raise
     except Exception as error:
-        raise RolloutError(f"a dialog made ahead raised {told(error)}") from error
+        raise RolloutError(f"a prefetched dialog raised {told(error)}") from error
     raise AssertionError("TRL scored a batch without generating")

@@ -3,7 +3,7 @@
 A thread may only generate: not with the trainer's tokenizer (fast ones refuse two users at once), no
 collective of the processes, no metrics. A generation is `prepare` (main thread, all processes) -> a job
 for the thread, and `generate` (main thread, all processes) -> what TRL's `_generate` returns. Those here
-answer once; `dialogs_ahead` plays on.
+answer once; `dialogs_ahead` runs whole conversations.
 """
 
 import copy

@@ -70,7 +70,7 @@ def _guarded_function(
         started = time.perf_counter()
         try:
             once = partial(within, seconds, partial(function, self, *arguments, **named))
-            return retried(once, settings.max_retries, but=_final(name))
+            return retried(once, settings.max_retries, final=_final(name))
         except Exception as error:  # noqa: BLE001 - the environment's own; its sample is marked
             return _failed(self, label, name, error, settings)
         finally:

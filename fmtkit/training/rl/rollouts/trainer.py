@@ -121,8 +121,8 @@ class RolloutTrainer(GRPOTrainer):
         """
         if self.rollout_func is not None:
             return FunctionGeneration(self.rollout_func)
-        plays = bool(self.tools) or self.environment_factories is not None
-        if plays and self.accelerator.num_processes == 1:
+        has_environment = bool(self.tools) or self.environment_factories is not None
+        if has_environment and self.accelerator.num_processes == 1:
             return DialogGeneration(self)
         return ServerGeneration()
 

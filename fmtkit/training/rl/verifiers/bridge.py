@@ -4,7 +4,7 @@
     python bridge.py NAME --arguments JSON --address FILE             # serve it, and tell where
 
 `GET /` answers what is served. `POST /run` takes {"task", "base_url", "model", "sampling"}, lets the
-environment play one episode with the model at `base_url`, an OpenAI-compatible address, and answers
+environment run one episode with the model at `base_url`, an OpenAI-compatible address, and answers
 {"reward", "metrics", "error", "stop"}. Nothing of fmtkit is imported: this runs where fmtkit is not.
 
 Two programming interfaces are known by what the package has: that of `verifiers.load_environment`
@@ -49,7 +49,7 @@ class Classic:
     async def serving(self) -> AsyncIterator[None]:
         yield
 
-    async def play(self, task: Any, policy: Mapping[str, Any]) -> dict[str, Any]:
+    async def run(self, task: Any, policy: Mapping[str, Any]) -> dict[str, Any]:
         from verifiers.types import ClientConfig
 
         client = ClientConfig(
@@ -89,7 +89,7 @@ class Episodes:
         async with self.env.serving():
             yield
 
-    async def play(self, task: Any, policy: Mapping[str, Any]) -> dict[str, Any]:
+    async def run(self, task: Any, policy: Mapping[str, Any]) -> dict[str, Any]:
         v1 = self.v1
         data = self.task_class.data_type().model_validate(task)
         client = v1.EvalClientConfig(base_url=policy["base_url"], api_key_var=KEY)
@@ -170,11 +170,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        played = asyncio.run_coroutine_threadsafe(
-            self.environment.play(json.loads(body["task"]), body), self.loop
+        future = asyncio.run_coroutine_threadsafe(
+            self.environment.run(json.loads(body["task"]), body), self.loop
         )
         try:
-            self.answer(200, played.result())
+            self.answer(200, future.result())
         except Exception as error:  # noqa: BLE001 - whatever an environment raises ends one episode
             traceback.print_exc()
             self.answer(200, {"error": f"{type(error).__name__}: {' '.join(str(error).split())}"})

@@ -1,6 +1,6 @@
 """The policy of a run as an OpenAI-compatible server on loopback, which notes every token of a dialog.
 
-Each dialog has an address of its own, so that whoever plays it needs no more than a base URL. What a
+Each dialog has an address of its own, so that its client needs only a base URL. What a
 request reads is put together from the tokens that were sampled before and those of the new messages
 alone: nothing that the model wrote is tokenized again. A dialog that has no room left gets the answer
 that OpenAI's API has for a context that is full, and ends.

@@ -63,7 +63,7 @@ def _check_method(config: Config, chosen: Runner) -> None:
         raise OptionError(f"{_NAMED}: the trainer samples by itself; episodes are for {able}")
     for key in ("trl.rollout_func", "trl.environment_factory", "trl.tools"):
         if config.get(key):
-            raise OptionError(f"{_NAMED}: the environment plays; leave out {key}")
+            raise OptionError(f"{_NAMED}: the environment runs the rollouts; leave out {key}")
     if config.is_true("nemo_gym_enabled"):
         raise OptionError(f"{_NAMED}: nemo_gym_enabled: a run has one of the two")
 

@@ -48,9 +48,9 @@ class ServerPolicy:
         except (http_client.CallError, KeyError, IndexError, TypeError) as error:
             raise RefusedError(503, f"the vLLM server gave no tokens: {error}") from error
 
-    def until(self, playing: Iterable["Future[Any]"]) -> None:
+    def until(self, running: Iterable["Future[Any]"]) -> None:
         """Wait until all dialogs have ended."""
-        wait(list(playing))
+        wait(list(running))
 
 
 @dataclass
@@ -78,9 +78,9 @@ class OwnPolicy:
         ids, logprobs = request.made.result()
         return ids[:most], None if logprobs is None else logprobs[:most]
 
-    def until(self, playing: Iterable["Future[Any]"]) -> None:
+    def until(self, running: Iterable["Future[Any]"]) -> None:
         """Sample requested turns until all dialogs have ended; errors of sampling are raised."""
-        left = list(playing)
+        left = list(running)
         try:
             while left := [future for future in left if not future.done()]:
                 batch = self._batch(len(left))

@@ -11,9 +11,9 @@ from typing import Any
 from fmtkit.core.errors import OptionError
 from fmtkit.training.rl import http_client
 from fmtkit.training.rl.dialogs.dialog import NOTHING, PER_HOST, Dialog, columns
+from fmtkit.training.rl.dialogs.environment import EnvReward, ExternalEnvironment
 from fmtkit.training.rl.dialogs.failures import Tried, tried
 from fmtkit.training.rl.dialogs.naming import POLICY
-from fmtkit.training.rl.dialogs.played import PlayedReward, Player
 from fmtkit.training.rl.failed_samples import Timings
 from fmtkit.training.rl.rewards import read_options
 from fmtkit.training.rl.rewards.calls import shown
@@ -27,7 +27,7 @@ from fmtkit.training.run.job import Job
 KIND = "verifiers"
 
 
-def open_environment(job: Job, tokenizer: Any) -> Player | None:
+def open_environment(job: Job, tokenizer: Any) -> ExternalEnvironment | None:
     """Find the environment of a job; None where it names none.
 
     Raises OptionError where it is not served.
@@ -47,7 +47,7 @@ def open_environment(job: Job, tokenizer: Any) -> Player | None:
     retries = read_options(section).retries
     rollout = Rollout(settings, file.read_text(encoding="utf-8"), tokenizer, model, retries)
     rollout.asks_server = asks_server(job.trainer)
-    return Player(PlayedReward(None, KIND), rollout, model)
+    return ExternalEnvironment(EnvReward(None, KIND), rollout, model)
 
 
 class EndedError(http_client.CallError):
@@ -90,10 +90,10 @@ class Episode:
 
 
 class Rollout:
-    """Plays an episode for each row; the model's turns are its own, and theirs alone are trained on."""
+    """Runs an episode for each row; only the model's turns are trained on."""
 
     takes_rows = True
-    plays_alone = True
+    runs_alone = True
     asks_server = False
 
     def __init__(
@@ -111,7 +111,7 @@ class Rollout:
     def __call__(
         self, prompts: Sequence[Any], trainer: Any, rows: Sequence[Mapping[str, Any]]
     ) -> dict[str, list[Any] | None]:
-        """Play an episode for each row, in order.
+        """Run an episode for each row, in order.
 
         Raises RolloutError for an environment that cannot be run with this model at all.
         """
@@ -129,11 +129,11 @@ class Rollout:
         sampling = {"temperature": trainer.temperature, "top_p": trainer.top_p, "max_tokens": most}
         threads = ThreadPoolExecutor(PER_HOST)
         try:
-            playing = [
+            running = [
                 threads.submit(self._tried, row, episode, sampling)
                 for row, episode in zip(rows, episodes, strict=True)
             ]
-            policy.until(playing)
+            policy.until(running)
         finally:
             for episode in episodes:
                 episode.close()
@@ -141,27 +141,27 @@ class Rollout:
         fault = next((episode.fault for episode in episodes if episode.fault), None)
         if fault is not None:
             raise RolloutError(f"verifiers.environment: {self.settings.environment}: {fault}")
-        found = [future.result() for future in playing]
-        played = [
-            self._played(row, episode.conversation, one)
+        found = [future.result() for future in running]
+        outcomes = [
+            self._outcome(row, episode.conversation, one)
             for row, episode, one in zip(rows, episodes, found, strict=True)
         ]
         seconds, texts = [one.seconds for one in found], [shown(row["prompt"]) for row in rows]
         self.timings.add(KIND, seconds, self.settings.run_timeout, texts)
-        out = columns([dialog for dialog, _, _ in played], played, KIND)
+        out = columns([dialog for dialog, _, _ in outcomes], outcomes, KIND)
         # Nothing corrects for the sampler where it is the model that trains.
         return out if trainer.use_vllm else {**out, "logprobs": None}
 
     def _tried(
         self, row: Mapping[str, Any], episode: "Episode", sampling: Mapping[str, float]
     ) -> Tried[float]:
-        """Play an episode, and again where it fails; return its reward, or the reason why it has none."""
+        """Run an episode, and retry it if it fails; return its reward, or the reason why it has none."""
 
         def once() -> float:
             with episode.attempt() as url:
                 return self._reward(row, url, sampling)
 
-        return tried(once, self.retries, but=(EndedError,))
+        return tried(once, self.retries, final=(EndedError,))
 
     def _reward(self, row: Mapping[str, Any], url: str, sampling: Mapping[str, float]) -> float:
         """Return the reward of an episode; raise CallError where it has none."""
@@ -177,10 +177,10 @@ class Rollout:
             raise http_client.CallError(f"{self.settings.environment}: its reward is {reward!r}")
         return float(reward)
 
-    def _played(
+    def _outcome(
         self, row: Mapping[str, Any], found: Conversation, told: Tried[float]
     ) -> tuple[Dialog, float | None, str]:
-        """Return a dialog, its reward, and why there is nothing to learn from it, if so."""
+        """Return a dialog, its reward, and the reason if it cannot be trained on."""
         reward, reason = told.value, told.reason
         dialog = found.dialog or Dialog(prompt_ids=self.wording.prompt(row["prompt"]))
         if not reason and dialog.is_empty:

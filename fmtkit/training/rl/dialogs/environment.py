@@ -1,4 +1,4 @@
-"""What runs the conversations of a rollout, and their reward, which comes with them."""
+"""An external environment of a run: its rollout function, and the reward that comes with each rollout."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,24 +8,24 @@ from typing import Any, Protocol
 from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.dialogs.dialog import CUT, FAILED, LEFT_OUT, MASKED, MISMATCH, NO_TOKENS
 from fmtkit.training.rl.dialogs.failures import stop_if_none_answered
-from fmtkit.training.rl.dialogs.naming import PLAYED
+from fmtkit.training.rl.dialogs.naming import ENV_REWARD
 from fmtkit.training.rl.failed_samples import Failures
 from fmtkit.training.rl.rewards import Rewards, load_rewards, read_options
 from fmtkit.training.run.job import Job
 
 
-class PlayedReward:
-    """TRL's reward function `env_reward`: counts are made here, on the main thread."""
+class EnvReward:
+    """TRL's reward function `env_reward`; metrics are logged here, on the main thread."""
 
     needs_full_batch = True
-    __name__ = PLAYED
+    __name__ = ENV_REWARD
 
     def __init__(self, max_turns: int | None, kind: str = "nemo_gym") -> None:
         """Take the maximum number of turns of a dialog, and the name of what ran it, for metrics."""
         self.max_turns = max_turns
         self.kind = kind
         self.failures = Failures()
-        """Where the trainer learns which dialogs failed: those of the run's rewards."""
+        """Dialogs that failed, for the trainer; shared with the run's other rewards."""
 
     def __call__(
         self,
@@ -60,8 +60,8 @@ class PlayedReward:
         return list(env_reward)
 
 
-class PlayersReward(Protocol):
-    """A reward function that tells which samples failed; it may return None for others, too."""
+class RewardWithFailures(Protocol):
+    """A reward function that reports which samples failed; it may return None for others, too."""
 
     failures: Failures
 
@@ -70,16 +70,16 @@ class PlayersReward(Protocol):
 
 
 @dataclass(frozen=True)
-class Player:
-    """The reward function of a run, and the rollout function where something else plays."""
+class ExternalEnvironment:
+    """The reward function of an environment, and its rollout function if it runs the rollouts itself."""
 
-    reward: PlayersReward
+    reward: RewardWithFailures
     rollout: Callable[..., Any] | None
     policy: str
     """The name by which agents and environments request the trained model."""
 
     def rewards(self, job: Job) -> Rewards:
-        """Load the rewards of a job: the user's, and that of what plays where it is named, or last."""
+        """Load the rewards of a job: the user's, and the environment's where it is named, or last."""
         section = job.sections.get("rl", {})
         found = load_rewards(
             naming.with_ours(section.get("reward_funcs"), self.reward),
