@@ -133,7 +133,7 @@ REFUSED = [
     ({"trl": {"reward_funcs": [PLAYED]}}, "nemo_gym_multi_turn: false is for single answers"),
     (
         {"trl": {"reward_funcs": [VERIFY]}, "nemo_gym_multi_turn": True},
-        "nemo_gym_multi_turn: true is for whole dialogs",
+        "nemo_gym_multi_turn: true is for whole conversations",
     ),
     ({"trl": {"reward_funcs": [VERIFY, "nemo_gym_verify"]}}, "are the same reward; name it once"),
     ({"trl": {"reward_weights": [1.0, 2.0]}}, "2 numbers for 1 rewards: the Gym's is one of them"),
@@ -164,7 +164,7 @@ def test_the_reward_stands_where_it_is_named_and_else_last():
 
 def test_dialogs_without_a_server_of_the_trainer_are_noted():
     notes = " ".join(plan(nemo_gym_multi_turn=True).notes)
-    assert "nothing sends the trained weights to the server that the agent asks" in notes
+    assert "nothing sends the trained weights to the server that the agent calls" in notes
 
 
 def test_a_gym_that_is_started_is_told_where_the_trained_model_answers():

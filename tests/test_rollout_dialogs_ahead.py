@@ -282,7 +282,9 @@ class Unready(Counter):
 
 def test_an_environment_that_cannot_begin_ends_the_run_where_its_answers_are_due(caller, tmp_path):
     Unready.resets = 0
-    with pytest.raises(RolloutError, match=r"made ahead raised OSError: no board left \(.*py:\d+"):
+    with pytest.raises(
+        RolloutError, match=r"prefetched dialog raised OSError: no board left \(.*py:\d+"
+    ):
         trained(caller, tmp_path, AHEAD, told=False, environment=Unready)
     assert Unready.resets == 9
     assert not [t for t in threading.enumerate() if t.name == "fmtkit-prefetch"]

@@ -256,11 +256,11 @@ def write_jobs(
 
 
 def _what_is_left(out: Destination, options: ConvertOptions) -> str:
-    """Say of an interrupted run what it left, and what to do next."""
+    """Return what an interrupted run left, and what to do next."""
     if out.format is not None:
         return f"nothing was written to {out.path}"
     instead = " in place of --overwrite" if options.overwrite else ""
-    return f"{out.path} is not finished: the same command with --resume{instead} goes on"
+    return f"{out.path} is not finished: run the same command with --resume{instead} to continue"
 
 
 def refuse_output(out: Destination, sources: Iterable[str], options: ConvertOptions) -> None:
