@@ -178,7 +178,7 @@ def reply_of(messages: Column, name: str) -> Column:
 
 
 def must_end_with_reply(messages: Column, name: str) -> Column:
-    """Say that a dialog must end with the assistant's turn."""
+    """Reject conversations that do not end with an assistant turn."""
     wrong = Problem(
         "role_order",
         name,
@@ -190,7 +190,7 @@ def must_end_with_reply(messages: Column, name: str) -> Column:
 
 
 def must_end_with_prompt(prompt: Column, name: str) -> Column:
-    """Say that a prompt must end with a turn that asks for a reply: the user's or a tool's."""
+    """Reject prompts that do not end with a turn that expects a reply: the user's or a tool's."""
     wrong = Problem(
         "role_order",
         name,
@@ -262,7 +262,7 @@ def with_question(question: Column, messages: Column, name: str) -> Column:
 
 
 def must_hold_question(question: Column, messages: Column, name: str) -> Column:
-    """Say that messages with turns of the user must hold the question among them."""
+    """Reject messages that have user turns, none of which is the question."""
     turn = pl.element().struct
     asked = messages.value.list.eval(
         turn.field("content").filter(turn.field("role") == "user").str.strip_chars()

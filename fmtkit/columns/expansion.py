@@ -14,7 +14,7 @@ class Several(Column):
 
 
 def several(column: Column) -> Several:
-    """Say that a column holds one value for each row that a source row makes."""
+    """Mark a column that holds a list for each source row: one value for each canonical row."""
     return Several(column.value, column.problems, column.warnings, column.steps)
 
 

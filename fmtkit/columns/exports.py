@@ -35,7 +35,7 @@ def each(dialog: Column, fields: Mapping[str, Expr]) -> Column:
 
 
 def no_place(field: str, when: Expr, message: str) -> Problem:
-    """Say that the rows where `when` is true have no place in the layout, for what is in a field."""
+    """Return the problem of rows that the layout cannot represent, where `when` is true, because of a field."""
     return Problem("no_place", field, when, f"the layout has no place for {message}")
 
 

@@ -103,7 +103,7 @@ def form_of(value: Any) -> str | None:
 
 
 def absent(path: str, name: str, holder: Mapping[str, Any]) -> Fault:
-    """Tell a key that is null from one that is not there, and name what was probably meant."""
+    """Distinguish a key that is null from one that is missing, and name the key that was probably meant."""
     if name in holder:
         return Fault("null_field", path, f"{path} is null")
     near = near_match(name, [key for key in holder if isinstance(key, str)])

@@ -311,7 +311,7 @@ def print_version(asked: bool) -> None:
 
 
 def say(text: str) -> None:
-    """Tell something beside the results: one line on stderr."""
+    """Print one line on stderr."""
     from fmtkit.core.escaping import one_line
 
     sys.stderr.write(one_line(text) + "\n")

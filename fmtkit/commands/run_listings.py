@@ -38,7 +38,7 @@ def print_outcome(
 
 
 def print_end(outcome: "Outcome", report: Mapping[str, Any]) -> None:
-    """Say on stderr what a run has left, and the commands that continue from there."""
+    """Print on stderr what a run has left, and the commands that continue from there."""
     plan = outcome.plan
     adapter = plan.config.text("adapter")
     lines = aligned("left", "left")

@@ -277,7 +277,7 @@ class ConversionRun:
             raise LimitError(f"{reason}; nothing was written{self._where()}")
 
     def _where(self) -> str:
-        """Say where the bad rows are, once the sink has put them there."""
+        """Return where the bad rows are, once the sink has written them."""
         if self.options.on_error == "skip" or not self.ledger.bad:
             return ""
         return f", the rows are in {self.sink.quarantine_path}"

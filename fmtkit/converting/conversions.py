@@ -264,7 +264,7 @@ def _what_is_left(out: Destination, options: ConvertOptions) -> str:
 
 
 def refuse_output(out: Destination, sources: Iterable[str], options: ConvertOptions) -> None:
-    """Say before anything is read or written that OUT, or what is beside it, may not be written.
+    """Raise, before anything is read or written, if OUT or a file beside it may not be written.
 
     The sinks look again before they put anything in place.
 

@@ -72,7 +72,7 @@ class Fit:
 
     @property
     def reason(self) -> str:
-        """Say in words why the converter fits, or does not."""
+        """Return in words why the converter fits, or does not."""
         if self.missing:
             return f"no column {', '.join(self.missing)}"
         lost = f", but {', '.join(self.unread)} would not be read" if self.unread else ""
@@ -94,7 +94,7 @@ class Fit:
 
     @property
     def generality(self) -> int:
-        """Say how little it means that a type fits, from 0 on."""
+        """Return how unspecific a fit is: 0 for the most specific type."""
         if self.is_written:
             return 3
         return 2 if self.converter.name == "passthrough" else int(self.converter.name in GENERIC)
@@ -165,7 +165,7 @@ def fit(
     mapping: Mapping[str, str] | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Fit:
-    """Tell how a converter fits the rows; `options` are those of the type that spell messages."""
+    """Return how a converter fits the rows; `options` are those of the type that spell messages."""
     if converter.rows_by:
         if lacks(sample, converter.rows_by):
             return Fit(converter, (converter.rows_by,), 0.0, 0, 0.0, 0)
@@ -308,7 +308,7 @@ def _is_enough(found: Fit) -> bool:
 
 
 def certainty(fits: Sequence[Fit]) -> str:
-    """Say how sure the first of several fits is: sure, likely or unsure."""
+    """Return how certain the first of several fits is: sure, likely or unsure."""
     best, *others = fits
     if best.is_renamed or not best.is_good or best.is_narrow:
         return UNSURE

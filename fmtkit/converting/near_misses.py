@@ -218,7 +218,7 @@ def _holds(kind: Kind, values: Sequence[Any]) -> bool:
 
 
 def likeness(name: str, path: str) -> float:
-    """Tell how much a column's name is like a parameter's, from 0 to 1.
+    """Return how similar a column's name is to a parameter's, from 0 to 1.
 
     >>> likeness("chosen_response", "chosenResponses"), likeness("prompt", "prompt_id")
     (1.0, 0.0)

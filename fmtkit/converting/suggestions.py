@@ -45,7 +45,7 @@ def untyped(
     method: str | None,
     delimiter: str | None,
 ) -> str:
-    """Say in one line what sources look like, how sure that is, and how to convert them."""
+    """Return one line on what sources look like, how certain that is, and how to convert them."""
     sample = next((rows for rows in samples if rows), ())
     fits = detection.detect(sample, method)
     advice = "`fmtkit inspect SOURCE` shows what it holds"
@@ -71,7 +71,7 @@ def untyped(
 
 
 def unfitting(paths: Sequence[str], sample: Sequence[Row]) -> str:
-    """Say of rows that no type fits what they are, and what to write."""
+    """Describe rows that no type fits, and how to convert them."""
     if not sample:
         return "there are no rows that could be read"
     media = sorted({name for row in sample for name in row if name in MEDIA and row[name]})

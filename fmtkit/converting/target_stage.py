@@ -252,7 +252,7 @@ class _Rows:
         return kept
 
     def refuse(self, name: str, rows: Bools, message: str) -> None:
-        """Say that rows have no place, for what is in a field."""
+        """Refuse rows that the target cannot represent, because of a field."""
         told = f"the layout has no place for {message}"
         for row in np.flatnonzero(rows).tolist():
             self.problems.setdefault(row, (name, told))

@@ -51,7 +51,7 @@ class TypeName:
 
     @property
     def reading(self) -> str:
-        """Say in words how the name is read."""
+        """Return in words how the name is read."""
         if self.function:
             return f"the function {self.source} of the user"
         if self.template:

@@ -142,7 +142,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
 def looks_like_turns(name: str, values: Sequence[Any]) -> bool:
-    """Tell by name and values whether a column carries turns, answers, labels or a system text.
+    """Return whether a column's name and values suggest turns, answers, labels or a system prompt.
 
     >>> looks_like_turns("history", [[["Hi", "Hello"]]])
     True

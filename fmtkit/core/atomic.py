@@ -121,7 +121,7 @@ class PartialFile:
         self._file.close()
 
     def written(self, rows: int) -> Written:
-        """Say what the finished file is."""
+        """Return the description of the finished file."""
         digest = self._hash.hexdigest() if self._hash is not None else None
         return Written(self.path, rows, self.size, digest)
 

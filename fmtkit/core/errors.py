@@ -31,7 +31,7 @@ NEAREST = 5
 
 
 class FmtkitError(Exception):
-    """Say what is wrong, where, and what to do next, in one line."""
+    """Base of fmtkit's errors: what is wrong, where, and what to do next, in one line."""
 
     exit_code: ClassVar[int] = 2
 
@@ -48,7 +48,7 @@ class FmtkitError(Exception):
 
 
 class UnknownNameError(FmtkitError, LookupError):
-    """Say which name is unknown and which one was probably meant."""
+    """An unknown name, with the one that was probably meant."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
         known = sorted(known)
@@ -58,7 +58,7 @@ class UnknownNameError(FmtkitError, LookupError):
 
 
 class ColumnMismatchError(FmtkitError, ValueError):
-    """Say which columns are missing or of another kind, and which types fit."""
+    """Columns are missing or of another kind; the message lists the types that fit."""
 
 
 class OptionError(FmtkitError, ValueError):
@@ -86,7 +86,7 @@ class ResumeError(FmtkitError, ValueError):
 
 
 class LimitError(FmtkitError, ValueError):
-    """Say how many rows were bad and where the first ones are listed."""
+    """Too many rows were bad; the message says how many, and where the first ones are listed."""
 
     exit_code = 1
 
@@ -104,7 +104,7 @@ class WriteError(FmtkitError, OSError):
 
 
 class NothingWrittenError(FmtkitError):
-    """Say why no row was written and where the reasons are; `report` is the report of the run."""
+    """No row was written; the message says why, and `report` is the report of the run."""
 
     exit_code = 4
 
@@ -114,7 +114,7 @@ class NothingWrittenError(FmtkitError):
 
 
 class RejectedRowsWarning(UserWarning):
-    """Say how many rows the library left out of a table, by code."""
+    """The library left rows out of a table; the message counts them by code."""
 
 
 class UnreadTurnsWarning(UserWarning):

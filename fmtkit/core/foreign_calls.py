@@ -32,7 +32,7 @@ _SHORTEST = 1.0
 
 
 class OverdueError(TimeoutError):
-    """Say that a call took longer than it may; `where` is the traceback of its interruption."""
+    """A call exceeded its time limit; `where` is the traceback of its interruption."""
 
     def __init__(self, seconds: float, where: TracebackType | None = None) -> None:
         super().__init__(f"no answer within {seconds:g} seconds")

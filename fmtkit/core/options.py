@@ -62,7 +62,7 @@ class Option:
 
     @property
     def words(self) -> str:
-        """Say what it takes."""
+        """Return in words which values it takes."""
         return f"one of {', '.join(self.choices)}" if self.choices else self.reader.words
 
     @property

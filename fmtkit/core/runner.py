@@ -73,7 +73,7 @@ class Settings(Protocol):
 
 
 Refusal = Callable[[Settings], str | None]
-"""Says why a method cannot honour a configuration and what to do instead; None where it can."""
+"""Returns why a method cannot honour a configuration and what to do instead; None if it can."""
 
 
 @dataclass(frozen=True)

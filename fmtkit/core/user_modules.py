@@ -22,7 +22,7 @@ _PICKLES = frozenset({__name__, "pickle", "multiprocessing", "concurrent"})
 
 
 def told(error: BaseException, file: str | Path) -> str:
-    """Say what a user's code raised, and on which line of their file, in one line."""
+    """Return in one line what a user's code raised, and on which line of their file."""
     own = Path(file).resolve()
     frames = [f for f in extract_tb(error.__traceback__) if Path(f.filename).resolve() == own]
     line = frames[-1].lineno if frames else getattr(error, "lineno", None)

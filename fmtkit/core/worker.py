@@ -39,7 +39,7 @@ BOOT = (
 
 
 class WorkerError(FmtkitError, RuntimeError):
-    """Say that a worker could not begin to serve, and why."""
+    """A worker could not start; the message says why."""
 
 
 _STALLED = 5.0

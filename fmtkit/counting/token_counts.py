@@ -129,7 +129,7 @@ class TokenCounter:
         return tails, np.where(after.any(axis=1), 1 + np.argmax(after, axis=1), -1)
 
     def _cuts_within(self, data: Bytes, places: Ints) -> Bools:
-        """Tell between which neighbours in rows of places a cut is; a place may come again."""
+        """Return between which neighbours in rows of places a cut is; a place may occur again."""
         if len(data) == 0:
             return np.zeros((len(places), NEAR - 1), dtype=np.bool_)
         near = data[np.minimum(places, len(data) - 1)].astype(np.int64)

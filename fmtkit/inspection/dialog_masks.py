@@ -204,7 +204,7 @@ def mask_answer(
 
 
 def _is_byte_level(tokenizer: Tokenizer) -> bool:
-    """Tell it as TRL does (`is_byte_level_tokenizer`)."""
+    """Return whether a tokenizer is byte-level, as TRL decides it (`is_byte_level_tokenizer`)."""
     backend = tokenizer.backend
     return "ByteLevel" in repr(backend.pre_tokenizer) or "ByteLevel" in repr(backend.decoder)
 

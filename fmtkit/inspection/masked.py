@@ -55,7 +55,7 @@ class Masked:
 
     @property
     def why(self) -> str:
-        """Say in a sentence why these tokens are trained."""
+        """Return a sentence on why these tokens are trained."""
         return WHY[self.rule]
 
     @property

@@ -69,7 +69,7 @@ class RowFetch:
         return [start.first + row for start in chosen for row in spread(start.rows, each)]
 
     def place(self, row: int, line: int | None = None) -> Place:
-        """Say where a row stands."""
+        """Return where a row is: its source and line."""
         start = self._start(row)
         name = self.job.sources[start.source].name
         return Place(row, name, start.first_of_source + row - start.first, line)

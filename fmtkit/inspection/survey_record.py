@@ -112,7 +112,7 @@ class Survey:
 
     @property
     def verdict(self) -> Verdict:
-        """Say in a sentence what the survey comes to."""
+        """Return the survey's conclusion as a sentence."""
         return judge(
             self.ledger,
             self.rows_read,

@@ -61,7 +61,7 @@ def guess(
 
 
 def _certainty(fits: Sequence[detection.Fit], rows: Sequence[Mapping[str, Any]]) -> str:
-    """Say how sure the first fit is: two readings are possible where a turn holds a conversation."""
+    """Return how certain the first fit is: two readings are possible where a turn holds a conversation."""
     sure = detection.certainty(fits)
     if sure == detection.SURE and rendered_text.is_transcript_in_turn(rows):
         return detection.LIKELY

@@ -57,7 +57,7 @@ def kernel() -> ModuleType | None:
 
 @cache
 def _warn(reason: str) -> None:
-    """Tell once that a build is not used."""
+    """Warn once that a build is not used."""
     message = f"the native kernel is not used, JSON lines are read slower: {reason}; {HOW_TO_BUILD}"
     warnings.warn(message, UnusedKernelWarning, stacklevel=3)
 

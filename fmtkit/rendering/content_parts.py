@@ -126,7 +126,7 @@ def texts_of(content: Sequence[Any]) -> tuple[str, ...]:
 
 
 def cuts_of(contents: Iterable[Any]) -> dict[str, tuple[str, ...]]:
-    """Say of the contents of a row that came in parts, by their joined text, which parts.
+    """Return how the joined contents of a row split into the parts in which they came.
 
     A text that occurs in the same row in two cuts (or whole as well) is taken as a whole: messages
     are found again by what they say.

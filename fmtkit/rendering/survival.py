@@ -111,7 +111,7 @@ def silenced(slots: Iterable[Slot], found: Found, rows: Rows, chosen: Int64s) ->
 
 
 def refusal(said: Iterable[Slot], lost: Collection[Slot]) -> Problem | None:
-    """Say why a row is refused that lost some of the slots in which it has a text.
+    """Return why a row is refused that lost some of the slots in which it has text.
 
     A content in parts has a slot for each part (see `part_slot`); some of them may be lost.
     """

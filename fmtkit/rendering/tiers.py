@@ -123,7 +123,7 @@ def sample_of(column: pa.Array) -> Int64s:
 def _difference(
     traced: TracedRows, columns: Sequence[pa.Array], rows: Iterable[PlainRow]
 ) -> str | None:
-    """Say where rendering by columns gave something else than row by row."""
+    """Return where rendering by columns differed from rendering row by row."""
     for plain in rows:
         texts = tuple(column[plain.row].as_py() for column in columns)
         expected = plain.outcome.texts if isinstance(plain.outcome, Outcome) else None

@@ -279,7 +279,7 @@ def _words(signature: Signature) -> list[str]:
 
 
 def fault(error: BaseException) -> Fault:
-    """Say what a template raised."""
+    """Return the message of what a template raised."""
     said = error.message if isinstance(error, TemplateError) else str(error)
     message = plain(said or "")
     on_purpose = type(error) is TemplateError

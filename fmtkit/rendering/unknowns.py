@@ -168,7 +168,7 @@ KINDS = {
 
 
 def kind_of(text: str) -> str:
-    """Say what a JSON text is, as `tojson` writes it."""
+    """Return the kind of a JSON text, as `tojson` writes it."""
     return KINDS.get(text[0], "number")
 
 

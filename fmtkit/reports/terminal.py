@@ -411,7 +411,7 @@ def print_row(row: ShownRow, console: Console) -> None:
 
 
 def windows_of(side: ShownSide) -> str:
-    """Say how many windows a sequence has and how much they cover; nothing where it has none."""
+    """Return how many windows a sequence has and how much they cover; nothing where it has none."""
     if not side.windows:
         return ""
     start, end = side.windows[0]

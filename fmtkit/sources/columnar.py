@@ -123,7 +123,7 @@ def _check_but_for_text(array: pa.Array) -> None:
 
 
 def reason(error: BaseException) -> str:
-    """Say in one line what pyarrow complains of."""
+    """Return in one line what pyarrow complains about."""
     if isinstance(error, MemoryError) and not str(error):
         return "a length in it is beyond all memory: it is damaged"
     if isinstance(error, UnicodeDecodeError):

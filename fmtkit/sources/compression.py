@@ -21,7 +21,7 @@ SKIPPABLE_FRAME = b"\x2a\x4d\x18"
 
 
 def compression_of(head: bytes) -> Compression | None:
-    """Tell how bytes are compressed, None where they are not."""
+    """Return how bytes are compressed, None if they are not."""
     if head[1:4] == SKIPPABLE_FRAME and head[:1] >= b"\x50" and head[:1] < b"\x60":
         return "zstd"
     return next((kind for magic, kind in MAGIC.items() if head.startswith(magic)), None)

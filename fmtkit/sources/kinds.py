@@ -87,7 +87,7 @@ def data_suffix(name: str) -> str:
 
 
 def layout_of(name: str, head: bytes, *, ds_type: str | None = None) -> Layout:
-    """Tell how the rows of a (decompressed) source lie; raise SourceError where it is not data.
+    """Return the layout of a (decompressed) source; raise SourceError where it is not data.
 
     Args:
         name: Path, URL or "-", for its suffix and for the error.

@@ -9,7 +9,7 @@ from fmtkit.core.errors import FmtkitError, WriteError
 
 @contextmanager
 def room_for(what: str) -> Iterator[None]:
-    """Say what does not fit where temporary files are, and what to do about it."""
+    """Return the error for a file that does not fit on the temporary file system, with what to do."""
     try:
         yield
     except FmtkitError:

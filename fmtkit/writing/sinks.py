@@ -42,11 +42,11 @@ class Progress:
     next_block: tuple[int, int]
     """Index of the source and of the block in it that come next."""
     state: Callable[[], Mapping[str, Any]]
-    """Says what the pipeline needs to continue from there, as JSON; it comes back on resume.
+    """Returns what the pipeline needs to continue from there, as JSON; it is given back on resume.
 
     Only what changed since it was asked last, key by key of nested objects."""
     metadata: Callable[[], Mapping[str, str]]
-    """Says the key-value metadata of files that end here."""
+    """Returns the key-value metadata of files that end here."""
     task: int = 0
     """The task that the block is of."""
     ends_task: bool = False
@@ -77,7 +77,7 @@ class Sink(Protocol):
         """Append lines made by `fmtkit.writing.quarantine.encode`."""
 
     def end_block(self, progress: Progress) -> None:
-        """Say that all rows of a block are written: from here a killed run may be resumed."""
+        """Note that all rows of a block are written: from here a killed run may be resumed."""
 
     def finish(self, closing: Closing) -> list[Written]:
         """Give everything its final name."""

@@ -80,7 +80,7 @@ class Comparison:
 
     @staticmethod
     def meaning(code: str) -> str:
-        """Say what a rule means, or a reason for a row to be on one side only."""
+        """Return what a rule means, or why a row is on one side only."""
         return {**RULES, **ONLY}[code]
 
     @property

@@ -52,7 +52,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Judge:
-    """Says by which rules rows differ that were tokenized by one tokenizer."""
+    """Decides by which rules rows differ that were tokenized by one tokenizer."""
 
     tokenizer: Tokenizer
     longest: int | None = None
@@ -247,7 +247,7 @@ class _Sequences:
         return [text.strip() for text in texts if _bare(text)]
 
     def _trained_texts(self) -> None:
-        """Say that other text is trained on, where ids differ so that masks cannot be laid side by side."""
+        """Report that other text is trained on, where token ids differ and masks cannot be compared."""
         mine, own = (
             self._trained(ids, labels) for ids, labels in ((self.a, self.la), (self.b, self.lb))
         )

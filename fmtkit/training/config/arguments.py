@@ -152,7 +152,7 @@ class Field:
     about: str = ""
 
     def problem(self, value: object) -> str | None:
-        """Say why a value cannot be meant, or return None."""
+        """Return why a value cannot be meant, or None."""
         if value is None:
             return None
         if self.types is not None and not self._fits(value):

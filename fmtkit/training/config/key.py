@@ -98,7 +98,7 @@ class Key:
         return f"{self.name}: {value}: {self.remarks[value]}"
 
     def refusal(self, value: object) -> str | None:
-        """Say why the value cannot be honoured, or return None; an idle value asks for nothing."""
+        """Return why the value cannot be honoured, or None; an idle value asks for nothing."""
         if self.to != "refused" or any(value is idle or value == idle for idle in self.idle):
             return None
         return f"{self.name}: {value!r} cannot be honoured: {self.about}"
@@ -197,7 +197,7 @@ WORDS: dict[str, str] = {
 
 
 def words(kind: str) -> str:
-    """Say what a kind of key takes."""
+    """Return in words which values a kind of key takes."""
     if kind.startswith("enum:"):
         return "one of " + ", ".join(kind.removeprefix("enum:").split("|"))
     if kind == "method":

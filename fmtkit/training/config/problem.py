@@ -45,7 +45,7 @@ class Problem:
 
 
 class RefusalError(OptionError):
-    """Say what of a configuration cannot be honoured: each problem's place, reason and way out.
+    """A configuration cannot be honoured; the message has each problem's place, reason and way out.
 
     `name` is the code of the first problem, `problems` are all of them.
     """

@@ -163,7 +163,7 @@ def _tokenizer(made: Plan) -> str | None:
 
 
 def _notes(made: Plan, *, measured: bool) -> list[str]:
-    """Say what length the trainer's default is, and which keys have no effect on a conversion."""
+    """Note which length is the trainer's default, and which keys have no effect on a conversion."""
     notes = [note for note in made.notes if measured and "sequence_len" in note]
     for entry in made.datasets:
         keys = [key for key in _IN_THE_TRAINER if key in entry.entry]

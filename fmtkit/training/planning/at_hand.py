@@ -39,7 +39,7 @@ def loading(values: Values, *, has_cuda: bool, say: Callable[[str], None]) -> di
 
 
 def _missing_attention(wish: str, *, has_cuda: bool) -> str | None:
-    """Say why an attention kernel cannot be taken here; None where it can."""
+    """Return why an attention kernel cannot be used on this machine; None if it can."""
     is_flash = wish.startswith("flash_attention")
     if not is_flash and "/" not in wish:
         return None

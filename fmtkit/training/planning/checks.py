@@ -108,7 +108,7 @@ def _caught(key: str, check: Callable[[], None]) -> Iterator[Problem]:
 
 
 def _fault_of_weights(folder: Path, *, needed: bool) -> str | None:
-    """Say what is wrong with the files of weights; that there are none, where they are needed here."""
+    """Return what is wrong with the weight files, or that there are none where they are needed locally."""
     faults = [checkpoints.missing_shard(file) for file in sorted(folder.glob("*.index.json"))]
     faults += [checkpoints.fault_of_file(f) for f in sorted(folder.glob("*.safetensors"))]
     if needed and not any(file.name.endswith(_WEIGHTS) for file in folder.iterdir()):
@@ -135,7 +135,7 @@ def check_template(run: Run) -> None:
 
 
 def find_device(run: Run) -> str | None:
-    """Say why a run that needs a GPU can have none; the training process asks torch again."""
+    """Report why a run that needs a GPU cannot have one; the training process asks torch again."""
     plan = run.plan
     what = (
         "quantized weights need"
@@ -220,7 +220,7 @@ def find_processes(run: Run) -> Problem | None:
 
 
 def find_no_rows(run: Run) -> str | None:
-    """Say that no row is left to train on."""
+    """Report that no row is left to train on."""
     if _count(run):
         return None
     return f"no row is left to train on; {run.plan.run / 'data'}/*/report.json says why"

@@ -142,7 +142,7 @@ def makes_text(source: str) -> tuple[bool, ...]:
 
 
 def notes(config: Config, readings: tuple[Reading, ...]) -> list[str]:
-    """Say which template is taken, and which keys of the run no dataset's type has a use for."""
+    """Note which template is used, and which keys of the run no dataset's type reads."""
     option = "mask_thinking_ce"
     said = list(_template_notes(config))
     if config.is_true(f"ebft.{option}") and not any(option in r.options for r in readings):

@@ -132,7 +132,7 @@ def _set_keys(config: Config) -> Iterator[tuple[Key, object, str]]:
 
 
 def _inner_origin(key: Key, name: str, origin: str) -> str:
-    """Say where one entry of a mapping came from; `--set` may have set another one of it."""
+    """Return where one entry of a mapping came from; `--set` may have set another one of it."""
     given = origin.removeprefix("--set ")
     if given in {origin, key.name}:
         return f"{origin}.{name}"
@@ -192,7 +192,7 @@ def _check_model_argument(argument: Argument, *, own: bool) -> None:
 
 
 def _notes(config: Config, runner: Runner, out: Resolution) -> None:
-    """Say which keys were set and change nothing, so that nothing is ignored silently."""
+    """Note which keys were set and change nothing, so that nothing is ignored silently."""
     fields = arguments_of(runner)
     for key, value, _ in sorted(_set_keys(config), key=lambda one: one[0].name):
         if _lacks(key, fields) and value is not False:

@@ -73,7 +73,7 @@ _SET_HERE: dict[str, object] = {
 
 
 class _UnknownError(Exception):
-    """Say that an expression needs what a plan does not know."""
+    """An expression needs a value that a plan does not have."""
 
 
 class _ReturnError(Exception):

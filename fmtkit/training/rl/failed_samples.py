@@ -21,7 +21,7 @@ METRIC = "failed_samples"
 
 
 class FailedSamplesError(BetweenStepsError):
-    """Say that more samples failed than may, and why."""
+    """More samples failed than allowed; the message says why."""
 
     is_shared = True
 

@@ -14,7 +14,7 @@ PAUSES = (0.5, 1.0, 2.0)
 
 
 class CallError(Exception):
-    """Say why a call has no answer, and the status where there was one."""
+    """A call has no answer; holds the reason, and the status where there was one."""
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
@@ -22,11 +22,11 @@ class CallError(Exception):
 
 
 class NotTakenError(CallError):
-    """Say why no server took a call: nothing happened, and it may be made again."""
+    """No server accepted a call: nothing happened, and it may be retried."""
 
 
 class BrokenOffError(CallError):
-    """Say how a call was broken off: the server may have done what was asked, or not."""
+    """A call was interrupted: the server may have done what was requested, or not."""
 
 
 def session() -> "Session":

@@ -256,7 +256,7 @@ def _model_arguments(job: Job) -> dict[str, Any]:
 
 @cache
 def _say_once(note: str) -> None:
-    """Say what this machine lacks, once and by one process."""
+    """Print once, from one process, what this machine lacks."""
     if os.environ.get("RANK", "0") == "0":
         print(f"note: {note}", file=sys.stderr)  # noqa: T201
 

@@ -25,20 +25,20 @@ _AGREEMENT = 10
 
 
 class TrainingError(FmtkitError, RuntimeError):
-    """Say what stopped a run and which next step to try."""
+    """Training stopped; the message says why and which step to try next."""
 
     exit_code = 1
 
 
 class BetweenStepsError(TrainingError):
-    """Say what ended a run between two steps, so that those before can be saved."""
+    """A run ended between two steps, so that the steps before can be saved."""
 
     is_shared = False
     """Whether every process raises it at the same place, so that they can save together."""
 
 
 class InterruptedRunError(TrainingError):
-    """Say that a signal ended a run between two steps, and what was saved."""
+    """A signal ended a run between two steps; the message says what was saved."""
 
     exit_code = INTERRUPTED
 

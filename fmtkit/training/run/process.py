@@ -288,7 +288,7 @@ def _report(work: Job, trainer: Any, log: RunLog, result: Any, seconds: float) -
 
 
 def _moved(log: RunLog) -> str:
-    """Say from where to where the metrics went that tell whether anything was learned."""
+    """Return how the metrics moved that show whether anything was learned."""
     told = [name for name in _TOLD if name in log.first and name in log.last]
     return "".join(f", {name} {log.first[name]:.4g} -> {log.last[name]:.4g}" for name in told)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def lacking_device(plan: "Plan") -> str | None:
-    """Say that TRL's asynchronous trainer would find no GPU."""
+    """Return that TRL's asynchronous trainer would find no GPU; None if it would."""
     if not async_plan.is_async(plan.runner) or gpus.visible(os.environ):
         return None
     return (

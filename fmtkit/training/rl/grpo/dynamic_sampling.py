@@ -41,7 +41,7 @@ _EQUAL = 1e-6
 
 
 class NoSignalError(BetweenStepsError):
-    """Say that no prompt of many had answers that differ, and what to try."""
+    """No prompt of a whole batch of rerolls had answers with different rewards."""
 
     is_shared = True
 

@@ -101,7 +101,7 @@ class _Keeper:
         self._next_page = following(begun)
 
     def _tell(self) -> None:
-        """Say once, while the run continues, where the page is."""
+        """Print once, during the run, where the page is."""
         if not self._is_told:
             self._is_told = True
             page = self.table.file.with_name(samples_page.PAGE)

@@ -84,7 +84,7 @@ def _settings(subject: Subject) -> None:
 
 
 def _metric(subject: Subject) -> str | None:
-    """Say which reward of dynamic sampling's is none of the run; environments name theirs later."""
+    """Refuse a metric of dynamic sampling that is no reward of the run; environments add theirs later."""
     given, config = _given(subject.resolution), subject.config
     names = read_settings(given).dynamic_sampling_metric
     elsewhere = given.get("environment_factory") or config.is_true("nemo_gym_enabled")

@@ -68,7 +68,7 @@ class Verify:
     def _note(
         self, found: Sequence[Tried[float | None]], completions: Sequence[Completion]
     ) -> None:
-        """Tell the trainer which answers failed, why, and how long each took."""
+        """Report to the trainer which answers failed, why, and how long each took."""
         self.failures.add({row: one.reason for row, one in enumerate(found) if one.reason})
         self.failures.timings.add(
             KIND,

@@ -92,7 +92,7 @@ def remarks_on(outcomes: Sequence[Outcome], tried: Sequence[Tried]) -> list[str]
 
 
 def _beaten(outcome: Outcome, tried: Sequence[Tried]) -> list[str]:
-    """Say for how many rows the reference is worth less than saying nothing."""
+    """Return for how many rows the reference has a lower reward than an empty answer."""
     pairs = zip(tried, outcome.rewards or (), strict=True)
     count = sum(
         one.row == other.row

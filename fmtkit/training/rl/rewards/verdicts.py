@@ -25,7 +25,7 @@ class RewardError(BetweenStepsError):
 
 
 class FinalRewardError(RewardError):
-    """Say that another call would fare no better: it ends the run, however many samples may fail."""
+    """A reward error that a retry would not fix: it ends the run, however many samples may fail."""
 
 
 def checked(returned: Any, count: int, label: str, first: int = 0) -> list[Value]:

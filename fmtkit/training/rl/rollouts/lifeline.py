@@ -34,13 +34,13 @@ _STOP_GRACE = 30.0
 
 
 class ServerLostError(BetweenStepsError):
-    """Say that a run's server is gone or makes no more answers, and how to continue."""
+    """A run's server is gone or stopped answering; the message says how to continue."""
 
     is_shared = True
 
 
 class StoppedError(ServerLostError):
-    """Say that a signal ended the waiting for a server."""
+    """A signal ended the wait for a server."""
 
 
 def _never() -> bool:

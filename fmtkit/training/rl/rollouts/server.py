@@ -28,7 +28,7 @@ _PEFT_RANK = 8
 
 
 class ServerError(TrainingError):
-    """Say what a server answered, or that it did not."""
+    """A server answered with an error, or not at all."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)

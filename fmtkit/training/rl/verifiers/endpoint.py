@@ -27,7 +27,7 @@ _DUMMY = "dummy"
 
 
 class RefusedError(Exception):
-    """Say why a request gets no answer, and by which status and code."""
+    """A request is refused; holds the reason, the status and the code."""
 
     def __init__(self, status: int, message: str, code: str = "invalid_request_error") -> None:
         super().__init__(message)
@@ -312,7 +312,7 @@ class _Handler(BaseHTTPRequestHandler):
     endpoint: Endpoint
 
     def do_GET(self) -> None:
-        """Tell the one model that is served."""
+        """List the one model that is served."""
         model = {"id": self.endpoint.model, "object": "model", "owned_by": "fmtkit"}
         self._send(200, {"object": "list", "data": [model]})
 
@@ -364,7 +364,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 class _Server(ThreadingHTTPServer):

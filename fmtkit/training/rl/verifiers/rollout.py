@@ -51,7 +51,7 @@ def open_environment(job: Job, tokenizer: Any) -> ExternalEnvironment | None:
 
 
 class EndedError(http_client.CallError):
-    """Say that an episode must not be retried."""
+    """An episode must not be retried."""
 
 
 class Episode:
