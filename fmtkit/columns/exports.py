@@ -35,7 +35,7 @@ def each(dialog: Column, fields: Mapping[str, Expr]) -> Column:
 
 
 def no_place(field: str, when: Expr, message: str) -> Problem:
-    """Return the problem of rows that the layout cannot represent, where `when` is true, because of a field."""
+    """Return a problem: the layout has no place for a field of the rows where `when` is true."""
     return Problem("no_place", field, when, f"the layout has no place for {message}")
 
 

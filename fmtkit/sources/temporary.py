@@ -9,7 +9,7 @@ from fmtkit.core.errors import FmtkitError, WriteError
 
 @contextmanager
 def room_for(what: str) -> Iterator[None]:
-    """Return the error for a file that does not fit on the temporary file system, with what to do."""
+    """Raise WriteError for a temporary file that cannot be written, with what to do about it."""
     try:
         yield
     except FmtkitError:

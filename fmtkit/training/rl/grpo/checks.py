@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def lacking_device(plan: "Plan") -> str | None:
-    """Return that TRL's asynchronous trainer would find no GPU; None if it would."""
+    """Return why TRL's asynchronous trainer would find no GPU; None if it would find one."""
     if not async_plan.is_async(plan.runner) or gpus.visible(os.environ):
         return None
     return (
