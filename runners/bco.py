@@ -7,7 +7,7 @@ RUNNER = Runner(
     tables=("Unpaired",),
     trainer="trl.experimental.bco:BCOTrainer",
     config="trl.experimental.bco:BCOConfig",
-    about="like or dislike single replies by a classifier",
+    about="learn from liked and disliked replies by a classifier",
     trl=">=1.8,<=1.13.0",
     needs=frozenset({"reference"}),
     mask="unpaired",

@@ -30,7 +30,7 @@ _ASYNC = replace(
     _SYNC,
     trainer="trl.experimental.async_grpo:AsyncGRPOTrainer",
     config="trl.experimental.async_grpo:AsyncGRPOConfig",
-    about="raise the rewards of answers that a vLLM server makes all the while",
+    about="raise the rewards of answers that a vLLM server generates during training",
     own=frozenset({"max_length", "use_vllm", "vllm_mode", "vllm_server_host", "vllm_server_port"}),
     sections=frozenset({"rl", "vllm"}),
     build="fmtkit.training.rl.grpo.async_build:build_async",

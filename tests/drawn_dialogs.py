@@ -1,4 +1,4 @@
-"""Canonical rows of any content for property tests of targets: their own marks, blanks, calls of tools."""
+"""Canonical rows of any content for property tests of targets: their own marks, blanks, tool calls."""
 
 import json
 from functools import cache
@@ -123,7 +123,7 @@ ROWS = {
 
 
 def said(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a canonical row without its nulls, calls of tools as values."""
+    """Return a canonical row without its nulls, tool calls as values."""
     out = {}
     for name, value in row.items():
         if isinstance(value, list):

@@ -187,7 +187,7 @@ def test_rows_that_were_packed_into_one_are_taken_apart(tmp_path):
 
 
 def test_a_large_dataset_is_aligned_whatever_its_order_and_beginnings(tmp_path):
-    """Hundreds of rows with one system text and like words: each finds its own."""
+    """Hundreds of rows with one system prompt and like words: each finds its own."""
     import random
 
     from datasets import Dataset

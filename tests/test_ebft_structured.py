@@ -326,7 +326,7 @@ def test_a_whitened_reward_logs_the_alignment_of_the_unit_vectors_too(tmp_path: 
             FmtkitError,
             "row 3: its prompt is not that of row 0",
         ),
-        ({"prompts": [QUESTION] * 3}, FmtkitError, "3 prompts are no whole groups of 4"),
+        ({"prompts": [QUESTION] * 3}, FmtkitError, "3 prompts do not divide into groups of 4"),
     ],
 )
 def test_rows_that_cannot_be_rewarded_stop_the_run(tmp_path, change, error, message) -> None:

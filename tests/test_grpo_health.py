@@ -34,7 +34,7 @@ def test_a_sound_run_has_no_warning() -> None:
 
 CASES = {
     "collapse": ({"entropy": 0.005}, 8, "below 0.01: the model gives one answer only"),
-    "low entropy": ({"entropy": 0.03}, 8, "below 0.05, and answers grow alike"),
+    "low entropy": ({"entropy": 0.03}, 8, "below 0.05, and answers become similar"),
     "high entropy": ({"entropy": 0.9}, 8, "entropy rose from 0.3 to 0.9"),
     "large gradient": ({"grad_norm": 20.0}, 8, "above 10 for 5 logs"),
     "small gradient": ({"grad_norm": 1e-4}, 8, "below 0.001"),

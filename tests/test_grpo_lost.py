@@ -58,12 +58,12 @@ def test_a_lost_server_leaves_a_checkpoint_of_the_last_whole_step(model, tmp_pat
     def generate(prompts):
         calls.append(1)
         if len(calls) == 3:
-            raise ServerLostError("the vLLM server at http://x is gone for 1 s")
+            raise ServerLostError("the vLLM server at http://x has been gone for 1 s")
         return inner(prompts)
 
     trainer._generate = generate
     with (
-        pytest.raises(TrainingError, match="is gone for 1 s; the steps so far are saved in"),
+        pytest.raises(TrainingError, match="has been gone for 1 s; the steps so far are saved in"),
         saving(trainer),
     ):
         trainer.train()
@@ -74,7 +74,7 @@ def test_a_run_that_is_lost_before_its_first_step_saves_nothing(model, tmp_path)
     trainer = online.trainer_of(online.make_job(tmp_path, model))
 
     def generate(prompts):
-        raise ServerLostError("the vLLM server at http://x is gone for 1 s")
+        raise ServerLostError("the vLLM server at http://x has been gone for 1 s")
 
     trainer._generate = generate
     with (

@@ -140,7 +140,7 @@ def test_the_summary_counts_what_the_rows_show(tmp_path, tokenizer):
     assert anchors.generated == sum(side.generated_tokens for side in sides)
     assert anchors.tokens == sum(len(side.ids) for side in sides)
     assert rows_of(survey)["no_anchor"] == [5]
-    assert sides[5].notes == ("no window fits: the row teaches by ce_coef alone",)
+    assert sides[5].notes == ("no window fits: only ce_coef trains the row",)
     (figures,) = (f for f in survey.lengths if f.name == "input_ids")
     assert figures.tokens == anchors.tokens
     jsonschema.validate(survey.as_dict(), survey_schema())

@@ -276,7 +276,7 @@ def test_of_two_runs_that_begin_at_once_one_is_refused_by_name(memory, monkeypat
     first = sink_at(path)
     monkeypatch.setattr(object_store.Store, "sizes", lambda self, below="": {})
     with pytest.raises(
-        OutputExistsError, match="another run has just begun to write to memory://out"
+        OutputExistsError, match="another run has just started to write to memory://out"
     ):
         sink_at(path)
     monkeypatch.undo()

@@ -188,7 +188,7 @@ def test_of_two_runs_one_is_refused_and_a_resumed_one_takes_over(store, monkeypa
     first = sink_at(path)
     with monkeypatch.context() as patch:
         patch.setattr(object_store.Store, "sizes", lambda self, below="": {})
-        with pytest.raises(OutputExistsError, match="another run has just begun to write to"):
+        with pytest.raises(OutputExistsError, match="another run has just started to write to"):
             sink_at(path)
     feed(first, 0, 3)
     second = sink_at(path, resume=find_resumption(path, FINGERPRINT))

@@ -285,7 +285,7 @@ def test_a_task_that_ends_its_worker_is_named_by_its_file_and_range(cluster, fil
 
     monkeypatch.setattr(conversion_run, "TaskWork", lambda *arguments: ends)
     with pytest.raises(
-        SourceError, match=r"0\.jsonl, bytes 0 to 2097152 ended its worker again and again"
+        SourceError, match=r"0\.jsonl, bytes 0 to 2097152 crashed its worker repeatedly"
     ):
         fmtkit.convert(files, "intel", files.parent / "out", engine="ray")
 
@@ -423,7 +423,7 @@ def test_a_task_that_ends_its_worker_three_times_ends_the_run_by_name(cluster, s
         str(source), fmtkit.converting.convert_options.RowOptions(type="intel")
     ).job
     with pytest.raises(
-        SourceError, match=r"rows\.jsonl, the block up to byte \d+ ended its worker again and again"
+        SourceError, match=r"rows\.jsonl, the block up to byte \d+ crashed its worker repeatedly"
     ):
         list(stream(job, engine=Losing()))
 

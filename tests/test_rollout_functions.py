@@ -230,7 +230,7 @@ def test_the_older_form_must_return_texts(model, tmp_path, places):
 
 @pytest.mark.parametrize(
     ("ahead", "use_vllm", "words"),
-    [(True, False, "it cannot run ahead"), (False, True, "its answers are not from vLLM")],
+    [(True, False, "it cannot be prefetched"), (False, True, "its answers are not from vLLM")],
 )
 def test_the_older_form_goes_neither_ahead_nor_with_vllm(
     model, tmp_path, places, ahead, use_vllm, words

@@ -234,7 +234,7 @@ def test_stretches_without_their_offsets_are_quarantined(model, tmp_path):
     batches(tmp_path, model, rows, CHAT)
     bad = (tmp_path / "run" / "data" / "00" / "quarantine.jsonl").read_text()
     assert json.loads(bad)["column"] == "conversations[1].train_detail"
-    assert "is no list of begin_offset, end_offset and train" in bad
+    assert "is not a list of objects of begin_offset, end_offset and train" in bad
 
 
 @pytest.mark.parametrize("mark", ["no", [True], {"train": False}])

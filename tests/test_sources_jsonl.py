@@ -282,5 +282,5 @@ def test_importing_sources_loads_no_heavy_package() -> None:
 
 def test_zlib_streams_are_not_taken_for_gzip(tmp_path: Path) -> None:
     (tmp_path / "a.dat").write_bytes(zlib.compress(ROWS))
-    with pytest.raises(SourceError, match="no kind of data"):
+    with pytest.raises(SourceError, match="not a supported kind of data"):
         open_sources(tmp_path / "a.dat")

@@ -137,7 +137,7 @@ def test_an_unknown_suffix_is_read_by_its_content(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(ROW)
     (tmp_path / "b.txt").write_bytes(b"prose\n")
     assert open_sources(tmp_path / "a.txt")[0].kind == "json"
-    with pytest.raises(SourceError, match=r"no kind of data.*\.jsonl"):
+    with pytest.raises(SourceError, match=r"not a supported kind of data.*\.jsonl"):
         open_sources(tmp_path / "b.txt")
     assert open_sources(tmp_path / "b.txt", ds_type="csv")[0].kind == "csv"
     with pytest.raises(OptionError, match="ds_type 'xml'"):

@@ -141,7 +141,7 @@ def test_half_a_checkpoint_is_passed_over_for_the_last_whole_one(kind, run):
     remarks = prepared(config, resume=True)
     assert remarks[0].startswith("checkpoint-3 is not whole (")
     assert words in remarks[0]
-    assert remarks[0].endswith("; going on from checkpoint-2, the last whole one")
+    assert remarks[0].endswith("; resuming from checkpoint-2, the last complete one")
     assert json.loads((folder / "job.json").read_text())["resume"] == str(
         folder / "checkpoints" / "checkpoint-2"
     )

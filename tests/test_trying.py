@@ -209,11 +209,11 @@ def test_what_a_model_cannot_be_tried_on_is_refused_by_name(runs, tmp_path):
         fmtkit.try_run(runs("reward"), prompt="red")
     with pytest.raises(OptionError, match="scores the steps"):
         fmtkit.try_run(runs("prm"), prompt="red")
-    with pytest.raises(OptionError, match=r"Stepwise.*: nothing that this model can be tried on"):
+    with pytest.raises(OptionError, match=r"Stepwise.*: this model cannot be tried on it"):
         fmtkit.try_run(runs("dpo"), data=rows_of(runs("prm")))
     with pytest.raises(fmtkit.FmtkitError, match="needs column completions"):
         fmtkit.try_run(runs("prm"), data=rows_of(runs("dpo")))
-    with pytest.raises(OptionError, match="give one of both"):
+    with pytest.raises(OptionError, match="give either"):
         fmtkit.try_run(runs("sft"))
     with pytest.raises(OptionError, match="no such folder"):
         fmtkit.try_run(tmp_path / "nowhere", prompt="red")

@@ -89,7 +89,7 @@ def test_a_frozen_server_ends_the_run_with_a_checkpoint(tmp_path, packages, path
         _, said = child.communicate(timeout=300)
         assert server.is_frozen
     assert child.returncode == 1, said
-    assert "is frozen for" in said
+    assert "has been frozen for" in said
     assert "--resume continues from there" in said
     assert "Traceback" not in said
     assert checkpoints(tmp_path)[-1] in {"checkpoint-1", "checkpoint-2"}

@@ -137,7 +137,7 @@ def test_the_trainer_asks_the_port_that_the_server_listens_on():
 
 
 def test_a_server_that_nobody_asks_is_noted():
-    assert "nothing asks this server" in " ".join(planned({}, vllm={"port": 8000}).notes)
+    assert "no trainer uses this server" in " ".join(planned({}, vllm={"port": 8000}).notes)
     assert "fmtkit vllm-serve" in " ".join(planned(SERVED).notes)
 
 
@@ -151,7 +151,7 @@ def packages(tmp_path, monkeypatch):
 def test_packages_that_the_trainer_needs_are_looked_for_before_anything_is_converted(
     tmp_path, monkeypatch
 ):
-    with pytest.raises(DependencyError, match="also to ask a server"):
+    with pytest.raises(DependencyError, match="also as a client of a server"):
         vllm_ready.check(planned(SERVED), {})
     install(tmp_path, "vllm", "0.31.0")
     asked = planned(SERVED)

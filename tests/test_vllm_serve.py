@@ -110,7 +110,7 @@ def test_nothing_is_served_without_a_model_or_inside_the_trainer():
 
 
 def test_what_does_not_fit_together_is_noted():
-    assert "will not ask this server" in made({"base_model": "a/m"}).notes[0]
+    assert "will not use this server" in made({"base_model": "a/m"}).notes[0]
     limits = ("vllm.max_model_len=512", "sequence_len=400", "trl.max_completion_length=200")
     assert "do not fit" in made(RUN, *limits).notes[0]
     assert made(RUN, *limits[1:]).notes == ()

@@ -89,7 +89,7 @@ WHERE_WE_DIFFER = """
 Type names, options and bytes are axolotl's where its documented result is right. The differences of single types stand
 with the types above. These concern all of them:
 
-- Text: a zephyr reply ends with `</s>`; an empty or null system text makes no turn in chatml and llama3.
+- Text: a zephyr reply ends with `</s>`; an empty or null system prompt makes no turn in chatml and llama3.
 - Prompt and reply are cut by the structure of the messages, not by searching the rendered text for the answer, which
   cuts at the wrong place for answers such as `a` or `user`.
 - Every turn of a conversation is kept, or the row is rejected with a code.

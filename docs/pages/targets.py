@@ -29,7 +29,7 @@ A row comes back equal when the layout is read again by the type in the second c
 layout has no place for makes the row `no_place` in the quarantine, and its message names the field. `--allow-loss FIELD`
 writes such rows without the field, and counts them. `losses` and `no_place` in the report and the manifest count rows by
 field. A text that is a mark of the layout (`\\n\\nHuman:` in HH-RLHF), white space that its reader strips and an empty
-system text where none can stand are `no_place` too.
+system prompt where none can stand are `no_place` too.
 
 """
 

@@ -79,7 +79,7 @@ def after(history: Column, prompt: Column, *, wide: bool = False) -> Column:
             "value_error",
             "history[]",
             in_any(wrong),
-            "history[] is no pair of a question and its answer",
+            "history[] is not a pair of a question and its answer",
         ),
         Problem("null_field", "history[][]", in_any(absent), "history[][] is null"),
         Problem("empty_field", "history[][]", in_any(silent), "history[][] is empty or blank"),
@@ -210,7 +210,7 @@ def context_of(messages: Column, name: str) -> Column:
 
 
 def with_system(system: Column, messages: Column) -> Column:
-    """Put a system text before the messages, unless it is empty or they begin with the same."""
+    """Put a system prompt before the messages, unless it is empty or they begin with the same."""
     if system is ABSENT:
         return messages
     first = messages.value.list.first().struct
@@ -232,7 +232,7 @@ def with_system(system: Column, messages: Column) -> Column:
 def _led(columns: Sequence[pl.Series]) -> pl.Series:
     """Put a system turn before the messages of the rows that want one."""
     messages, system, wanted = columns
-    # Making messages takes longer than all else: it is for sources that have system texts.
+    # Making messages takes longer than all else: it is for sources that have system prompts.
     if not wanted.any():
         return messages
     both = pl.DataFrame({"messages": messages, "system": system, "wanted": wanted})
@@ -243,12 +243,12 @@ def _led(columns: Sequence[pl.Series]) -> pl.Series:
 
 
 def with_question(question: Column, messages: Column, name: str) -> Column:
-    """Put a question before the reply of narrow messages that hold no turn of the user."""
+    """Put a question before the reply of narrow messages that hold no user turn."""
     alone = ~has_role(messages.value, "user")
     asked = pl.concat_list([message("user", question.value)])
     put = pl.concat_list([all_but_last(messages.value), asked, messages.value.list.tail(1)])
-    missing = f"{name} has no turn of the user, and prompt"
-    # As data: where a turn of the user is there, nothing is put and nothing is missing.
+    missing = f"{name} has no user turn, and prompt"
+    # As data: where a user turn is there, nothing is put and nothing is missing.
     rule = known(partial(HasRole, roles=("user",), holds=False), messages.turns)
     null = alone & question.value.is_null()
     made = messages.with_value(
@@ -273,7 +273,7 @@ def must_hold_question(question: Column, messages: Column, name: str) -> Column:
         & ~asked.list.contains(question.value.str.strip_chars())
     )
     rule = known(QuestionMissing, question.bound, messages.turns)
-    wrong = Problem("context_mismatch", name, other, f"prompt is no turn of {name}", rule)
+    wrong = Problem("context_mismatch", name, other, f"prompt is not a turn of {name}", rule)
     return messages.with_value(messages.value, wrong)
 
 
@@ -335,12 +335,12 @@ def continued(context: Column, reply: Column, label: Column) -> Unpaired:
 
 
 def conversation(messages: Column, tools: Column | None = None) -> Conversation:
-    """Make a conversation; it must hold a turn of the assistant, and should end with one."""
+    """Make a conversation; it must hold an assistant turn, and should end with one."""
     none = Problem(
         "no_assistant_turn",
         None,
         ~has_role(messages.value, "assistant"),
-        "no turn of the assistant to learn from",
+        "no assistant turn to train on",
         known(partial(HasRole, roles=("assistant",), holds=False), messages.turns),
     )
     unanswered = role_of(last(messages.value)) == "user"

@@ -24,11 +24,9 @@ def expansion_problems(columns: Sequence[tuple[str, Column]]) -> list[Problem]:
     found = []
     for name, value in expanded:
         nothing = value.is_null() | (value.list.len() == 0)
-        found.append(
-            Problem("empty_field", None, nothing, f"the row has nothing to make {name} of")
-        )
+        found.append(Problem("empty_field", None, nothing, f"the row has no value for {name}"))
         differ = value.list.len() != expanded[0][1].list.len()
-        words = f"{expanded[0][0]} and {name} are not of as many rows"
+        words = f"{expanded[0][0]} and {name} have different numbers of values"
         found.append(Problem("length_mismatch", None, differ, words))
     return found
 

@@ -45,7 +45,7 @@ def any_turn(dialog: Column, wrong: Expr) -> Expr:
 
 
 def must_have_reply(dialog: Column) -> Column:
-    """Refuse conversations without a turn of the assistant: types that read one have none."""
+    """Refuse conversations without an assistant turn: types that read one have none."""
     silent = ~any_turn(dialog, key("role") == "assistant")
     return dialog.with_value(
         dialog.value, no_place("turns", silent, "a conversation without a reply")
@@ -61,7 +61,9 @@ def weighed(dialog: Column, *keys: str) -> Column:
     """Make messages whose `weight` is 1 or 0 where it is said whether they are trained on."""
     others = key("train").is_not_null() & (key("role") != "assistant")
     fields = {name: key(name) for name in ("role", "content", *keys)}
-    marked = no_place("train", any_turn(dialog, others), "a mark of a turn that is no reply")
+    marked = no_place(
+        "train", any_turn(dialog, others), "a train mark on a turn that is not a reply"
+    )
     made = each(dialog, {**fields, "weight": key("train").cast(pl.Int64)})
     return made.with_value(made.value, marked)
 
@@ -113,7 +115,7 @@ def whole(prompt: Column, reply: Column) -> Column:
 def must_end_with_prompt(prompt: Column) -> Column:
     """Refuse prompts that end with no turn that asks for a reply."""
     asks = role_of(prompt.value.list.last()).is_in(list(PROMPT_END_ROLES)).fill_null(value=False)
-    told = "a prompt that does not end with a question or with what a tool answered"
+    told = "a prompt that does not end with a user or tool turn"
     return prompt.with_value(prompt.value, no_place("turns", ~asks, told))
 
 
@@ -125,7 +127,7 @@ def must_be_one_message(reply: Column) -> Column:
 
 
 def must_be_one_answer(reply: Column) -> Column:
-    """Refuse replies that are not calls of tools with what they answered, and then an answer."""
+    """Refuse replies that are not tool calls with what they answered, and then an answer."""
     turns = reply.value
     before = turns.list.head(turns.list.len().cast(pl.Int64) - 1)
     last = pl.element().struct
@@ -137,7 +139,7 @@ def must_be_one_answer(reply: Column) -> Column:
         & ((turns.list.len() == 1) | (role_of(before.list.last()) == "tool"))
         & ~any_turn(reply, key("role").is_in(["user", "system", "developer"]))
     )
-    told = "a reply of more than calls of tools, what they answered, and the answer"
+    told = "a reply of more than tool calls, their results and the answer"
     return reply.with_value(turns, no_place("turns", ~sound.fill_null(value=False), told))
 
 
@@ -155,7 +157,7 @@ def alternating(dialog: Column, *, ends_with_reply: bool) -> Column:
     asks = key("role").is_in(list(PROMPT_END_ROLES))
     wrong = rest.list.eval(asks != (pl.int_range(pl.len()) % 2 == 0)).list.any()
     odd = rest.list.len() % 2 == (1 if ends_with_reply else 0)
-    told = "turns that are not a question and its reply by turns: LLaMA-Factory skips such rows"
+    told = "turns that do not alternate between user and assistant: LLaMA-Factory skips such rows"
     return dialog.with_value(dialog.value, no_place("turns", wrong | odd, told))
 
 

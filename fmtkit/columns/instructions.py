@@ -67,7 +67,7 @@ def style_of(name: str) -> Style:
 
 
 def introduced(introduction: tuple[str, str], input: Column = ABSENT) -> Column:
-    """Return the system text of each row: with an input the first, without one the second."""
+    """Return the system prompt of each row: with an input the first, without one the second."""
     with_input, without = (pl.lit(text) for text in introduction)
     return Column(pl.when(filled(input.value)).then(with_input).otherwise(without))
 
@@ -82,7 +82,7 @@ def answered(
 ) -> Segments:
     """Make the prompt of an instruction in a style, and its output, which is trained on.
 
-    A null or empty system text is left out; so is the input, with what the style writes around it.
+    A null or empty system prompt is left out; so is the input, with what the style writes around it.
     Raises OptionError for a format with another placeholder.
     """
     asked = {"instruction": instruction, "input": input}

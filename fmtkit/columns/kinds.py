@@ -229,9 +229,9 @@ SHAREGPT_ROLES: dict[str, str] = {
     "tool": "tool",
     "observation": "tool",
 }
-"""The speakers of ShareGPT; `function_call` is a turn of the assistant, not a speaker."""
+"""The speakers of ShareGPT; `function_call` is an assistant turn, not a speaker."""
 CALL_ROLE = "function_call"
-"""What ShareGPT calls a turn of the assistant whose text is the JSON of a call."""
+"""What ShareGPT calls an assistant turn whose text is the JSON of a call."""
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ MEDIA_PARTS = ("image", "audio", "video", "input_image", "input_audio", "file")
 SILENT = frozenset({"system"})
 """Whose null content makes no turn."""
 MAY_BE_EMPTY = frozenset({"system", "developer", "tool"})
-"""Whose text may be blank: a tool may answer with nothing, and an empty system text is the template's
+"""Whose text may be blank: a tool may answer with nothing, and an empty system prompt is the template's
 business."""
 
 

@@ -32,7 +32,7 @@ def conversation_of(*columns: Column) -> Column:
                 "no_assistant_turn",
                 None,
                 _targets(value).list.len() == 0,
-                "no turn of the assistant answers anything",
+                "no assistant turn follows a user turn",
             ),
         )
         .warn("trailing_user_turn", role_of(last(value)) == "user")
@@ -133,7 +133,7 @@ def last_answer(messages: Column) -> Reference:
         "empty_answer_after_think",
         None,
         text.is_null() | (text == ""),
-        "nothing follows the thinking of the last turn of the assistant",
+        "nothing follows the thinking of the last assistant turn",
     )
     return Reference(row.prompt, Column(text, (nothing,)))
 
@@ -148,7 +148,7 @@ def last_thought(messages: Column) -> Reference:
         "empty_answer_after_think",
         None,
         (thought != "") & (said == ""),
-        "nothing follows the thinking of the last turn of the assistant",
+        "nothing follows the thinking of the last assistant turn",
     )
     prompt = messages.with_value(split.list.head(place), nothing)
     inside = _any(

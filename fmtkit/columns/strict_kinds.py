@@ -322,7 +322,7 @@ def _part_faults(part: Any, path: str) -> list[Fault]:
         return []
     other = kind if isinstance(kind, str) else next(iter(part), None)
     if other in (None, "text", "type"):
-        return [Fault("type_error", path, f"{path} is no text part")]
+        return [Fault("type_error", path, f"{path} is not a text part")]
     return [Fault("unsupported", path, f"{path} is of type {other!r}; fmtkit converts text only")]
 
 
@@ -333,7 +333,7 @@ def _judge_call(content: str, path: str, found: Found) -> None:
             return
         if fault and fault.code == "not_an_object" and content.lstrip().startswith("["):
             return
-    told = f"{path} is a function call, but no JSON object"
+    told = f"{path} is a function call, but not a JSON object"
     _add(found, Fault("value_error", path, told))
 
 
@@ -360,7 +360,7 @@ def _judge_spans(key: MessageKey, message: Mapping[str, Any], path: str, found: 
         return
     spans = _parsed(message[name])
     if not isinstance(spans, list) or not all(map(_is_span, spans)):
-        told = f"{path}.{name} is no list of begin_offset, end_offset and train"
+        told = f"{path}.{name} is not a list of objects of begin_offset, end_offset and train"
         _add(found, Fault("value_error", f"{path}.{name}", told))
 
 

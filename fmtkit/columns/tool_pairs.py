@@ -1,6 +1,6 @@
 """Pairs of dialogs that may call tools: cut where they part, not before the last turn.
 
-A reply may then be several messages: a call of a tool, its result, and the answer.
+A reply may then be several messages: a tool call, its result, and the answer.
 """
 
 from dataclasses import dataclass
@@ -96,7 +96,7 @@ def whole_with(context: Column, reply: Column, name: str) -> Whole:
 
 
 def _is_one_answer(messages: Expr) -> Expr:
-    """Return whether messages are one answer: one message, after calls of tools if need be."""
+    """Return whether messages are one answer: one message, after tool calls if need be."""
     turn = pl.element().struct
     called = (turn.field("role") == "tool") | turn.field("tool_calls").is_not_null()
     return all_but_last(messages).list.eval(called).list.all()

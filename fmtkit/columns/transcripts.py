@@ -73,7 +73,7 @@ END = r"\s*<\|endoftext\|>\s*\z"
 
 
 def is_marked(text: Expr) -> Expr:
-    """Return whether a text is a transcript: it begins with a mark and has a turn of the assistant."""
+    """Return whether a text is a transcript: it begins with a mark and has an assistant turn."""
     found = [_is(text, first) for first in MARKS]
     return reduce(Expr.or_, found) & ~text.str.contains(SIGN)
 
@@ -89,7 +89,7 @@ def marks_of(texts: Sequence[str]) -> list[str | None]:
 
 
 def marked_turns(text: Expr) -> Expr:
-    """Cut a transcript into messages; a last turn of the assistant without text is none."""
+    """Cut a transcript into messages; a last assistant turn without text is none."""
     cut = pl.coalesce(pl.when(_is(text, first)).then(_signed(text, first)) for first in MARKS)
     part = pl.element()
     roles = {str(number): role for number, role in enumerate(("user", "assistant", "tool"))}
@@ -104,7 +104,7 @@ def marked_turns(text: Expr) -> Expr:
 
 
 def untold(system: Expr) -> Expr:
-    """Return a system text without the mark before it."""
+    """Return a system prompt without the mark before it."""
     return system.str.replace(r"\A\s*SYSTEM:\s*", "")
 
 

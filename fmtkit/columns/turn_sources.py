@@ -188,7 +188,7 @@ class Several:
 
 @dataclass(frozen=True)
 class OtherSystem:
-    """A dialog begins with another system text than the bound one."""
+    """A dialog begins with another system prompt than the bound one."""
 
     system: str
     of: Source
@@ -196,7 +196,7 @@ class OtherSystem:
 
 @dataclass(frozen=True)
 class QuestionMissing:
-    """No turn of the user is the bound question, or there is none at all."""
+    """No user turn is the bound question, or there is none at all."""
 
     question: str
     of: Source

@@ -56,13 +56,13 @@ def turns(source: Column, message: Expr, name: str, *problems: Problem) -> Colum
             "unknown_role",
             f"{name}[]",
             any_turn(field("role").is_null()),
-            f"a speaker of {name} is not known",
+            f"a role in {name} is not known",
         ),
         Problem(
             "empty_field",
             f"{name}[]",
             silent & ~told.fill_null(value=False),
-            f"a turn of {name} says nothing",
+            f"a turn of {name} is empty",
         ),
     )
 
@@ -85,7 +85,9 @@ def of_exchanges(exchanges: Column, asked: Expr, said: Expr, name: str) -> Colum
     made = exchanges.with_value(pairs).once(f"__turns_{name}")
     content = pl.element().struct.field("content")
     silent = made.value.list.eval(content.is_null() | blank(content)).list.any()
-    nothing = Problem("empty_field", f"{name}[]", silent, f"an exchange of {name} lacks a text")
+    nothing = Problem(
+        "empty_field", f"{name}[]", silent, f"an exchange of {name} has an empty turn"
+    )
     return made.with_value(made.value, nothing)
 
 

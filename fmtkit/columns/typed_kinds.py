@@ -449,7 +449,7 @@ def _turn_flaws(kind: DialogKind) -> list[Flaw]:
     unknown = role.is_null() & pl.element().is_not_null()
     return [
         Flaw("null_field", ".content", content.is_null() & ~spoken, "is null", Flawed),
-        Flaw("unknown_role", ".role", unknown, "is no role that is known", Flawed),
+        Flaw("unknown_role", ".role", unknown, "is not a known role", Flawed),
         Flaw(
             "empty_field", ".content", blank(content) & ~may_be_empty, "is empty or blank", Flawed
         ),

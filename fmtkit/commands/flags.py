@@ -21,7 +21,8 @@ Sources = Annotated[
 ]
 Plugin = Annotated[list[str] | None, typer.Option(help="Python file with converters or functions.")]
 Set = Annotated[
-    list[str] | None, typer.Option("--set", help="KEY=VALUE over the config's; dotted.")
+    list[str] | None,
+    typer.Option("--set", help="KEY=VALUE that overrides the config; dotted keys."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]

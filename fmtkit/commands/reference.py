@@ -10,7 +10,7 @@ from fmtkit.commands.flags import Json, Plugin, schema_names, template_names, ty
 def types(
     name: Annotated[
         str | None,
-        typer.Argument(help="A type; all of them without.", autocompletion=type_names),
+        typer.Argument(help="A type; without one, all types.", autocompletion=type_names),
     ] = None,
     plugin: Plugin = None,
     json: Json = False,
@@ -33,7 +33,9 @@ def schema(
     ],
     source: Annotated[
         bool,
-        typer.Option("--source", help="Of a type: the rows that it takes, not those it makes."),
+        typer.Option(
+            "--source", help="For a type: the schema of its source rows, not of its output."
+        ),
     ] = False,
     plugin: Plugin = None,
 ) -> None:
@@ -50,7 +52,9 @@ def schema(
 def templates(
     name: Annotated[
         str | None,
-        typer.Argument(help="A template; all of them without.", autocompletion=template_names),
+        typer.Argument(
+            help="A template; without one, all templates.", autocompletion=template_names
+        ),
     ] = None,
     json: Json = False,
 ) -> None:

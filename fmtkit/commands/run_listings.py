@@ -67,8 +67,8 @@ def print_comparison(found: "Comparison", *, as_json: bool) -> None:
     for name, about in (
         ("axolotl", "rows in its dataset"),
         ("fmtkit", "rows that it trains and evaluates on"),
-        ("equal", "the same tokens, the same of them trained on"),
-        ("different", "aligned, yet not the same"),
+        ("equal", "same tokens, same loss mask"),
+        ("different", "aligned but different"),
         ("only_axolotl", ""),
         ("only_fmtkit", ""),
     ):

@@ -49,7 +49,7 @@ def train(
 
 @flags(CompareOptions)
 def compare(
-    config: Annotated[str, typer.Argument(help="YAML of a run, as axolotl has it too.")],
+    config: Annotated[str, typer.Argument(help="Training config; one of axolotl works too.")],
     *,
     against: Annotated[
         str,

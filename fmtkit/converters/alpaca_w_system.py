@@ -1,4 +1,4 @@
-"""Instructions with a system text of their own, in the prompt texts that axolotl knows for them."""
+"""Instructions with a system prompt of their own, in the prompt texts that axolotl knows for them."""
 
 from fmtkit.columns import ABSENT, Text
 from fmtkit.columns.instructions import CHAT, CHATML, INSTRUCT, Style, answered

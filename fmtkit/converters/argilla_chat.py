@@ -18,7 +18,7 @@ def unpaired(completion: Messages, label: Flag) -> Unpaired:
     return Unpaired(context_of(completion, "completion"), reply_of(completion, "completion"), label)
 
 
-@converter(differs="the layout that axolotl documents and stops at with an IndexError")
+@converter(differs="the layout that axolotl documents, where it fails with an IndexError")
 def unpaired_with_prompt(chosen: Messages, completion: Messages, label: Flag) -> Unpaired:
     """https://docs.axolotl.ai/docs/rlhf.html: `chosen` holds the prompt, `completion` the reply."""
     return continued(chosen, completion, label)

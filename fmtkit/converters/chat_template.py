@@ -37,7 +37,7 @@ def argilla_chat(chosen: WideMessages, rejected: WideMessages, tools: Tools = AB
 @converter(
     name="chat_template.argilla",
     aliases=["chat_template.load"],
-    differs="`prompt` counts only where the lists hold no turn of the user; roles are read, not "
+    differs="`prompt` counts only where the lists hold no user turn; roles are read, not "
     "guessed from the turns' places",
 )
 def argilla(

@@ -40,7 +40,7 @@ def final_sharegpt(conversations: WideShareGPT) -> Reference:
 @converter(
     name="ebft_chat_multiturn.transform_all_turns",
     any_of=EITHER,
-    differs="a conversation without a target is a rejected row, and does not vanish",
+    differs="a conversation without a target is rejected, not dropped silently",
 )
 def each(messages: WideMessages = ABSENT, conversations: WideMessages = ABSENT) -> Reference:
     """https://docs.axolotl.ai/docs/ebft.html."""

@@ -13,7 +13,7 @@ EITHER = [("conversations", "messages")]
     name="ebft_strided_structured.transform",
     aliases=["ebft_strided_structured"],
     any_of=[("question", "prompt", "input"), ("answer", "completion", "output")],
-    differs="a row without anything to learn is rejected, and an empty column hides no other",
+    differs="a row with nothing to train on is rejected; an empty column does not hide another",
 )
 def structured(
     *,
@@ -56,7 +56,7 @@ def structured_chat(
     name="ebft_strided_chat.transform",
     aliases=["ebft_strided_chat"],
     any_of=EITHER,
-    differs="anchors lie in turns of the assistant alone; a pad id of 0 stays 0",
+    differs="anchors lie in assistant turns alone; a pad id of 0 stays 0",
 )
 def every(messages: WideMessages = ABSENT, conversations: WideMessages = ABSENT) -> Document:
     """https://docs.axolotl.ai/docs/ebft.html."""

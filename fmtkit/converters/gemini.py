@@ -63,7 +63,7 @@ def preference(
         "value_error",
         "completions",
         completions.value.list.len() != 2,
-        "completions are not two: one better, one worse",
+        "there are not two completions, a better and a worse one",
     )
     same = Problem(
         "no_preference",

@@ -23,7 +23,7 @@ def _question(text: Column) -> Column:
     return text.with_value(
         question,
         Problem("value_error", "input", question.is_null(), "input has no Step 1:"),
-        Problem("empty_field", "input", question == "", "nothing stands before Step 1:"),
+        Problem("empty_field", "input", question == "", "there is no text before Step 1:"),
     )
 
 
@@ -41,7 +41,7 @@ def _steps(text: Column) -> Column:
             "value_error", "input", split.value.list.last() != "", "text follows the last mark"
         ),
         Problem("empty_field", "input", empty, "a step is empty"),
-        Problem("value_error", "input", marks != done.list.len(), "a mark stands before Step 1:"),
+        Problem("value_error", "input", marks != done.list.len(), "there is a mark before Step 1:"),
     )
 
 

@@ -1,4 +1,4 @@
-"""NeMo SFT: a system text, turns of {from, value, label}, and the speaker whose turns are masked."""
+"""NeMo SFT: a system prompt, turns of {from, value, label}, and the speaker whose turns are masked."""
 
 from typing import Annotated, TypeAlias
 

@@ -113,7 +113,7 @@ def _as_tree(rows: Column) -> Column:
         "value_error",
         "parent_id",
         linked.value.is_null() & rows.value.is_not_null(),
-        "these rows are no single tree: the rows of one must follow each other, with its prompt, and "
+        "these rows are not a single tree: the rows of a tree must be adjacent, with its prompt, and "
         "each message must be there once",
     )
     return linked.with_value(linked.value, torn)

@@ -1,4 +1,4 @@
-"""OpenAI chat: messages, with tool calls, tools, a system text and weights where there are any."""
+"""OpenAI chat: messages, with tool calls, tools, a system prompt and weights where there are any."""
 
 from fmtkit.columns import ABSENT, TextOrParts, Tools, WideMessages
 from fmtkit.columns.dialogs import conversation, with_system, without_system
@@ -18,7 +18,7 @@ def chat(
 ) -> Conversation:
     """https://developers.openai.com/api/docs/guides/supervised-fine-tuning.
 
-    Together, Fireworks and Mistral take the same rows; Anthropic and Bedrock have the system text in a
+    Together, Fireworks and Mistral take the same rows; Anthropic and Bedrock have the system prompt in a
     column of its own, and contents in parts.
     """
     whole = with_system(system, messages)

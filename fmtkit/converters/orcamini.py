@@ -1,4 +1,4 @@
-"""Orca Mini: a question under a system heading, which is written even without a system text."""
+"""Orca Mini: a question under a system heading, which is written even without a system prompt."""
 
 from fmtkit.columns import ABSENT, Text
 from fmtkit.columns.instructions import trained_output

@@ -55,7 +55,7 @@ INT32_END = 2**31
 def _ids(numbers: Column, name: str) -> Column:
     """Take numbers of tokens as whole ones; others would be cut without a word."""
     wrong = numbers.value.list.eval(_is_no_id(pl.element())).list.any()
-    problem = Problem("value_error", name, wrong, f"{name} holds a number that is no token id")
+    problem = Problem("value_error", name, wrong, f"{name} holds a number that is not a token id")
     return numbers.with_value(numbers.value.list.eval(_as_id(pl.element())), problem)
 
 
@@ -193,7 +193,7 @@ def tokens(
                 "value_error",
                 "prompt_length",
                 _is_no_id(prompt_length.value),
-                "prompt_length is no number of tokens",
+                "prompt_length is not a number of tokens",
             ),
         ),
         _ids(anchor_mask, "anchor_mask"),

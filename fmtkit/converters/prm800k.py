@@ -142,4 +142,4 @@ def _problems(steps: Expr, taken: Expr, rated: Expr) -> tuple[Problem, ...]:
         | (rated.list.len() == 0)
         | (rated.list.eval(pl.element().list.len() == 0).list.any())
     )
-    return (*wrong, Problem("empty_field", "label.steps", nothing, "no step is left to learn from"))
+    return (*wrong, Problem("empty_field", "label.steps", nothing, "no step is left to train on"))

@@ -34,7 +34,7 @@ def preference_with_tools(
     tools: Tools = ABSENT,
     system: Text = ABSENT,
 ) -> Preference:
-    """https://github.com/hiyouga/LLaMA-Factory/blob/main/data/README.md, with calls of tools."""
+    """https://github.com/hiyouga/LLaMA-Factory/blob/main/data/README.md, with tool calls."""
     context = with_system(system, conversations).once("__context")
     better = whole_with(context, chosen, "chosen")
     return cut_pair(better, whole_with(context, rejected, "rejected"), tools)

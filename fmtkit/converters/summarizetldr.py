@@ -1,4 +1,4 @@
-"""An article and its summary, which a turn of the user asks for."""
+"""An article and its summary, which a user turn asks for."""
 
 from fmtkit.columns import Text
 from fmtkit.columns.instructions import Style, answered

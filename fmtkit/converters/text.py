@@ -1,4 +1,4 @@
-"""Plain text to learn as it is."""
+"""Plain text to train on as it is."""
 
 from fmtkit.columns import Text
 from fmtkit.core.tables import Conversation

@@ -22,7 +22,7 @@ def text(
     """https://huggingface.co/datasets/glaiveai/glaive-function-calling-v2.
 
     The marks at the beginning of the text say how its turns are marked: USER and ASSISTANT, Human and
-    Assistant, also as headings with ###; results of functions are turns of the tool.
+    Assistant, also as headings with ###; results of functions are tool turns.
     """
     given = first_given(
         text=text,
@@ -32,7 +32,10 @@ def text(
         conversation=conversation,
     )
     unmarked = Problem(
-        "value_error", "text", ~is_marked(given.value), "the text begins with no USER: or the like"
+        "value_error",
+        "text",
+        ~is_marked(given.value),
+        "the text does not begin with USER: or the like",
     )
     turns = given.with_value(marked_turns(given.value), unmarked).once("__turns")
     led = (
@@ -45,7 +48,7 @@ def text(
 
 @converter()
 def inside(messages: Messages, system: Text = ABSENT) -> Conversation:
-    """https://huggingface.co/datasets/lmsys/lmsys-chat-1m; the transcript is a turn of the user."""
+    """https://huggingface.co/datasets/lmsys/lmsys-chat-1m; the transcript is a user turn."""
     said = pl.element().struct
     inner = (said.field("role") == "user") & is_marked(said.field("content"))
     whole = pl.concat_list(pl.struct(role=said.field("role"), content=said.field("content")))
@@ -54,7 +57,7 @@ def inside(messages: Messages, system: Text = ABSENT) -> Conversation:
         "value_error",
         "messages",
         ~messages.value.list.eval(inner).list.any(),
-        "no turn of the user holds a transcript",
+        "no user turn holds a transcript",
     )
     spoken = messages.with_value(messages.value.list.eval(each.explode()), none).once("__turns")
     return make_conversation(with_system(system, spoken), "messages")

@@ -61,7 +61,7 @@ def unpaired(
 @converter(
     name="user_defined.default",
     text=True,
-    differs="formats may name nothing but placeholders; a null system text is an absent one",
+    differs="formats may use only placeholders; a null system prompt counts as absent",
 )
 def instruction(
     instruction: Text,
@@ -76,7 +76,7 @@ def instruction(
 ) -> Segments:
     """https://docs.axolotl.ai/docs/dataset-formats/inst_tune.html; a dict `type` of an sft config.
 
-    A row without a system text has `system_prompt`; one whose system text is empty has none.
+    A row without a system prompt has `system_prompt`; one whose system prompt is empty has none.
     """
     style = Style(format, no_input_format, system_format)
     told = system.with_value(system.value.fill_null(system_prompt))
@@ -84,7 +84,7 @@ def instruction(
 
 
 def _filled(columns: dict[str, Column], formats: dict[str, str]) -> dict[str, Column]:
-    """Fill every format; a system text that no format mentions is a warning."""
+    """Fill every format; a system prompt that no format mentions is a warning."""
     made = {name: formatted(f"{name}_format", text, columns) for name, text in formats.items()}
     used = any(
         mentions(f"{name}_format", text, "system", columns) for name, text in formats.items()

@@ -22,7 +22,7 @@ def calls(query: Text, answers: Open, tools: Tools) -> Conversation:
         answers.value.map_batches(_written, return_dtype=pl.String, is_elementwise=True)
     ).once("__calls")
     unread = Problem(
-        "value_error", "answers", called.value.is_null(), "answers is no JSON list of calls"
+        "value_error", "answers", called.value.is_null(), "answers is not a JSON list of calls"
     )
     none = Problem("no_assistant_turn", None, called.value == "[]", "answers has no call")
     said = called.with_value(

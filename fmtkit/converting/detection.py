@@ -64,7 +64,7 @@ class Fit:
     shaped: float = 0.0
     """Share of the rows whose columns hold the right kinds of value, whatever else is wrong."""
     unread: tuple[str, ...] = ()
-    """Columns with turns, answers, labels or a system text that the converter would leave unread."""
+    """Columns with turns, answers, labels or a system prompt that the converter would leave unread."""
     mapping: Mapping[str, str] = field(default_factory=dict)
     """Parameter -> path, of columns that are read under another name."""
     options: Mapping[str, str] = field(default_factory=dict)

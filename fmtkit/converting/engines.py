@@ -51,7 +51,7 @@ class TaskLostError(Exception):
 
     def named(self, place: str) -> SourceError:
         """Return the error that says what of the sources it was."""
-        return SourceError(f"{place} ended its worker again and again: {self.reason}")
+        return SourceError(f"{place} crashed its worker repeatedly: {self.reason}")
 
 
 class Engine(Protocol):

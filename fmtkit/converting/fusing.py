@@ -318,7 +318,7 @@ class Fusion:
         for place, one in zip(sample.tolist(), plain.render(np.arange(len(sample))), strict=True):
             made = tuple(column[place].as_py() for column in fused)
             if not isinstance(one.outcome, Outcome) or one.outcome.texts != made:
-                compiled.difference = f"row {place} came out differently by columns and by itself"
+                compiled.difference = f"row {place} rendered differently by columns and row by row"
                 return True
         return False
 

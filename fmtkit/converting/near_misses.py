@@ -124,7 +124,7 @@ def proposal(converter: Converter, sample: Sequence[Row]) -> dict[str, str] | No
     """Return parameter -> path of another column for what the rows lack; None where nothing fits.
 
     Each required column must be found; optional ones are filled where a column with turns, answers
-    or a system text would be left unread.
+    or a system prompt would be left unread.
     """
     columns = values_by_path(sample)
     there = {
@@ -252,6 +252,6 @@ def _one(word: str) -> str:
 
 
 def _marks(words: Sequence[str]) -> tuple[int, bool]:
-    """Return which side of a pair words speak of, and whether of a system text: these must agree."""
+    """Return which side of a pair words speak of, and whether of a system prompt: these must agree."""
     side = next((SIDES[word] for word in words if word in SIDES), 0)
     return (-side if {"non", "not"} & set(words) else side), "system" in words

@@ -105,7 +105,9 @@ def _run_of(quarantine: Path) -> Run:
         raise SourceError(f"{quarantine} cannot be opened: no such file")
     of_folder = quarantine.name == QUARANTINE
     if not of_folder and not quarantine.name.endswith(_ENDING):
-        raise OptionError(f"{quarantine} is no quarantine: give OUT{_ENDING} or OUT/{QUARANTINE}")
+        raise OptionError(
+            f"{quarantine} is not a quarantine file: give OUT{_ENDING} or OUT/{QUARANTINE}"
+        )
     stem = quarantine.name.removesuffix(_ENDING)
     path = quarantine.with_name(REPORT if of_folder else f"{stem}.report.json")
     report = read_json(path)
@@ -129,7 +131,7 @@ def _options_of(run: Run, plugins: Sequence[str]) -> ConvertOptions:
     kept = run.fingerprint.get("options", {})
     if kept.get("config") or kept.get("split") or kept.get("cut_in_training"):
         raise OptionError(
-            f"{run.report_path}: its run was told by a config; repair the source and convert it again"
+            f"{run.report_path}: its run read a config; repair the source and convert it again"
         )
     if len(run.report["sources"]) != len(run.fingerprint["sources"]):
         raise OptionError(f"{run.report_path}: a source of its run can be read only once")
@@ -201,10 +203,12 @@ def _entry(line: bytes, where: str) -> tuple[str, int, _Row]:
         name, place = record["file"], record["line"]
         raw = record["raw"].encode() if "raw" in record else b64decode(record["raw_base64"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise OptionError(f"{where}: no line of a quarantine ({error}); edit only `raw`") from error
+        raise OptionError(
+            f"{where}: not a line of a quarantine file ({error}); edit only `raw`"
+        ) from error
     if not isinstance(place, int):
         raise OptionError(
-            f"{where}: {name} has no lines; only JSON lines can be replayed: repair it and convert it again"
+            f"{where}: {name} is not JSON lines, which replay needs: repair it and convert it again"
         )
     raw = raw.rstrip(b"\r\n")
     if b"\n" in raw:
@@ -327,7 +331,7 @@ def _check_alike(run: Run, now: Mapping[str, Any]) -> None:
     for key, what in (("fmtkit", "fmtkit"), ("template", "the template"), ("code", "the code")):
         if now[key] != run.fingerprint.get(key):
             raise ResumeError(
-                f"{what} is not what it was in the run of {run.quarantine}; convert again"
+                f"{what} has changed since the run of {run.quarantine}; convert again"
             )
 
 

@@ -2,7 +2,7 @@
 
 Whatever a target does not hold makes a row `no_place`, or is dropped and counted where --allow-loss names
 it. What the reader of the layout would not give back is `no_place` as well: a text that is a mark of the
-layout, an empty system text where none can stand.
+layout, an empty system prompt where none can stand.
 """
 
 from collections import Counter
@@ -77,7 +77,7 @@ class TargetStage(PickledByFields):
                 known = [*LOSSES, *kept]
                 near = near_match(given, known)
                 hint = f"did you mean {near!r}?" if near else f"choose of {', '.join(known)}"
-                raise OptionError(f"--allow-loss {given}: nothing is lost under that name; {hint}")
+                raise OptionError(f"--allow-loss {given}: it is no field that can be lost; {hint}")
         return cls(before, found, table, canonical, named)
 
     @property
@@ -295,7 +295,7 @@ class _Rows:
         return turns
 
     def _without_calls(self, turns: TurnTable) -> TurnTable:
-        """Drop calls of tools and what tools answered, or bring calls into the form that is held."""
+        """Drop tool calls and what tools answered, or bring calls into the form that is held."""
         calls = pl.col("tool_calls")
         if "tool_calls" in self.target.holds:
             return self._formed(turns) if turns.has("tool_calls") else turns
@@ -328,9 +328,9 @@ class _Rows:
             self.refuse("tool_calls", turns.rows_of(np.array(still, np.bool_)), "such calls")
         acts = pl.col("tool_calls").is_not_null()
         both = turns.where(acts & pl.col("content").str.contains(r"(?s)."))
-        self.refuse("content", turns.rows_of(both), "a text beside the calls of tools")
+        self.refuse("content", turns.rows_of(both), "text beside tool calls")
         silent = turns.where(acts & pl.col("content").is_null())
-        if self.lose("content", turns.rows_of(silent), "null as the content of a call"):
+        if self.lose("content", turns.rows_of(silent), "null content beside tool calls"):
             filled = pl.when(acts).then(pl.lit("")).otherwise(pl.col("content"))
             turns = turns.replaced(content=pl.col("content").fill_null(filled))
         return turns
@@ -349,7 +349,7 @@ class _Rows:
                 odd = turns.where(system | developer)
             told = "a system turn that is empty, not the first, or the developer's"
         elif "developer" not in self.target.holds:
-            odd, told = turns.where(developer), "a turn of the developer"
+            odd, told = turns.where(developer), "a developer turn"
         else:
             return turns
         if self.lose("system", turns.rows_of(odd), told):
@@ -394,7 +394,7 @@ class _Rows:
         acts = pl.col("tool_calls").is_not_null() | pl.col("reasoning_content").is_not_null()
         allowed = pl.col("role").is_in(sorted(MAY_BE_EMPTY)) & content.is_not_null()
         blank = turns.where(silent & ~acts & ~allowed)
-        self.refuse("content", turns.rows_of(blank), "a turn that says nothing")
+        self.refuse("content", turns.rows_of(blank), "an empty turn")
 
 
 def _whole(prompt: TurnTable, completion: TurnTable) -> TurnTable:

@@ -328,7 +328,7 @@ def _judged(
     texts = done.table.take(buffers.int64s(rows))
     left = _survivors(texts, limit, table.take(buffers.int64s(done.kept[rows])), stage)
     lost = rows[~left]
-    message = f"cut to {limit.tokens} tokens, nothing is left to learn from"
+    message = f"cut to {limit.tokens} tokens, nothing is left to train on"
     failures = [RowFailure(int(place), "too_long", None, message) for place in done.kept[lost]]
     return replace(
         done,
@@ -393,7 +393,7 @@ def _cut(done: Done, limit: "LengthLimit", rows: np.ndarray) -> Done:
         cut = limit.cut({name: values[name][row] for name in names})
         if cut is None:
             lost.append(row)
-            message = f"cut to {limit.tokens} tokens, nothing is left to learn from"
+            message = f"cut to {limit.tokens} tokens, nothing is left to train on"
             failures.append(RowFailure(int(done.kept[row]), "too_long", None, message))
             continue
         for name, text in cut.items():
@@ -432,15 +432,13 @@ def _tokens(done: Done, table: pa.Table, stage: TextStage, cuts: Mapping[int, Cu
     failures = [RowFailure(int(done.kept[f.row]), f.code, None, f.message) for f in failed]
     silent = set(range(len(spanned))) - {i for i, _ in found} - {f.row for f in failed}
     failures += [
-        RowFailure(
-            int(done.kept[i]), "no_assistant_turn", None, "no turn of the assistant to learn"
-        )
+        RowFailure(int(done.kept[i]), "no_assistant_turn", None, "no assistant turn to train on")
         for i in sorted(silent)
     ]
     places, cut = [i for i, _ in found], 0
     if stage.limit is not None and stage.limit.truncates:
         rows, places, cut, emptied = _cut_tokens(rows, places, stage.limit)
-        message = f"cut to {stage.limit.tokens} tokens, nothing is left to learn from"
+        message = f"cut to {stage.limit.tokens} tokens, nothing is left to train on"
         failures += [RowFailure(int(done.kept[i]), "too_long", None, message) for i in emptied]
     index = np.array(places, dtype=np.int64)
     columns = {

@@ -83,7 +83,7 @@ class TokenStage:
         kept = [(i, row) for i, row in short if any(row.anchor_mask)]
         lost = set(places) - {i for i, _ in kept}
         failures += [
-            RowFailure(i, "too_long", None, f"nothing to learn within {self.longest} tokens")
+            RowFailure(i, "too_long", None, f"nothing to train on within {self.longest} tokens")
             for i in sorted(lost)
         ]
         index = np.array([i for i, _ in kept], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Unread turns: source columns that look like turns, answers, labels or a system text and are not read.
+"""Unread turns: source columns that look like turns, answers, labels or a system prompt and are not read.
 
 One rule says which columns these are (`looks_like_turns`). What such a column carries is compared with
 what was read of the same row: what is there too is redundant, anything else is counted by column.
@@ -75,7 +75,7 @@ TURNS = frozenset(
         "user",
     }
 )
-"""Last words of the names of columns that hold turns, answers or a system text."""
+"""Last words of the names of columns that hold turns, answers or a system prompt."""
 LABELS = frozenset(
     {
         "label",

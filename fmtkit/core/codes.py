@@ -32,7 +32,7 @@ BAD_ROWS: dict[str, Code] = {
     ),
     "empty_field": Code(
         "a required text or list is empty or blank",
-        "Fill the text or drop the row: an empty prompt or reply teaches nothing.",
+        "Fill the text or drop the row: there is nothing to train on.",
     ),
     "value_error": Code(
         "a value is out of its range",
@@ -79,7 +79,7 @@ BAD_ROWS: dict[str, Code] = {
         "file was joined without a newline, or its writer was stopped.",
     ),
     "not_an_object": Code(
-        "the line is JSON, but no object",
+        "the line is JSON, but not an object",
         "Each line must be one `{…}`. A list of rows in one file is read too, if the file "
         "begins with `[`.",
     ),
@@ -136,8 +136,8 @@ BAD_ROWS: dict[str, Code] = {
         "Keep one of the two columns, or name the one that is meant with `--map`.",
     ),
     "no_assistant_turn": Code(
-        "no reply to learn from",
-        "A conversation without a reply has nothing to learn: drop it.",
+        "no reply to train on",
+        "A conversation without a reply has nothing to train on: drop it.",
     ),
     "multi_message_answer": Code(
         "an answer of several messages where one is expected",
@@ -172,17 +172,17 @@ ODD_ROWS: dict[str, Code] = {
         "The template may refuse it; look at a rendered row.",
     ),
     "rank_tie": Code(
-        "equally ranked answers, of which no pair can be made",
+        "equally ranked answers, which make no pair",
         "Equally ranked answers make no pair. Another pair policy may find pairs elsewhere in"
         " the row.",
     ),
     "ranking_without_pair": Code(
-        "a ranking that makes no pair, in a row of which another one does",
+        "a ranking without a pair, in a row where another ranking makes one",
         "The row's other rankings are converted. Equal scores, or replies that say the same,"
         " make no pair; another pair policy may find one.",
     ),
     "system_dropped": Code(
-        "the format has no place for the system text",
+        "the format has no place for the system prompt",
         "Choose a template that has a system turn if the text matters.",
     ),
     "content_dropped": Code(
@@ -203,7 +203,7 @@ ODD_ROWS: dict[str, Code] = {
         "`fmtkit inspect` shows how much each length cuts.",
     ),
     "unread_turns": Code(
-        "a column that the type does not read carries turns, answers, labels or a system text",
+        "a column that the type does not read carries turns, answers, labels or a system prompt",
         "`unread_columns` in the report names the columns and counts the rows; what was read "
         "elsewhere in the row is not counted. Take a type that reads the column (`fmtkit "
         "inspect`), read it under the type's own name (`--map`), or carry it through (`--keep`).",

@@ -246,7 +246,7 @@ def keyword_type(declared: Option) -> str:
 def _text(value: Any, flag: str) -> str:
     if isinstance(value, str | Path):
         return str(value)
-    raise OptionError(f"{flag} {value!r}: give a text")
+    raise OptionError(f"{flag} {value!r}: give a string")
 
 
 def _count(least: int) -> Callable[[Any, str], int]:
@@ -392,7 +392,7 @@ PATHS = Reader(
     "str | Path | Sequence[str | Path]",
     _texts,
     {"anyOf": [_STRING, _LIST]},
-    "a text or a list of texts",
+    "a string or a list of strings",
     "PATH",
 )
 TEXTS = Reader(
@@ -400,7 +400,7 @@ TEXTS = Reader(
     "str | Sequence[str]",
     _texts,
     {"anyOf": [_STRING, _LIST]},
-    "a text or a list of texts",
+    "a string or a list of strings",
 )
 COUNTS = Reader(
     list[int] | None,

@@ -95,7 +95,7 @@ class Worker:
                 connection.send_bytes(item)
         except OSError:
             self.close()
-            yield Overrun("the process that ran it died or took nothing any more")
+            yield Overrun("the process that ran it died or stopped accepting input")
             return
         for _ in items:
             answer = self._received(connection, self._limits.seconds)

@@ -105,7 +105,7 @@ class LengthLimit(PickledByFields):
         return self.action.startswith("truncate")
 
     def cut(self, row: Mapping[str, str]) -> dict[str, str] | None:
-        """Cut the texts of one overlong row; None if nothing is left to learn from, or to answer."""
+        """Cut the texts of one overlong row; None if nothing is left to train on, or to answer."""
         out = dict(row)
         replies = [name for name in REPLIES if name in row]
         if not replies:

@@ -39,7 +39,7 @@ ADVICE: dict[str, Advice] = {
     ),
     "direction_tied": Advice(
         "scores or ranks in the row say that both replies are equally good",
-        "drop these rows: they teach noise",
+        "drop these rows: they are noise",
         "warning",
     ),
     "length_bias": Advice(
@@ -48,7 +48,7 @@ ADVICE: dict[str, Advice] = {
         "warning",
     ),
     "label_balance": Advice(
-        "desired and undesired rows are not in balance",
+        "desired and undesired rows are imbalanced",
         "set the weights in the details, so that the two sides weigh 1:1 to 4:3",
         "note",
     ),
@@ -58,7 +58,7 @@ ADVICE: dict[str, Advice] = {
         "error",
     ),
     "unread_turns": Advice(
-        "columns that the type does not read carry turns, answers, labels or a system text",
+        "columns that the type does not read carry turns, answers, labels or a system prompt",
         "take a type that reads them, or name them: --map reads, convert --keep carries through",
         "error",
     ),
@@ -74,18 +74,18 @@ ADVICE: dict[str, Advice] = {
         "error",
     ),
     "transcript": Advice(
-        "a text, or a turn of the user, holds a whole conversation: USER: and ASSISTANT: or the like",
+        "a text, or a user turn, holds a whole conversation: USER: and ASSISTANT: or the like",
         "make turns of it with type transcript, unless it is a quotation: as it is, one turn is trained on",
         "warning",
     ),
     "duplicate_rows": Advice(
-        "the same row again",
-        "drop the copies: they weigh their row double",
+        "duplicate row",
+        "drop the duplicates: they double the weight of their row",
         "warning",
     ),
     "prompt_in_splits": Advice(
         "a prompt occurs in more than one split",
-        "split by prompt (convert --val-size does), or the evaluation measures memory",
+        "split by prompt (convert --val-size does), or the evaluation measures memorization",
         "error",
     ),
     "control_tokens": Advice(
@@ -99,7 +99,7 @@ ADVICE: dict[str, Advice] = {
         "error",
     ),
     "role_order": Advice(
-        "turns do not alternate, or the system text is not first",
+        "turns do not alternate, or the system prompt is not first",
         "merge turns of one role; a template may refuse or drop them",
         "warning",
     ),
@@ -145,7 +145,7 @@ ADVICE: dict[str, Advice] = {
         "error",
     ),
     "bos_missing": Advice(
-        "the row does not begin with the BOS token that the tokenizer wants",
+        "the row does not begin with the BOS token that the tokenizer expects",
         "write bos_token in the template",
         "warning",
     ),
@@ -165,7 +165,7 @@ ADVICE: dict[str, Advice] = {
         "warning",
     ),
     "no_anchor": Advice(
-        "no block of strided EBFT fits in the row: it teaches by ce_coef alone, if at all",
+        "no block of strided EBFT fits in the row: only ce_coef trains it, if at all",
         "lower ebft.generate_max_len, context_length or min_completion_prefix, raise sequence_len "
         "where it cuts the reply, or drop the row",
         "warning",

@@ -69,7 +69,7 @@ def _bools(array: pa.Array) -> Bools:
 
 
 def empty_turn(dialogs: Dialogs) -> Bools:
-    """Find rows with a message without text, reasoning or tool call; system texts may be empty."""
+    """Find rows with a message without text, reasoning or tool call; system prompts may be empty."""
     full = (
         dialogs.filled("content")
         | dialogs.filled("tool_calls")

@@ -244,7 +244,7 @@ def _after(one: Masked, length: int, context: int) -> Masked:
     one.trained[length:] = True
     notes = () if length == context else (
         f"the last {context - length} tokens of the prompt are not in the whole: "
-        "the template or the tokenizer writes them otherwise once a reply follows",
+        "the template or the tokenizer writes them differently once a reply follows",
     )  # fmt: skip
     return replace(one, prompt_length=length, notes=notes)
 

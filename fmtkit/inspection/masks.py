@@ -168,7 +168,7 @@ def _window_notes(*, is_right: bool, has_anchors: bool) -> tuple[str, ...]:
     if not is_right:
         return ("padding stands before a token: strided EBFT refuses the row",)
     if not has_anchors:
-        return ("no window fits: the row teaches by ce_coef alone",)
+        return ("no window fits: only ce_coef trains the row",)
     return ()
 
 

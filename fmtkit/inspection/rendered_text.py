@@ -39,7 +39,7 @@ def find(sample: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
 
 
 def find_transcripts(sample: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
-    """Return the finding of texts, and of turns of the user, that hold a conversation, with its marks.
+    """Return the finding of texts, and of user turns, that hold a conversation, with its marks.
 
     They are looked for in the rows of a sample; `count` and `share` are theirs.
     """

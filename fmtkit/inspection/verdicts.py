@@ -42,7 +42,7 @@ def judge(
     if not rows_read:
         return Verdict("error", "there are no rows")
     if type is None:
-        text = f"no type was taken, so none of the {counted(rows_read, 'row')} was converted"
+        text = f"no type was chosen, so none of the {counted(rows_read, 'row')} was converted"
         return Verdict("error", text)
     converted = ledger.get("converted", 0)
     missing = [f"{ledger[term]:,} {word}" for term, word in MISSING.items() if ledger.get(term)]

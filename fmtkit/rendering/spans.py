@@ -1,4 +1,4 @@
-"""Where the turns of the assistant are in a rendered conversation, and which tokens they are."""
+"""Where the assistant turns are in a rendered conversation, and which tokens they are."""
 
 import re
 import sys

@@ -130,5 +130,5 @@ def _difference(
         problem = traced.problems.get(plain.row)
         found = texts if problem is None else None
         if found != expected:
-            return f"row {plain.row} came out differently by columns and by itself"
+            return f"row {plain.row} rendered differently by columns and row by row"
     return None

@@ -38,7 +38,7 @@ def load(address: str, selection: Selection) -> TableReader:
     """Load `hf://datasets/ORG/NAME[@REVISION][/PATH]` through `datasets` and its cache."""
     found = ADDRESS.fullmatch(address.removeprefix(SCHEME))
     if found is None:
-        raise SourceError(f"{address} is no dataset address; write {SCHEME}ORG/NAME")
+        raise SourceError(f"{address} is not a dataset address; write {SCHEME}ORG/NAME")
     try:
         import datasets
     except ImportError as error:

@@ -121,7 +121,7 @@ def _text_layout(name: str, head: bytes, ds_type: str | None) -> Layout:
     if start.startswith(b"["):
         return "array"
     if named is None and not start.startswith(b"{"):
-        raise SourceError(f"{name} is no kind of data that is read here: {', '.join(SUFFIXES)}")
+        raise SourceError(f"{name} is not a supported kind of data: {', '.join(SUFFIXES)}")
     is_cut = len(head) >= PEEK_BYTES
     return "objects" if _is_spread(start, is_cut=is_cut) else "lines"
 

@@ -156,7 +156,7 @@ def _syntax(error: json.JSONDecodeError, line: bytes) -> Fault:
         return Fault("json_control_char", None, f"a raw control character in a string {where}")
     detail = (error.msg[0].lower() + error.msg[1:]).removesuffix(" at")
     if error.msg == "Extra data":
-        detail = "more text follows the object; one object a line"
+        detail = "more text follows the object; one object per line"
     elif _CONTROL.search(line):
         detail += "; the line holds raw control characters"
     return Fault("json_syntax", None, f"{detail} {where}")

@@ -1,4 +1,4 @@
-"""Stanford Alpaca: one instruction and its output, sometimes with a system text."""
+"""Stanford Alpaca: one instruction and its output, sometimes with a system prompt."""
 
 from fmtkit.columns.exports import question, system_text, text_of_reply
 from fmtkit.columns.problems import literal

@@ -1,4 +1,4 @@
-"""ShareGPT: conversations of {from, value}, calls of tools as turns of their own."""
+"""ShareGPT: conversations of {from, value}, tool calls as turns of their own."""
 
 from fmtkit.columns.exports import must_have_reply, sharegpt
 from fmtkit.core.tables import Conversation

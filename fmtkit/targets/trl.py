@@ -1,4 +1,4 @@
-"""TRL: its dataset types in Parquet, calls of tools and tools as the values that chat templates render."""
+"""TRL: its dataset types in Parquet, tool calls and tools as the values that chat templates render."""
 
 from functools import partial
 

@@ -32,7 +32,7 @@ class TrainOptions(Options):
     )
     overrides: tuple[str, ...] = option(
         TEXTS,
-        "KEY=VALUE over the config's; dotted, lists by index.",
+        "KEY=VALUE that overrides the config; dotted keys, lists by index.",
         default=(),
         flags=("--set",),
     )
@@ -44,7 +44,7 @@ class TrainOptions(Options):
         "single, multi_gpu, fsdp2, zero1, zero2, zero3, or a file.",
         keys=("accelerate_config",),
     )
-    resume: bool = option(SWITCH, "Go on from the run's last checkpoint.", default=False)
+    resume: bool = option(SWITCH, "Resume from the run's last checkpoint.", default=False)
     rebuild: bool = option(SWITCH, "Convert the datasets again.", default=False)
 
 
@@ -54,7 +54,7 @@ class CompareOptions(Options):
 
     rows: int = option(NATURAL, "Examples of each rule.", default=3)
     overrides: tuple[str, ...] = option(
-        TEXTS, "KEY=VALUE over the config's; dotted.", default=(), flags=("--set",)
+        TEXTS, "KEY=VALUE that overrides the config; dotted keys.", default=(), flags=("--set",)
     )
 
 

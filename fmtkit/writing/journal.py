@@ -182,7 +182,7 @@ def check_fingerprint(path: object, before: Mapping[str, Any], now: Mapping[str,
     if begun != own:
         # Options may have other names there: a list of those would tell of nothing that the user changed.
         raise ResumeError(
-            f"cannot resume {path}: it was begun by fmtkit {begun}, this is {own}; --overwrite "
+            f"cannot resume {path}: it was started by fmtkit {begun}, this is {own}; --overwrite "
             "starts again"
         )
     # As JSON has it: tuples are lists, keys are text.

@@ -156,7 +156,7 @@ class ObjectFolderSink:
         run = {"id": uuid.uuid4().hex, "first": self._first, "fingerprint": self._fingerprint}
         if not self._store.create(f"{RUNS}/run-{self._number:06}.json", _bytes(run)):
             raise OutputExistsError(
-                f"another run has just begun to write to {self.path}; let it end, or choose another OUT"
+                f"another run has just started to write to {self.path}; wait for it, or choose another OUT"
             )
 
     def _check(self) -> None:

@@ -240,7 +240,7 @@ def _notes(aligned: Aligned, made: Plan) -> tuple[str, ...]:
     moved, met = _moved(aligned), len(aligned.equal) + len(aligned.different)
     if moved:
         notes.append(
-            f"{moved:,} of {met:,} aligned rows stand in another order: axolotl shuffles when it "
+            f"{moved:,} of {met:,} aligned rows are in another order: axolotl shuffles when it "
             "prepares, fmtkit when it trains"
         )
     if made.config.get("val_set_size"):

@@ -12,16 +12,16 @@ from fmtkit.training.comparing.spool import Row
 RULES = {
     "bos": "one begins with another number of BOS tokens: a template writes one, a tokenizer adds one",
     "eos": "one ends with another number of EOS tokens: trainers add one to a text that has none",
-    "cut": "one is cut, and the other goes on: sequence_len, and when it is applied",
-    "whitespace": "the text is the same but for spaces and line ends",
-    "tokenization": "the text is the same, the tokens are others: texts are joined before or after",
+    "cut": "one is truncated, and the other is not: sequence_len, and when it is applied",
+    "whitespace": "the text differs only in spaces and line ends",
+    "tokenization": "same text, different tokens: texts are joined before or after tokenization",
     "turn_lost": "turns are missing on one side: formats of axolotl that read a question and an answer alone",
-    "system": "a system text stands on one side only: default_system_message, or a template's own",
-    "template": "the replies are the same, what stands around them is not: the chat template or prompt text",
+    "system": "a system prompt is on one side only: default_system_message, or a template's own",
+    "template": "the replies are the same, the text around them is not: the chat template or prompt text",
     "content": "the replies themselves differ",
-    "mask": "the same tokens, and other ones of them are trained on",
+    "mask": "same tokens, different loss mask",
     "end_mask": "the end of a turn is trained on one side only: train_on_eos, or the template's line end",
-    "label": "the label of the reply or of a step is another",
+    "label": "the label of the reply or of a step differs",
 }
 """Rule -> what it means, as the report and the page of axolotl's users say it."""
 
@@ -29,9 +29,9 @@ ONLY = {
     "sequence_len": "it is longer than sequence_len",
     "short": "it is shorter than min_sample_len (2 unless set), which axolotl drops",
     "no_learnt_token": "no token of it is trained on, and one of both leaves such rows out",
-    "duplicate": "its like is in both: dataset_exact_deduplication, weights or repeated sources",
+    "duplicate": "a duplicate of it is in both: dataset_exact_deduplication, weights or repeated sources",
     "refused": "fmtkit has refused a row, or several: see the codes of its quarantine",
-    "absent": "nothing like it is on the other side: another source, split, slice or val_set_size",
+    "absent": "no similar row is on the other side: another source, split, slice or val_set_size",
 }
 """Why a row is on one side only -> what it means."""
 
@@ -188,7 +188,7 @@ class _Sequences:
         if not differing:
             return
         if any(self.la[i] != -100 and self.lb[i] != -100 for i in differing):
-            self._say("label", f"{len(differing)} labels are others")
+            self._say("label", f"{len(differing)} labels differ")
             return
         ends = [i for i in differing if self._is_end(i)]
         inside = len(differing) - len(ends)

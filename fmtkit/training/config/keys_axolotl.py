@@ -183,7 +183,7 @@ _NOTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "has no key of this name and drops it without a word",
+        "has no key of this name and drops it silently",
         "no key of this name is known to axolotl or TRL; look for a typing error",
         (
             "adam_eps",

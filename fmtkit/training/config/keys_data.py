@@ -127,7 +127,7 @@ KEYS: tuple[Key, ...] = (
         "default_system_message",
         "text",
         "nothing",
-        "no template has a default system text to replace; put a system turn into the data",
+        "no template has a default system prompt to replace; put a system turn into the data",
         axolotl="replaces a sentence of its chatml template, which does not hold it any more",
     ),
     Key(
@@ -290,7 +290,7 @@ DATASET_KEYS: tuple[Key, ...] = (
     Key("field_chosen", "text", "fmtkit", "column of the better reply"),
     Key("field_rejected", "text", "fmtkit", "column of the worse reply"),
     Key("field_tools", "text", "fmtkit", "column of the tools"),
-    Key("field_system", "text", "fmtkit", "column of the system text"),
+    Key("field_system", "text", "fmtkit", "column of the system prompt"),
     Key("field_human", "text", "refused", "write message_property_mappings and roles"),
     Key("field_model", "text", "refused", "write message_property_mappings and roles"),
     Key("field_thinking", "text", "fmtkit", "key of a message that holds its thinking"),

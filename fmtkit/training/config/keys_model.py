@@ -285,7 +285,7 @@ KEYS: tuple[Key, ...] = (
         "lora_model_dir",
         "text",
         "fmtkit",
-        "an adapter to go on training",
+        "an adapter to continue training",
         aliases=("peft_model_dir",),
     ),
     Key("lora_r", "count", "peft", "rank of the adapter", "r"),

@@ -196,13 +196,13 @@ KEYS: tuple[Key, ...] = (
         "resume_from_checkpoint",
         "bool or text",
         "fmtkit",
-        "a checkpoint to go on from, or true for the last",
+        "a checkpoint to resume from, or true for the last",
     ),
     Key(
         "auto_resume_from_checkpoints",
         "bool",
         "fmtkit",
-        "go on from the last checkpoint if there is one",
+        "resume from the last checkpoint if there is one",
     ),
     Key("report_to", "text or texts", "fmtkit", "tensorboard, wandb, trackio, mlflow, comet_ml"),
     Key(

@@ -101,7 +101,7 @@ RUN: tuple[Check[Run], ...] = (
     Check(
         "resume",
         "files",
-        "a checkpoint to go on from that is not there, or not whole",
+        "a checkpoint to resume from that is not there, or not whole",
         resuming.check,
     ),
     Check(

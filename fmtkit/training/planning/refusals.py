@@ -231,7 +231,7 @@ def _special(config: Config, _: Runner) -> str | None:
             advice = f"did you mean {near!r}?" if near else f"known: {', '.join(SPECIAL_TOKENS)}"
             return f"special_tokens.{name}: no special token is called so; {advice}"
         if name != "additional_special_tokens" and not isinstance(text, str | None):
-            return f"special_tokens.{name}: {text!r} is not a text"
+            return f"special_tokens.{name}: {text!r} is not a string"
     return None
 
 

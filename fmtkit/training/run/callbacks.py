@@ -249,7 +249,7 @@ def findings(logs: list[Mapping[str, float]], runner: "Runner") -> Iterator[str]
 def _not_a_number(name: str, value: float, step: int) -> str:
     return (
         f"{name} is {value} at step {step}: lower learning_rate (a tenth), set max_grad_norm: 1.0 "
-        "and warmup_steps; with fp16 use bf16: true; --resume goes on from the last checkpoint, if "
+        "and warmup_steps; with fp16 use bf16: true; --resume continues from the last checkpoint, if "
         "there is one"
     )
 

@@ -188,7 +188,7 @@ def _fsdp(config: Config, run: Path, count: int | None) -> Launch:
     idle = sorted(n for n in names if n.removeprefix("fsdp_") in _FSDP_1 - {"version"})
     notes = (
         *(
-            ("FSDP version 1 is on its way out; this runs version 2",)
+            ("FSDP version 1 is deprecated; this runs version 2",)
             if config.get("fsdp_version") == 1
             else ()
         ),

@@ -51,7 +51,7 @@ def find(planned: "Plan", *, resume: bool) -> Resumed:
     told = "; ".join(map(str, halves))
     if found is not None:
         newer = [half for half in halves if half.step > checkpoints.step_of(found)]
-        going = f"{'; '.join(map(str, newer))}; going on from {found.name}, the last whole one"
+        going = f"{'; '.join(map(str, newer))}; resuming from {found.name}, the last complete one"
         return Resumed(found, halves, (going,) if newer else ())
     if halves or (planned.run / job.FILE).is_file():
         why = told or f"{folder} holds no checkpoint"

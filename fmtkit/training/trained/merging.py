@@ -66,7 +66,7 @@ def _found(
     run: str | Path | None, checkpoint: str | None, adapter: str | None, model: str | None
 ) -> TrainedModel:
     if (run is None) == (adapter is None):
-        raise OptionError("give one of both: a RUN folder, or --adapter DIR")
+        raise OptionError("give either a RUN folder, or --adapter DIR")
     if run is not None:
         return trained_model.of_run(run, checkpoint=checkpoint, model=model)
     if checkpoint is not None:

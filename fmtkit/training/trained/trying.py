@@ -90,7 +90,7 @@ def try_run(run: str | Path, options: TryOptions) -> Trial:
     """Try what a run has trained beside its base model; see `fmtkit.try_run`."""
     found = trained_model.of_run(run, checkpoint=options.checkpoint, model=options.model)
     if bool(options.prompt) == (options.data is not None):
-        raise OptionError("give one of both: --prompt TEXT, or --data FILE")
+        raise OptionError("give either --prompt TEXT or --data FILE")
     assert found.job is not None
     tokenizer = trained_model.load_tokenizer(found)
     notes = list(found.notes)
@@ -129,7 +129,7 @@ def _checked(found: TrainedModel, kind: Kind, what: str) -> Kind:
         "score": "a reward model scores pairs and single replies: give them by --data",
         "steps": "a process reward model scores the steps of solutions: give them by --data",
     }[found.head]
-    raise OptionError(f"{what}: nothing that this model can be tried on; {does}")
+    raise OptionError(f"{what}: this model cannot be tried on it; {does}")
 
 
 def _prompts(found: TrainedModel, tokenizer: Any, options: TryOptions) -> list[_Row]:

@@ -161,7 +161,9 @@ CHECKS = tuple(Check(code, "config", about, _check(rule)) for code, about, rule 
 def _notes(wishes: Wishes) -> list[str]:
     config = wishes.config
     if not wishes.samples:
-        return ["vllm: nothing asks this server: trl.use_vllm is not true"] if _has(config) else []
+        return (
+            ["vllm: no trainer uses this server: trl.use_vllm is not true"] if _has(config) else []
+        )
     notes = []
     if wishes.serves and not wishes.is_fragment:
         notes.append("start the server with fmtkit vllm-serve, on other GPUs (docs/vllm.md)")

@@ -126,7 +126,7 @@ def check_trainer() -> None:
     found = installed("vllm")
     if found is None:
         raise DependencyError(
-            f"trl.use_vllm: TRL's trainer imports vllm, also to ask a server, and {sys.prefix} has none; "
+            f"trl.use_vllm: TRL's trainer imports vllm, also as a client, and {sys.prefix} has none; "
             f"pip install 'trl[vllm]' here, or leave out use_vllm ({_DOCS})"
         )
     _check_range(found)

@@ -221,7 +221,7 @@ def _scale_out() -> tuple[str, ...]:
 def _notes(config: Config) -> list[str]:
     notes = []
     if not config.is_true("trl.use_vllm"):
-        notes.append("the trainer will not ask this server: trl.use_vllm is not true")
+        notes.append("the trainer will not use this server: trl.use_vllm is not true")
     if config.text("trl.vllm_server_base_url"):
         notes.append(
             f"the trainer asks {config.text('trl.vllm_server_base_url')}, whatever port this one has"

@@ -129,7 +129,9 @@ def check_group_rows(
             "convert it with an ebft_ type"
         )
     if len(prompts) % group:
-        raise FmtkitError(f"{len(prompts)} prompts are no whole groups of {group} generations")
+        raise FmtkitError(
+            f"{len(prompts)} prompts do not divide into groups of {group} generations"
+        )
     for row, prompt in enumerate(prompts):
         if prompt != prompts[row - row % group]:
             raise FmtkitError(

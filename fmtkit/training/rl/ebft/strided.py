@@ -125,7 +125,7 @@ class StridedTrainer(Trainer):
         if short:
             warnings.warn(
                 f"{len(short)} of {len(rows)} rows are too short for one block "
-                f"(the first is row {short[0]}): they teach by ce_coef alone",
+                f"(the first is row {short[0]}): only ce_coef trains them",
                 stacklevel=3,
             )
 

@@ -179,5 +179,5 @@ def _check_in_step(rollouts: RolloutSettings | None) -> None:
     if rollouts is not None and rollouts.async_prefetch:
         raise OptionError(
             "trl.async_prefetch: dialogs of several turns are sampled turn by turn from the model "
-            "that trains, so they cannot run ahead; leave it out, or drop remaining_turns"
+            "that trains, so they cannot be prefetched; leave it out, or drop remaining_turns"
         )

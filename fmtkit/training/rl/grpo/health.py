@@ -111,7 +111,7 @@ def _entropy(health: OnlineHealth, _: int) -> Found:
     elif max(last) < limits.low_entropy:
         yield (
             "low entropy",
-            f"entropy is {last[-1]:.2g}, below {limits.low_entropy}, and answers grow alike: raise "
+            f"entropy is {last[-1]:.2g}, below {limits.low_entropy}, and answers become similar: raise "
             "temperature or lower learning_rate before it collapses",
         )
     first = health.first_entropy

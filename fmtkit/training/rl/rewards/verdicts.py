@@ -134,7 +134,7 @@ class OneBatch:
         """Return what to say of the batches of all processes; raise RewardError if none had a reward."""
         if skipped and skipped == seen:
             raise RewardError(
-                f"no batch of this run had a reward: the functions said None for all {seen}; have the "
+                f"no batch of this run had a reward: the functions returned None for all {seen}; have the "
                 "rows a reference? `fmtkit rewards test` shows what each function returns"
             )
         return f"{skipped} of {seen} batches had no reward and were skipped" if skipped else None

@@ -154,7 +154,7 @@ def check_place(rollout: Rollout, *, ahead: bool, use_vllm: bool) -> None:
     """Raise OptionError for a function of the model that trains where something else must answer."""
     if not rollout.samples_here or not (ahead or use_vllm):
         return
-    why = "it cannot run ahead" if ahead else "its answers are not from vLLM"
+    why = "it cannot be prefetched" if ahead else "its answers are not from vLLM"
     key = "trl.async_prefetch" if ahead else "trl.use_vllm"
     raise OptionError(
         f"{rollout.name} samples from the model that trains, so {why}; write it as f(prompts, trainer) "

@@ -119,7 +119,7 @@ class Lifeline:
             if self.server.is_up(_PROBE_ANSWER):
                 well = time.monotonic()
             elif time.monotonic() - well >= self.seconds:
-                raise ServerLostError(self.lost(f"is frozen for {now - well:.0f} s"))
+                raise ServerLostError(self.lost(f"has been frozen for {now - well:.0f} s"))
             asked = time.monotonic()
         return waiting.result()
 
@@ -183,7 +183,9 @@ class Lifeline:
             self._check_stopped()
             waited = max(waited, time.monotonic() - begun)
             if waited >= self.seconds:
-                raise ServerLostError(self.lost(f"is gone for {self.seconds:.0f} s ({reason})"))
+                raise ServerLostError(
+                    self.lost(f"has been gone for {self.seconds:.0f} s ({reason})")
+                )
             self.pause(step)
             waited += step
             step = min(step * 2, _LONGEST_PAUSE)
@@ -192,7 +194,7 @@ class Lifeline:
         if before == self.instance if known else waited == 0:
             return
         if self.restore is None:
-            raise ServerLostError(self.lost("was started anew and lacks the trained weights"))
+            raise ServerLostError(self.lost("was restarted and lacks the trained weights"))
         self.restore()
 
     def lost(self, what: str) -> str:

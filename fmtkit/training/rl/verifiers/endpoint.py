@@ -136,7 +136,7 @@ class Wording:
         return list(ids)
 
     def message(self, prompt: list[int], ids: list[int], tools: Any) -> dict[str, Any]:
-        """Return an answer as a message of OpenAI's API, its calls of tools read."""
+        """Return an answer as a message of OpenAI's API, its tool calls read."""
         from trl.chat_template_utils import parse_response
 
         with self.lock:
