@@ -43,7 +43,7 @@ PANELS = {
     **dict.fromkeys(("types", "schema", "templates", "env"), REFERENCE),
     **dict.fromkeys(("train", "compare", "merge", "try", "vllm-serve", REWARDS), TRAINING),
 }
-"""Command -> the heading of `fmtkit --help` under which it stands; the others are about data."""
+"""Command -> its heading in `fmtkit --help`; the others are about data."""
 EXAMPLES = {
     "convert": """\
 fmtkit convert support_pairs.jsonl --type chatml.intel -o pairs.parquet
@@ -126,7 +126,7 @@ def _whole(
         typer.Option("--version", help="Print the version.", is_eager=True, callback=print_version),
     ] = False,
 ) -> None:
-    """Stand before the commands: a lone one has a name too."""
+    """The group of all commands, which makes a single command need its name."""
 
 
 def _rewards() -> typer.Typer:

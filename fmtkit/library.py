@@ -292,7 +292,7 @@ def _template(
         return find_model_template(template or TOKENIZER_DEFAULT, tokenizer=tokenizer)
     if not hasattr(tokenizer, "get_chat_template"):
         raise OptionError(
-            f"tokenizer: {tokenizer.__class__.__name__} is no folder, hub id or tokenizer of transformers"
+            f"tokenizer: {tokenizer.__class__.__name__} is no folder, hub id or transformers tokenizer"
         )
     special = {k: v for k, v in tokenizer.special_tokens_map.items() if isinstance(v, str)}
     if template is not None:

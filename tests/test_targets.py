@@ -202,7 +202,7 @@ def test_report_and_manifest_of_a_folder_count_losses_and_rows_without_place(
         ({"to": "opnai"}, "no target named 'opnai'; did you mean 'openai'?"),
         ({"to": "hh-rlhf"}, "holds a Preference, not a Conversation; what does: alpaca, axolotl"),
         ({"to": "openai", "allow_loss": "raesoning"}, "did you mean 'reasoning_content'?"),
-        ({"to": "openai", "allow_loss": "source"}, "--allow-loss source: nothing is lost"),
+        ({"to": "openai", "allow_loss": "source"}, "--allow-loss source: no such field"),
         ({"allow_loss": "tools"}, "give --to"),
         ({"to": "openai", "as_": "text", "chat_template": "chatml"}, "leave the template out"),
         ({"to": "trl"}, "--to trl is written as parquet"),

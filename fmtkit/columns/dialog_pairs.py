@@ -37,14 +37,14 @@ def begins_with(dialog: Expr, turns: Expr, where: Expr) -> Expr:
 
 
 def joined(first: Expr, second: Expr, where: Expr) -> Expr:
-    """Lay the second dialog after the first in some rows; in the others it stays alone."""
+    """Append the second dialog to the first in some rows; elsewhere keep the second alone."""
     # Both are lists of the same messages; polars is not told their dtype, so it takes the input's.
     return pl.map_batches([second, first, where], _joined, is_elementwise=True)
 
 
 @dataclass(frozen=True)
 class _Dialogs:
-    """The messages of a column laid end to end: row i has those from starts[i], sizes[i] of them."""
+    """The messages of a column concatenated: row i has those from starts[i], sizes[i] of them."""
 
     messages: pl.Series
     starts: Int64s

@@ -107,7 +107,7 @@ def without_first_system(dialog: Column) -> Column:
 
 
 def whole(prompt: Column, reply: Column) -> Column:
-    """Lay a reply after its prompt."""
+    """Append a reply to its prompt."""
     both = joined(prompt.value, reply.value, reply.value.is_not_null())
     return prompt.with_value(both).depending_on(reply)
 

@@ -1,9 +1,9 @@
 """Kinds of source column: declarations of what a value may look like and what it becomes.
 
-A kind says everything about its values once, as data. What follows from it lies elsewhere, and knows
+A kind says everything about its values once, as data. What follows from it is elsewhere, and knows
 no rule of its own: the strict judge (`strict_kinds`), how typed columns are read and checked
 (`typed_kinds`), the native reader's spec (`read_spec`) and the JSON Schema (`kind_schemas`). They
-tell the kinds here apart and nothing else: a new column is a kind with other values, or
+distinguish only the kinds here: a new column is a kind with other values, or
 a composition of kinds.
 """
 

@@ -3,7 +3,7 @@
 A layout says which turns of a line make which dialogs (`fmtkit.columns.turn_sources`), which rules they must
 keep, and what is written of them: the messages, or what a template makes of conversations of known
 shapes, constants and texts as they are or trimmed. It is sound, not complete: a line of which a rule
-holds, whose contents hold a control token, or whose shape or path is not known yet is not laid out,
+holds, whose contents hold a control token, or whose shape or path is not known yet is not fused,
 and goes the way of every other line.
 """
 
@@ -17,7 +17,7 @@ LEFT, RIGHT = 1, 2
 """Sides on which a text is trimmed; their sum is both."""
 
 MOST_TURNS, MOST_VIEWS = 128, 256
-"""Of a shape; lines of more turns are not laid out."""
+"""Limits of a shape; lines with more turns are not fused."""
 
 Trim: TypeAlias = tuple[int, str | None]
 """Sides, and which characters of ASCII (None: white space of Unicode)."""

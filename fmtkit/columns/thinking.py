@@ -1,4 +1,4 @@
-"""Thinking inside a reply: blocks between tags, taken off or told apart from the answer."""
+"""Thinking inside a reply: blocks between tags, removed, or separated from the answer."""
 
 import re
 from collections.abc import Iterator
@@ -79,7 +79,7 @@ def leading(text: Expr) -> tuple[Expr, Expr]:
 
 
 def is_inside(text: Expr) -> Expr:
-    """Return whether a block of thinking stands in a reply behind other text."""
+    """Return whether a block of thinking is in a reply behind other text."""
     return text.str.contains(f"(?s){BLOCK}") & ~text.str.contains(f"(?s)\\A\\s*(?:{BLOCK})")
 
 

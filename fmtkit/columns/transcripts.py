@@ -29,7 +29,7 @@ def transcript(text: Column, name: str) -> Column:
 
 
 def question_or_transcript(text: Column) -> Column:
-    """Read a transcript that ends where the assistant is to speak; any other text is a question."""
+    """Read a transcript that ends where the assistant is to answer; any other text is a question."""
     asked = dialog(user=text)
     read = text.with_value(_turns(text.value)).once("__turns")
     turns = read.value
@@ -67,7 +67,7 @@ MARKS = {
 Marks with ### may also be within a line.
 """
 SIGN = "\x1e"
-"""Stands before each turn while a text is cut: no text of a conversation has it."""
+"""A character before each turn while a text is cut: no text of a conversation has it."""
 END = r"\s*<\|endoftext\|>\s*\z"
 """What some sources put after each answer."""
 

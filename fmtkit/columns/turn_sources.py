@@ -2,7 +2,7 @@
 
 The helpers of converters make an expression and, where possible, the same as data, a `Source`: the
 turns of a dialog. `turns` is what a source means, on the values of one row; the kernel reads sources as
-they stand here (`fmtkit.columns.text_layout`), and tests compare it with the expressions.
+they are here (`fmtkit.columns.text_layout`), and tests compare it with the expressions.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ Turn: TypeAlias = Mapping[str, Any]
 """A message: role, content and, if it is wide, the other keys."""
 
 PROMPT_END_ROLES = ("user", "tool")
-"""Roles after whose turn the assistant speaks."""
+"""Roles whose turn may end a prompt."""
 SYSTEM = ("system", "developer")
 """Roles of the turn that may lead a dialog; their text may be empty."""
 

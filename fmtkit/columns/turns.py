@@ -37,7 +37,7 @@ def joined_texts(parts: Expr, text: Expr) -> Expr:
 def turns(source: Column, message: Expr, name: str, *problems: Problem) -> Column:
     """Make wide messages of a list; `message` is one item's. Their speakers and texts are checked.
 
-    Where one of the `problems` is, that a turn says nothing is not told as well.
+    A row with one of the `problems` is not also reported for an empty turn.
     """
     made = source.with_value(source.value.list.eval(message)).once(f"__turns_{name}")
     field = pl.element().struct.field

@@ -279,7 +279,7 @@ def _message(kind: DialogKind, role: Expr, content: Expr) -> Expr:
     )
 
 
-# What the types of parsed values do not tell.
+# What the types of parsed values leave open.
 
 
 @singledispatch

@@ -296,7 +296,7 @@ def _typed(typed: dict[str, Any], name: str, found: Option) -> Any:
     try:
         whole = json.loads(text)
     except ValueError as error:
-        raise OptionError(f"{found.json_flag} {text}: no JSON: {error}") from error
+        raise OptionError(f"{found.json_flag} {text}: not JSON: {error}") from error
     if not isinstance(whole, dict):
         raise OptionError(f"{found.json_flag} {text}: give a JSON object")
     return {**whole, **PAIRS.read(value or [], flag_of(name, found))}

@@ -120,5 +120,5 @@ class _Texts:
         return found
 
     def is_inside(self, places: Int64s) -> np.ndarray:
-        """Return for each text whether a place lies within a character."""
+        """Return for each text whether a place is within a character."""
         return np.asarray((self.at(places) & 0xC0) == 0x80)

@@ -69,7 +69,7 @@ def _turns(messages: Column, name: str) -> Column:
             "value_error",
             f"{name}[].content",
             messages.value.list.eval((calls.list.len() > 0) & written.is_null()).list.any(),
-            f"a tool call in {name} is no JSON object",
+            f"a tool call in {name} is not a JSON object",
         ),
     )
 

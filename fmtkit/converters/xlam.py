@@ -1,4 +1,4 @@
-"""xLAM function calling: a query, the tools at hand, and the calls that answer it, as JSON."""
+"""xLAM function calling: a query, the available tools, and the calls that answer it, as JSON."""
 
 from collections.abc import Sequence
 

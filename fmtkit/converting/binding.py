@@ -75,7 +75,7 @@ class Binding(PickledByFields):
         return self.converter.make(self.arguments())
 
     def is_like(self, other: "Binding") -> bool:
-        """Return whether both convert alike: they may differ in the shapes that they read, no more."""
+        """Return whether both convert in the same way; they may read different shapes."""
         if self is other:
             return True
         return (

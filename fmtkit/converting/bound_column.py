@@ -1,4 +1,4 @@
-"""A bound column: a parameter of a converter, and where in the rows of a source its values lie."""
+"""A bound column: a parameter of a converter, and where in the rows of a source its values are."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _OBJECT = (dict, Mapping)
 
 @dataclass(frozen=True)
 class BoundColumn:
-    """A parameter, where its column lies, and the shape that a typed column of it has."""
+    """A parameter, the place of its column, and the shape that a typed column of it has."""
 
     name: str
     path: tuple[str, ...]
@@ -46,7 +46,7 @@ class BoundColumn:
 
     @property
     def top(self) -> str | None:
-        """Return the column of the source that it lies in; None for the whole row."""
+        """Return the column of the source that it is in; None for the whole row."""
         return self.path[0] if self.path else None
 
     def lookup(self, row: Row) -> Any:

@@ -94,14 +94,14 @@ def _of_lines(records: Records) -> Seen:
 
 
 def _of_batch(batch: pa.Table) -> Seen | None:
-    """Look at the types of a batch; None where they do not tell."""
+    """Look at the types of a batch; None where they are not sufficient."""
     columns = zip(batch.schema.names, batch.columns, strict=True)
     found = {name: _of_column(column) or _of_floats(column) for name, column in columns}
     return found if all(found.values()) else None
 
 
 def _of_column(column: pa.ChunkedArray) -> set[str]:
-    """Return the kinds of a column whose type tells them; none where it does not."""
+    """Return the kinds of a column whose type determines them; empty where it does not."""
     dtype = column.type
     if column.null_count == len(column):
         return {"null"}

@@ -155,7 +155,7 @@ def _problems(columns: list[tuple[str, Column]]) -> list[Problem]:
     found = [problem for _, column in columns for problem in column.problems]
     distinct = {id(problem): problem for problem in found}.values()
     own = sorted(distinct, key=lambda problem: PRECEDENCE[problem.code])
-    # What the converter says of a row tells more than that nothing came of it.
+    # The converter's own message is more specific than that a row made no output.
     return [*own, *expansion_problems(columns)]
 
 

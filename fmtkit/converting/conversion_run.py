@@ -408,13 +408,13 @@ def _format_of(job: Job, wanted: str | None) -> str:
 
 
 def _size_of(jobs: Sequence[Job]) -> int | None:
-    """Return the bytes of all sources; None where only reading tells."""
+    """Return the bytes of all sources; None if unknown before reading."""
     sizes = [source.size for job in jobs for source in job.sources]
     return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 def _identity(source: AnySource) -> dict[str, Any]:
-    """Return what tells that a source is the one it was: its hash, or size and time of its change or etag."""
+    """Return a source's identity: its hash, or its size with modification time or etag."""
     if source.hashed:
         return {"path": source.name, "sha256": source.sha256()}
     file = Path(source.name)

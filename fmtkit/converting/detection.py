@@ -193,7 +193,7 @@ def _convertible(
 ) -> tuple[int, tuple[str, ...]]:
     """Count the rows that would convert, and name the columns of turns that would not be read.
 
-    Shapes alone do not tell a transcript from any other text.
+    Shapes alone do not distinguish a transcript from other text.
     """
     if not rows:
         return 0, ()
@@ -359,7 +359,7 @@ def _plain_text(sample: Sequence[Row]) -> list[Fit]:
 
 
 def _likeness(mapping: Mapping[str, str]) -> float:
-    """Return how alike the names of renamed columns are, of the least alike; 2 where none is renamed."""
+    """Return the lowest name similarity of the renamed columns; 2 if none is renamed."""
     return min((likeness(name, path) for name, path in mapping.items()), default=2.0)
 
 

@@ -39,7 +39,7 @@ class Standing:
 
 
 WATCHED: ContextVar[Standing] = ContextVar("standing")
-"""The standing that an engine keeps up to date; whoever shows it sets one."""
+"""The progress that an engine updates; the progress bar sets it."""
 
 
 class TaskLostError(Exception):

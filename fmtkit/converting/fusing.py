@@ -1,8 +1,8 @@
 """Rows that are made as their lines are read, without a frame in between.
 
 Where it is known as data what the dialogs of a type are made of (`fmtkit.columns.turn_sources`), the kernel
-lays a line out at once (`fmtkit.columns.text_layout`): as messages, or as text where the template was traced
-on such conversations before. What it does not lay out (a rule that does not hold, a control token, a
+writes a line's output directly (`fmtkit.columns.text_layout`): messages, or text if the template was traced
+on such conversations before. What it does not fuse (a rule that does not hold, a control token, a
 conversation of a new shape) is left for the ordinary way, which makes the same of every row.
 """
 
@@ -60,12 +60,12 @@ MOST_SHAPES = 1_000
 """Shapes of conversations that a layout holds."""
 _SIDES = {"strip": LEFT + RIGHT, "lstrip": LEFT, "rstrip": RIGHT}
 _WORTH = 0.5
-"""The share of the records of a block that must be laid out, else the whole block goes the ordinary way."""
+"""The least share of fused records in a block; below it the whole block goes the ordinary way."""
 
 
 @dataclass(frozen=True)
 class Fused:
-    """The rows of a block whose texts were laid out."""
+    """The rows of a block that were fused."""
 
     table: pa.Table
     rows: Int64s
@@ -79,7 +79,7 @@ class Fused:
 
 @dataclass(frozen=True)
 class Paths:
-    """A layout with all paths known so far, ready to lay lines out."""
+    """A layout with all paths known so far, ready to fuse lines."""
 
     layout: Layout
     compiled: CompiledLayout
@@ -88,7 +88,7 @@ class Paths:
 
 
 class Fusion:
-    """How the rows of a binding are laid out; threads share it."""
+    """How the rows of a binding are fused; shared by threads."""
 
     def __init__(
         self, binding: Binding, stage: TextStage, schema: pa.Schema, tokens: Sequence[str]
@@ -129,7 +129,7 @@ class Fusion:
 
     @property
     def awaits_paths(self) -> bool:
-        """Return whether texts could be laid out if the template had met a row."""
+        """Return whether rows could be fused once the template was traced on some."""
         if self.paths is not None or not (self.fits and self.is_text):
             return False
         return not self._template.difference and not self._template.trees.get(self.plan)
@@ -151,7 +151,7 @@ class Fusion:
 
     @property
     def _has_plain_columns(self) -> bool:
-        """Return whether each column is a dialog of known turns, or a bound column as it stands."""
+        """Return whether each column is a dialog of known turns, or a bound column as it is."""
         return not any(
             isinstance(column, Several)
             or (column.turns if name in self.names else column.bound) is None
@@ -190,7 +190,7 @@ class Fusion:
         return replace(layout, keys=keys if self.stage.wide and (reads or not is_text) else ())
 
     def fuse(self, records: Records) -> Fused | None:
-        """Lay out what can be of a block; None where the whole block should go the ordinary way."""
+        """Fuse the rows of a block that can be; None if the whole block should go the ordinary way."""
         if self.paths is None:
             # Rows of another source may have taken the paths.
             self.take_paths()
@@ -267,7 +267,7 @@ class Fusion:
         return Paths(layout, compiled, np.array(shortened, np.bool_))
 
     def _paths_of(self, leaves: Mapping[Signature, Sequence[Leaf]]) -> Paths | None:
-        """Make a layout of the paths that can be told; None where there is none."""
+        """Make a layout of the paths that it can express; None if there is none."""
         shapes, shortened = [], []
         roles = {*clean_lines.roles_of(self._rules, self.binding.spec)}
         keys = {"content", *(name for name, _ in self._rules.keys)}
@@ -298,7 +298,7 @@ class Fusion:
     # The sample that is rendered both ways.
 
     def _difference(self, fused: Sequence[pa.Array], rows: Int64s, records: Records) -> bool:
-        """Render the sample row by row, from the strict parser's values; tell whether it differs."""
+        """Render the sample row by row, from the strict parser's values; return whether it differs."""
         sample = sample_of(fused[0])
         if not len(sample):
             return False
@@ -339,7 +339,7 @@ class _ShapeMaking:
         return Shape(roles, tuple(self.views), tuple(paths), keys)
 
     def paths(self, leaf: Leaf, plan: Plan) -> list[tuple[Path, Outcome]]:
-        """Return the path of a leaf, if it can be told and loses no content."""
+        """Return the path of a leaf, if a layout can express it and it loses no content."""
         if any(isinstance(output, Fault) for output in leaf.outputs):
             return []
         outcome = plan.finish(leaf.outputs)

@@ -1,6 +1,6 @@
 """Joined rows: rows that follow each other and have one value in a column are read as one.
 
-A tree of messages may lie in a row for each message, the two answers to a prompt in two rows. The row that
+A tree of messages may be in a row for each message, the two answers to a prompt in two rows. The row that
 is made of them is an object with the list of them, `{"rows": [...]}`, at the place of the last one.
 """
 

@@ -1,4 +1,4 @@
-"""Near misses: columns that a converter could read under another name, told by name and by what they hold.
+"""Near misses: columns that a converter could read under another name, found by name and by values.
 
 `instructions` for `instruction`, `chosenResponse` for `chosen_response`, `meta.question` for `question`,
 `reply` for `response`, `{speaker, text}` for `{role, content}`: whatever is proposed here is tried on
@@ -40,10 +40,10 @@ SYNONYMS = (
     (0.6, frozenset({"label", "liked", "thumb", "is_good"})),
     (CLOSE, frozenset({"tool", "function"})),
     (0.6, frozenset({"text", "content", "document"})),
-    # What is to be summed up stands where a question would.
+    # The text to summarise takes the place of a question.
     (0.55, _ASKED | _GIVEN | {"dialogue", "post"}),
 )
-"""Words that mean the same, and how alike they make two names."""
+"""Synonyms, and how similar they make two names."""
 SIDES = {
     "chosen": 1, "preferred": 1, "better": 1, "best": 1, "winner": 1, "accepted": 1, "positive": 1,
     "good": 1, "liked": 1, "win": 1, "rejected": -1, "dispreferred": -1, "worse": -1, "worst": -1,
@@ -181,9 +181,9 @@ def _best(
     *,
     least: float,
 ) -> tuple[str, str] | None:
-    """Return the parameter and the column that are most alike, if the column holds its kind.
+    """Return the parameter and the column that are most similar, if the column holds its kind.
 
-    Of two columns that are as much alike it is unknown which is meant: then it is none.
+    Two equally similar columns are ambiguous: neither is returned.
     """
     alike = [
         (close, name, path)
@@ -252,6 +252,6 @@ def _one(word: str) -> str:
 
 
 def _marks(words: Sequence[str]) -> tuple[int, bool]:
-    """Return which side of a pair words speak of, and whether of a system prompt: these must agree."""
+    """Return which side of a pair the words name, and whether a system prompt: both must agree."""
     side = next((SIDES[word] for word in words if word in SIDES), 0)
     return (-side if {"non", "not"} & set(words) else side), "system" in words

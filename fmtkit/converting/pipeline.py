@@ -280,7 +280,7 @@ def _one_by_one(job: Job, begun: Progress, tasks: Sequence[Task]) -> Iterator[_R
 
 
 def _groups(job: Job, begun: Progress, tasks: Sequence[Task]) -> Iterator[list[_Read]]:
-    """Read tasks; small blocks that follow each other in one and are converted alike go together."""
+    """Read tasks; adjacent small blocks of a task that are converted in the same way are merged."""
     # The consumer of the pieces counts them in the same progress, which lags behind what is read.
     start, lines = begun.next_block, dict(begun.lines)
     for task in tasks:
@@ -327,7 +327,7 @@ def _blocks_of_task(
 
 
 def _grouped(job: Job, blocks: Iterator[_Read]) -> Iterator[list[_Read]]:
-    """Put small blocks together that follow each other and are converted alike."""
+    """Merge adjacent small blocks that are converted in the same way."""
     group: list[_Read] = []
     size = 0
     for read in blocks:
@@ -402,7 +402,7 @@ def _in_the_ordinary_way(
 
 
 def _fused(job: Job, source: int, records: Records) -> "tuple[_Converted, list[_Part]] | None":
-    """Lay the texts of a block out as it is read, and take what is left of it in the ordinary way."""
+    """Fuse the rows of a block as it is read, and convert the remaining rows in the ordinary way."""
     fusion = job.fusions[source]
     if fusion is not None and fusion.awaits_paths and len(records.data) > _TAUGHT_BYTES:
         _teach(job, source, records)
@@ -428,7 +428,7 @@ def _fused(job: Job, source: int, records: Records) -> "tuple[_Converted, list[_
 
 
 def _teach(job: Job, source: int, records: Records) -> None:
-    """Take the first rows of a block in the ordinary way, so that the others can be laid out.
+    """Take the first rows of a block in the ordinary way, so that the others can be fused.
 
     The first block of each worker went that way as a whole, which took 5 to 20 MiB more at the peak.
     """
@@ -586,7 +586,7 @@ def _account(
 ) -> list[Piece]:
     """Put the parts of blocks together, every record in one term of the ledger.
 
-    What is counted over all blocks at once stands with the last of them.
+    What is counted over all blocks at once is with the last of them.
     """
     ends = np.cumsum([len(rows) for rows in records])
     kept = np.concatenate([part.kept for part in parts])

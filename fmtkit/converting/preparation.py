@@ -117,7 +117,7 @@ class Job:
 
     @cached_property
     def fusions(self) -> tuple[Fusion | None, ...]:
-        """Return how rows of each source are laid out as they are read; None where they cannot be."""
+        """Return how rows of each source are fused as they are read; None where they cannot be."""
         if not isinstance(self.text, TextStage) or self.pairs is not None or self.unpairs:
             return (None,) * len(self.plans)
         plans = {id(plan): plan for plan in self.plans}

@@ -20,7 +20,7 @@ UNITS = ("B", "KB", "MB", "GB")
 
 
 class Watch(Protocol):
-    """Whoever follows a run: called after each block, on the thread that asked for the run."""
+    """Progress callback of a run: called after each block, on the thread that asked for the run."""
 
     def __call__(self, done: int, size: int | None, ledger: "Ledger") -> None: ...
 
@@ -62,7 +62,7 @@ def progress(*, shown: bool) -> Iterator[Watch | None]:
 
 @dataclass(frozen=True)
 class _Tasks:
-    """How an engine's tasks stand, as text, whenever the bar is drawn: between results too."""
+    """The progress of an engine's tasks, as text, whenever the bar is drawn: between results too."""
 
     standing: Standing
 

@@ -61,7 +61,7 @@ class Ray:
         with self._cluster(ray):
             standing.begin(tasks)
             job = ray.put(ray.cloudpickle.dumps(work))
-            # Ray's own retries do not tell a task that kills its worker from a node that is lost.
+            # Ray's own retries do not distinguish a task that kills its worker from a lost node.
             run = ray.remote(num_cpus=1, max_retries=0)(_run)
             room = 2 + 2 * max(int(ray.cluster_resources().get("CPU", 1)), 1)
             flying: deque[_Flight] = deque()
@@ -194,7 +194,7 @@ def _run(job: list[Any], task: Any) -> tuple[Any, tuple[type[FmtkitError], str] 
 def _fetched(reference: Any) -> Callable[[Any], Any]:
     """Return the function that a reference stands for, unpickled once in a worker.
 
-    It is unpickled here, and not by Ray, so that what is wrong with it can be told.
+    It is unpickled here, and not by Ray, so that an error can be reported.
     """
     work: Callable[[Any], Any] = pickle.loads(_package().get(reference))  # noqa: S301
     return work

@@ -317,7 +317,7 @@ def _parsed(
 
 
 def _as_converters_see(frame: pl.DataFrame, rows: np.ndarray, binding: Binding) -> pl.DataFrame:
-    """Number the rows of a frame that the kernel read, and tell what its watched columns carry."""
+    """Number the rows of a frame that the kernel read, and report what its watched columns carry."""
     columns = {column.name: frame.get_column(column.name) for column in binding.every}
     for watched in binding.watched:
         texts = columns[watched.name]

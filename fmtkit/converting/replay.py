@@ -70,7 +70,7 @@ def replay(
         fix: `FILE.function`, called with each row: a dict, or the raw text of what is not an object. It
             returns the repaired row, as a dict or as a line of JSON, or None for one that stays bad.
         plugins: Those that the run was given.
-        watch: Told how far it is.
+        watch: Progress callback.
 
     Returns:
         The report of the new run; `quarantined` counts the rows that are still bad.

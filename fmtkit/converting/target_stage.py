@@ -2,7 +2,7 @@
 
 Whatever a target does not hold makes a row `no_place`, or is dropped and counted where --allow-loss names
 it. What the reader of the layout would not give back is `no_place` as well: a text that is a mark of the
-layout, an empty system prompt where none can stand.
+layout, an empty system prompt where none can be.
 """
 
 from collections import Counter
@@ -77,7 +77,7 @@ class TargetStage(PickledByFields):
                 known = [*LOSSES, *kept]
                 near = near_match(given, known)
                 hint = f"did you mean {near!r}?" if near else f"choose of {', '.join(known)}"
-                raise OptionError(f"--allow-loss {given}: it is no field that can be lost; {hint}")
+                raise OptionError(f"--allow-loss {given}: no such field; {hint}")
         return cls(before, found, table, canonical, named)
 
     @property
@@ -195,7 +195,7 @@ class TargetStage(PickledByFields):
         return _Applied(made, places, sorted(told), +losses)
 
     def _without_lost_columns(self, table: pa.Table, rows: "_Rows") -> dict[str, pa.ChunkedArray]:
-        """Return the columns that are no dialogs; those without a place are lost or told."""
+        """Return the columns that are not dialogs; those without a place are dropped or reported."""
         out = {}
         for entry in self._own_fields:
             column = table.column(entry.name)
@@ -258,7 +258,7 @@ class _Rows:
             self.problems.setdefault(row, (name, told))
 
     def lose(self, name: str, rows: Bools, message: str = "") -> bool:
-        """Drop something of these rows, or say that they have no place; tell whether it is to be dropped."""
+        """Count a loss in these rows, or refuse them; return whether the field is to be dropped."""
         if not rows.any():
             return False
         if name not in self.allowed:
@@ -313,7 +313,7 @@ class _Rows:
 
     def _with_written_arguments(self, turns: TurnTable) -> TurnTable:
         odd = turns.where(pl.col("tool_calls").str.contains(_UNTEXTUAL_ARGUMENTS))
-        told = "arguments of a call that are an object, not its JSON text"
+        told = "arguments of a call as an object, not as JSON text"
         if not self.lose("arguments", turns.rows_of(odd), told):
             return turns
         return _mapped(turns, odd, _arguments_as_text)
@@ -398,7 +398,7 @@ class _Rows:
 
 
 def _whole(prompt: TurnTable, completion: TurnTable) -> TurnTable:
-    """Lay completions after their prompts, of which no reply is trained on."""
+    """Append completions to their prompts, in which no reply is trained on."""
     earlier = (pl.col("role") == "assistant") & pl.col("train").is_null()
     if prompt.where(earlier).any():
         untrained = pl.when(earlier).then(pl.lit(value=False)).otherwise(pl.col("train"))

@@ -1,6 +1,6 @@
-"""The token stage: conversations and continuations become rows of a Tokens table, padded alike.
+"""The token stage: conversations and continuations become rows of a Tokens table, padded to one length.
 
-It stands where the text stage does for other tables.
+It is where the text stage does for other tables.
 """
 
 from collections.abc import Mapping, Sequence

@@ -98,7 +98,7 @@ class TurnTable:
         return TurnTable(flat, numbers[self.row[mask]], int(kept.sum()))
 
     def behind(self, first: "TurnTable") -> "TurnTable":
-        """Lay these messages after those of the same rows of another table."""
+        """Append these messages to those of the same rows of another table."""
         row = np.concatenate((first.row, self.row))
         order = np.argsort(row, kind="stable")
         flat = pl.concat([first.flat, self.flat], rechunk=False)[order]

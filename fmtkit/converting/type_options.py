@@ -1,4 +1,4 @@
-"""Options of a type: where its columns lie, how its messages are spelled, and what its converter takes."""
+"""Options of a type: where its columns are, how its messages are spelled, and what its converter takes."""
 
 import json
 from collections.abc import Mapping

@@ -134,7 +134,7 @@ def _together(file: Path) -> Iterator[Path]:
 
 
 def _imported(file: Path) -> set[str]:
-    """Return the outermost names of the modules that a file imports, wherever in it."""
+    """Return the outermost names of the modules that a file imports, anywhere in it."""
     try:
         nodes = [*ast.walk(ast.parse(file.read_bytes()))]
     except (SyntaxError, ValueError):

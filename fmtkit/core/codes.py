@@ -223,7 +223,7 @@ PRECEDENCE: dict[str, int] = {code: rank for rank, code in enumerate(BAD_ROWS)}
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """A row that could not be converted: where it stands, why, and its bytes.
+    """A row that could not be converted: where it is, why, and its bytes.
 
     `row` is the 0-based record and `line` the 1-based first physical line, both counted from the start
     of the block until the pipeline adds the block's own place; `line` is None where a source has none.

@@ -128,7 +128,7 @@ def _listed(name: str, known: list[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Return the few known names that are most like one, the most alike first."""
+    """Return the known names most similar to one, the closest first."""
     return sorted(known, key=lambda one: (-SequenceMatcher(None, name, one).ratio(), one))[:NEAREST]
 
 

@@ -60,7 +60,7 @@ class Call(Generic[T]):
         self._done.set()
 
     def is_done(self, seconds: float) -> bool:
-        """Wait so long at most, and tell whether the call has ended."""
+        """Wait at most that long; return whether the call has ended."""
         return self._done.wait(seconds)
 
     def result(self) -> T:
@@ -178,7 +178,7 @@ def in_parts(
 ) -> Iterator[Part[T]]:
     """Yield what a call returns for all rows; where it raises, for each half, down to what fails alone.
 
-    `call(rows, seconds)` gets rows that stand together, and the seconds that it may take: its
+    `call(rows, seconds)` gets adjacent rows, and the seconds that it may take: its
     share of `seconds`, so that a row that never ends costs twice the time and not a multiple.
     Halves are multiples of `whole` rows, such as the answers to one prompt.
     """

@@ -57,7 +57,7 @@ def environment(names: Iterable[str]) -> dict[str, str]:
 
 
 def cached(name: str, file: str) -> Path | None:
-    """Return where a file of a hub repository lies in the cache; None where it does not."""
+    """Return where a file of a hub repository is in the cache; None if it is not there."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 

@@ -2,7 +2,7 @@
 
 The flag of the command line (`fmtkit.commands.flags`), the keyword of the library with its type and its
 line of help, the check of the value and the JSON Schema follow from the declaration, so that an option
-means the same wherever it is given:
+means the same everywhere:
 
     class ConvertOptions(Options):
         limit: int | None = option(COUNT, "Read the first N rows only.")
@@ -99,7 +99,7 @@ class Options:
     panel: ClassVar[str] = "Options"
     """The heading under which `--help` lists the options that a class declares."""
     typed: frozenset[str] = field(default=frozenset(), kw_only=True, compare=False, repr=False)
-    """Names of the options that stood on the command line, with their defaults too."""
+    """Names of the options given on the command line, also those with their default value."""
 
     def __post_init__(self) -> None:
         for name, declared in self.declared().items():

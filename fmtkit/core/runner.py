@@ -235,7 +235,7 @@ def methods(fits: Callable[[Runner], bool]) -> str:
 
 
 def guess(hints: Collection[str]) -> str | None:
-    """Return the shipped method that keys, sections or tables belong to; None where they tell none."""
+    """Return the shipped method that keys, sections or tables belong to; None if they determine none."""
     found = [runner for runner in shipped() if not runner.guessed_from.isdisjoint(hints)]
     # A method with sections of its own before one that a single key suggests.
     return max(found, key=lambda runner: len(runner.sections)).method if found else None

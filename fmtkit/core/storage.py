@@ -243,7 +243,7 @@ def place_of(url: str) -> tuple[str, str]:
 
 
 def mark_of(details: Mapping[str, Any]) -> tuple[int | None, str]:
-    """Return what tells two states of a file apart: its size, and its etag or what stands for one."""
+    """Return the version of a file: its size, and its etag or a substitute."""
     size = details.get("size")
     known = next((details[name] for name in _MARKS if details.get(name)), "")
     # Listings have times as numbers where the file itself has them as datetimes.

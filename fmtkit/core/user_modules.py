@@ -1,6 +1,6 @@
 """Modules of the user's own folders: found by the name that was given, and by each other, by nothing else.
 
-A configuration names `rewards.accuracy`; rewards.py lies beside it, often with files called trl.py or
+A configuration names `rewards.accuracy`; rewards.py is beside it, often with files called trl.py or
 polars.py. The folder is therefore never on `sys.path`, where any package that looks for an optional
 dependency would find them. A finder after all others serves three kinds of import instead: of a module
 that was named, any that a served module makes itself (its neighbours), and those of pickles, which
@@ -78,7 +78,7 @@ def serve(folders: Iterable[str | Path], *named: str) -> None:
 
 
 def unpickle(data: bytes, folders: Iterable[str | Path] = ()) -> Any:
-    """Load a pickle of a process of ours; the modules of its functions may lie in these folders."""
+    """Load a pickle of a process of ours; the modules of its functions may be in these folders."""
     serve(folders)
     return pickle.loads(data)  # noqa: S301
 
@@ -121,7 +121,7 @@ def _entries() -> list[str]:
 
 def _importer() -> str:
     """Return the name of the module whose code asks for an import."""
-    # Above this function stand the finder and the import machinery.
+    # Above this function are the finder and the import machinery.
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))

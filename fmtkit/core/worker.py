@@ -2,7 +2,7 @@
 
 A worker serves one target, a function `setup -> (bytes -> bytes)` named `package.module:function`.
 It is spawned (never forked from a process with threads), takes a batch of items, and answers
-each with one frame: whoever keeps us waiting longer than the limit is the item whose answer has not
+each with one frame: the item that exceeds the time limit is the item whose answer has not
 come, and the worker is killed. Only bytes cross the border, no pickles: what comes back cannot harm
 us.
 """

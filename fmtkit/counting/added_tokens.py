@@ -27,7 +27,7 @@ class AddedTokens:
     by_length: dict[int, npt.NDArray[np.bytes_]]
     """Length in bytes -> the tokens of that length, longest first."""
     greedy: frozenset[bytes]
-    """Those that take white space beside them along, or stand only between words."""
+    """Those that take white space beside them along, or are only between words."""
 
 
 def passes(added: list[dict[str, Any]]) -> tuple[AddedTokens, ...]:

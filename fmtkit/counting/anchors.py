@@ -16,7 +16,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class AnchorRule:
-    """Where anchors may lie; lengths are in tokens."""
+    """Where anchors may be; lengths are in tokens."""
 
     stride: int = 8
     context_length: int = 8
@@ -48,7 +48,7 @@ def anchor_positions(
 ) -> list[int]:
     """Return the anchors of a document of `length` tokens without padding.
 
-    With a mask (1 where generated windows may lie), a window that is not wholly inside is left out.
+    With a mask (1 where generated windows may be), a window that is not wholly inside is left out.
     """
     last = length - rule.generate_max_len
     candidates = range(rule.first(prompt_length), last + 1, rule.stride)

@@ -72,7 +72,7 @@ class Tally:
         return sum(number for length, number in self.counts.items() if length > limit)
 
     def beyond(self, limit: int) -> int:
-        """Count the tokens that stand beyond a limit."""
+        """Count the tokens that are beyond a limit."""
         return sum((length - limit) * n for length, n in self.counts.items() if length > limit)
 
 

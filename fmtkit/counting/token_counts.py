@@ -114,9 +114,9 @@ class TokenCounter:
         return result
 
     def _around(self, left: pa.LargeStringArray, right: pa.LargeStringArray) -> tuple[Ints, Ints]:
-        """Return how many bytes stand between the seam and the nearest cuts; -1 for none near.
+        """Return how many bytes are between the seam and the nearest cuts; -1 for none near.
 
-        A cut between two such bytes lies in no added token, and nothing merges across it.
+        A cut between two such bytes is in no added token, and nothing merges across it.
         """
         data, borders = text_bytes.flat(left)
         places = np.maximum(borders[1:, None] - NEAR + np.arange(NEAR), borders[:-1, None])

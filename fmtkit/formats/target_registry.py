@@ -29,7 +29,7 @@ LOSSES: dict[str, str] = {
     "system": "system turns",
     "turns": "all turns but the last exchange",
     "tools": "the definitions of tools",
-    "tool_calls": "tool calls, and the turns of tools",
+    "tool_calls": "tool calls, and tool turns",
     "tool_call_id": "the ids of calls",
     "arguments": "that the arguments of a call are an object and not its JSON text",
     "content": "that a message which only calls tools has no content, not an empty one",
@@ -56,7 +56,7 @@ class Target:
     holds: frozenset[str]
     """The LOSSES that do not happen."""
     system: Literal["turns", "first"]
-    """Where a system prompt is held: in turns wherever they stand, or one that is not empty, as the first."""
+    """Where a system prompt is held: in turns at any place, or one that is not empty, as the first."""
     json: frozenset[str]
     """Dotted paths of columns whose text is JSON: written as the values that they are."""
     calls: Literal["any", "text", "bare"]

@@ -25,7 +25,7 @@ class Placed:
     """Without padding."""
     anchors: Ints
     generated: Ints
-    """Tokens that lie in a window; those of two windows count once."""
+    """Tokens that are in a window; those of two windows count once."""
     padded_first: Bools
     """Whether padding comes before a token."""
 
@@ -43,7 +43,7 @@ class AnchorSummary:
     """Anchors of a row; its `tokens` are anchors."""
     tokens: int
     generated: int
-    """Tokens that lie in a window."""
+    """Tokens that are in a window."""
 
 
 @dataclass

@@ -142,7 +142,7 @@ class CuttingTally:
         if len(values) == 0:
             return None
         rows, tokens = int(times.sum()), sum(self.tokens.values())
-        # The longest rows go first: as many as the budget allows stand above the length.
+        # The longest rows go first: as many as the budget allows are above the length.
         kept = np.searchsorted(np.cumsum(times), rows - int(loss_budget * rows))
         cuts = [self._cut(limit, way) for limit in self._useful(int(values[-1])) for way in WAYS]
         return Cutting(rows, tokens, tuple(cuts), loss_budget, int(values[kept]))

@@ -128,7 +128,7 @@ DIALOG_CHECKS: dict[str, Callable[[Dialogs], Bools]] = {
     "trailing_user_turn": trailing_user_turn,
     "unclosed_think": unclosed_think,
 }
-"""Code of a finding -> what tells the rows that have it."""
+"""Code of a finding -> the function that finds its rows."""
 
 
 def searched(tokens: Iterable[str]) -> tuple[str, ...]:

@@ -125,7 +125,7 @@ def _by_turns(
 def _train_details(
     one: Masked, encoding: Encoding, message: Message, content: Span | None, text: str
 ) -> bool:
-    """Train the stretches of a content that its message names; tell whether the content was found."""
+    """Mark the parts of a content that its message names; return whether the content was found."""
     said = message.get("content") or ""
     # A template may have trimmed it, or left its thinking out.
     begins = said.find(text[slice(*content)]) if content else -1

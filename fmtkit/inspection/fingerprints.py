@@ -98,7 +98,7 @@ class Fingerprints:
             yield np.fromfile(Path(self.folder.name) / f"{key}-{number}", dtype=ENTRY)
 
     def copies(self) -> Ints:
-        """Return the rows of which the same stood before, ascending."""
+        """Return the rows that repeat an earlier one, ascending."""
         found = []
         for part in self._parts("row_hash"):
             order = np.lexsort((part["row"], part["row_hash"]))

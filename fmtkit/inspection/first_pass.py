@@ -1,7 +1,7 @@
 """The first pass of an inspection: every row is looked at, block by block or task by task.
 
 What was seen of some rows is counted from where they begin, and adds up: a worker sends what it saw of
-a task, and whoever asked adds the tasks up in the order of the input.
+a task, and the caller adds the tasks up in the order of the input.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class Seen:
     starts: list[BlockStart] = field(default_factory=list)
 
     def add(self, piece: Piece) -> BlockStart:
-        """Add what was seen of a block, and return where it stands."""
+        """Add what was seen of a block, and return where it is."""
         source = piece.source
         start = BlockStart(
             source,
@@ -160,7 +160,7 @@ class BlockViewer(PickledByFields):
 
     viewer: Viewer
     splits: tuple[str, ...]
-    """The split that each source's name speaks of."""
+    """The split that each source's name suggests."""
     scores: tuple[tuple[str, ...], ...]
     """The columns with scores of two replies in each source."""
     once: tuple[bool, ...]

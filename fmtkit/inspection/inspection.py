@@ -301,6 +301,6 @@ def _sources(opened: Opened, rows: Mapping[int, int]) -> tuple[SourceSummary, ..
 
 
 def split_of(path: str) -> str:
-    """Return the split that a source's name speaks of, empty where it does not."""
+    """Return the split that a source's name suggests, or an empty string."""
     words = re.split(r"[^a-z]+", path.rsplit("/", 1)[-1].lower())
     return next((SPLIT_WORDS[word] for word in words if word in SPLIT_WORDS), "")

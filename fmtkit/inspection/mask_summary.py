@@ -14,7 +14,7 @@ TEMPLATE = "template"
 
 
 WINDOW = "generated window"
-"""The role of tokens that strided EBFT generates anew; a row of tokens has no messages."""
+"""The role of tokens that strided EBFT regenerates; a row of tokens has no messages."""
 
 
 @dataclass(frozen=True)

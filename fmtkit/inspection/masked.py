@@ -50,7 +50,7 @@ class Masked:
     labels: tuple[float, ...] | None = None
     """Of the trained tokens of a stepwise row."""
     windows: tuple[Span, ...] = ()
-    """Tokens that strided EBFT generates anew; each window begins at its anchor."""
+    """Tokens that strided EBFT regenerates; each window begins at its anchor."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -60,7 +60,7 @@ class Masked:
 
     @property
     def generated(self) -> Bools:
-        """Return which tokens lie in a window."""
+        """Return which tokens are in a window."""
         found = np.zeros(len(self.ids), dtype=np.bool_)
         for start, end in self.windows:
             found[start:end] = True

@@ -1,4 +1,4 @@
-"""Written text: columns whose texts a chat template wrote, told by its tokens, or that hold a transcript."""
+"""Rendered text: columns that a chat template wrote, recognised by its tokens, or that hold a transcript."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -21,7 +21,7 @@ from fmtkit.tokenizers.tokens import Tokenizer
 Bools = npt.NDArray[np.bool_]
 
 TAIL = 200
-"""Characters at the end of a text in which its end of turn stands."""
+"""Characters at the end of a text in which its end of turn is searched."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ HELD_ROWS = 200
 
 @dataclass(frozen=True, slots=True)
 class BlockStart:
-    """Where a block stands: its first row over all sources, and within its source."""
+    """Where a block is: its first row over all sources, and within its source."""
 
     source: int
     number: int

@@ -2,7 +2,7 @@
 
 A conversion reads only what its type takes. These columns are numbers at the top of a row, so that
 they can be read from its bytes: a quote inside a JSON text has a backslash before it, therefore
-`"score_chosen":` is a key wherever it stands.
+`"score_chosen":` is always a key.
 """
 
 import re

@@ -19,7 +19,7 @@ DIALOGS = ("messages", "prompt", "chosen", "rejected", "completion")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a row stands."""
+    """Where a row is."""
 
     row: int
     """0-based, over all sources in their order; what --row takes."""
@@ -45,12 +45,12 @@ class ShownSide:
     why: str
     labels: tuple[float, ...] | None
     windows: tuple[tuple[int, int], ...]
-    """Spans of tokens that strided EBFT generates anew; each begins at its anchor."""
+    """Spans of tokens that strided EBFT regenerates; each begins at its anchor."""
     notes: tuple[str, ...]
 
     @property
     def generated_tokens(self) -> int:
-        """Count the tokens that lie in a window; windows may overlap."""
+        """Count the tokens that are in a window; windows may overlap."""
         return len({place for start, end in self.windows for place in range(start, end)})
 
     @property

@@ -83,7 +83,7 @@ class CleanLines:
 
 @dataclass(frozen=True)
 class LayoutLines(CleanLines):
-    """Lines that were laid out as they were read; `frame` has the other columns that are read."""
+    """Lines whose output was made as they were read; `frame` has the other columns."""
 
     made: tuple[pa.Array, ...]
     """A column for each dialog of the layout, of texts or lists of messages, without nulls."""
@@ -115,12 +115,12 @@ class CompiledLayout:
     spec: Any
     layout: Any
     others: Mapping[str, int]
-    """The columns that are read and not laid out, and the place of each among all."""
+    """The columns that are read but not in the layout, and the place of each among all."""
 
     def read(self, block: bytes) -> LayoutLines:
-        """Read the lines of a block and lay them out.
+        """Read the lines of a block by the layout.
 
-        A line is CLEAN only if it was laid out and its silent and watched columns hold nothing; UNSURE
+        A line is CLEAN only if its output was made and its silent and watched columns hold nothing; UNSURE
         says nothing of the others.
         """
         made = self.native.read(block, self.spec, self.layout)
@@ -223,7 +223,7 @@ _THERE_BASE = 32
 
 @lru_cache(maxsize=256)
 def _compiled_layout(spec: ReadSpec, layout: Layout) -> Any:
-    """Return a layout as the kernel lays out by it."""
+    """Return a layout as the kernel takes it."""
     native = kernel()
     assert native is not None
     return native.compile_layout(layout_tuple(spec, layout))
@@ -257,7 +257,7 @@ def layout_tuple(spec: ReadSpec, layout: Layout) -> KernelTuple:
 
 
 class _LayoutCompiler:
-    """What a layout is told with: slots of its columns, letters of its roles, steps of its sources."""
+    """Encodes a layout for the kernel: slots of columns, letters of roles, steps of sources."""
 
     def __init__(self, spec: ReadSpec, layout: Layout) -> None:
         self.keys = [name for name, _ in layout.keys]

@@ -4,7 +4,7 @@ The extension module `fmtkit.reading._kernel` is optional. Without it the strict
 with the same results, slower. It is built from the sources in `kernel/` and remembers their hash: a build
 of other sources is not used. setup.py builds by what is said here, so this module needs no other package.
 
-A machine on which there was never a kernel is quiet about it: only `fmtkit env` tells why. A build that lies
+A machine on which there was never a kernel gets no warning: only `fmtkit env` says why. A build that is
 there and cannot be used (stale, or not to be loaded) is reported once, by an UnusedKernelWarning.
 
 The environment variable FMTKIT_KERNEL decides: `0` turns the kernel off, `require` makes it an error that
@@ -91,7 +91,7 @@ def sources() -> list[Path]:
 
 
 def sources_hash() -> str:
-    """Return the SHA-256 of the names and bytes of the sources that lie here."""
+    """Return the SHA-256 of the names and bytes of the sources that are here."""
     digest = hashlib.sha256()
     for path in sources():
         content = path.read_bytes()

@@ -1,7 +1,7 @@
 """Put a column of texts together from pieces: constants, contents and made texts, copied once.
 
 Each piece is an Arrow string view (16 bytes: size, buffer, offset); casting the views to strings
-lays the pieces one after another in one buffer, so that the text of a row is the run of its pieces.
+concatenates the pieces in one buffer, so that the text of a row is the run of its pieces.
 """
 
 import re

@@ -42,11 +42,11 @@ class Rows:
         self._known: dict[Slot, dict[int, str]] = {}
 
     def column(self, slot: Slot) -> TextColumn:
-        """Return the column that a slot's texts lie in."""
+        """Return the column that a slot's texts are in."""
         return self.dialogs[slot.dialog].column(slot.key)
 
     def places(self, slot: Slot, rows: Int64s) -> Int64s:
-        """Return where in its column a slot's texts lie."""
+        """Return where in its column a slot's texts are."""
         dialog = self.dialogs[slot.dialog]
         return dialog.places(slot.key, dialog.starts[rows] + slot.message)
 

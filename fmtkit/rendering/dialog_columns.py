@@ -1,4 +1,4 @@
-"""A batch of conversations as columns: who speaks, which keys a message has, and the texts."""
+"""A batch of conversations as columns: the roles, keys and texts of messages."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -56,7 +56,7 @@ class DialogColumn:
         return call_columns(self.columns["tool_calls"]) if "tool_calls" in self.columns else None
 
     def column(self, key: str) -> TextColumn:
-        """Return the column that the texts of a slot's key lie in."""
+        """Return the column that the texts of a slot's key are in."""
         call = read_call_key(key)
         if call is None:
             return self.columns[key]

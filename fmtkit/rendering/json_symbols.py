@@ -14,7 +14,7 @@ from fmtkit.rendering.symbols import ACTIVE, Length, Parts, Symbol, Untraceable,
 from fmtkit.rendering.unknowns import Derived, expand, kind_of
 
 MAX_MEMBERS = 64
-"""Members of one value that a trace tells apart; a template that asks for more is rendered by rows."""
+"""Members of one value that a trace distinguishes; a template that asks for more is rendered by rows."""
 
 METHODS = ("items", "keys", "values", "get")
 _ATTRIBUTES = frozenset(dir(dict))

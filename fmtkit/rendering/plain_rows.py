@@ -86,7 +86,7 @@ class PlainRows:
         return outcome if isinstance(outcome, Problem) else _moved(outcome, probed, outputs)
 
     def _probe(self, row: int) -> Probe:
-        """See where a row's contents come to stand: by a trace, or a symbol for each one."""
+        """Find where a row's contents end up: by a trace, or a symbol for each one."""
         if any(d.with_parts()[row] or d.with_odd_calls()[row] for d in self.dialogs):
             return self._probe_with_symbols(row)
         texts = Rows(self.batch.parts).every_text(row)

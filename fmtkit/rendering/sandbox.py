@@ -1,4 +1,4 @@
-"""Foreign templates in a worker process: a template is a program, whoever may have written it.
+"""Foreign templates in a worker process: a template is a program that cannot be trusted.
 
 The worker has the limits of worker.Limits and its output one in proportion to the input. Five rows
 that break a limit are enough to call the template harmful: each one costs seconds. A trace comes out as
@@ -241,7 +241,7 @@ class BoundedMarkingEnvironment(BoundedEnvironment):
 def serve_marked(setup: Mapping[str, Any]) -> Serve:
     """Make the function that answers RowTemplate in the worker: the text with marks, or a fault.
 
-    It stands here, since what row templates import costs a worker 0.4 s of CPU before its first row.
+    It is here, since what row templates import costs a worker 0.4 s of CPU before its first row.
     """
     compile_once = Compiling(setup, BoundedMarkingEnvironment)
 

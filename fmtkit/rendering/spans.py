@@ -147,7 +147,7 @@ def token_rows(
 
     `trained` says of which spans: `every` one, the `last`, or the last one's `answer` alone.
 
-    Anchors may lie in the same tokens, thinking included, also where it is not trained on.
+    Anchors may be in the same tokens, thinking included, also where it is not trained on.
     """
     encodings = tokenizer.encode_batch([one.text for one in spanned])
     out = []
@@ -165,7 +165,7 @@ def token_rows(
 
 
 def _inside(place: int, spans: Sequence[Span]) -> bool:
-    """Return whether a character stands in one of some spans, which are in order."""
+    """Return whether a character is in one of some spans, which are in order."""
     before = bisect_right(spans, (place, sys.maxsize)) - 1
     return before >= 0 and place < spans[before][1]
 

@@ -1,4 +1,4 @@
-"""Which contents a template left out, wholly or in part, told from a symbolic text."""
+"""Which contents a template left out, wholly or in part, found from a symbolic rendering."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """Tool calls as columns: their keys, and the texts that differ from row to row.
 
 What is known of a call is a path and a kind for each of its values (`function.name` is a text); the
-values lie in a column for each path. Arguments are kept as `tojson` writes them.
+values are in a column for each path. Arguments are kept as `tojson` writes them.
 """
 
 import json
@@ -66,7 +66,7 @@ class _Reading:
         if type(calls) is not list or end != len(text):
             raise OddCallsError
         made = [self._flat(call) for call in calls]
-        # Half a surrogate pair stands in no text, but for an escape it may.
+        # Half a surrogate pair is in no text, but for an escape it may.
         if "\\u" in text and not all(is_encodable(v) for flat in made for _, _, v in flat):
             raise OddCallsError
         for flat in made:
@@ -116,7 +116,7 @@ def _kind(key: str, value: Any) -> tuple[str, str]:
 
 
 def is_encodable(text: str) -> bool:
-    """Return whether a text can lie in a column: half a surrogate pair cannot."""
+    """Return whether a text can be in a column: half a surrogate pair cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

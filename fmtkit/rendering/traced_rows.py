@@ -34,7 +34,7 @@ SAME_TOOLS = 8
 """Rows of a batch that have the same tools, from which on a trace for these alone is worth it."""
 
 MAX_TREES = 4_000
-"""Signatures whose paths are kept; data that has more has hardly two conversations alike."""
+"""Signatures whose paths are kept; data with more has few conversations of the same shape."""
 
 
 @dataclass

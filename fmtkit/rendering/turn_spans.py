@@ -1,4 +1,4 @@
-"""Where the turns of one rendered conversation stand: those of the assistant, and every message's content.
+"""Where the turns of one rendered conversation are: those of the assistant, and every message's content.
 
 Most templates of models mark no turns. There a reply reaches from the generation prompt of what came before
 to the end of the turn, as fmtkit.rendering.spans finds it for whole columns.
@@ -119,7 +119,7 @@ def _by_marks(
 
 
 def _read(made: str, count: int) -> list[Span | None]:
-    """Return where the marks of each content stand, in the text without them."""
+    """Return where the marks of each content are, in the text without them."""
     begun: dict[int, int] = {}
     spans: list[Span | None] = [None] * count
     gone = 0

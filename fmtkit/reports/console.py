@@ -232,7 +232,7 @@ def _codes(title: str, counts: Mapping[str, int], known: Mapping[str, str]) -> l
 
 
 def _first_bad(quarantine: Path) -> list[Part]:
-    """Show where the first bad rows stand."""
+    """Show where the first bad rows are."""
     shown = []
     with quarantine.open(encoding="utf-8", errors="replace") as lines:
         for line in islice(lines, FIRST_BAD):

@@ -1,6 +1,6 @@
 """A page: one file with everything in it, which loads nothing and runs only our script.
 
-Its content-security-policy names script and style by their hashes and allows nothing else; data stands
+Its content-security-policy names script and style by their hashes and allows nothing else; data is
 in blocks that no browser runs, and reaches the page as text, never as markup. `page.html` is the frame,
 `page.css` and `page.js` are what all pages share: the theme, and a list of rows beside the chosen one.
 NAME.html and NAME.js are what one page has of its own.

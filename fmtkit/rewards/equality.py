@@ -216,7 +216,7 @@ def is_same(answer: str, reference: str) -> bool:
         reference: What it should be.
 
     Returns:
-        Whether they are the same; what cannot be told for sure is not the same.
+        Whether they are the same; uncertain cases are not.
 
     Example:
         >>> is_same(r"\frac12", "0.5")

@@ -9,7 +9,7 @@ from fmtkit.rewards.answers import text_of
 
 @dataclass(frozen=True)
 class repetition:  # noqa: N801
-    """-`penalty` times the share of n-grams of words that stood before; 0 where none comes again.
+    """-`penalty` times the share of n-grams of words that occurred before; 0 if none is repeated.
 
     After the repetition penalty of https://arxiv.org/abs/2502.03373, as one number for a completion.
     """

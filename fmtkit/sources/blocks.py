@@ -39,7 +39,7 @@ class Records:
         self.first_line = first_line
         self.lines = lines
         self.blank_lines: np.ndarray | None = None
-        """bool, of each line: whether it is blank, if who read the block has told it."""
+        """bool, of each line: whether it is blank, if the reader of the block has found out."""
         self._line_feeds = line_feeds
 
     @property
@@ -54,7 +54,7 @@ class Records:
 
     @cached_property
     def found(self) -> Lines:
-        """Return where the records lie; needed of those alone that are looked at one by one."""
+        """Return where the records are; needed of those alone that are looked at one by one."""
         return find_lines(np.frombuffer(self.data, dtype=np.uint8), self._line_feeds)
 
     @cached_property

@@ -31,7 +31,7 @@ BYTES_OF: dict[pa.DataType, pa.DataType] = {
     pa.large_string(): pa.large_binary(),
     pa.string_view(): pa.binary_view(),
 }
-"""Types of text -> those of bytes that lie in memory as it does."""
+"""Types of text -> the types of bytes with the same memory layout."""
 
 IpcReader: TypeAlias = "pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader"
 

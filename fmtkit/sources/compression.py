@@ -1,4 +1,4 @@
-"""Compressed sources: gzip and zstd, told by their first bytes."""
+"""Compressed sources: gzip and zstd, recognised by their first bytes."""
 
 import gzip
 import zlib
@@ -73,7 +73,7 @@ def _zstd(raw: RawBytes) -> Readable:
 def head_of_text(head: bytes, size: int) -> bytes:
     """Return up to `size` bytes of the text that begins with `head`, compressed or not.
 
-    Damage is not told here: reading will.
+    Damage is not reported here but while reading.
     """
     compression = compression_of(head)
     if compression is None:
@@ -100,6 +100,6 @@ def _pieces(file: Readable, size: int) -> bytes:
 
 
 def decompressed(raw: RawBytes, name: str, head: bytes) -> Readable:
-    """Return the text of a source that begins with `head`, which tells whether to decompress."""
+    """Return the text of a source that begins with `head`, which decides whether to decompress."""
     compression = compression_of(head)
     return raw if compression is None else Decompressed(raw, name, compression)

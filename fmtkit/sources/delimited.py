@@ -33,9 +33,9 @@ def checked_delimiter(delimiter: str) -> str:
 
 
 def sniffed(head: bytes, usual: str) -> str:
-    """Return what separates the cells of a text, told by its beginning; the usual one if in doubt.
+    """Return the delimiter of a text, guessed from its beginning; the usual one if in doubt.
 
-    Another one is taken only where the usual one cuts no row, or not all alike, and the other cuts
+    Another one is taken only where the usual one cuts no row, or not all the same, and the other cuts
     every row into as many cells: two at least, or one where the header is one cell.
     """
     text = head.decode("utf-8", "replace").removeprefix("\ufeff")

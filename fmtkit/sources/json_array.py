@@ -47,7 +47,7 @@ class Cutting:
 
 @dataclass(frozen=True)
 class Elements:
-    """Where the whole elements held lie (int64 offsets, blanks around them included)."""
+    """Offsets (int64) of the complete elements held, blanks around them included."""
 
     starts: np.ndarray
     """One more than there are elements: the last is where what follows them begins."""

@@ -1,4 +1,4 @@
-"""What a file is, told by its first bytes and only then by its name."""
+"""The format of a file, recognised by its first bytes and only then by its name."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from fmtkit.sources.raw import PEEK_BYTES
 Kind = Literal["json", "arrow", "csv"]
 """Which blocks a source has: JsonBlock, ArrowBlock or RowsBlock."""
 Layout = Literal["lines", "array", "objects", "csv", "tsv", "parquet", "ipc"]
-"""How the rows lie: `objects` are JSON objects spread over lines, one after the other."""
+"""The layout of the rows: `objects` are JSON objects spread over lines, one after the other."""
 
 KIND_OF: dict[Layout, Kind] = {
     "lines": "json",
@@ -44,7 +44,7 @@ DS_TYPES: dict[str, Layout] = {
     "parquet": "parquet",
     "arrow": "ipc",
 }
-"""What a config calls the kind of files whose names do not tell."""
+"""Names in a config for formats that file names do not show."""
 COMPRESSED_SUFFIXES = (".gz", ".zst")
 
 COLUMNAR_MAGIC: dict[bytes, Layout] = {
@@ -92,7 +92,7 @@ def layout_of(name: str, head: bytes, *, ds_type: str | None = None) -> Layout:
     Args:
         name: Path, URL or "-", for its suffix and for the error.
         head: The beginning of the text, up to a megabyte.
-        ds_type: One of DS_TYPES where the name does not tell.
+        ds_type: One of DS_TYPES where the name does not show it.
     """
     for magic, layout in COLUMNAR_MAGIC.items():
         if head.startswith(magic):

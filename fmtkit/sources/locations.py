@@ -51,7 +51,7 @@ class _OpenFile:
         self._rest = b""
 
     def read(self, size: int, /) -> bytes:
-        """Return up to `size` bytes from where the file stands."""
+        """Return up to `size` bytes from the current position."""
         while len(self._rest) < size:
             try:
                 data = self._file.read(size)
@@ -78,7 +78,7 @@ class _OpenFile:
 
 
 def opened_file(file: object) -> Location:
-    """Return the location of a file object, read once from where it stands."""
+    """Return the location of a file object, read once from its current position."""
     name = getattr(file, "name", None)
     return Location(
         name if isinstance(name, str) else "<file>", partial(_OpenFile, file), once=True

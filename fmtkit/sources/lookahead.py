@@ -14,7 +14,7 @@ BLANK = b" \t\r\n"
 
 @dataclass
 class Text:
-    """What is still to be cut: the bytes read ahead, and where they lie."""
+    """What is still to be cut: the bytes read ahead, and where they are."""
 
     file: Readable
     raw: RawBytes
@@ -43,7 +43,7 @@ class Text:
         self.held = self.held[size:]
 
     def skip_blanks(self, size: int) -> bool:
-        """Drop leading blanks, hold `size` bytes of what follows and tell whether anything does."""
+        """Drop leading blanks, hold `size` bytes of what follows and return whether anything does."""
         self.hold(size)
         while blanks := len(self.held) - len(self.held.lstrip(BLANK)):
             self.note_indent(self.held[:blanks])

@@ -41,7 +41,7 @@ class WrittenFloat(float):
 
 
 class Duplicated(dict[str, Any]):
-    """An object in which some keys stood more than once; the last of each counts."""
+    """An object with duplicate keys; the last of each counts."""
 
     twice: tuple[str, ...]
 

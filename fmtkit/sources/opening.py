@@ -33,7 +33,7 @@ class Source:
     """One file, stream or object with rows.
 
     `name` is how reports call it: the path as given, "-" for stdin, "<memory>" for objects.
-    `size` is in bytes, as `bytes_read` of the blocks; None where only reading tells.
+    `size` is in bytes, as `bytes_read` of the blocks; None if unknown before reading.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The bytes of a source as they lie there, counted and hashed while they pass.
+"""The raw bytes of a source, counted and hashed while they pass.
 
 The hash of a source is of its ranges, so that several processes may make it, each from a part of the bytes.
 Up to one range it is the SHA-256 of the bytes, as sha256sum prints it; beyond, the SHA-256 of the ranges'
@@ -63,7 +63,7 @@ TAIL_BYTES = 64 << 10
 """Where the last line feed of a block is looked for before the block is read."""
 
 PEEK_BYTES = 1 << 20
-"""How much of a source is looked at to tell what it is."""
+"""Bytes of a source that are read to recognise its format."""
 
 
 class Readable(Protocol):
@@ -94,7 +94,7 @@ class RawBytes(AbstractContextManager["RawBytes"]):
     """One pass over a source; what other libraries take for a file that cannot seek.
 
     With `window` the pass is over the bytes from the first to the second of the two, where the file
-    stands. `count` is how far it has come in the source.
+    is open at. `count` is how far it has come in the source.
     """
 
     def __init__(

@@ -56,7 +56,7 @@ class JsonReader:
 
     location: Location
     head: bytes
-    """The first raw bytes, which tell the compression."""
+    """The first raw bytes, which show the compression."""
     layout: Layout
     max_line_bytes: int
     hashed: bool
@@ -75,7 +75,7 @@ class JsonReader:
             raw.drain()
 
     def parts(self) -> tuple[Part, ...]:
-        """Cut files of lines where they lie as they are."""
+        """Cut files of lines in place."""
         size = self.location.size
         if self.layout != "lines" or size is None or not can_seek(self.location, self.head):
             return (Part(bytes=size),)
@@ -98,7 +98,7 @@ class JsonReader:
         """Return None: JSON has no schema."""
 
     def sha256(self) -> str:
-        """Return the hash of the file as it lies there."""
+        """Return the hash of the file as it is stored."""
         return self.location.sha256()
 
 
@@ -113,7 +113,7 @@ class CsvReader:
     hashed: bool
 
     def blocks(self, columns: Sequence[str] | None) -> Iterator[RowsBlock]:
-        """Read the rows, whole: their cells lie side by side."""
+        """Read the rows, whole: their cells are side by side."""
         del columns
         with self.location.bytes(hashed=self.hashed) as raw:
             yield from self._table(raw).blocks(raw)
@@ -127,7 +127,7 @@ class CsvReader:
             return pa.schema([(name, pa.string()) for name in self._table(raw).header])
 
     def sha256(self) -> str:
-        """Return the hash of the file as it lies there."""
+        """Return the hash of the file as it is stored."""
         return self.location.sha256()
 
     def _table(self, raw: RawBytes) -> Table:
@@ -184,7 +184,7 @@ class ParquetReader:
             return decoded_schema(open_parquet(file).schema_arrow)
 
     def sha256(self) -> str:
-        """Return the hash of the file as it lies there."""
+        """Return the hash of the file as it is stored."""
         return self.location.sha256()
 
 
@@ -214,7 +214,7 @@ class IpcReader:
             if isinstance(reader, pa.ipc.RecordBatchStreamReader):
                 return (Part(bytes=size),)
             count = reader.num_record_batches
-        # How large each is, only reading would tell.
+        # The size of each is unknown before reading.
         return grouped([size // count] * count) if count else (Part(bytes=size),)
 
     def part_blocks(self, part: Part, first_line: int) -> Iterator[ArrowBlock]:
@@ -244,7 +244,7 @@ class IpcReader:
             return decoded_schema(open_ipc(file).schema)
 
     def sha256(self) -> str:
-        """Return the hash of the file as it lies there."""
+        """Return the hash of the file as it is stored."""
         return self.location.sha256()
 
     @contextmanager

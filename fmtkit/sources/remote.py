@@ -101,7 +101,7 @@ def _location(system: Any, path: str, listed: Details, name: str) -> Location:
 
 
 def _gives_ranges(system: Any, path: str, size: int) -> bool:
-    """Ask a server for the second byte: what it says of itself tells little."""
+    """Request the second byte: a server's own claims are not reliable."""
     if size < 2:
         return True
 

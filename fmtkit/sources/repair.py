@@ -1,6 +1,6 @@
 """The rest of a damaged JSON text: what can be read of it, and rejects for what cannot.
 
-Brackets or quotes do not match up, so nothing but a parser can tell where a record ends. Where one
+Brackets or quotes do not match up, so only a parser can find where a record ends. Where one
 fails, reading continues at the next line that begins as elements do; the parser has shown that the
 record before it is not JSON, whatever follows, so nothing valid is cut in two. Where there is no
 such line, all that is left is one reject.
@@ -23,7 +23,7 @@ WINDOW_BYTES = 16 << 10
 MOST_RECORDS = 1 << 16
 """Of one block: a reject weighs more than the few bytes it may have been made of."""
 LENIENT_BYTES = 256 << 10
-"""How much after a raw control character a record may have and still be told from a missing quote."""
+"""How much after a raw control character a record may have and still differ from a missing quote."""
 
 # Numbers stay text: they may have more digits than Python turns into an int.
 DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
@@ -193,14 +193,14 @@ def _read_window(window: bytes, decoder: json.JSONDecoder, *, is_whole: bool) ->
         near_the_end = error.pos >= len(window) - LONGEST_TOKEN
         if not is_whole and (near_the_end or error.msg.startswith("Unterminated string")):
             return None
-        return Fault(error.pos, "json_syntax", f"no JSON: {error.msg}")
+        return Fault(error.pos, "json_syntax", f"not JSON: {error.msg}")
     except RecursionError:
         return Fault(_too_deep_at(window), "json_too_deep", "brackets are nested too deep")
     return end if is_whole or end < len(window) else None
 
 
 def _too_deep_at(window: bytes) -> int:
-    """Return where the nesting passes the limit; what lies before it need not be read once more."""
+    """Return where the nesting passes the limit; what is before it need not be read once more."""
     level = 0
     for token in TOKEN.finditer(window):
         level += (token[0] in b"[{") - (token[0] in b"]}")

@@ -61,7 +61,7 @@ def _real(text: str) -> float | Overflow:
 
 
 def _has_giant_exponent(text: str) -> bool:
-    """Return whether a number is refused for its exponent, wherever it stands.
+    """Return whether a number is refused for its exponent, at any place.
 
     What rounds up to infinity is not, nor an exponent of 308 and one more for each decimal.
     """
@@ -146,7 +146,7 @@ def _decoded(text: str, line: bytes, decoder: json.JSONDecoder) -> Any:
 
 
 def _respell(match: re.Match[bytes]) -> bytes:
-    """Write what is not finite as Python's parser takes it, and where it stood."""
+    """Write what is not finite as Python's parser takes it, with its place."""
     return match[0] if match[0].startswith(b'"') else b"NaN".rjust(len(match[0]))
 
 

@@ -18,7 +18,7 @@ INFO = "dataset_info.json"
 
 
 def dataset_info(name: str, rows: str, columns: tuple[str, ...]) -> tuple[str, str]:
-    """Return LLaMA-Factory's list of datasets with one entry: rows that lie beside it."""
+    """Return LLaMA-Factory's list of datasets with one entry: rows that are beside it."""
     named = {"conversations": "messages"}
     entry: dict[str, object] = {"file_name": PurePath(rows).name, "formatting": "sharegpt"}
     if "chosen" in columns:

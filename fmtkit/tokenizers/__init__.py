@@ -1,1 +1,1 @@
-"""Tokenizers as they lie in a folder, segments of text as tokens, and which turns are trained on."""
+"""Tokenizers loaded from a folder, segments of text as tokens, and which turns are trained on."""

@@ -1,4 +1,4 @@
-"""Tokenizers as they lie in a folder: the ids of a text, the special tokens, the chat template.
+"""Tokenizers loaded from a folder: the ids of a text, the special tokens, the chat template.
 
 Loaded through `tokenizers`, never through transformers: that takes 0.03 s instead of 4.4 and gives
 the same ids. Special tokens that only the configuration names are added as transformers adds them;
@@ -225,7 +225,7 @@ def _add_missing(
 
 
 def _chat_templates(folder: Path, config: dict[str, Any]) -> dict[str, str]:
-    """Collect the templates by name; files stand above the configuration, as in transformers."""
+    """Collect the templates by name; files take precedence over the configuration, as in transformers."""
     found: dict[str, str] = {}
     inline = config.get("chat_template")
     if isinstance(inline, str):

@@ -1,7 +1,7 @@
 """A folder of shards that can be resumed.
 
 The folder OUT is made as `.OUT.partial/out` and gets its name by one rename at the very end; beside
-it lies the journal. A checkpoint closes the open shards of all splits after the same block, so
+it is the journal. A checkpoint closes the open shards of all splits after the same block, so
 that where shards begin is a function of the input alone, and an undisturbed run and a resumed one
 end in the same bytes.
 """
@@ -135,7 +135,7 @@ class FolderSink:
         self._moves: dict[str, str] = {}
         """Shards that no checkpoint names yet: what the worker called each, and its name here."""
         self._adopted = 0
-        """How many tasks no checkpoint names yet, and where the run stands after them."""
+        """How many tasks no checkpoint names yet, and the state of the run after them."""
         self._behind: Progress | None = None
         self._waiting = 0.0
         self._quarantine = QuarantineFile(
@@ -231,7 +231,7 @@ class FolderSink:
     def adopt(self, record: TaskRecord, bad: bytes, progress: Progress) -> None:
         """Take over what a worker wrote of the next task; `bad` is counted from where its sources begin.
 
-        Until a checkpoint names its shards they lie with its record, which says the same on resume: forcing
+        Until a checkpoint names its shards they are with its record, which says the same on resume: forcing
         each task to the disk once more would take longer than all else that is done for it.
         """
         self._journal_file.check()

@@ -32,7 +32,7 @@ _LEVELS = {"zstd": 1}
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Some rows as bytes of a format, to be laid into a file after others.
+    """Some rows as bytes of a format, to be appended to a file.
 
     `payload` holds Parquet's row groups, JSON lines, or one IPC message per batch. `head` is what a
     file needs beside them: Parquet's footer, the IPC schema message, or nothing.
@@ -82,7 +82,7 @@ def encode_arrow(table: pa.Table, compression: str) -> Encoded:
     head = table.schema.serialize()
     messages = []
     for piece in pieces(table):
-        # `take` writes the rows anew: what lay under nulls and beyond a slice is zero afterwards.
+        # `take` copies the rows: what was under nulls and beyond a slice is zero afterwards.
         fresh = piece.take(buffers.int64s(np.arange(piece.num_rows))).combine_chunks()
         for batch in fresh.to_batches():
             out = pa.BufferOutputStream()
@@ -237,7 +237,7 @@ class Format:
 
     `encode(table, compression)` returns the rows of a table as bytes. It is called on several
     threads at once, is pure, and raises WriteError for a value that the format cannot hold. `stitcher`
-    makes what lays those bytes one after the other, a new one for each file.
+    makes the stitcher that appends those bytes, a new one for each file.
     """
 
     name: str

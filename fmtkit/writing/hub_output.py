@@ -146,7 +146,7 @@ class HubOutput:
         return [*folder.parent.glob(folder.name), *folder.parent.glob(f".{folder.name}.*")]
 
     def bring_report(self) -> None:
-        """Lay report and manifest of the finished run into the folder, as if it had been made there."""
+        """Write report and manifest of the finished run into the folder, as if it had been made there."""
         self.folder.mkdir(parents=True)
         for name in (REPORT, MANIFEST):
             shutil.copyfile(self._download(self._path(name)), self.folder / name)

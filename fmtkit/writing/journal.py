@@ -109,7 +109,7 @@ class JournalFile:
 
 
 def _copy_lines(path: Path) -> None:
-    """Make a journal anew of its whole lines."""
+    """Rewrite a journal with its complete lines."""
     file = PartialFile(path)
     try:
         with writing(path), path.open("rb") as lines:
@@ -180,7 +180,7 @@ def check_fingerprint(path: object, before: Mapping[str, Any], now: Mapping[str,
     """
     begun, own = before.get("fmtkit"), now.get("fmtkit")
     if begun != own:
-        # Options may have other names there: a list of those would tell of nothing that the user changed.
+        # Options may have other names there: a list of those would not show what the user changed.
         raise ResumeError(
             f"cannot resume {path}: it was started by fmtkit {begun}, this is {own}; --overwrite "
             "starts again"

@@ -551,7 +551,7 @@ def refuse_folder(
 ) -> None:
     """Raise OutputExistsError unless the files of a folder are ours and may be replaced.
 
-    Told by their names and sizes: to compare hashes, all would have to be fetched.
+    Compared by names and sizes: to compare hashes, all would have to be fetched.
     """
     if not names:
         return

@@ -1,4 +1,4 @@
-"""The one rule for whatever fmtkit writes for users: where it may lie, and what may be replaced.
+"""The one rule for whatever fmtkit writes for users: where it may be, and what may be replaced.
 
 Never a source; never a file that fmtkit did not write, or that was changed since; never without being
 asked to. A file is ours where the report beside it names it with its size and hash.
@@ -174,7 +174,7 @@ def refuse_sources(
 ) -> None:
     """Raise OptionError if one of the files to be written is a source, or a folder holds one.
 
-    Sources are told by what the system takes for one file: links and other spellings do not hide
+    Sources are compared by device and inode: links and other spellings do not hide
     them. What is no local file (a URL, a table) is nobody's output.
     """
     targets = {found: path for path in files if (found := _identity(path)) is not None}
@@ -297,7 +297,7 @@ SETTLED = 2 * 10**9
 
 
 def _digest(path: Path) -> str:
-    """Return the SHA-256 of a file; a run looks three times, and reads once what lay still."""
+    """Return the SHA-256 of a file; a run looks three times, and reads an unchanged file once."""
     found = path.stat()
     if time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) < SETTLED:
         return _digest_of.__wrapped__(path)

@@ -1,8 +1,8 @@
 """Join Parquet files that were encoded side by side into one, by their footers, without decoding them.
 
 pyarrow's writer is one thread, and encoding is most of a conversion. So each worker encodes its
-rows to a whole file in memory; the row groups of all are then laid one after the other and the
-footers become one, in which every offset is moved to where its bytes lie now.
+rows to a whole file in memory; the row groups of all are then concatenated and the
+footers become one, in which every offset is moved to where its bytes are now.
 https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift
 
 A footer is a struct in Thrift's compact protocol. What is read and written again is equal byte for byte,

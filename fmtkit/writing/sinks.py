@@ -26,7 +26,7 @@ class Closing:
     """What is known only once every row is written."""
 
     report: Callable[[Sequence[Written]], Mapping[str, Any]]
-    """Makes the report, told what was written."""
+    """Makes the report, given what was written."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     """Key-value metadata of Parquet and Arrow files."""
     manifest: Mapping[str, Any] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Closing:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands after a block."""
+    """The state of a run after a block."""
 
     next_block: tuple[int, int]
     """Index of the source and of the block in it that come next."""

@@ -85,7 +85,7 @@ class WorkingFolder:
                 file.unlink()
 
     def give_names(self, shards: Sequence[Shard], format: str) -> list[Written]:
-        """Rename shards to tell how many there are; return them as they will be in the end."""
+        """Rename shards so that names hold their number; return their final state."""
         totals = Counter(shard.split for shard in shards)
         final, written = self.path / "data", []
         for shard in shards:

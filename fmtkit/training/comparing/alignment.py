@@ -26,7 +26,7 @@ _COMMON = 64
 _ENOUGH = 0.2
 """Share of the shorter row's words that two rows must have in common, and not less than two of them."""
 _TOGETHER = (1, 2, 4)
-"""Words that are looked at together: where few words are used, only their order tells rows apart."""
+"""Words that are looked at together: where few words are used, only their order distinguishes rows."""
 
 
 @dataclass(frozen=True)

@@ -208,7 +208,7 @@ def _compared(
 
 
 def _check_vocabulary(found: Prepared, theirs: Spool, tokenizer: Tokenizer) -> None:
-    """Raise OptionError where ids of the first rows lie outside of the tokenizer's vocabulary."""
+    """Raise OptionError where ids of the first rows are outside the tokenizer's vocabulary."""
     if found.form not in ("tokens", "scores"):
         return
     size = tokenizer.backend.get_vocab_size(with_added_tokens=True)
@@ -230,7 +230,7 @@ def _column(aligned: Aligned, side: int) -> Numbers:
 
 
 def _moved(aligned: Aligned) -> int:
-    """Count the aligned rows that stand after another number of aligned rows than on the other side."""
+    """Count the aligned rows whose position among the aligned rows differs between the sides."""
     ranks = [np.argsort(np.argsort(_column(aligned, side), kind="stable")) for side in (0, 1)]
     return int((ranks[0] != ranks[1]).sum())
 

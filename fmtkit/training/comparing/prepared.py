@@ -141,7 +141,7 @@ def _tokens(batch: Mapping[str, list[Any]]) -> Iterator[Row]:
 
 
 def _parts(length: int, mask: Sequence[int] | None, places: Sequence[int] | None) -> list[slice]:
-    """Return where the rows stand that were packed into one, its padding left out."""
+    """Return where the rows are that were packed into one, its padding left out."""
     attended = np.ones(length, dtype=np.int64) if mask is None else np.asarray(mask)
     seen = np.flatnonzero(attended)
     first, end = (int(seen[0]), int(seen[-1]) + 1) if len(seen) else (0, 0)

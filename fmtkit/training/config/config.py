@@ -102,7 +102,7 @@ def load(
 ) -> Config:
     """Read a file (or take a mapping), apply `KEY=VALUE` overrides and check every key.
 
-    With `collect` what is wrong with keys is left in `problems`, for a plan to tell with all else; what
+    With `collect` what is wrong with keys is left in `problems`, for a plan to report with all else; what
     is wrong with the method is raised all the same, since everything else depends on it.
 
     Raises UnknownNameError for an unknown key, OptionError for a value of the wrong kind, for a key
@@ -195,7 +195,7 @@ _OTHER_TOOLS: dict[str, frozenset[str]] = {
     ),
     "NeMo": frozenset({"exp_manager", "model", "name", "trainer"}),
 }
-"""Tool -> keys that it has and axolotl has not; two of them tell."""
+"""Tool -> keys that it has and axolotl has not; two of them identify it."""
 _COMPONENT = "_component_"
 
 
@@ -331,7 +331,7 @@ def _check_values(settings: Mapping[str, Setting], problems: Problems) -> set[st
 
 
 def _check_value(key: Key, name: str, value: object, problems: Problems) -> bool:
-    """Collect what is wrong with a value; tell whether it is sound."""
+    """Collect what is wrong with a value; return whether it is valid."""
     before = len(problems.found)
     refusal = key.refusal(value)
     with problems.collecting("refused_key" if refusal else "value", name):

@@ -38,7 +38,7 @@ KEYS: tuple[tuple[str, str, str], ...] = (
 
 @contextmanager
 def advice(config: Config | None = None, typed: Collection[str] = ()) -> Iterator[None]:
-    """Let errors that are raised inside speak of keys instead of flags.
+    """Let errors that are raised inside name keys instead of flags.
 
     Options of these names were `typed` and stay flags. With a `config` the line of the first key that
     is named comes before the message.
@@ -75,7 +75,7 @@ def _placed(config: Config | None, said: str, text: str, typed: Collection[str])
 
 
 def _lines(config: Config, keys: Sequence[str]) -> Iterator[int]:
-    """Yield the lines of the file in which one of these keys stands."""
+    """Yield the lines of the file in which one of these keys is."""
     for key in keys:
         place = re.compile(re.escape(key).replace(r"datasets\.", r"datasets\.\d+\."))
         yield from (line for name, line in config.lines.items() if place.fullmatch(name))

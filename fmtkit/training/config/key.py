@@ -179,15 +179,15 @@ WORDS: dict[str, str] = {
     "number": "a number",
     "amount": "a number from 0",
     "fraction": "a number from 0 to 1",
-    "text": "a text",
-    "texts": "a list of texts",
+    "text": "a string",
+    "texts": "a list of strings",
     "list": "a list",
     "numbers": "a list of numbers",
     "object": "a mapping",
     "objects": "a list of mappings",
     "text or texts": "a string or a list of strings",
     "functions": "a name, or a list of names and of {name: {option: value}}",
-    "text or object": "a text or a mapping",
+    "text or object": "a string or a mapping",
     "bool or text": "true, false or a string",
     "bool or auto": "true, false or auto",
     "bool or text or texts": "true, false, a string or a list of strings",
@@ -248,7 +248,7 @@ def schema_of(kind: str) -> Schema:
 
 
 def nullable(inner: Schema) -> Schema:
-    """Let a key stand without a value: it then counts as unset."""
+    """Let a key be present without a value: it then counts as unset."""
     if not inner:
         return {}
     if "enum" in inner:

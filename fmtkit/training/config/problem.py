@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: every problem with its code and its place, told at once."""
+"""What is wrong with a configuration: every problem with its code and its place, reported together."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -41,7 +41,7 @@ class Problem:
     error: type[FmtkitError] | None = None
     """The error that it would be by itself; None for a RefusalError."""
     line: int | None = None
-    """Its line, where no key tells it."""
+    """Its line, where no key determines it."""
 
 
 class RefusalError(OptionError):
@@ -81,7 +81,7 @@ class Problems:
         return any(problem.code in codes for problem in self.found)
 
     def check(self, source: str, lines: Mapping[str, int]) -> None:
-        """Raise one error that tells all that was found, in the order of the file.
+        """Raise one error with all problems, in the order of the file.
 
         It is a RefusalError, or the problem's own class where there is only one.
         """

@@ -19,7 +19,7 @@ TOO_DEEP = f"more than {MAX_DEPTH} mappings or lists inside each other, or one i
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as its users read it: 1e-5 is a number, and a key may stand once."""
+    """YAML as its users read it: 1e-5 is a number, and a key may occur once."""
 
     def __init__(self, text: str) -> None:
         """Begin to read a text."""

@@ -45,7 +45,7 @@ def convert_config(
 
     Flags that were given win over the config's keys. One entry, or several of one table, may go to a
     file; else OUT is a folder with a subfolder for each entry, named as they are counted: 00, 01, ...
-    `say` is told what of the config concerns the trainer alone.
+    `say` receives what of the config concerns only the trainer.
 
     Raises what `convert_to` raises; OptionError if sources are given as well, or there is no dataset.
     """
@@ -157,7 +157,7 @@ def _text(made: Plan, entry: DatasetPlan, own: ConvertOptions) -> dict[str, Any]
 
 
 def _tokenizer(made: Plan) -> str | None:
-    """Return the model's tokenizer where it is at hand, for its special tokens."""
+    """Return the model's tokenizer where it is available, for its special tokens."""
     name = made.config.text("tokenizer_config") or made.model
     return name if name is not None and Path(name).is_dir() else None
 

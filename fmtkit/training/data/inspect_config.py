@@ -91,7 +91,7 @@ def _template(made: Plan, dataset: DatasetPlan) -> str | None:
 
 
 def _tokenizer(made: Plan) -> str | None:
-    """Return the model's tokenizer where it lies on this machine: an inspection needs no network."""
+    """Return the model's tokenizer where it is on this machine: an inspection needs no network."""
     name = made.config.text("tokenizer_config") or made.model
     return name if name is not None and Path(name).expanduser().is_dir() else None
 

@@ -54,7 +54,7 @@ def from_enumerations(config: Class) -> dict[str, tuple[str, ...]]:
 
 @cache
 def from_chains(trainer: Class) -> dict[str, frozenset[str]]:
-    """Return argument -> the texts that its trainer tells apart before it raises an error.
+    """Return argument -> the values that its trainer accepts before it raises an error.
 
     Where several chains ask for one argument a text must be known to each of them.
     """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fmtkit.training.planning.plan import Plan
 
 _LOOK = 1000
-"""Rows of a file that are looked at where a few tell enough."""
+"""Rows of a file that are looked at where a few are enough."""
 _PADS = ("<|pad|>", "<pad>", "[PAD]", "<|finetune_right_pad_id|>", "<|endoftext|>", "<unk>")
 _HEADS = {
     "score": "ForSequenceClassification",
@@ -40,7 +40,7 @@ _FILE_OF = {
 }
 """Key -> the file that what it names has; a model has config.json."""
 _WEIGHTS = (".safetensors", ".bin", ".index.json", ".pt", ".pth", ".gguf")
-"""Endings of the files that a model's or an adapter's weights lie in."""
+"""Endings of the files that a model's or an adapter's weights are in."""
 _MODELS = ("base_model", "ref_model", "teacher_model", "tokenizer_config", "lora_model_dir")
 _OWN_HEADS = frozenset(_HEADS.values())
 
@@ -380,7 +380,7 @@ def _check_vocabulary(plan: "Plan", name: str, largest: int) -> None:
     """Raise OptionError for a tokenizer with ids that the model has no embedding for."""
     file = Path(plan.model or "").expanduser() / "config.json"
     if plan.config.get("tokens") or not file.is_file() or checkpoints.fault_of_file(file):
-        # What `tokens` adds makes the embeddings grow; a config that is not JSON is told by its head.
+        # What `tokens` adds makes the embeddings grow; a config that is not JSON is recognised by its head.
         return
     facts = _facts(plan.model or "", file)
     text = facts.get("text_config")

@@ -154,7 +154,7 @@ def notes(config: Config, readings: tuple[Reading, ...]) -> list[str]:
 
 
 def tables_of(entry: Entry) -> tuple[str, ...]:
-    """Return the tables that a dataset's type makes, where the type tells."""
+    """Return the tables that a dataset's type makes, where the type determines them."""
     wish = entry.get("type")
     name = "user_defined.default" if isinstance(wish, Mapping) else str(wish)
     if wish is None or name == "chat_template" or typenames.read(name, functions=True).function:
@@ -245,7 +245,7 @@ def _at_hand(name: str, config: Config) -> str:
 
 
 def _lacks_template(tokenizer: str) -> bool:
-    """Return whether a tokenizer that lies on this machine has no chat template."""
+    """Return whether a tokenizer that is on this machine has no chat template."""
     folder = Path(tokenizer).expanduser()
     if not folder.is_dir():
         found = hub_access.cached(tokenizer, "tokenizer_config.json")

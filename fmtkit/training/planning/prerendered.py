@@ -1,4 +1,4 @@
-"""Sources of prerendered text, where a type takes messages too (`passthrough`): told by their first rows.
+"""Sources of prerendered text, where a type takes messages too (`passthrough`), by their first rows.
 
 They train as they are, through the identity template; another would wrap them a second time.
 """
@@ -75,7 +75,7 @@ def _made(plan: Plan, dataset: DatasetPlan, name: str, specs: list[object]) -> C
 
 
 def _files(dataset: DatasetPlan) -> list[Path]:
-    """Return the files of a dataset as far as they lie here."""
+    """Return the files of a dataset as far as they are here."""
     entry = dataset.entry
     listed = entry.get("data_files")
     named = listed if isinstance(listed, list) else [listed] if listed else []

@@ -391,7 +391,7 @@ def _adapter(config: Config, out: Resolution) -> None:
 
 
 _LIGER = ("rope", "rms_norm", "layer_norm", "swiglu", "cross_entropy", "fused_linear_cross_entropy")
-"""What Liger patches: all of it unless told otherwise, while axolotl's keys name what they want."""
+"""What Liger patches: all of it unless configured otherwise, while axolotl's keys name what they want."""
 
 
 def _kernels(config: Config, out: Resolution) -> None:

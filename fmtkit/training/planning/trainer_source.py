@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 _LAZY = "transformers"
-"""Its `__init__` imports by name at run time, so names are looked for where training classes stand."""
+"""Its `__init__` imports by name at run time, so names are looked for where training classes are."""
 _TRAINING_FILES = (
     "training_args.py",
     "trainer.py",
@@ -41,7 +41,7 @@ class Module:
 
     @property
     def inside(self) -> tuple[str, ...]:
-        """Return the names of the packages that the file lies in, outermost first."""
+        """Return the names of the packages that the file is in, outermost first."""
         root = _root(self.package)
         parts = self.file.relative_to(root).parts[:-1] if root else ()
         return (*self.package.split("."), *parts)

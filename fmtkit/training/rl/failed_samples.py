@@ -2,7 +2,7 @@
 
 `trl.max_failed_share` says how many of a generation batch may fail, over all processes. Those that do have
 no reward by any function, so that neither an advantage nor the statistics of their group know them, and no
-token of theirs is in the loss. More than that end the run on every process alike.
+token of theirs is in the loss. More than that end the run on every process.
 """
 
 import math
@@ -47,7 +47,7 @@ class Timings:
     def add(
         self, name: str, seconds: Sequence[float], limit: float, samples: Sequence[Any]
     ) -> None:
-        """Take the seconds of each sample; `samples` are texts that tell them."""
+        """Take the seconds of each sample; `samples` are their descriptions."""
         # One append for all: answers may be made in another thread.
         self.seconds.setdefault(name, []).extend(seconds)
         most = max(seconds, default=0.0)
@@ -72,7 +72,7 @@ class Timings:
 
 
 class Failures:
-    """Samples of the batch at hand for which a reward failed, by their rows, and how long calls took."""
+    """Samples of the current batch for which a reward failed, by their rows, and how long calls took."""
 
     def __init__(self) -> None:
         """Begin with none."""
@@ -230,7 +230,7 @@ class FailedSamples:
     def without_loss(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return a scored batch in which no token of a failed sample is trained on.
 
-        Masks as TRL's mask_truncated_completions does, and counts the tokens of the batch anew.
+        Masks as TRL's mask_truncated_completions does, and recounts the tokens of the batch.
         """
         import torch
 

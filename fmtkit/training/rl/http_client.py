@@ -121,5 +121,5 @@ def _parsed(answer: "Response") -> Any:
     except (ValueError, RecursionError) as error:
         status = answer.status_code
         raise CallError(
-            f"{answer.url} answered {status} with what is no JSON", status=status
+            f"{answer.url} answered {status} with something that is not JSON", status=status
         ) from error

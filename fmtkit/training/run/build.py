@@ -211,7 +211,7 @@ def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
     # Pinned memory is of use to a device alone; torch warns where there is none.
     values.setdefault("dataloader_pin_memory", torch.cuda.is_available())
     if runner.mask == "completion" and "messages" in columns:
-        # A conversation is trained on where its template says that the assistant speaks.
+        # A conversation is trained on where its template says that the assistant turn is.
         values.setdefault("assistant_only_loss", job.setting("train_on_inputs") is not True)
     config_class = load_class(runner.config)
     names = config_class.__dataclass_fields__

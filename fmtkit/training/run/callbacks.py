@@ -184,7 +184,7 @@ def _save_progress(trainer: Any) -> str:
 
 
 class LossWatchdog:
-    """Ends a run whose loss stands above a limit for several steps, as axolotl's callback does.
+    """Ends a run whose loss is above a limit for several steps, as axolotl's callback does.
 
     It is mixed with transformers' callback class in the training process.
     """
@@ -235,7 +235,7 @@ def findings(logs: list[Mapping[str, float]], runner: "Runner") -> Iterator[str]
         # The value of an online loss says nothing: with one step a generation it is zero.
         yield "no learning signal: the loss does not move; raise learning_rate, or look at the data"
     accuracies = [log["rewards/accuracies"] for log in logs if "rewards/accuracies" in log]
-    # Before the model has moved both sides are rewarded alike, and nothing is won or lost.
+    # Before the model has moved both sides have the same reward, so no pair is won or lost.
     margins = [log.get("rewards/margins", -1.0) for log in logs]
     if (
         "Preference" in runner.tables

@@ -98,7 +98,7 @@ def _panel(
 
 @dataclass(frozen=True)
 class _Scale:
-    """Where numbers lie on the paper: `first` at `low` inches, `last` at `high`."""
+    """A scale of the plot: `first` at `low` inches, `last` at `high`."""
 
     first: float
     last: float
@@ -126,5 +126,5 @@ class _Scale:
 
 
 def place(name: str) -> int:
-    """Put the metrics that tell most first; others keep their order."""
+    """Put the most informative metrics first; others keep their order."""
     return _FIRST.index(name) if name in _FIRST else len(_FIRST)

@@ -1,6 +1,6 @@
 """What a trainer raises, in one line: what failed, where, and what to do next.
 
-The traceback is for whoever mends the trainer: it is kept in the run folder.
+The traceback is kept in the run folder, for debugging the trainer.
 """
 
 import errno
@@ -13,7 +13,7 @@ from fmtkit.training.run.callbacks import TrainingError
 FILE = "error.log"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FULL_WORDS = ("No space left on device", "Disk quota exceeded", "basic_ios::clear: iostream error")
-"""How libraries in C++ and Rust tell that a file cannot be written on, without an error's number."""
+"""Messages of C++ and Rust libraries for a full disk, which carry no errno."""
 _WORDS = 300
 
 

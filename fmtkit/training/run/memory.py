@@ -19,7 +19,7 @@ LARGEST_KEPT = 32 << 20
 
 
 def keep_freed() -> bool:
-    """Keep freed memory for the next step; tell whether the C library can."""
+    """Keep freed memory for the next step; return whether the C library can."""
     if platform.libc_ver()[0] != "glibc":
         return False
     library = ctypes.CDLL(None)

@@ -303,6 +303,6 @@ if __name__ == "__mp_main__":
     user_modules.serve(job.read(Path(sys.argv[1])).places)
 
 if __name__ == "__main__":
-    # Whoever started it without -P (a launcher of the user's) has put the working directory first.
+    # A launcher that starts it without -P has put the working directory first.
     sys.path[:] = user_modules.child_path()
     leave(main(sys.argv[1:]))

@@ -18,7 +18,7 @@ class ProgressBar:
     """Steps done, and the last metrics beside them. Mixed with transformers' callback class."""
 
     def __init__(self, rate: Callable[[], float | None]) -> None:
-        """Begin without a bar; `rate` tells the tokens per second at the last log."""
+        """Begin without a bar; `rate` returns the tokens per second at the last log."""
         self.rate = rate
         self.bar: Any = None
         self.task: Any = None

@@ -1,7 +1,7 @@
 """The run folder: what a run writes there, and what keeps it from doing so.
 
 A folder is a run's own if it holds a plan of fmtkit. In another one nothing may be under a name that
-a run writes or moves to earlier/; and under such a name in any folder no source may stand.
+a run writes or moves to earlier/; and under such a name in any folder no source may be.
 """
 
 import os

@@ -20,7 +20,7 @@ from fmtkit.training.trained import trained_model
 from fmtkit.training.trained.trained_model import TrainedModel
 
 MERGED = "merged"
-"""Where in a run folder the merged model lies."""
+"""Where in a run folder the merged model is."""
 _OS_ERROR = re.compile(r"os error (\d+)")
 
 

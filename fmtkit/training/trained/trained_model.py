@@ -62,7 +62,7 @@ def of_run(
     Args:
         folder: The run folder.
         checkpoint: A name in its `checkpoints`, such as checkpoint-200, or the step alone.
-        model: Where the base model lies now, if not where the run found it.
+        model: Where the base model is now, if not where the run found it.
 
     Raises:
         OptionError: if there is no such folder, or no weights in it yet.
@@ -125,7 +125,7 @@ def _fault(folder: Path) -> str | None:
 
 
 def of_adapter(folder: str | Path, model: str | None) -> TrainedModel:
-    """Return an adapter that lies in a folder; its base is `model`, or the one that it names.
+    """Return an adapter that is in a folder; its base is `model`, or the one that it names.
 
     Raises OptionError where there is no adapter, or its base is not known.
     """

@@ -1,6 +1,6 @@
-"""How a document and its generated blocks lie in one row of tokens.
+"""The layout of a document and its generated blocks in one row of tokens.
 
-A row is S document tokens, then G groups of M tokens, step-major: token (step t, block β) stands
+A row is S document tokens, then G groups of M tokens, step-major: token (step t, block β) is
 at S + t·M + β. All N samples of all anchors of a document are blocks of the same row, so the
 document is computed once: β = n·(number of anchors) + anchor. F = S + G·M. B rows make a batch.
 """
@@ -44,7 +44,7 @@ class BlockLayout:
         """Return the places whose logits predict the generated tokens in order, (B, G·M).
 
         A block's first token is predicted by the document token before its anchor, a later one by
-        the block's own token of the step before, which stands M places to the left.
+        the block's own token of the step before, which is M places to the left.
         """
         later = torch.arange(self.document, self.size - self.blocks, device=self.anchors.device)
         return torch.cat([self.anchors - 1, later.expand(self.anchors.shape[0], -1)], dim=1)

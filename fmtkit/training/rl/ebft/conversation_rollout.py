@@ -65,7 +65,7 @@ class Rollout:
         return dialogs
 
     def _takes_turn(self, dialog: Dialog) -> bool:
-        """Insert the next turn if there is one and room for a token after it; else end for good."""
+        """Insert the next turn if there is one and room for a token after it; else end the conversation."""
         if not dialog.segments:
             return False
         ended = bool(dialog.completion) and dialog.completion[-1] in self.ends

@@ -1,4 +1,4 @@
-"""The EBFT reward: how well features match the reference's, less how alike the samples are.
+"""The EBFT reward: how well features match the reference's, minus how similar the samples are.
 
 For a group of n samples x_1..x_n of one prompt and the reference g (arXiv 2603.12248, the
 feature-matching objective and its REINFORCE form; the factor 2 is the derivative of the squared

@@ -170,7 +170,7 @@ class StridedTrainer(Trainer):
 
     def _document_logits(self, model: LanguageModel, inputs: dict[str, Tensor]) -> Tensor:
         ids = inputs["input_ids"]
-        # Padding lies to the right, where causal attention never looks.
+        # Padding is to the right, where causal attention never looks.
         logits: Tensor = model(input_ids=ids, use_cache=False).logits
         return logits[:, :-1]
 

@@ -10,7 +10,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.counting.anchors import AnchorRule, Row, row_anchors, token_count
 
 PLACEHOLDER = 1
-"""Where a block lies that only fills its batch; it is generated, and counts nowhere."""
+"""The place of a block that only fills its batch; it is generated but not counted."""
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def answers_prompts(run: Run) -> bool:
 def find_prompts(run: Run) -> Iterator[str]:
     """Yield files with prompts that end with an answer, which the model would answer again.
 
-    TRL begins the assistant's turn after every prompt, whoever spoke last.
+    TRL begins the assistant's turn after every prompt, whatever the last role.
     """
     import polars as pl
 

@@ -229,7 +229,7 @@ class DynamicSampling:
         return list(gather_object(own))
 
     def _exchange(self, found: Answers, more: Answers, pairs: list[tuple[int, int]]) -> None:
-        """Put groups of a further round in place of silent ones, wherever their rows are."""
+        """Put groups of a further round in place of those without a signal, wherever their rows are."""
         group, accelerator = self.trainer.num_generations, self.trainer.accelerator
         own, theirs = len(found.rows), len(more.rows)
         begin, other = accelerator.process_index * own, accelerator.process_index * theirs
@@ -292,7 +292,7 @@ class DynamicSampling:
 
 
 _STATE = ("rows", "environments", "_batch_environments", "_sync_tool_dicts", "_async_tool_dicts")
-"""What TRL's method sets on the trainer for the rows at hand."""
+"""What TRL's method sets on the trainer for the current rows."""
 
 
 @dataclass

@@ -19,7 +19,7 @@ class FmtkitOnlineDPOTrainer(OnlineDPOTrainer):
     def __init__(
         self, *, rewards: Rewards | None = None, max_failed_share: float = 0.0, **inputs: Any
     ) -> None:
-        """Listen to every reward, of a function or of a model; `rewards` tell what failed."""
+        """Listen to every reward, of a function or of a model; `rewards` report what failed."""
         super().__init__(**inputs)
         self.failed = FailedSamples(self, rewards, max_failed_share)
         self._measured: dict[str, list[float]] = {}

@@ -117,7 +117,7 @@ def placed(
     pad_token: int,
     multiple: int | None = None,
 ) -> dict[str, Any]:
-    """Put rows in place of those with these numbers, and pad the whole batch anew."""
+    """Put rows in place of those with these numbers, and pad the whole batch again."""
     whole = [
         rows.get(index) or _row(batch, index) for index in range(batch["completion_ids"].size(0))
     ]

@@ -27,7 +27,7 @@ class FmtkitRLOOTrainer(RLOOTrainer):
         max_failed_share: float = 0.0,
         **kwargs: Any,
     ) -> None:
-        """Take TRL's arguments by name; `rewards` are those of `reward_funcs`, which tell what failed."""
+        """Take TRL's arguments by name; `rewards` are those of `reward_funcs`, which report what failed."""
         self.rows: list[Row] = []
         self.failed = FailedSamples(self, rewards, max_failed_share)
         self.sampling: DynamicSampling | None = None

@@ -1,4 +1,4 @@
-"""Whether a chat template can carry tool calls, told before a model is loaded; TRL asks later."""
+"""Whether a chat template can carry tool calls, checked before a model is loaded; TRL checks later."""
 
 import copy
 from typing import Any

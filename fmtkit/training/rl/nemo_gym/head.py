@@ -1,6 +1,6 @@
 """The head server of a Gym: which servers there are and where they listen, and which of them a row goes to.
 
-A row's own words come first, then what the agents' configuration tells.
+A row's own reference comes first, then the agents' configuration.
 """
 
 from collections.abc import Mapping

@@ -42,7 +42,7 @@ class Rollout:
         tokenizer: Any,
         retries: int = 0,
     ) -> None:
-        """Take the settings, what tells an agent's address from a row's server and agent, and retries.
+        """Take the settings, a function from a row's server and agent to an agent's address, and retries.
 
         The tokenizer is copied: this may run in a thread, and fast ones refuse two users at once.
         """
@@ -126,7 +126,7 @@ def _items(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def reconstruct(items: Sequence[Mapping[str, Any]]) -> Dialog | None:
-    """Return the dialog of `response.output`; None if no item tells the model's tokens.
+    """Return the dialog of `response.output`; None if no item has the model's tokens.
 
     A turn whose prompt does not begin with what came before (a template that rewrites earlier turns)
     ends the dialog: it and what follows is left out, and the outcome says so.

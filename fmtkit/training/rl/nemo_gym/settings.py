@@ -1,4 +1,4 @@
-"""The keys of NeMo Gym, read together: what holds where they are unset, and where its files lie."""
+"""The keys of NeMo Gym, read together: what holds where they are unset, and where its files are."""
 
 import shutil
 from collections.abc import Iterator, Mapping

@@ -32,7 +32,7 @@ class Verify:
         server: Callable[[str | None, str | None], str],
         retries: int = 0,
     ) -> None:
-        """Take the settings, and what tells a server's address from a row's server and agent."""
+        """Take the settings, and a function from a row's server and agent to a server's address."""
         self.settings = settings
         self.url_of = server
         self.retries = retries

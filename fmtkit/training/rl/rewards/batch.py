@@ -44,7 +44,7 @@ def batch_of(
     completion_ids: Sequence[Any] | None,
     others: Mapping[str, Any],
 ) -> Batch:
-    """Return the batch of one call, its columns told from what is the same for all rows."""
+    """Return the batch of one call, its columns separated from what is the same for all rows."""
     columns = {name: value for name, value in others.items() if name not in CONTEXT}
     context = {name: value for name, value in others.items() if name in CONTEXT}
     return Batch(prompts, completions, completion_ids, columns, context)

@@ -63,7 +63,7 @@ class Scored:
 
     @staticmethod
     def lost(count: int, reason: str, started: float) -> "Scored":
-        """Return so many samples that failed alike."""
+        """Return that many samples that failed for the same reason."""
         return Scored([None] * count, dict.fromkeys(range(count), reason), _each(started, count))
 
 

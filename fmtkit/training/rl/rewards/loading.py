@@ -69,7 +69,7 @@ class Rewards:
 
     @property
     def group_size(self) -> int | None:
-        """Completions of one prompt, now; None where groups are told by their prompts."""
+        """Completions of one prompt, now; None where groups are identified by their prompts."""
         size = self._cutting.group_size
         return size() if callable(size) else size
 

@@ -24,7 +24,7 @@ from fmtkit.training.rl.rewards.options import RewardOptions
 from fmtkit.training.rl.rewards.verdicts import RewardError
 
 Spec = bytes
-"""A pickled pair: the folders that the module of a function lies in, and a pickled Entry or function."""
+"""A pickled pair: the folders that the module of a function is in, and a pickled Entry or function."""
 
 TARGET = "fmtkit.training.rl.rewards.serving:serve"
 GREETING = b""

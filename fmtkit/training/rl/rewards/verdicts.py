@@ -77,7 +77,7 @@ SKIPPED = "rewards/skipped_batches"
 
 
 class OneBatch:
-    """Collects the functions' answers to the batch at hand, which is known by its completions."""
+    """Collects the functions' results for the current batch, which is identified by its completions."""
 
     def __init__(self, labels: Sequence[str]) -> None:
         """Take the functions that answer, each by the name of the configuration."""

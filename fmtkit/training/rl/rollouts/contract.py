@@ -128,7 +128,7 @@ class Rollout:
 def _joined(parts: Sequence[Part[dict[str, Any]]]) -> dict[str, Any]:
     """Return the outputs of parts as one; rows that failed have None, and the reason beside it.
 
-    Raises what ends a run whoever may fail: a server that is lost.
+    Raises what always ends a run: a lost server.
     """
     for part in parts:
         if part.error is not None and not isinstance(part.error, RolloutError):

@@ -134,7 +134,7 @@ def _together(trainer: Any, prompt_ids: list[list[int]], group: int) -> Job:
     }
 
     def ask() -> dict[str, Any]:
-        # Groups stand together over all processes, so every group-th prompt is another one.
+        # Groups are together over all processes, so every group-th prompt is another one.
         output = vllm.vllm_client.generate(prompts=every[::group], **wanted)
         return _flat(every, output["completion_ids"], output["logprobs"])
 

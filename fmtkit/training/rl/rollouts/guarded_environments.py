@@ -19,7 +19,7 @@ from fmtkit.training.rl.rollouts.contract import told
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
 
 _TOLD = (ValueError, TypeError)
-"""What an environment raises to tell the model that its call was wrong."""
+"""Errors by which an environment reports a wrong call to the model."""
 _OWN = ("reset", "get_reward")
 
 

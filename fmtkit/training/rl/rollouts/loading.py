@@ -82,7 +82,7 @@ def _environment(name: str, places: Sequence[Path]) -> Callable[..., Any]:
 
 
 def _check_described(label: str, function: Callable[..., Any]) -> None:
-    """Raise OptionError unless the model can be told what a tool does and takes."""
+    """Raise OptionError unless a tool has a description and typed arguments for the model."""
     from transformers.utils.chat_template_utils import (
         DocstringParsingException,
         TypeHintParsingException,

@@ -22,7 +22,7 @@ class LookAhead:
     """Numbers the batches of a run through all its epochs, and shows those to come.
 
     TRL repeats each generation batch `steps_per_generation * num_iterations` times, one for each
-    micro-batch, so the batch of the next generation lies that many further on.
+    micro-batch, so the batch of the next generation is that many further on.
     """
 
     def __init__(self, ahead: int) -> None:

@@ -59,7 +59,7 @@ class Server:
         return True
 
     def instance(self) -> str | None:
-        """Return what tells this start of the server from its next one; None outside development mode."""
+        """Return an identifier of this start of the server; None outside development mode."""
         try:
             found = self.info().get("instance_id")
         except ServerError:

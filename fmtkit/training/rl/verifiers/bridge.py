@@ -1,7 +1,7 @@
 """A `verifiers` environment behind two HTTP calls; run by the interpreter that has verifiers.
 
     python bridge.py NAME --arguments JSON --rows FILE --count N      # write its dataset and end
-    python bridge.py NAME --arguments JSON --address FILE             # serve it, and tell where
+    python bridge.py NAME --arguments JSON --address FILE             # serve it, and write the address
 
 `GET /` answers what is served. `POST /run` takes {"task", "base_url", "model", "sampling"}, lets the
 environment run one episode with the model at `base_url`, an OpenAI-compatible address, and answers

@@ -92,7 +92,7 @@ class Wording:
                 return None
             found: str | None = get_training_chat_template(self.tokenizer)
         except (ValueError, TemplateError):
-            # One that TRL does not know is taken as it is; `more` tells where it rewrites answers.
+            # One that TRL does not know is taken as it is; `more` reports where it rewrites answers.
             return None
         return found
 
@@ -306,7 +306,7 @@ class Endpoint:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Speaks HTTP for an endpoint, which a subclass sets."""
+    """HTTP request handler of an endpoint, which a subclass sets."""
 
     protocol_version = "HTTP/1.1"
     endpoint: Endpoint
