@@ -124,7 +124,7 @@ REFUSED = [
         {"rl": "dpo", "trl": {"num_generations": None}},
         "nemo_gym_enabled: dpo takes no rewards; a Gym is for gdpo, grpo and rloo",
     ),
-    ({"rl": "rloo", "nemo_gym_multi_turn": True}, "dialogs are for gdpo and grpo"),
+    ({"rl": "rloo", "nemo_gym_multi_turn": True}, "conversations are for gdpo and grpo"),
     ({"trl": {"rollout_func": "a.b"}, "nemo_gym_multi_turn": True}, "leave out trl.rollout_func"),
     (
         {"trl": {"use_vllm": True, "vllm_mode": "colocate"}, "nemo_gym_multi_turn": True},

@@ -267,7 +267,7 @@ def test_a_dialog_that_the_gym_masks_has_no_reward_and_no_token_that_is_learnt(t
 def test_dialogs_that_all_fail_end_the_run(tokenizer):
     with playing(tokenizer) as (_, rollout):
         output = rollout(*[ROW | {"fault": "500"}] * 3)
-    with pytest.raises(TrainingError, match=r"all 3 dialogs by /run failed.* 500.*--resume"):
+    with pytest.raises(TrainingError, match=r"all 3 conversations by /run failed.* 500.*--resume"):
         scored(output, EnvReward(10))
 
 

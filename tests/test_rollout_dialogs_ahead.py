@@ -283,7 +283,7 @@ class Unready(Counter):
 def test_an_environment_that_cannot_begin_ends_the_run_where_its_answers_are_due(caller, tmp_path):
     Unready.resets = 0
     with pytest.raises(
-        RolloutError, match=r"prefetched dialog raised OSError: no board left \(.*py:\d+"
+        RolloutError, match=r"prefetched conversation raised OSError: no board left \(.*py:\d+"
     ):
         trained(caller, tmp_path, AHEAD, told=False, environment=Unready)
     assert Unready.resets == 9

@@ -188,7 +188,7 @@ def test_an_environment_that_always_fails_ends_the_run_with_its_reason(
     path = write(tmp_path, model, home, arguments={"fails_in": 2, "broken": True})
     assert runs.train(path).exit_code == 1
     said = " ".join(capsys.readouterr().err.split())
-    assert "verifiers: all 4 dialogs by /run failed" in said
+    assert "verifiers: all 4 conversations by /run failed" in said
     assert "the board is gone" in said
 
 

@@ -100,7 +100,7 @@ def test_a_server_that_answers_no_more_ends_the_run_with_a_checkpoint(
     trl = {"async_prefetch": ahead}
     done, _ = trained(tmp_path / "a", model, home, packages, Lost(model), trl)
     assert done.returncode == 1
-    assert "verifiers: all 4 dialogs by /run failed" in done.stderr
+    assert "verifiers: all 4 conversations by /run failed" in done.stderr
     assert "the steps so far are saved in" in done.stderr
     # Which of the second batch still had its three turns is a matter of chance.
     (checkpoint,) = (tmp_path / "a" / "run" / "checkpoints").glob("checkpoint-*")

@@ -1,6 +1,6 @@
 """The vocabulary of converters, first half: kinds of source column, and what can be wrong with one.
 
-The second half, `fmtkit.columns.dialogs`, makes dialogs of such columns.
+The second half, `fmtkit.columns.dialogs`, makes conversations of such columns.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""The two dialogs of each row: where they part, whether they are the same, one after the other.
+"""The two conversations of each row: where they part, whether they are the same, one after the other.
 
 An expression cannot compare two lists item by item, and polars' own concat_list of messages takes 20
-times as long, so these are functions over whole columns. A null dialog has no messages; the marks in
+times as long, so these are functions over whole columns. A null conversation has no messages; the marks in
 `train` are no part of what is said.
 """
 
@@ -20,24 +20,24 @@ from fmtkit.core.tables import MARKS
 
 
 def shared_turns(one: Expr, other: Expr) -> Expr:
-    """Count the messages that both dialogs begin with, up to the last one that asks for a reply."""
+    """Count the messages that both conversations begin with, up to the last one that asks for a reply."""
     return pl.map_batches([one, other], _shared, return_dtype=pl.Int64, is_elementwise=True)
 
 
 def same_dialog(one: Expr, other: Expr) -> Expr:
-    """Return whether two dialogs hold the same messages; null where there is none to compare."""
+    """Return whether two conversations hold the same messages; null where there is none to compare."""
     return pl.map_batches([one, other], _same, return_dtype=pl.Boolean, is_elementwise=True)
 
 
 def begins_with(dialog: Expr, turns: Expr, where: Expr) -> Expr:
-    """Return whether a dialog begins with these turns; true where the mask leaves a row out."""
+    """Return whether a conversation begins with these turns; true where the mask leaves a row out."""
     return pl.map_batches(
         [dialog, turns, where], _begins, return_dtype=pl.Boolean, is_elementwise=True
     )
 
 
 def joined(first: Expr, second: Expr, where: Expr) -> Expr:
-    """Append the second dialog to the first in some rows; elsewhere keep the second alone."""
+    """Append the second conversation to the first in some rows; elsewhere keep the second alone."""
     # Both are lists of the same messages; polars is not told their dtype, so it takes the input's.
     return pl.map_batches([second, first, where], _joined, is_elementwise=True)
 
@@ -62,14 +62,14 @@ class _Dialogs:
 
 @dataclass(frozen=True)
 class _Beginnings:
-    """The first messages of two dialogs, side by side: `sizes` of each row."""
+    """The first messages of two conversations, side by side: `sizes` of each row."""
 
     sizes: Int64s
     within: Int64s
     """Of each pair of messages: its place in its row."""
     equal: Bools
     asks: Bools
-    """Whether the first dialog's message asks for a reply."""
+    """Whether the first conversation's message asks for a reply."""
 
     @classmethod
     def of(cls, one: _Dialogs, other: _Dialogs, sizes: Int64s) -> "_Beginnings":

@@ -1,4 +1,4 @@
-"""The vocabulary of converters, second half: expressions that make dialogs, prompts and replies."""
+"""The vocabulary of converters, second half: expressions that make conversations, prompts and replies."""
 
 import sys
 from collections.abc import Sequence
@@ -278,7 +278,7 @@ def must_hold_question(question: Column, messages: Column, name: str) -> Column:
 
 
 def split_pair(chosen: Column, rejected: Column, system: Column = ABSENT) -> Preference:
-    """Cut two whole narrow dialogs before their last turns; what comes before must be the same."""
+    """Cut two whole narrow conversations before their last turns; what comes before must be the same."""
     context = context_of(chosen, "chosen")
     before = known(AllButLast, rejected.turns)
     differ = Problem(

@@ -1,6 +1,6 @@
-"""The vocabulary of targets: expressions that make the columns of a layout of canonical dialogs.
+"""The vocabulary of targets: expressions that make the columns of a layout of canonical conversations.
 
-The dialogs that a target sees are lists of wide messages without what the target does not hold.
+The conversations that a target sees are lists of wide messages without what the target does not hold.
 """
 
 import json
@@ -29,7 +29,7 @@ def key(name: str) -> Expr:
 
 
 def each(dialog: Column, fields: Mapping[str, Expr]) -> Column:
-    """Make an object of each message of a dialog; `fields` are made by `key`."""
+    """Make an object of each message of a conversation; `fields` are made by `key`."""
     made = pl.struct(value.alias(name) for name, value in fields.items())
     return dialog.with_value(dialog.value.list.eval(made))
 
@@ -94,13 +94,13 @@ def question(prompt: Column) -> Column:
 
 
 def system_text(dialog: Column) -> Column:
-    """Return the text of the system turn that a dialog begins with; null without one."""
+    """Return the text of the system turn that a conversation begins with; null without one."""
     first = dialog.value.list.first()
     return Column(pl.when(role_of(first) == "system").then(first.struct.field("content")))
 
 
 def without_first_system(dialog: Column) -> Column:
-    """Leave the system turn out that a dialog begins with."""
+    """Leave the system turn out that a conversation begins with."""
     led = role_of(dialog.value.list.first()) == "system"
     skipped = pl.when(led).then(1).otherwise(0)
     return dialog.with_value(dialog.value.list.slice(skipped))
@@ -152,7 +152,7 @@ def must_start_apart(chosen: Column, rejected: Column) -> Column:
 
 
 def alternating(dialog: Column, *, ends_with_reply: bool) -> Column:
-    """Refuse dialogs in which, after a system turn, questions and replies do not take turns."""
+    """Refuse conversations in which, after a system turn, questions and replies do not take turns."""
     rest = without_first_system(dialog).value
     asks = key("role").is_in(list(PROMPT_END_ROLES))
     wrong = rest.list.eval(asks != (pl.int_range(pl.len()) % 2 == 0)).list.any()

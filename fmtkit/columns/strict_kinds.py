@@ -94,7 +94,7 @@ def _(kind: NumberKind, value: Any) -> bool:
 
 
 def form_of(value: Any) -> str | None:
-    """Return in which of its forms a value is a dialog; None where it is none."""
+    """Return in which of its forms a value is a conversation; None where it is none."""
     if isinstance(value, str):
         return "text"
     if isinstance(value, dict):

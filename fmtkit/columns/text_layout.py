@@ -1,4 +1,4 @@
-"""How rows are made while their lines are read: what each line makes of its values, as data.
+"""The layout of fused rows: what the kernel writes for each line while it reads it, as data.
 
 A layout says which turns of a line make which dialogs (`fmtkit.columns.turn_sources`), which rules they must
 keep, and what is written of them: the messages, or what a template makes of conversations of known
@@ -35,7 +35,7 @@ class Ask(IntEnum):
 
 @dataclass(frozen=True)
 class View:
-    """A text of a turn of a line, counted over all its dialogs, trimmed one way after another."""
+    """A text of a turn of a line, counted over all its conversations, trimmed one way after another."""
 
     turn: int
     trims: tuple[Trim, ...] = ()
@@ -65,35 +65,35 @@ class Path:
 
 @dataclass(frozen=True)
 class Shape:
-    """Conversations of the same roles, dialog by dialog, and the known paths that they take."""
+    """Conversations of the same roles, conversation by conversation, and the known paths that they take."""
 
     roles: tuple[tuple[str, ...], ...]
     views: tuple[View, ...]
     paths: tuple[Path, ...]
     keys: tuple[tuple[tuple[str, ...], ...], ...] = ()
-    """What each turn has besides its content, by dialog; empty where none has anything."""
+    """What each turn has besides its content, by conversation; empty where none has anything."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What a line becomes: texts of its dialogs, or the dialogs themselves."""
+    """What a line becomes: texts of its conversations, or the conversations themselves."""
 
     dialogs: tuple[Source, ...]
     rules: tuple[Rule, ...] = ()
     """A line of which one holds is left."""
     tokens: tuple[str, ...] = ()
-    """What no text of a dialog may hold."""
+    """What no text of a conversation may hold."""
     keys: tuple[tuple[str, str], ...] = ()
     """What a message may have besides role and content, and its form: text, flag or calls."""
     silent: tuple[str, ...] = ()
     """Columns that are read, and must be null or hold no text."""
     messages: bool = False
-    """The dialogs are written as messages; else as texts."""
+    """The conversations are written as messages; else as texts."""
     unlike: tuple[tuple[int, int], ...] = ()
     """Texts that may not be equal."""
     shapes: tuple[Shape, ...] = ()
 
     @property
     def bound(self) -> tuple[str, ...]:
-        """Return the bound texts and dialogs that are used, each once."""
+        """Return the bound texts and conversations that are used, each once."""
         return names_of((*self.dialogs, *self.rules))

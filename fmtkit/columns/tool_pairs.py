@@ -1,4 +1,4 @@
-"""Pairs of dialogs that may call tools: cut where they part, not before the last turn.
+"""Pairs of conversations that may call tools: cut where they part, not before the last turn.
 
 A reply may then be several messages: a tool call, its result, and the answer.
 """
@@ -39,7 +39,7 @@ from fmtkit.core.tables import Preference
 
 @dataclass(frozen=True)
 class Whole:
-    """A wide dialog with its reply at the end, and how the source gave it."""
+    """A wide conversation with its reply at the end, and how the source gave it."""
 
     name: str
     messages: Column
@@ -63,7 +63,7 @@ def without_answer(messages: Column, chosen: Column) -> Column:
 
 
 def whole(messages: Column, name: str) -> Whole:
-    """Take messages as a whole dialog."""
+    """Take messages as a whole conversation."""
     before = Column(all_but_last(messages.value), turns=known(AllButLast, messages.turns))
     return Whole(name, messages, before, pl.lit(value=False))
 
@@ -103,7 +103,7 @@ def _is_one_answer(messages: Expr) -> Expr:
 
 
 def cut_pair(chosen: Whole, rejected: Whole, tools: Column | None = None) -> Preference:
-    """Cut two whole wide dialogs where they part, after a turn that asks for a reply."""
+    """Cut two whole wide conversations where they part, after a turn that asks for a reply."""
     one, other = chosen.messages.value, rejected.messages.value
     size = Column(shared_turns(one, other)).depending_on(chosen.messages, rejected.messages)
     size = size.once("__shared")

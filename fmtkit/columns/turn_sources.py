@@ -1,7 +1,7 @@
-"""What the dialogs of a row are made of, as data: what reads lines can make them without a frame.
+"""What the conversations of a row are made of, as data: what reads lines can make them without a frame.
 
 The helpers of converters make an expression and, where possible, the same as data, a `Source`: the
-turns of a dialog. `turns` is what a source means, on the values of one row; the kernel reads sources as
+turns of a conversation. `turns` is what a source means, on the values of one row; the kernel reads sources as
 they are here (`fmtkit.columns.text_layout`), and tests compare it with the expressions.
 """
 
@@ -18,7 +18,7 @@ Turn: TypeAlias = Mapping[str, Any]
 PROMPT_END_ROLES = ("user", "tool")
 """Roles whose turn may end a prompt."""
 SYSTEM = ("system", "developer")
-"""Roles of the turn that may lead a dialog; their text may be empty."""
+"""Roles of the turn that may lead a conversation; their text may be empty."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Messages:
 
 @dataclass(frozen=True)
 class WithSystem:
-    """A dialog after the bound text of the system, unless that is empty or the dialog is led."""
+    """A conversation after the bound text of the system, unless that is empty or the conversation is led."""
 
     system: str
     of: "Source"
@@ -45,28 +45,28 @@ class WithSystem:
 
 @dataclass(frozen=True)
 class WithoutSystem:
-    """A dialog without its first turn where that is the system's."""
+    """A conversation without its first turn where that is the system's."""
 
     of: "Source"
 
 
 @dataclass(frozen=True)
 class AllButLast:
-    """All turns of a dialog but the last."""
+    """All turns of a conversation but the last."""
 
     of: "Source"
 
 
 @dataclass(frozen=True)
 class Last:
-    """The last turn of a dialog."""
+    """The last turn of a conversation."""
 
     of: "Source"
 
 
 @dataclass(frozen=True)
 class WithoutAnswer:
-    """A dialog without its last turn where that is the assistant's and also the last one of the other."""
+    """A conversation without its last turn, if that is the assistant's and the last one of `other` too."""
 
     of: "Source"
     other: "Source"
@@ -90,7 +90,7 @@ class PromptTurns:
 
 @dataclass(frozen=True)
 class Shared:
-    """The turns with which both dialogs begin, up to the last of them that asks for a reply."""
+    """The turns with which both conversations begin, up to the last of them that asks for a reply."""
 
     one: "Source"
     other: "Source"
@@ -98,7 +98,7 @@ class Shared:
 
 @dataclass(frozen=True)
 class AfterShared:
-    """What the first dialog has after the turns that both share."""
+    """What the first conversation has after the turns that both share."""
 
     one: "Source"
     other: "Source"
@@ -145,7 +145,7 @@ class Flawed:
 
 @dataclass(frozen=True)
 class Ends:
-    """A dialog ends with a turn of one of these roles; without `so` it ends with none, or is empty."""
+    """The last turn has one of these roles; without `holds` it has none of them, or there is no turn."""
 
     of: Source
     roles: tuple[str, ...]
@@ -154,7 +154,7 @@ class Ends:
 
 @dataclass(frozen=True)
 class HasRole:
-    """A turn of a dialog has one of these roles; without `so` none has."""
+    """A turn of a conversation has one of these roles; without `holds` none has."""
 
     of: Source
     roles: tuple[str, ...]
@@ -163,7 +163,7 @@ class HasRole:
 
 @dataclass(frozen=True)
 class Same:
-    """Two dialogs hold the same messages; without `so` they do not."""
+    """Two conversations hold the same messages; without `holds` they do not."""
 
     one: Source
     other: Source
@@ -188,7 +188,7 @@ class Several:
 
 @dataclass(frozen=True)
 class OtherSystem:
-    """A dialog begins with another system prompt than the bound one."""
+    """A conversation begins with another system prompt than the bound one."""
 
     system: str
     of: Source
@@ -234,7 +234,7 @@ def _names(told: Source | Rule) -> Iterator[str]:
 
 
 def sources_of(told: Source | Rule) -> list[Source]:
-    """Return the dialogs that a source or a rule is about."""
+    """Return the conversations that a source or a rule is about."""
     held = (getattr(told, entry.name) for entry in fields(told))
     return [source for source in held if isinstance(source, Source)]
 
@@ -252,7 +252,7 @@ def known(make: Callable[..., Made], *of: Source | str | None) -> Made | None:
 
 @singledispatch
 def turns(source: Source, row: Mapping[str, Any]) -> list[Turn]:
-    """Return the turns of a row's dialog; `row` has the values of the bound columns."""
+    """Return the turns of a row's conversation; `row` has the values of the bound columns."""
     raise TypeError(f"{type(source).__name__} makes no turns of {', '.join(row)}")
 
 

@@ -434,12 +434,12 @@ def _(kind: DialogKind, value: Expr) -> Iterator[Flaw]:
 
 
 def _silence(value: Expr) -> list[Flaw]:
-    """Return the flaw of a dialog without messages."""
+    """Return the flaw of a conversation without messages."""
     return [Flaw("empty_field", "", value.list.len() == 0, "has no messages", Flawed)]
 
 
 def _turn_flaws(kind: DialogKind) -> list[Flaw]:
-    """Return what may be wrong with one message of a dialog."""
+    """Return what may be wrong with one message of a conversation."""
     turn = pl.element().struct
     role, content = turn.field("role"), turn.field("content")
     spoken = turn.field("tool_calls").is_not_null() if kind.wide else pl.lit(value=False)

@@ -171,7 +171,7 @@ def _asked(
     context: Column,
     wide: bool = False,
 ) -> Column:
-    """Make the dialog of the system prompt and the question."""
+    """Make the conversation of the system prompt and the question."""
     question = one_filled(dict(zip(QUESTIONS, questions, strict=True)))
     system = one_filled(dict(zip(SYSTEMS, with_system, strict=True)), needed=False)
     return dialog(wide=wide, system=system, user=with_context(question, context))

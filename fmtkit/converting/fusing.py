@@ -1,9 +1,9 @@
 """Rows that are made as their lines are read, without a frame in between.
 
-Where it is known as data what the dialogs of a type are made of (`fmtkit.columns.turn_sources`), the kernel
-writes a line's output directly (`fmtkit.columns.text_layout`): messages, or text if the template was traced
-on such conversations before. What it does not fuse (a rule that does not hold, a control token, a
-conversation of a new shape) is left for the ordinary way, which makes the same of every row.
+If a type declares how its conversations are built (`fmtkit.columns.turn_sources`), the kernel writes the
+output of a line directly (`fmtkit.columns.text_layout`): messages, or text once the template was traced on
+conversations of that shape. Lines that it cannot fuse (a broken rule, a control token, a new shape) are
+converted in the ordinary way, which gives the same rows.
 """
 
 from collections import Counter
@@ -151,7 +151,7 @@ class Fusion:
 
     @property
     def _has_plain_columns(self) -> bool:
-        """Return whether each column is a dialog of known turns, or a bound column as it is."""
+        """Return whether each column is a conversation of known turns, or a bound column as it is."""
         return not any(
             isinstance(column, Several)
             or (column.turns if name in self.names else column.bound) is None
@@ -232,7 +232,7 @@ class Fusion:
         return pa.table([made[name] for name in self.schema.names], schema=self.schema)
 
     def _values(self, row: Row) -> dict[str, Any]:
-        """Return what the strict parser makes of the columns of a row that dialogs are made of."""
+        """Return what the strict parser makes of the columns of a row that conversations are made of."""
         values = {}
         for column in self.binding.columns:
             if column.name in self._rules.bound:

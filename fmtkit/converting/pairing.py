@@ -53,7 +53,7 @@ def check_policy(policy: str) -> str:
 
 
 def pair_up(frame: pl.DataFrame, policy: str, seed: int = 0) -> Paired:
-    """Make preference rows of a frame with prompt, replies (list of dialogs), scores and `__row`.
+    """Make preference rows of a frame with prompt, replies (list of conversations), scores and `__row`.
 
     Each row of the frame is one ranking, whatever its `__row`, and both sides of a pair are replies of
     that one ranking. Its pairs come in order of the better reply, then of the worse; equal scores keep

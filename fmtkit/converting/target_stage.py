@@ -99,7 +99,7 @@ class TargetStage(PickledByFields):
 
     @cached_property
     def has_text(self) -> bool:
-        """Return whether the dialogs are text."""
+        """Return whether the conversations are text."""
         return _is_text(self.canonical, self.table)
 
     @property
@@ -195,7 +195,7 @@ class TargetStage(PickledByFields):
         return _Applied(made, places, sorted(told), +losses)
 
     def _without_lost_columns(self, table: pa.Table, rows: "_Rows") -> dict[str, pa.ChunkedArray]:
-        """Return the columns that are not dialogs; those without a place are dropped or reported."""
+        """Return the columns that are not conversations; those without a place are dropped or reported."""
         out = {}
         for entry in self._own_fields:
             column = table.column(entry.name)
@@ -269,7 +269,7 @@ class _Rows:
         return True
 
     def told_of(self, dialogs: Mapping[str, TurnTable], table: type[Table]) -> dict[str, TurnTable]:
-        """Return the dialogs as the target's table has them, without what it does not hold."""
+        """Return the conversations as the target's table has them, without what it does not hold."""
         found = dict(dialogs)
         if table is Completion and self.target.takes is Conversation:
             found = {"messages": _whole(found["prompt"], found["completion"])}
@@ -434,7 +434,7 @@ def _bared(calls: str | None) -> str | None:
 
 
 def _is_text(schema: pa.Schema, table: type[Table]) -> bool:
-    """Return whether the dialogs of a table are text already."""
+    """Return whether the conversations of a table are text already."""
     names = DIALOG_COLUMNS & {*table.column_names()}
     names |= {text for name, text in TEXT_NAMES.items() if name in names}
     return any(f.name in names and pa.types.is_string(f.type) for f in schema)

@@ -89,7 +89,7 @@ class TextStage:
     tokenizer_name: str | None = None
     """The tokenizer of `--as tokens`."""
     table: type[Table] = Conversation
-    """What the rows are; a kept column that is called like another table's dialog stays as it is."""
+    """What the rows are; a kept column that is called like another table's conversation stays as it is."""
 
     @classmethod
     def of(
@@ -149,7 +149,7 @@ class TextStage:
 
     @property
     def is_text(self) -> bool:
-        """Return whether dialogs are text in the rows that come out."""
+        """Return whether conversations are text in the rows that come out."""
         return self.form == "text"
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
@@ -489,7 +489,7 @@ def _joined(table: pa.Table) -> pa.Array:
 def render_table(
     table: pa.Table, template: ChatTemplate, cuts: Mapping[int, Cuts] | None = None
 ) -> Done:
-    """Render the dialogs of a canonical table: a prompt up to its reply, a reply as what it adds.
+    """Render the conversations of a canonical table: a prompt up to its reply, a reply as what it adds.
 
     `cuts` says by row which contents came in parts.
     """
@@ -550,7 +550,7 @@ def _texts(
 
 
 def rendered_of(names: Collection[str]) -> tuple[Plan, tuple[str, ...]]:
-    """Return what is rendered of rows with these columns, and of which dialogs, in their order."""
+    """Return what is rendered of rows with these columns, and of which conversations, in their order."""
     replies = tuple(name for name in REPLIES if name in names)
     if replies:
         return Plan(replies=len(replies)), ("prompt", *replies)

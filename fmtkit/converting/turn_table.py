@@ -1,4 +1,4 @@
-"""The messages of a column of dialogs as one flat frame, with the row of each."""
+"""The messages of a column of conversations as one flat frame, with the row of each."""
 
 from dataclasses import dataclass
 
@@ -14,12 +14,12 @@ from fmtkit.core.buffers import Bools, Int64s
 
 @dataclass(frozen=True)
 class TurnTable:
-    """The wide messages of a column of dialogs, end to end, in order."""
+    """The wide messages of a column of conversations, end to end, in order."""
 
     flat: pl.DataFrame
     """One row a message, one column a key of a wide message."""
     row: Int64s
-    """Of each message the row of its dialog, ascending."""
+    """Of each message the row of its conversation, ascending."""
     rows: int
 
     @classmethod
@@ -91,7 +91,7 @@ class TurnTable:
         return TurnTable(self.flat.with_columns(**keys), self.row, self.rows)
 
     def of_rows(self, kept: Bools) -> "TurnTable":
-        """Return the dialogs of these rows alone, which are recounted."""
+        """Return the conversations of these rows alone, which are recounted."""
         mask = kept[self.row]
         numbers = np.cumsum(kept) - 1
         flat = self.flat.filter(pl.Series(mask))
@@ -105,7 +105,7 @@ class TurnTable:
         return TurnTable(flat, row[order], self.rows)
 
     def column(self) -> pl.Series:
-        """Return the dialogs as a column of lists again."""
+        """Return the conversations as a column of lists again."""
         messages = self.flat.select(pl.struct(pl.all())).to_series()
         values = messages.to_arrow(compat_level=pl.CompatLevel.newest())
         offsets = pa.py_buffer(buffers.ends(self.sizes))

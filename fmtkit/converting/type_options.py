@@ -162,7 +162,7 @@ def _typed(key: str, value: Any, default: Any) -> Any:
 
 
 def _spelled(kind: Kind, options: Mapping[str, Any]) -> Kind:
-    """Give a dialog kind the source's names of role and content, and of the speakers."""
+    """Give a conversation kind the source's names of role and content, and of the speakers."""
     if not isinstance(kind, DialogKind):
         return kind
     changes = {key: options[key] for key in ("role", "content", "names") if key in options}

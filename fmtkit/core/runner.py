@@ -140,7 +140,7 @@ class Runner:
     cuts: frozenset[str] = frozenset()
     """Ends of a row that is too long which its trainer cuts: `truncate-end`, `truncate-start`."""
     mask: MaskRule = ""
-    """How its trainer makes ids and masks of dialogs; by the table where empty."""
+    """How its trainer makes ids and masks of conversations; by the table where empty."""
     row_variables: bool = False
     """Whether its trainer reads the template's variables from a column of the rows."""
     whole_dialogs: bool = False

@@ -13,7 +13,7 @@ They are TRL's dataset types (https://huggingface.co/docs/trl/dataset_formats), 
   Reference     prompt, ground_truth, remaining_turns       ebft, structured
   Tokens        input_ids, attention_mask, labels, ...      ebft, strided
 
-A dialog (prompt, chosen, messages, ...) is a list of messages, or its text once rendered. Whether a
+A conversation (prompt, chosen, messages, ...) is a list of messages, or its text once rendered. Whether a
 message is narrow ({role, content}) or wide is fixed by the converter, never by the data; what is passed
 through has the width of its schema, if it has one.
 """
@@ -58,7 +58,7 @@ GYM_COLUMNS = ("nemo_gym_row", "nemo_gym_server", "nemo_gym_agent")
 """A row for a NeMo Gym: its JSON text as the servers want it back, and who is asked about it."""
 
 TEXT_NAMES = {"messages": "text"}
-"""How a dialog column is called once it holds text, where the name changes."""
+"""How a conversation column is called once it holds text, where the name changes."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Table:
 
 
 class _ListOfDialogs:
-    """Mark of a column whose items are dialogs."""
+    """Mark of a column whose items are conversations."""
 
 
 @dataclass(frozen=True)

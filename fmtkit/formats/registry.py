@@ -122,7 +122,7 @@ def converter(
     """Register a converter; its module's name is the format's name unless `name` says otherwise.
 
     `any_of` groups optional columns of which each group needs one; `wide` gives its messages room for
-    tool calls and reasoning; `text` says that its dialogs are text already; `paths` places parameters
+    tool calls and reasoning; `text` says that its conversations are text already; `paths` places parameters
     under dotted paths; `rows_by` is a column: rows that follow each other and have the same there are one,
     and the parameter `rows` is the list of them; `differs` is the line on axolotl in docs/formats.md.
     """

@@ -24,7 +24,7 @@ DESCRIPTIONS = {
     "answer": "The answer that a reward function compares with.",
     "nemo_gym_row": "The row of a NeMo Gym as canonical JSON text, numbers as written.",
     "nemo_gym_server": "The resources server that judges the answer.",
-    "nemo_gym_agent": "The agent that runs the dialog.",
+    "nemo_gym_agent": "The agent that runs the conversation.",
     "replies": "Several replies to the prompt.",
     "scores": "A score for each reply; higher is better.",
     "segments": "Stretches of text in their order; `label` says whether one is trained on.",

@@ -2,7 +2,7 @@
 
 A target's signature is its layout the other way round: its one parameter is the canonical table that it
 takes, its result are the columns of a written row. Several functions may bear one name; the table
-chooses. What a target holds of a dialog is declared, and what it does not hold is lost by name and by
+chooses. What a target holds of a conversation is declared, and what it does not hold is lost by name and by
 number (`fmtkit.converting.target_stage`).
 """
 
@@ -65,7 +65,7 @@ class Target:
     keeps: bool
     """Whether kept columns are written too."""
     text: bool
-    """Whether the dialogs that it takes are text already."""
+    """Whether the conversations that it takes are text already."""
     function: Callable[..., Rows] = field(compare=False)
     beside: Beside | None = field(default=None, compare=False)
     """What the consumer reads the rows by: name of OUT, path of the rows, columns -> file name, text."""

@@ -1,4 +1,4 @@
-"""What can be wrong with the messages of a column of dialogs, looked at all at once."""
+"""What can be wrong with the messages of a column of conversations, looked at all at once."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -48,12 +48,12 @@ class Dialogs:
 
     @property
     def is_first(self) -> Bools:
-        """Return which messages begin their dialog."""
+        """Return which messages begin their conversation."""
         return np.append(True, self.rows[1:] != self.rows[:-1])[: len(self.rows)]
 
     @property
     def is_last(self) -> Bools:
-        """Return which messages end their dialog."""
+        """Return which messages end their conversation."""
         return np.append(self.rows[1:] != self.rows[:-1], True)[: len(self.rows)]
 
     def rows_with(self, wrong: Bools) -> Bools:

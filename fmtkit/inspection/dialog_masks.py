@@ -1,4 +1,4 @@
-"""Masks of dialogs that a chat template writes out: ids and marks as TRL 1.16 makes them of messages.
+"""Masks of conversations that a chat template writes out: ids and marks as TRL 1.16 makes them of messages.
 
 One of TRL's ways is followed although it is wrong, and a note says so: transformers stretches a
 generation span that ends in no token too far.

@@ -276,7 +276,7 @@ def dialog_columns(table: pa.Table) -> list[Dialogs]:
 
 @dataclass(frozen=True, eq=False)
 class Replies:
-    """The replies of a ranking, each a dialog of its own, and the row of each."""
+    """The replies of a ranking, each a conversation of its own, and the row of each."""
 
     dialogs: Dialogs
     rows: Ints

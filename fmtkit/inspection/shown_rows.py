@@ -171,7 +171,7 @@ NO_DETAILS = frozenset(
 
 
 def details_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is in a row besides its dialogs, short enough to be shown."""
+    """Return what is in a row besides its conversations, short enough to be shown."""
     found = {}
     of_tokens = "input_ids" in row
     for name, value in row.items():

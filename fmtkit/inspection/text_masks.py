@@ -18,11 +18,11 @@ WORDED = {"prompt": "user", "chosen": "assistant", "rejected": "assistant",
 """Column of text -> the role that its text is given."""
 
 NOT_WORDED = frozenset({"Segments", "Stepwise", "Tokens"})
-"""Tables whose texts are no dialogs."""
+"""Tables whose texts are no conversations."""
 
 
 def is_finished_text(row: Mapping[str, Any], table: str) -> bool:
-    """Return whether a row's dialogs are text already."""
+    """Return whether a row's conversations are text already."""
     return isinstance(row.get("prompt", row.get("text")), str) and table not in NOT_WORDED
 
 

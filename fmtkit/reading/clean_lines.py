@@ -86,7 +86,7 @@ class LayoutLines(CleanLines):
     """Lines whose output was made as they were read; `frame` has the other columns."""
 
     made: tuple[pa.Array, ...]
-    """A column for each dialog of the layout, of texts or lists of messages, without nulls."""
+    """A column for each conversation of the layout, of texts or lists of messages, without nulls."""
     taken: NDArray[np.int64]
     """How many lines took each path, in the order of the layout."""
 
@@ -291,7 +291,7 @@ class _LayoutCompiler:
         return sum(2 << self.keys.index(name) for name in names if name in self.keys)
 
     def step(self, source: Source) -> int:
-        """Return the number of the step that makes a dialog, after those that it is made of."""
+        """Return the number of the step that makes a conversation, after those that it is made of."""
         if source not in self.steps:
             one, other = self._of(source)
             roles: Sequence[str] = _STEP_ROLES.get(type(source), ())
@@ -306,7 +306,7 @@ class _LayoutCompiler:
         return list(self.steps).index(source)
 
     def _of(self, spec_tuple: Source | Rule) -> tuple[int, int]:
-        """Return the steps of the dialogs that a source or a rule is of, 0 where there is none."""
+        """Return the steps of the conversations that a source or a rule is of, 0 where there is none."""
         one, other, *_ = [*map(self.step, sources_of(spec_tuple)), 0, 0]
         return one, other
 

@@ -32,7 +32,7 @@ NO_ROLE = -1
 
 @dataclass
 class DialogColumn:
-    """One dialog for each row: the messages of row i are those from starts[i] to ends[i].
+    """One conversation for each row: the messages of row i are those from starts[i] to ends[i].
 
     A template gets a content as its text, as a list of one part (`in_part`), or as several `parts`,
     by message.
@@ -194,19 +194,19 @@ def _roles(array: pa.Array) -> tuple[Int64s, list[str]]:
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows to render: one or several dialogs for each, and its tools as canonical JSON text."""
+    """Rows to render: one or several conversations for each, and its tools as canonical JSON text."""
 
     dialogs: Sequence[DialogColumn]
     tools: pa.Array | None = None
 
     @cached_property
     def parts(self) -> list[DialogColumn]:
-        """Return the dialogs, and the tools as symbols."""
+        """Return the conversations, and the tools as symbols."""
         return [*self.dialogs, _tool_column(self.tools, len(self.dialogs[0]), known=False)]
 
     @cached_property
     def parts_with_known_tools(self) -> list[DialogColumn]:
-        """Return the dialogs, and the tools as they are: for a template that looks into them."""
+        """Return the conversations, and the tools as they are: for a template that looks into them."""
         return [*self.dialogs, _tool_column(self.tools, len(self.dialogs[0]), known=True)]
 
     def of_same_tools(self, least: int) -> Bools:
@@ -266,7 +266,7 @@ def _opened(text: str) -> tuple[str, list[str]]:
 
 
 def signature(dialogs: Sequence[DialogColumn], row: int) -> Signature:
-    """Return the shapes of all dialogs of a row, and of its tools."""
+    """Return the shapes of all conversations of a row, and of its tools."""
     return tuple(dialog.shapes(row) for dialog in dialogs)
 
 
@@ -285,7 +285,7 @@ def groups(dialogs: Sequence[DialogColumn], rows: Int64s) -> list[Int64s]:
 
 
 def _refine(labels: Int64s, dialog: DialogColumn, rows: Int64s) -> Int64s:
-    """Split groups by a dialog: message by message, several of them in one number."""
+    """Split groups by a conversation: message by message, several of them in one number."""
     codes = dialog.codes() + 1
     kinds = int(codes.max(initial=0)) + 1
     starts, lengths = dialog.starts[rows], dialog.ends[rows] - dialog.starts[rows]

@@ -47,7 +47,7 @@ class PlainRows:
 
     @property
     def dialogs(self) -> Sequence[DialogColumn]:
-        """Return the dialogs of the rows."""
+        """Return the conversations of the rows."""
         return self.batch.dialogs
 
     def render(self, rows: Int64s) -> Iterator[PlainRow]:

@@ -40,7 +40,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Plan:
-    """Dialog 0 rendered alone, or as prompt before each of `replies` further dialogs."""
+    """Conversation 0 rendered alone, or as prompt before each of `replies` further conversations."""
 
     replies: int = 0
     generation_prompt: bool = False
@@ -54,7 +54,7 @@ class Plan:
     def views(self) -> tuple[View, ...]:
         """Return what is rendered of each row; with replies the second is the bare prompt.
 
-        The tools come after all dialogs.
+        The tools come after all conversations.
         """
         tools = 1 + self.replies
         if not self.replies:

@@ -82,7 +82,7 @@ def _removed(unknown: Derived) -> list[str]:
 
 
 def spoken(signature: Signature, dialogs: Iterable[int]) -> list[Slot]:
-    """Return the slots of some dialogs whose text should occur."""
+    """Return the slots of some conversations whose text should occur."""
     return [
         Slot(dialog, message, key)
         for dialog in dialogs

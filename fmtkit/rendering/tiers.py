@@ -46,7 +46,7 @@ def render_batch(
     tools: pa.Array | None = None,
     training: Compiled | None = None,
 ) -> Rendered:
-    """Render a row of each dialog column; a row with a null dialog has no text and no problem."""
+    """Render a row of each conversation column; a row with a null conversation has no text and no problem."""
     batch = Batch(dialogs, tools)
     traced = TracedRows(plan, batch, training)
     single = PlainRows(compiled.engine, plan, batch, training.engine if training else None)

@@ -80,12 +80,12 @@ class Shape:
 
 
 Signature = tuple[tuple[Shape, ...], ...]
-"""The shapes of each dialog of a row, and of its tools."""
+"""The shapes of each conversation of a row, and of its tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One rendering of a row: which of its dialogs, one after another, and how it ends.
+    """One rendering of a row: which of its conversations, one after another, and how it ends.
 
     `tools` says where in the signature the tools are.
     """

@@ -34,7 +34,7 @@ TOOL = "tool"
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The text of one key of one message of one dialog; a text within tool calls has its path."""
+    """The text of one key of one message of one conversation; a text within tool calls has its path."""
 
     dialog: int
     message: int

@@ -91,7 +91,7 @@ def _load(job: Job, source: Source, runner: Runner, *, flagged: bool) -> Any:
 
 
 def _worded(rows: Any) -> Any:
-    """Give text dialogs the shape of messages, for the identity template to print as they are."""
+    """Give text conversations the shape of messages, for the identity template to print as they are."""
     columns = [name for name in rows.column_names if name in {*DIALOG_COLUMNS, "text"}]
     texts = [name for name in columns if _is_text(rows.features[name])]
     if not texts or "replies" in rows.column_names or "completions" in rows.column_names:

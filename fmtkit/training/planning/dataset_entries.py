@@ -134,7 +134,7 @@ def _listed(names: object) -> list[object]:
 
 
 def makes_text(source: str) -> tuple[bool, ...]:
-    """Return for each converter of a type whether its dialogs are prerendered text.
+    """Return for each converter of a type whether its conversations are prerendered text.
 
     Such rows reach the trainer through the identity template.
     """

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 PER_HOST = 64
-"""Dialogs at a time."""
+"""Conversations at a time."""
 FAILED = "failed: "
-"""Prefix of the outcome of a failed dialog; the reason follows."""
+"""Prefix of the outcome of a failed conversation; the reason follows."""
 NO_TOKENS = (
     "no item of the answer has generation_token_ids; set return_token_id_information: true for the "
     "model server in the Gym's configuration (its vllm_model_for_training.yaml does)"
@@ -23,7 +23,7 @@ LEFT_OUT = "masked by the environment"
 
 @dataclass
 class Dialog:
-    """A dialog as tokens; the four lists after the prompt are parallel.
+    """A conversation as tokens; the four lists after the prompt are parallel.
 
     `env_mask` is 1 for tokens of the model and 0 for those of the environment, whose log-probability is 0;
     one that the server did not report is NaN, which TRL treats as a ratio of 1.
@@ -74,7 +74,7 @@ class Dialog:
 def columns(
     dialogs: Sequence[Dialog], outcomes: Sequence[tuple[Any, float | None, str]], kind: str
 ) -> dict[str, list[Any] | None]:
-    """Return dialogs as TRL takes them from a rollout_func, with the columns that EnvReward reads.
+    """Return conversations as TRL takes them from a rollout_func, with the columns that EnvReward reads.
 
     `outcomes` holds (_, reward, reason) for each dialog; a non-empty reason says why it is not trained on.
     """

@@ -21,11 +21,11 @@ class EnvReward:
     __name__ = ENV_REWARD
 
     def __init__(self, max_turns: int | None, kind: str = "nemo_gym") -> None:
-        """Take the maximum number of turns of a dialog, and the name of what ran it, for metrics."""
+        """Take the maximum number of turns of a conversation, and the name of what ran it, for metrics."""
         self.max_turns = max_turns
         self.kind = kind
         self.failures = Failures()
-        """Dialogs that failed, for the trainer; shared with the run's other rewards."""
+        """Conversations that failed, for the trainer; shared with the run's other rewards."""
 
     def __call__(
         self,
@@ -35,7 +35,7 @@ class EnvReward:
         log_extra: Callable[[str, list[Any]], None] | None = None,
         **more: Any,
     ) -> list[float | None]:
-        """Return the rewards; raise GymError if every dialog failed.
+        """Return the rewards; raise GymError if every conversation failed.
 
         The columns have defaults since they come with the answers, not with the data.
         """
@@ -45,7 +45,7 @@ class EnvReward:
             for outcome in found
         ]
         advice = NO_TOKENS if all(reason == NO_TOKENS for reason in reasons) else ""
-        failed = stop_if_none_answered(reasons, "dialogs by /run", advice, kind=self.kind)
+        failed = stop_if_none_answered(reasons, "conversations by /run", advice, kind=self.kind)
         self.failures.add({row: reason for row, reason in enumerate(reasons) if reason})
         if log_extra is not None and MASKED in found:
             log_extra("masked", [LEFT_OUT if one == MASKED else None for one in found])

@@ -178,6 +178,6 @@ def _check_in_step(rollouts: RolloutSettings | None) -> None:
     """Refuse async_prefetch for conversations: their later turns are sampled from the model itself."""
     if rollouts is not None and rollouts.async_prefetch:
         raise OptionError(
-            "trl.async_prefetch: dialogs of several turns are sampled turn by turn from the model "
+            "trl.async_prefetch: multi-turn conversations are sampled turn by turn from the model "
             "that trains, so they cannot be prefetched; leave it out, or drop remaining_turns"
         )

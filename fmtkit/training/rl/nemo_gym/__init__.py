@@ -1,4 +1,4 @@
-"""NeMo Gym: rewards and whole dialogs from a Gym's servers, over HTTP alone.
+"""NeMo Gym: rewards and whole conversations from a Gym's servers, over HTTP alone.
 
 A Gym needs Python 3.12 and 1.5 GB of packages, so it lives in an environment of its own; nothing of
 it is imported here. Source: https://github.com/NVIDIA-NeMo/Gym, by the answers of its servers.
@@ -14,7 +14,7 @@ The process of `fmtkit train` starts the servers before the training processes a
 names of our reward (`naming`).
 
 The reward is a plain function of TRL. Its columns come with the rows: `nemo_gym_row`,
-`nemo_gym_server`, `nemo_gym_agent`; of a dialog also `env_reward`, `num_turns`, `nemo_gym_outcome`,
+`nemo_gym_server`, `nemo_gym_agent`; of a conversation also `env_reward`, `num_turns`, `nemo_gym_outcome`,
 which the rollout returns. The rollout logs nothing and touches no tensor, so it may run in a thread;
 what is to be counted, the reward counts on the main thread. If every call of a batch fails it raises
 GymError (a RewardError), which ends a run between two steps.

@@ -116,8 +116,8 @@ def _say_idle(config: Config, out: Resolution) -> None:
 def _check_dialogs(config: Config, chosen: Runner, out: Resolution) -> None:
     if "rollout_func" not in chosen.features:
         raise OptionError(
-            f"nemo_gym_multi_turn: TRL's trainer for {chosen.method} samples by itself; dialogs are "
-            f"for {methods(lambda one: {'nemo_gym'} <= one.sections and 'rollout_func' in one.features)}"
+            f"nemo_gym_multi_turn: TRL's trainer for {chosen.method} samples by itself; conversations "
+            f"are for {methods(lambda one: {'nemo_gym'} <= one.sections and 'rollout_func' in one.features)}"
         )
     unsent = [k for k in _NOT_SENT if config.get(f"trl.{k}") is not None]
     if unsent:

@@ -1,4 +1,4 @@
-"""Dialogs with an environment: an agent of the Gym runs them by /run and returns the tokens.
+"""Conversations with an environment: an agent of the Gym runs them by /run and returns the tokens.
 
 Of the items that one call of the model makes, the last alone carries `prompt_token_ids`, what the
 model read, `generation_token_ids` and `generation_log_probs`, what it wrote. What it read of a later
@@ -30,7 +30,7 @@ from fmtkit.training.rl.rewards.calls import shown
 
 
 class Rollout:
-    """TRL's rollout_func: dialogs as tokens, with the reward and the turns of each as columns."""
+    """TRL's rollout_func: conversations as tokens, with the reward and the turns of each as columns."""
 
     takes_rows = True
     runs_alone = True
@@ -55,7 +55,7 @@ class Rollout:
     def __call__(
         self, prompts: Sequence[Any], trainer: Any, rows: Sequence[Mapping[str, Any]]
     ) -> dict[str, list[Any] | None]:
-        """Run a dialog for each row, in order; the prompts are in the rows."""
+        """Run a conversation for each row, in order; the prompts are in the rows."""
         del prompts
         sampling = {
             "temperature": trainer.temperature,
@@ -78,7 +78,7 @@ class Rollout:
     def _tried(
         self, row: Mapping[str, Any], sampling: Mapping[str, float]
     ) -> Tried[tuple[Dialog | None, float | None]]:
-        """Return a dialog and its reward, or the reason why there are none."""
+        """Return a conversation and its reward, or the reason why there are none."""
         url = self.url_of(row["nemo_gym_server"], row["nemo_gym_agent"])
         body = run_body(row_of(row["nemo_gym_row"]), sampling)
 
@@ -92,7 +92,7 @@ class Rollout:
         return tried(once, self.retries)
 
     def _failed(self, row: Mapping[str, Any], variables: Mapping[str, Any] | None) -> Dialog:
-        """Return a dialog that teaches nothing: the prompt, and an end that no loss looks at."""
+        """Return a conversation that teaches nothing: the prompt, and an end that no loss looks at."""
         ids = self.tokenizer.apply_chat_template(
             row["prompt"],
             add_generation_prompt=True,
@@ -108,7 +108,7 @@ class Rollout:
 def _outcome(
     found: Tried[tuple[Dialog | None, float | None]],
 ) -> tuple[Dialog | None, float | None, str]:
-    """Return a dialog and its reward; None, None and the reason where there is none to learn."""
+    """Return a conversation and its reward; None, None and the reason where there is none to learn."""
     if found.value is None:
         return None, None, found.reason
     dialog, reward = found.value
@@ -126,10 +126,10 @@ def _items(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def reconstruct(items: Sequence[Mapping[str, Any]]) -> Dialog | None:
-    """Return the dialog of `response.output`; None if no item has the model's tokens.
+    """Return the conversation of `response.output`; None if no item has the model's tokens.
 
     A turn whose prompt does not begin with what came before (a template that rewrites earlier turns)
-    ends the dialog: it and what follows is left out, and the outcome says so.
+    ends the conversation: it and what follows is left out, and the outcome says so.
     """
     calls = [item for item in items if item.get("generation_token_ids") is not None]
     if not calls:

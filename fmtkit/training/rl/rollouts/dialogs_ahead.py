@@ -1,8 +1,8 @@
-"""Prefetch of whole dialogs with tools or environments: TRL's own loop, on a copy of the trainer.
+"""Prefetch of whole conversations with tools or environments: TRL's own loop, on a copy of the trainer.
 
 The thread runs what TRL runs: it chooses and resets environments, asks the server, calls tools and asks
 again. Its copy of the trainer has a tokenizer, metrics and environments of its own, and no weights are
-transferred between two turns of a dialog. The main thread takes the dialogs over when their batch
+transferred between two turns of a conversation. The main thread takes the conversations over when their batch
 trains, and the environments with them, since rewards may ask those.
 """
 
@@ -26,7 +26,7 @@ Pool = dict[Any, list[Any]]
 
 @dataclass(frozen=True)
 class Prefetched:
-    """Finished dialogs: the trainer copy that ran them, its prompts, and what `_generate` returned."""
+    """Finished conversations: the trainer copy that ran them, its prompts, and what `_generate` returned."""
 
     trainer: Any
     prompts: list[Any]
@@ -35,7 +35,7 @@ class Prefetched:
 
 
 class _End(Exception):  # noqa: N818 - carries the dialogs out of TRL's method, and is no error
-    """End TRL's method once the dialogs have ended, before they are scored."""
+    """End TRL's method once the conversations have ended, before they are scored."""
 
     def __init__(self, prompts: list[Any], answers: tuple[Any, ...]) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class _End(Exception):  # noqa: N818 - carries the dialogs out of TRL's method, 
 
 
 class DialogGeneration:
-    """Dialogs of a trainer with tools or environments, in one process that asks a vLLM server."""
+    """Conversations of a trainer with tools or environments, in one process that asks a vLLM server."""
 
     def __init__(self, trainer: Any) -> None:
         self.processing_class = copy.deepcopy(trainer.processing_class)
@@ -52,13 +52,13 @@ class DialogGeneration:
         """Environments that no batch needs any more, to be used again."""
 
     def prepare(self, trainer: Any, prompts: list[Any], rows: Rows) -> Callable[[], Any] | None:
-        """Return the job that runs the dialogs of these rows."""
+        """Return the job that runs the conversations of these rows."""
         del prompts
         return partial(_prefetch, self._copy(trainer), rows)
 
     @contextmanager
     def scoring(self, trainer: Any, made: Callable[[], Any]) -> Iterator[None]:
-        """Wrap TRL's scoring of finished dialogs so that environments are not reset again."""
+        """Wrap TRL's scoring of finished conversations so that environments are not reset again."""
         factories, before = trainer.environment_factories, trainer.environments
         # TRL would draw and reset environments for this batch; `generate` puts it back.
         trainer.environment_factories, trainer.environments = None, None
@@ -79,7 +79,7 @@ class DialogGeneration:
         del usual
         prefetched: Prefetched = made()
         if trainer.state.global_step != trainer._last_loaded_step:
-            # As TRL does before it generates: the next dialogs are of these weights.
+            # As TRL does before it generates: the next conversations are of these weights.
             trainer.vllm_generation.sync_weights()
             trainer._last_loaded_step = trainer.state.global_step
         for name in ("environment_factories", "environments", "_batch_environments"):
@@ -128,5 +128,5 @@ def _prefetch(copied: Any, rows: Rows) -> Prefetched:
     except TrainingError:
         raise
     except Exception as error:
-        raise RolloutError(f"a prefetched dialog raised {told(error)}") from error
+        raise RolloutError(f"a prefetched conversation raised {told(error)}") from error
     raise AssertionError("TRL scored a batch without generating")

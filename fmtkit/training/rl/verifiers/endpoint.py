@@ -1,8 +1,8 @@
-"""The policy of a run as an OpenAI-compatible server on loopback, which notes every token of a dialog.
+"""The policy of a run as an OpenAI-compatible server on loopback, which notes every token of a conversation.
 
-Each dialog has an address of its own, so that its client needs only a base URL. What a
+Each conversation has an address of its own, so that its client needs only a base URL. What a
 request reads is put together from the tokens that were sampled before and those of the new messages
-alone: nothing that the model wrote is tokenized again. A dialog that has no room left gets the answer
+alone: nothing that the model wrote is tokenized again. A conversation that has no room left gets the answer
 that OpenAI's API has for a context that is full, and ends.
 """
 
@@ -229,7 +229,7 @@ class Endpoint:
         """Answer a request of /chat/completions; raise RefusedError where there is no answer."""
         conversation = self.open.get(key)
         if conversation is None:
-            raise RefusedError(410, "this dialog is over")
+            raise RefusedError(410, "this conversation has ended")
         if body.get("n") not in {None, 1}:
             raise RefusedError(400, "one answer at a time")
         if body.get("tools") and not self.wording.reads_calls:
@@ -258,7 +258,7 @@ class Endpoint:
         wish = body.get("max_completion_tokens") or body.get("max_tokens") or room
         ids, logprobs = conversation.sample(prompt, min(room, int(wish)))
         if conversation.is_closed:
-            raise RefusedError(410, "this dialog is over")
+            raise RefusedError(410, "this conversation has ended")
         message = self.wording.message(prompt, ids, tools)
         if conversation.follows:
             dialog.generate(ids, logprobs or ())
@@ -283,7 +283,7 @@ class Endpoint:
     def _read(
         self, conversation: Conversation, messages: Sequence[Mapping[str, Any]], tools: Any
     ) -> list[int]:
-        """Return what the model reads, and add what is new of it to the dialog."""
+        """Return what the model reads, and add what is new of it to the conversation."""
         dialog = conversation.dialog
         if dialog is None:
             ids = self.wording.prompt(messages, tools)

@@ -49,7 +49,7 @@ class ServerPolicy:
             raise RefusedError(503, f"the vLLM server gave no tokens: {error}") from error
 
     def until(self, running: Iterable["Future[Any]"]) -> None:
-        """Wait until all dialogs have ended."""
+        """Wait until all conversations have ended."""
         wait(list(running))
 
 
@@ -79,7 +79,7 @@ class OwnPolicy:
         return ids[:most], None if logprobs is None else logprobs[:most]
 
     def until(self, running: Iterable["Future[Any]"]) -> None:
-        """Sample requested turns until all dialogs have ended; errors of sampling are raised."""
+        """Sample requested turns until all conversations have ended; errors of sampling are raised."""
         left = list(running)
         try:
             while left := [future for future in left if not future.done()]:
@@ -102,10 +102,10 @@ class OwnPolicy:
 
     def _refuse(self, batch: Iterable[_Request]) -> None:
         for request in batch:
-            request.made.set_exception(RefusedError(410, "this dialog is over"))
+            request.made.set_exception(RefusedError(410, "this conversation has ended"))
 
     def _batch(self, most: int) -> list[_Request]:
-        """Return the requests that wait, at most as many as there are dialogs."""
+        """Return the requests that wait, at most as many as there are conversations."""
         batch: list[_Request] = []
         while len(batch) < most:
             try:
@@ -119,7 +119,7 @@ def generating(trainer: Any) -> Callable[[Sequence[list[int]], int], list[Sample
     """Return what samples with the trainer's own generation, by transformers or vLLM in its process."""
 
     def generate(prompts: Sequence[list[int]], most: int) -> list[Sampled]:
-        # A turn of 8 tokens would be cut out of as many as a whole dialog may have.
+        # A turn of 8 tokens would be cut out of as many as a whole conversation may have.
         with capped(trainer, most):
             ids, logprobs = trainer._generate_single_turn(list(prompts), None, {}, 1)
         told = logprobs if logprobs is not None else [None] * len(ids)

@@ -75,7 +75,7 @@ class Episode:
     def attempt(self) -> Iterator[str]:
         """Open a conversation and close it; raise EndedError where nothing is to be tried again."""
         if self._is_over or self.fault:
-            raise EndedError(self.fault or "this dialog is over")
+            raise EndedError(self.fault or "this conversation has ended")
         if self.conversation.is_closed:
             self._url, self.conversation = self._begin()
         try:
@@ -180,7 +180,7 @@ class Rollout:
     def _outcome(
         self, row: Mapping[str, Any], found: Conversation, told: Tried[float]
     ) -> tuple[Dialog, float | None, str]:
-        """Return a dialog, its reward, and the reason if it cannot be trained on."""
+        """Return a conversation, its reward, and the reason if it cannot be trained on."""
         reward, reason = told.value, told.reason
         dialog = found.dialog or Dialog(prompt_ids=self.wording.prompt(row["prompt"]))
         if not reason and dialog.is_empty:
