@@ -1,4 +1,4 @@
-"""Binding: a converter's parameters meet the columns that a source has.
+"""Binding: the parameters of a converter are matched to the columns of a source.
 
 The bound signature is the read schema. A kind that takes several shapes (text or messages) is bound to
 the one that the first block shows; rows of another legal shape are read one by one, never rejected.
@@ -29,16 +29,16 @@ from fmtkit.sources.marks import Fault, faults_anywhere, is_unicode
 
 @dataclass(frozen=True)
 class Binding(PickledByFields):
-    """A converter bound to a source: which columns to read, how, and what makes a row bad."""
+    """A converter bound to a source: which columns are read, how, and what makes a row bad."""
 
     converter: Converter
     columns: tuple[BoundColumn, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
     kept: tuple[BoundColumn, ...] = ()
     watched: tuple[BoundColumn, ...] = ()
-    """Columns that nothing is made of, but that carry turns (`fmtkit.converting.unread_turns`)."""
+    """Columns that no output uses but that carry turns (`fmtkit.converting.unread_turns`)."""
     carried: Mapping[str, CarriedKind] = field(default_factory=dict)
-    """The same of kept columns that nobody asked to keep, by name."""
+    """The same for columns that are kept implicitly, by name."""
 
     @property
     def every(self) -> tuple[BoundColumn, ...]:
@@ -51,7 +51,7 @@ class Binding(PickledByFields):
 
     @cached_property
     def spec(self) -> ReadSpec:
-        """Return what a reader of JSON lines must know to make the frame that the converter sees."""
+        """Return the ReadSpec by which JSON lines become the frame that the converter sees."""
         bound = {column.name for column in self.columns}
         groups = [tuple(name for name in group if name in bound) for group in self.converter.any_of]
         columns = [column.read_from for column in (*self.columns, *self.kept)]
@@ -87,7 +87,7 @@ class Binding(PickledByFields):
         )
 
     def judge(self, row: Row) -> list[Fault]:
-        """Return everything that is wrong with the shape of a row, the most telling code first."""
+        """Return everything that is wrong with the shape of a row, the most specific code first."""
         found: list[Fault] = []
         for column in self.columns:
             found += column_faults(column, row)
@@ -109,13 +109,13 @@ class Binding(PickledByFields):
         return frozenset(path[0] for path in used if len(path) == 1)
 
     def is_readable(self, row: Row) -> bool:
-        """Return whether duplicate keys are all that is wrong with the columns in use."""
+        """Return whether the columns in use have no fault other than duplicate keys."""
         found = [fault for column in self.columns for fault in column_faults(column, row)]
         found += _group_faults(self, row)
         return all(fault.code == "duplicate_key" for fault in found)
 
     def frame(self, rows: Sequence[Row], numbers: Sequence[int]) -> pl.DataFrame:
-        """Make the frame that the converter sees from sound rows."""
+        """Make the frame that the converter sees from valid rows."""
         data: dict[str, pl.Series] = {}
         for column in self.every:
             kind, becomes = column.kind, value_of.dispatch(type(column.kind))

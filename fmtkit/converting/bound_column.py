@@ -13,9 +13,9 @@ from fmtkit.sources.marks import Duplicated, Fault, duplicate, marks
 
 Row = Mapping[str, Any]
 MEDIA = frozenset({"image", "images", "audio", "audios", "video", "videos"})
-"""Columns of what is not converted: a row that has anything there is refused."""
+"""Columns of media, which are not converted: a row with a value there is refused."""
 _OBJECT = (dict, Mapping)
-"""First what nearly every object is: Mapping alone asks Python code."""
+"""The most common types of objects first: Mapping alone runs Python code."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class BoundColumn:
         return self.name, self.path, self.kind, self.required
 
     def shaped(self, shape: str | None) -> "BoundColumn":
-        """Return the column in a shape (`dataclasses.replace` takes ten times as long)."""
+        """Return the column with a shape (`dataclasses.replace` takes ten times as long)."""
         return BoundColumn(self.name, self.path, self.kind, self.required, shape)
 
     @property
     def label(self) -> str:
-        """Return the column's name as the user knows it."""
+        """Return the column's name as the user wrote it."""
         return ".".join(self.path)
 
     @property

@@ -1,4 +1,4 @@
-"""Which kinds of JSON value the columns of sources hold, all of their rows seen."""
+"""Which kinds of JSON value the columns of sources hold, over all rows."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
@@ -17,7 +17,7 @@ from fmtkit.sources.marks import NonFinite, NotText, Overflow, WrittenFloat, is_
 from fmtkit.sources.strict import MAX_DEPTH
 
 Seen = dict[str, set[str]]
-"""Column -> kinds, in the order in which the columns were met."""
+"""Column -> kinds, in the order of first occurrence."""
 
 EXACT_INTEGERS = 2**53
 
@@ -44,7 +44,7 @@ def _together(parts: Iterable[Seen]) -> Seen:
 
 
 def kinds_of_rows(rows: Iterator[tuple[Any, Any]]) -> Seen:
-    """Look at every value of rows that were parsed strictly."""
+    """Collect the kinds of every value of strictly parsed rows."""
     seen: Seen = {}
     for row, fault in rows:
         # A row with half a surrogate pair in a key is refused: it adds no column.
@@ -71,7 +71,7 @@ def _kind(value: Any) -> str:
 
 
 def is_exact(token: str, value: float) -> bool:
-    """Return whether a float is the number that was written."""
+    """Return whether a float equals the number as it was written."""
     try:
         return Decimal(token) == Decimal(repr(value))
     except InvalidOperation:
@@ -120,7 +120,7 @@ def _of_column(column: pa.ChunkedArray) -> set[str]:
 
 
 def _of_floats(column: pa.ChunkedArray) -> set[str]:
-    """Return the kinds of floats that were never text."""
+    """Return the kinds of floats of typed sources."""
     if not pa.types.is_floating(column.type):
         return set()
     finite = pc.any(pc.is_finite(column.cast(pa.float64()))).as_py()

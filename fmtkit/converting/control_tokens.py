@@ -1,4 +1,4 @@
-"""Control tokens inside content: text that a template's or a tokenizer's control tokens could be taken for.
+"""Control tokens inside content: text that a template or tokenizer may read as its own control tokens.
 
 A row is kept and counted: whether `<|im_end|>` in an answer is an attack or a lesson on chat formats is
 for its owner to say.

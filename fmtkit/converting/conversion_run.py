@@ -66,7 +66,7 @@ class ConversionRun:
         self.progress = Progress()
         self.tiers = dict.fromkeys(TIERS, 0)
         self._told = 0
-        """The first source of which a checkpoint does not know all."""
+        """The first source that a checkpoint does not cover completely."""
         self._size = _size_of(jobs)
         if not self.is_folder and options.engine == "ray":
             raise OptionError(f"{self.out} is one file; --engine ray writes a folder, OUT/")
@@ -77,7 +77,7 @@ class ConversionRun:
         self._open(out)
 
     def _open(self, out: Destination) -> None:
-        """Begin the output, or continue with a folder from the state that an interrupted run left.
+        """Start the output, or continue a folder from the state that an interrupted run left.
 
         A file is never seen half-written, so that there is no part of it to continue with.
         """
@@ -110,7 +110,7 @@ class ConversionRun:
             self.tiers = dict(found.point.state["tiers"])
 
     def _found(self, report: Mapping[str, Any]) -> Report:
-        """Return the report of the run that was there already."""
+        """Return the report of an existing, finished run."""
         folder = self.out if self.is_folder else self.out.parent
         names = [
             file["path"] for file in report.get("files", ()) if file["path"] != "manifest.json"
@@ -146,7 +146,7 @@ class ConversionRun:
         self._write_pieces(encode)
 
     def _write_pieces(self, encode: Encoding, tasks: Sequence[Task] | None = None) -> None:
-        """Write what becomes of the blocks of all tasks, or of some."""
+        """Write the pieces of the blocks of all tasks, or of some."""
         read = stream(self.job, encode=encode, progress=self.progress, tasks=tasks)
         with closing(read) as pieces:
             for piece in pieces:
@@ -170,12 +170,12 @@ class ConversionRun:
         )
 
     def _by_tasks(self) -> bool:
-        """Return whether workers read and write by themselves."""
+        """Return whether workers read and write on their own."""
         is_seen = isinstance(self.out, Path) or not self.out.url.startswith(HERE)
         return is_seen and works_by_tasks(self.job)
 
     def _write_tasks(self, encode: Encoding) -> None:
-        """Have workers write every task that is not done, and take over what they wrote, in order."""
+        """Let workers write every task that is not done, and adopt what they wrote, in order."""
         assert isinstance(self.sink, FolderSink | ObjectFolderSink)
         place = self.sink.workers_place()
         left = [
@@ -216,7 +216,7 @@ class ConversionRun:
     def _adopt(
         self, task: Task, record: TaskRecord, bad: bytes, records: Generator[Any, None, None]
     ) -> None:
-        """Account for a task that a worker wrote, as if its blocks had come one by one."""
+        """Account for a task that a worker wrote, as if its blocks had been converted here."""
         lines = self._shifted(record, bad)
         for step in record.trace:
             ledger = Ledger.from_dict(self.ledger.as_dict())
@@ -251,7 +251,7 @@ class ConversionRun:
         return why_ended(self.options, ledger, self.job.sources[step.source].name, rejects)
 
     def _before(self, source: int) -> tuple[int, int]:
-        """Return the rows and lines of a source that come before the next task."""
+        """Return the rows and lines of a source before the next task."""
         return self.progress.rows.get(source, 0), self.progress.lines.get(source, 1) - 1
 
     def _shifted(self, record: TaskRecord, bad: bytes, size: int | None = None) -> bytes:
@@ -335,7 +335,7 @@ class ConversionRun:
         }
 
     def _beside(self) -> dict[str, str]:
-        """Return what the consumer of the target reads the rows by: file name and text."""
+        """Return the file name and text of the metadata that readers of the target need."""
         rows = self.out / "data" if self.is_folder else self.out
         found = self.job.beside(PurePath(str(self.out)).stem, str(rows))
         return dict([found]) if found else {}
@@ -367,7 +367,7 @@ class ConversionRun:
 
 
 def fingerprint_of(job: Job, options: ConvertOptions) -> dict[str, Any]:
-    """Return what must be the same for a run to be resumed."""
+    """Return what must be unchanged for a run to be resumed."""
     # Code is hashed by itself; what else is left out makes no other rows.
     ignored = {
         "workers",
@@ -395,7 +395,7 @@ def fingerprint_of(job: Job, options: ConvertOptions) -> dict[str, Any]:
 
 
 def _format_of(job: Job, wanted: str | None) -> str:
-    """Return the format of the files; OptionError for one that the target is not read in."""
+    """Return the format of the files; raise OptionError for one that readers of the target do not support."""
     known = job.formats
     if known is None:
         return wanted or "parquet"
@@ -423,7 +423,7 @@ def _identity(source: AnySource) -> dict[str, Any]:
 
 
 def _mark(source: AnySource) -> str | None:
-    """Return the etag of a file at a URL, or what stands for it."""
+    """Return the etag of a file at a URL, or a substitute."""
     reader = (source.source if isinstance(source, MadeSource) else source).reader
     location = getattr(reader, "location", None)
     return location.mark if isinstance(location, Location) and location.mark else None

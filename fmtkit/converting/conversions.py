@@ -86,7 +86,7 @@ def to_hub(
     options: ConvertOptions,
     convert: Callable[[Path, ConvertOptions], list[Report]],
 ) -> list[Report]:
-    """Have a folder made on this machine, and commit it to a dataset repository of the hub.
+    """Convert into a local folder, and commit it to a dataset repository of the hub.
 
     Raises what `convert` raises and what `HubOutput` does: that before anything is read. What was
     converted stays for --resume where the hub refuses it.
@@ -110,7 +110,7 @@ def _there(
     options: ConvertOptions,
     convert: Callable[[Path, ConvertOptions], list[Report]],
 ) -> list[Report]:
-    """Return the report of a run that is finished; ResumeError where this would be another one."""
+    """Return the report of a run that is finished; raise ResumeError if this would be a different one."""
     try:
         hub.bring_report()
         return _placed(hub, convert(hub.folder, options))
@@ -178,7 +178,7 @@ def open_named(
 
 
 def with_split(job: Job, options: ConvertOptions) -> Job:
-    """Find what goes to validation; a number of rows, or a share of them, costs a pass over the sources."""
+    """Choose the validation rows; a number or share of rows costs a pass over the sources."""
     if options.split is not None:
         return replace(job, split=options.split)
     if options.val_size is None:
@@ -195,7 +195,7 @@ def with_split(job: Job, options: ConvertOptions) -> Job:
 
 
 def row_splits(jobs: Sequence[Job], size: float, seed: int) -> list[Split]:
-    """Split off so many of the rows of all jobs together: a share below 1, rounded up, or a number.
+    """Split off this many rows of all jobs together: a share below 1, rounded up, or a number.
 
     Raises OptionError where that leaves none to train on.
     """
@@ -235,7 +235,7 @@ def _count_places(
 def write_jobs(
     jobs: Sequence[Job], out: Destination, options: ConvertOptions, watch: Watcher | None
 ) -> Report:
-    """Run jobs one after another into one sink; more than one only into a file, and of one table.
+    """Run jobs one after another into one sink; several only into a file, and of one table.
 
     Raises OptionError where their tables differ.
     """

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fmtkit.converting.splitting import Split
 
 HASHED_BYTES = 64 * 2**20
-"""Sources up to this size are hashed unless --hash says otherwise: beyond it the hash costs a
+"""Sources up to this size are hashed unless --hash is set: beyond it the hash costs a
 fifth of the conversion where the processor has no SHA instructions (330 MB/s)."""
 HASHED: dict[str, bool | int] = {"auto": HASHED_BYTES, "always": True, "never": False}
 AS_MADE = "as_made"
@@ -186,7 +186,7 @@ class RowOptions(SourceOptions):
 
     @property
     def places(self) -> tuple[Path, ...]:
-        """Return the plugin files and folders in which a type may name a user's function."""
+        """Return the plugin files and folders in which a type may name a user function."""
         return (*map(Path, self.plugins), *self.folders)
 
     @property
@@ -217,7 +217,7 @@ class ConvertOptions(RowOptions):
         keys=("split_by",),
     )
     split: "Split | None" = None
-    """A train/validation split that was computed before, over several datasets."""
+    """A train/validation split over several datasets that was computed before."""
     overwrite: bool = option(SWITCH, "Replace an output that fmtkit wrote.", default=False)
     resume: bool = option(SWITCH, "Continue an interrupted run.", default=False)
     format: str | None = option(

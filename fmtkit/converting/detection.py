@@ -23,25 +23,25 @@ from fmtkit.formats import registry
 from fmtkit.formats.registry import Converter
 
 SAMPLE_ROWS = 200
-"""Rows of the first block that are looked at closely."""
+"""Rows of the first block that are examined closely."""
 FIRST_ROWS, EVERY = 20, 4
-"""Rows of a sample that every type is tried on: so many first ones, and of the others one in so many."""
+"""Rows of a sample that every type is tried on: the first ones, and every n-th of the others."""
 TRUSTED = 0.5
-"""Share of sound rows below which a type is hardly the file's own."""
+"""Share of valid rows below which a type hardly fits the file."""
 PLAIN = 0.9
-"""Share of the rows that must have a text for it to be taken as plain text."""
+"""Share of rows that must have text for plain text to be detected."""
 MIXED = 0.02
-"""Share of the rows from which on those of another layout are more than a few bad ones."""
+"""Share of rows of another layout above which they are more than a few bad rows."""
 HARDLY = 0.2
-"""Share of sound rows below which a type is not the file's own, whatever it reads."""
+"""Share of valid rows below which a type does not fit, whatever it reads."""
 GENERIC = frozenset(
     {"default", "implicit_prompt", "passthrough", "question_answer", "text", "user_defined.default"}
 )
 LATE = frozenset({"Reference", "Tokens"})
 WRITTEN = frozenset({"Segments"})
-"""Tables of types that choose a prompt's text: where messages can be made of the columns, they are."""
+"""Tables of types that fix a prompt's text: types that make messages are preferred."""
 PROPOSALS = 12
-"""Renamed columns that are tried, of the types that come nearest."""
+"""Renamed columns that are tried, of the closest types."""
 SURE, LIKELY, UNSURE = "sure", "likely", "unsure"
 
 
@@ -51,16 +51,16 @@ class Fit:
 
     converter: Converter
     missing: tuple[str, ...]
-    """Required columns that no row has, in the converter's words."""
+    """Required columns that no row has, as the converter names them."""
     sound: float
     """Share of the rows in which nothing is wrong with a column's shape."""
     used: int
     """Columns of the converter that the rows have."""
     weight: float
-    """The same, each column counting less the more types know it (`question` says little) and the
+    """The same, weighted: a column that many types know (`question`) counts less, and so does one that
     fewer rows have it: a stray row is not evidence."""
     foreign: int
-    """Columns of the rows that the converter does not know."""
+    """Columns of the rows that the converter does not read."""
     shaped: float = 0.0
     """Share of the rows whose columns hold the right kinds of value, whatever else is wrong."""
     unread: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class Fit:
 
     @property
     def is_narrow(self) -> bool:
-        """Return whether it reads a file as what one method alone trains on, or keeps all but a prompt."""
+        """Return whether only one method trains on what it makes, or it keeps everything but a prompt."""
         made = self.converter.table
         if self.converter.name == "passthrough":
             return made == "Prompt"
@@ -106,7 +106,7 @@ class Fit:
 
     @property
     def is_written(self) -> bool:
-        """Return whether it chooses the prompt's text, which a template would choose for messages."""
+        """Return whether it fixes the prompt's text, which a template would choose for messages."""
         return self.converter.table in WRITTEN
 
     @property
@@ -298,12 +298,12 @@ def nearest(sample: Sequence[Row]) -> tuple[str, str] | None:
 
 
 def _names_of(name: str) -> int:
-    """Count the other names of a type: the usual one has most."""
+    """Return how many other names of a type there are: the usual one has most."""
     return len({alias for found in registry.named(name) for alias in found.aliases})
 
 
 def _is_enough(found: Fit) -> bool:
-    """Return whether no other names of columns need be tried."""
+    """Return whether no renamed columns need be tried."""
     return found.is_good and not found.is_narrow and not found.is_written
 
 
@@ -344,7 +344,7 @@ def _near(converters: Sequence[Converter], sample: Sequence[Row]) -> list[Fit]:
 
 
 def _plain_text(sample: Sequence[Row]) -> list[Fit]:
-    """Take the column with most text as plain text, where nothing else is known of a file."""
+    """Take the column with most text as plain text, if no type fits the file."""
     texts: Counter[str] = Counter()
     if all(map(is_message, sample)):
         return []

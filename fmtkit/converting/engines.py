@@ -22,19 +22,19 @@ _SESSION: ContextVar[ExitStack | None] = ContextVar("session", default=None)
 
 @dataclass
 class Standing:
-    """How far the tasks of an engine are that starts workers, for code that shows it."""
+    """Progress of the tasks of an engine that starts workers."""
 
     is_starting: bool = False
     done: int = 0
     total: int = 0
-    """0 where the tasks are made as they are taken."""
+    """0 if tasks are created while they are taken."""
     lost: int = 0
-    """Times that a task ended its worker, or was lost with its node, and was run again."""
+    """How often a task crashed its worker, or was lost with its node, and was run again."""
     dashboard: str | None = None
-    """Where a browser sees the cluster."""
+    """URL of the cluster's dashboard."""
 
     def begin(self, tasks: Iterator[Any]) -> None:
-        """Begin to map."""
+        """Start to map."""
         self.is_starting, self.done, self.total = False, 0, length_hint(tasks)
 
 
@@ -43,14 +43,14 @@ WATCHED: ContextVar[Standing] = ContextVar("standing")
 
 
 class TaskLostError(Exception):
-    """A task ends whatever runs it; `reason` is what was seen of that."""
+    """A task crashed every worker that ran it; `reason` is the last failure."""
 
     def __init__(self, task: Any, reason: str) -> None:
         super().__init__(reason)
         self.task, self.reason = task, reason
 
     def named(self, place: str) -> SourceError:
-        """Return the error that says what of the sources it was."""
+        """Return the error with the part of the sources that it concerns."""
         return SourceError(f"{place} crashed its worker repeatedly: {self.reason}")
 
 
@@ -71,10 +71,10 @@ class Engine(Protocol):
 
 @runtime_checkable
 class Cluster(Protocol):
-    """An engine whose workers are other processes, which may be out of reach."""
+    """An engine whose workers are other processes, which may be unreachable."""
 
     def reach(self, *needed: Any) -> None:
-        """Start or connect to what runs the workers, until the end of the session.
+        """Start or connect to the workers, until the end of the session.
 
         Raises:
             OptionError, DependencyError: if that cannot be, or a worker cannot unpickle what is needed.
@@ -115,16 +115,16 @@ def at_end(call: Callable[[], None]) -> bool:
 
 
 class Inline:
-    """An engine of the thread that asks: within a task, whose worker has one core."""
+    """An engine on the calling thread: within a task, whose worker has one core."""
 
     def map(self, work: Callable[[Any], T], tasks: Iterator[Any]) -> Iterator[T]:
-        """Do one task after the other."""
+        """Run one task after the other."""
         return map(work, tasks)
 
 
 @dataclass(frozen=True)
 class Threads:
-    """An engine of threads of this process: as many as there are cores, or so many."""
+    """An engine of threads of this process: as many as there are cores, or as given."""
 
     workers: int | None = None
 

@@ -1,4 +1,4 @@
-"""Rows that are made as their lines are read, without a frame in between.
+"""Fused reading: rows whose output the kernel writes while it reads their lines, without a data frame.
 
 If a type declares how its conversations are built (`fmtkit.columns.turn_sources`), the kernel writes the
 output of a line directly (`fmtkit.columns.text_layout`): messages, or text once the template was traced on
@@ -88,12 +88,12 @@ class Paths:
 
 
 class Fusion:
-    """How the rows of a binding are fused; shared by threads."""
+    """Fused reading of a binding's rows; shared by threads."""
 
     def __init__(
         self, binding: Binding, stage: TextStage, schema: pa.Schema, tokens: Sequence[str]
     ) -> None:
-        """Begin without a path; `fits` says whether there can be any."""
+        """Start without paths; `fits` says whether there can be any."""
         self.binding, self.schema = binding, schema
         self.stage, self.is_text = stage, stage.is_text
         self.columns = dict(columns_of(binding.made, text=False))
@@ -108,7 +108,7 @@ class Fusion:
 
     @cached_property
     def fits(self) -> bool:
-        """Return whether a layout can say all that becomes of a row."""
+        """Return whether a layout can express everything that becomes of a row."""
         binding, stage = self.binding, self.stage
         if stage.form not in ("text", "messages") or stage.text_source or stage.limit:
             return False
@@ -248,7 +248,7 @@ class Fusion:
         return self.stage.template.compiled
 
     def take_paths(self) -> None:
-        """Take up the paths that rows have taken on the ordinary way since this was called last."""
+        """Add the paths that rows have taken on the ordinary way since the last call."""
         if not self.fits:
             return
         if not self.is_text:

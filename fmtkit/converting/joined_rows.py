@@ -1,4 +1,4 @@
-"""Joined rows: rows that follow each other and have one value in a column are read as one.
+"""Joined rows: adjacent rows with the same value in one column are read as one row.
 
 A tree of messages may be in a row for each message, the two answers to a prompt in two rows. The row that
 is made of them is an object with the list of them, `{"rows": [...]}`, at the place of the last one.
@@ -18,7 +18,7 @@ from fmtkit.sources.spooling import MadeSource
 
 ROWS = "rows"
 MOST = 10_000
-"""Rows that one is made of: more with the same value suggest another layout, and fill the memory."""
+"""Most rows that are joined: more with the same value suggest another layout, and would fill the memory."""
 
 
 def joined(rows: Iterable[Mapping[str, Any]], by: str) -> list[Mapping[str, Any]]:
@@ -41,21 +41,21 @@ def joined(rows: Iterable[Mapping[str, Any]], by: str) -> list[Mapping[str, Any]
 
 
 def lacks(rows: Sequence[Mapping[str, Any]], by: str) -> bool:
-    """Return whether no row has the column by which they would be joined, nor is one that was joined."""
+    """Return whether no row has the column to join by, nor is a joined row."""
     return not any(by in row or row.keys() == {ROWS} for row in rows)
 
 
 @dataclass
 class _Run:
-    """Rows that follow each other, while they gather."""
+    """Adjacent rows that are being joined."""
 
     value: Any = None
     rows: list[str] = field(default_factory=list)
     """As JSON."""
     is_whole: bool = False
-    """Whether its only row is one of joined rows already, as a quarantine holds them."""
+    """Whether its only row is a joined row already, as in a quarantine."""
     place: int = 0
-    """Of the last row, in the block that is being read."""
+    """The last row, in the block that is being read."""
     line: int | None = None
 
     def text(self) -> str:
@@ -71,11 +71,11 @@ class JoinedSource(MadeSource):
 
     @property
     def what(self) -> str:
-        """Return what is kept, for errors."""
+        """Return the name of what is kept, for errors."""
         return f"the joined rows of {self.name}"
 
     def made(self) -> Iterator[Block]:
-        """Join the rows of every block; a run that continues in the next block ends there."""
+        """Join the rows of every block; a run may continue into the next block."""
         run = _Run()
         blocks = pairwise(chain(self.source.blocks(), (None,)))
         for block, following in blocks:
@@ -113,7 +113,7 @@ class JoinedSource(MadeSource):
 
 
 class _Made:
-    """What is made of a block, while its rows are joined."""
+    """The rows of a block, while they are joined."""
 
     def __init__(self, block: Block) -> None:
         self.source = block
@@ -139,12 +139,12 @@ class _Made:
         return int(self.places[record])
 
     def refuse(self, record: int, code: str, column: str | None, message: str) -> None:
-        """Set a row aside."""
+        """Reject a row."""
         reject = self.records.reject(record, code, column, message)
         self.rejects.append(replace(reject, row=self.place(record)))
 
     def end(self, run: _Run) -> None:
-        """Make a row of a run."""
+        """Make a row of a run of rows."""
         self.runs.append(run)
 
     def block(self) -> MadeBlock:

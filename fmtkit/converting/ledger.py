@@ -1,4 +1,4 @@
-"""The account of a run's rows: each row that was read is in exactly one term, and so many may be bad."""
+"""The ledger: every row that was read is in exactly one term, and a limited number may be bad."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,11 +21,11 @@ TERMS = (
     "joined",
 )
 _BESIDE = ("unpaired", "rows_written", "blank_lines")
-"""What is counted besides, and is not a term of the sum."""
+"""What is counted in addition, and is not a term of the sum."""
 
 
 class Counted(Protocol):
-    """What a block became, as far as the ledger is concerned."""
+    """The counts of a block, for the ledger."""
 
     @property
     def rejects(self) -> tuple[Reject, ...]:
@@ -79,17 +79,17 @@ class Counted(Protocol):
 
     @property
     def unread(self) -> Counter[str]:
-        """Count by column the rows in which it carries turns that the type does not read."""
+        """Count, by column, the rows in which it carries turns that the type does not read."""
         ...
 
     @property
     def losses(self) -> Counter[str]:
-        """Count by what a target does not hold the rows that were written without it."""
+        """Count, by field, the rows that were written without it since the target cannot hold it."""
         ...
 
     @property
     def warnings(self) -> Counter[str]:
-        """Count the codes of rows that were kept all the same."""
+        """Count the warnings, by code, of rows that were kept."""
         ...
 
 
@@ -116,7 +116,7 @@ class Ledger:
     unread: Counter[str] = field(default_factory=Counter)
     losses: Counter[str] = field(default_factory=Counter)
     no_place: Counter[str] = field(default_factory=Counter)
-    """What a target does not hold -> rows that were rejected for it."""
+    """Field that a target does not hold -> rows that were rejected for it."""
 
     @property
     def bad(self) -> int:
@@ -124,7 +124,7 @@ class Ledger:
         return self.quarantined + self.skipped
 
     def add(self, piece: "Counted", *, skipped: bool) -> None:
-        """Enter what became of a block's rows; bad rows are skipped or quarantined."""
+        """Enter the results of a block's rows; bad rows are skipped or quarantined."""
         self.rows_read += piece.rows_read
         self.converted += piece.converted
         self.no_pair += piece.no_pair
@@ -152,7 +152,7 @@ class Ledger:
             getattr(self, name).update(getattr(other, name))
 
     def check(self) -> None:
-        """Raise if a row is in no term or in two: a defect of fmtkit, never of the data."""
+        """Raise if a row is in no term or in two: always a bug of fmtkit, not a fault of the data."""
         total = sum(getattr(self, term) for term in TERMS)
         if total != self.rows_read:
             terms = ", ".join(f"{term} {getattr(self, term)}" for term in TERMS)
@@ -203,7 +203,7 @@ class ErrorLimit:
         return cls(rows=int(text))
 
     def is_passed(self, ledger: Ledger) -> bool:
-        """Return whether there are more bad rows than that."""
+        """Return whether there are more bad rows than allowed."""
         if self.rows is not None:
             return ledger.bad > self.rows
         return self.share is not None and ledger.bad > self.share * ledger.rows_read

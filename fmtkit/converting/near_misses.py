@@ -23,7 +23,7 @@ ROWS = 20
 SOUND = 0.5
 """Share of a column's values that must be of the kind."""
 CLOSE = 0.8
-"""Likeness from which on a column may fill a parameter that is not needed."""
+"""Similarity from which on a column may fill an optional parameter."""
 _ASKED = frozenset({
     "question", "query", "prompt", "instruction", "input", "human", "problem", "task", "user", "source",
 })  # fmt: skip
@@ -54,7 +54,7 @@ SIDES = {
 
 
 INNER = frozenset({"text", "content", "value"})
-"""Keys within an object that say nothing: `question.text` is the question."""
+"""Keys within an object that add no meaning: `question.text` is the question."""
 ROLE_KEYS = ("role", "from", "speaker", "author", "sender")
 CONTENT_KEYS = ("content", "value", "text", "message", "utterance", "body")
 SPEAKERS = {
@@ -64,7 +64,7 @@ SPEAKERS = {
     "llm": "assistant", "system": "system", "tool": "tool", "function": "tool",
     "observation": "tool",
 }  # fmt: skip
-"""What else messages call their keys and their speakers, in small letters."""
+"""Other names for the keys and roles of messages, in lower case."""
 
 
 def spelled(converter: Converter, options: Mapping[str, Any]) -> Converter:
@@ -203,7 +203,7 @@ def _best(
 def _dialog(
     kinds: Mapping[str, Kind], names: Sequence[str], columns: Mapping[str, Sequence[Any]]
 ) -> tuple[str, str] | None:
-    """Return the one column that holds messages, whatever its name, for the first that wants them."""
+    """Return the only column of messages, whatever its name, for the first parameter that needs them."""
     wanted = next((n for n in names if isinstance(kinds[n], DialogKind)), None)
     if wanted is None:
         return None

@@ -34,17 +34,17 @@ from fmtkit.writing.task_output import Counts
 Numbered = tuple[int, int, Block]
 """Index of a source, number of a block in it, and the block."""
 GROUP_BYTES = BLOCK_BYTES // 16
-"""Blocks of small files are taken together up to this size: one by one each costs about 8 ms."""
+"""Blocks of small files are merged up to this size: each costs about 8 ms by itself."""
 GROUP_BLOCKS = 256
 _NO_BLOCK = JsonBlock(b"", 0)
 _TAUGHT_ROWS = 100
-"""So many rows teach a template what a block holds, where it is longer than _TAUGHT_BYTES."""
+"""Rows that are enough to trace a template, in blocks longer than _TAUGHT_BYTES."""
 _TAUGHT_BYTES = 1 << 20
 
 
 @dataclass
 class Progress:
-    """How far a run has come: what a resumed run must know."""
+    """How far a run has come: the state that a resumed run needs."""
 
     next_block: tuple[int, int] = (0, 0)
     rows: dict[int, int] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Progress:
     bytes: dict[int, int] = field(default_factory=dict)
     """Source -> bytes read of it."""
     lines: dict[int, int] = field(default_factory=dict)
-    """Source -> the line at which the part begins that is read next."""
+    """Source -> the line at which the next part begins."""
     _all_bytes: int = 0
 
     def __post_init__(self) -> None:
@@ -134,7 +134,7 @@ class Piece:
     rows_written: int
     no_pair: int
     unpaired: int
-    """Pairs that were taken apart, each into two rows."""
+    """Pairs that were split into two rows each."""
     overlong_dropped: int
     filtered: int
     joined: int
@@ -143,7 +143,7 @@ class Piece:
     unread: Counter[str]
     """Column -> rows in which it carries turns that the type does not read."""
     losses: Counter[str]
-    """What a target does not hold -> rows that were written without it."""
+    """Field that a target does not hold -> rows that were written without it."""
     bytes_read: int
     fast_rows: int
     traced_rows: int
@@ -215,7 +215,7 @@ def _mapped(
     work: Callable[[list[Numbered]], list[Piece]],
     groups: Iterator[list[Numbered]],
 ) -> Iterator[list[Piece]]:
-    """Map over the blocks; SourceError names those that end whatever runs them."""
+    """Map over the blocks; SourceError names those that crash their worker."""
     try:
         yield from engine.map(work, groups)
     except TaskLostError as error:
@@ -240,14 +240,14 @@ class _Read:
 
 
 def _handed(groups: Iterator[list[_Read]], handed: deque[list[_Read]]) -> Iterator[list[Numbered]]:
-    """Hand blocks to an engine, and remember the places of those whose results are still to come."""
+    """Pass blocks to an engine, and remember the places of those without a result yet."""
     for group in groups:
         handed.append([replace(read, block=_NO_BLOCK) for read in group])
         yield [(read.source, read.number, read.block) for read in group]
 
 
 def _limited(job: Job, groups: Iterator[list[_Read]], done: int) -> Iterator[list[_Read]]:
-    """End with the last row that --limit allows, of which some were read before."""
+    """Stop at the last row that --limit allows; some were read before."""
     left = job.options.limit
     if left is None:
         yield from groups
@@ -346,7 +346,7 @@ def _grouped(job: Job, blocks: Iterator[_Read]) -> Iterator[list[_Read]]:
 
 
 def process(job: Job, source: int, number: int, block: Block) -> Piece:
-    """Take one block the whole way."""
+    """Process one block completely."""
     return _process(job, [(source, number, block)])[0]
 
 
@@ -357,7 +357,7 @@ def _process(
     step: Callable[[pa.Table, Piece, Block], Any] | None = None,
     encode: Callable[[pa.Table, np.ndarray], list[Any]] | None = None,
 ) -> list[Piece]:
-    """Take blocks the whole way; with a step, one block."""
+    """Process blocks completely; with a step, one block."""
     records: list[Rows] = [
         block.records(job.plans[source].read_cells) for source, _, block in group
     ]
@@ -387,7 +387,7 @@ def _process(
 def _in_the_ordinary_way(
     job: Job, group: list[Numbered], records: list[Rows], *, in_parts: bool
 ) -> "tuple[_Converted, Iterator[_Part]]":
-    """Take blocks by columns: read, converted, rendered."""
+    """Process blocks by columns: read, convert, render."""
     source = group[0][0]
     together = records[0] if len(group) == 1 else JoinedRows(records)
     begun = _convert(job, job.plans[source].binding, _parsed(job.plans, group, records), together)
@@ -428,7 +428,7 @@ def _fused(job: Job, source: int, records: Records) -> "tuple[_Converted, list[_
 
 
 def _teach(job: Job, source: int, records: Records) -> None:
-    """Take the first rows of a block in the ordinary way, so that the others can be fused.
+    """Process the first rows of a block by columns, so that the others can be fused.
 
     The first block of each worker went that way as a whole, which took 5 to 20 MiB more at the peak.
     """
@@ -440,7 +440,7 @@ def _teach(job: Job, source: int, records: Records) -> None:
 
 
 def _left(job: Job, source: int, records: Records, fused: Fused) -> "tuple[_Converted, _Part]":
-    """Take the records that a layout left; where all are bad, without a frame."""
+    """Convert the records that a layout did not fuse; without a frame if all are bad."""
     nothing = np.empty(0, np.int64)
     begun = _Converted(pl.DataFrame(), [], Counter(), nothing, Counter(), 0, 0, 0, {})
     part = _Part(fused.table.slice(0, 0), nothing, [], set(), Counter(), Counter(), 0, 0)
@@ -458,7 +458,7 @@ def _left(job: Job, source: int, records: Records, fused: Fused) -> "tuple[_Conv
 def _merged(
     one: tuple[pa.Table, np.ndarray], other: tuple[pa.Table, np.ndarray]
 ) -> tuple[pa.Table, np.ndarray]:
-    """Put the rows of two tables into the order of their records, of which few are of the other one."""
+    """Merge the rows of two tables in the order of their records; few are from the second one."""
     (table, rows), (few, places) = one, other
     if not few.num_rows:
         return table, rows
@@ -484,7 +484,7 @@ def _places(group: Sequence[Numbered], records: Sequence[Rows], kept: np.ndarray
 def _parsed(
     plans: Sequence[ReadPlan], group: Sequence[Numbered], records: Sequence[Rows]
 ) -> Parsed:
-    """Parse blocks, at once where their sources have one plan."""
+    """Parse blocks, in one call where their sources have one plan."""
     parsed, at = [], 0
     for _, run in groupby(group, lambda task: id(plans[task[0]])):
         tasks = list(run)
@@ -496,7 +496,7 @@ def _parsed(
 
 @dataclass
 class _Converted:
-    """The converted rows of a block with `__row`, and what was said of the others."""
+    """The converted rows of a block with `__row`, and the rejects and warnings of the others."""
 
     frame: pl.DataFrame
     rejects: list[Reject]
@@ -584,7 +584,7 @@ def _account(
     begun: _Converted,
     parts: Sequence[_Part],
 ) -> list[Piece]:
-    """Put the parts of blocks together, every record in one term of the ledger.
+    """Merge the parts of blocks, every record in one term of the ledger.
 
     What is counted over all blocks at once is with the last of them.
     """
@@ -702,7 +702,7 @@ def _convert(job: Job, binding: Binding, parsed: Parsed, records: Rows) -> _Conv
 
 
 def _without(table: pa.Table, rows: np.ndarray, lost: set[int]) -> tuple[pa.Table, np.ndarray]:
-    """Drop the rows of lost records: if one pair of a row has no text, the row has none."""
+    """Drop the rows of rejected records: if one pair of a row has no text, the whole row is dropped."""
     if not lost:
         return table, rows
     keep = ~np.isin(rows, list(lost))
@@ -710,7 +710,7 @@ def _without(table: pa.Table, rows: np.ndarray, lost: set[int]) -> tuple[pa.Tabl
 
 
 def _one_each(rejects: Sequence[Reject]) -> list[Reject]:
-    """Keep one reject for each row, the most telling; a row of several pairs may fail more than once."""
+    """Keep one reject for each row, the most specific; a row of several pairs may fail more than once."""
     best: dict[int, Reject] = {}
     for reject in rejects:
         known = best.get(reject.row)

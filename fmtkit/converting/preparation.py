@@ -56,7 +56,7 @@ from fmtkit.writing.file_output import FileOutput
 AnySource = Source | TransformedSource | JoinedSource
 
 _SAMPLE_BLOCKS = 16
-"""How many blocks are looked at for a sound row, before a source is taken to have none."""
+"""How many blocks are searched for a valid row, before a source is taken to have none."""
 Stage = TextStage | TokenStage | TargetStage
 
 
@@ -73,17 +73,17 @@ class Job:
     pairs: str | None
     """The pair policy, where a ranking becomes pairs."""
     unpairs: bool
-    """Whether each pair is taken apart into a liked and a disliked row."""
+    """Whether each pair is split into a liked and a disliked row."""
     canonical: pa.Schema
-    """Of the rows before they are rendered or tokenised."""
+    """Schema of the rows before they are rendered or tokenised."""
     schema: pa.Schema
-    """Of the rows that `stream` yields."""
+    """Schema of the rows that `stream` yields."""
     split: Split | None = None
     replayed: Mapping[str, Any] = field(default_factory=dict)
-    """Keys of the report on rows that were repaired (`fmtkit.converting.replay`)."""
+    """Entries of the report on repaired rows (`fmtkit.converting.replay`)."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Take along the code of plugins: their converters are found where the job is unpickled."""
+        """Include the code of plugins: their converters are registered where the job is unpickled."""
         state = tuple(getattr(self, entry.name) for entry in fields(self))
         try:
             return _unpickled, (self.code, pickle.dumps(state))
@@ -91,7 +91,7 @@ class Job:
             raise self._unnamed() or error from error
 
     def _unnamed(self) -> OptionError | None:
-        """Return the error for a plugin file whose name is another module's."""
+        """Return the error for a plugin file that has the name of another module."""
         for plugin in self.options.plugins:
             file, name = Path(plugin).resolve(), Path(plugin).stem
             held = getattr(sys.modules.get(name), "__file__", None)
@@ -109,7 +109,7 @@ class Job:
 
     @cached_property
     def control_tokens(self) -> tuple[str, ...]:
-        """Return the tokens that content had better not hold: those of the template in use."""
+        """Return the tokens that content should not contain: those of the template in use."""
         template = self.text.template
         if template is None:
             return ()
@@ -138,7 +138,7 @@ class Job:
         return self.text.target.formats if isinstance(self.text, TargetStage) else None
 
     def beside(self, name: str, rows: str) -> tuple[str, str] | None:
-        """Return name and text of what the target's consumer reads rows by, those of a file or folder."""
+        """Return file name and text of the metadata that readers of the target need."""
         stage = self.text
         if not isinstance(stage, TargetStage) or stage.target.beside is None:
             return None
@@ -248,7 +248,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
 
 
 def _typed(settings: RowOptions, opened: Sequence[Source]) -> RowOptions:
-    """Find the type of what fmtkit wrote, where it is to be written as a target and none is named."""
+    """Find the type of fmtkit's own output, if it is to be written as a target and none is named."""
     if settings.type is not None or settings.to is None:
         return settings
     return replace(settings, type=_written_type([one.name for one in opened]))
@@ -274,7 +274,7 @@ def _type_of_report(path: Path) -> str | None:
 
 
 def _as_messages(settings: RowOptions, name: typenames.TypeName, binding: Binding) -> RowOptions:
-    """Leave rows messages for --to, though --chat-template names what their lengths are counted by."""
+    """Keep messages for --to, though --chat-template names the template that lengths are counted by."""
     if settings.to is None or settings.as_ or name.template or binding.converter.text:
         return settings
     return replace(settings, as_="messages")
@@ -283,7 +283,7 @@ def _as_messages(settings: RowOptions, name: typenames.TypeName, binding: Bindin
 def _as_target(
     text: Stage, table: type[Table], canonical: pa.Schema, settings: RowOptions
 ) -> Stage:
-    """Return the stage that writes the rows as --to says; the one that is given without."""
+    """Return the stage that writes the target of --to; the given stage without --to."""
     to = settings.to
     if to is None:
         if settings.allow_loss:
@@ -296,7 +296,7 @@ def _as_target(
 
 
 def _as_joined(opened: Sequence[Source], name: typenames.TypeName) -> list[AnySource]:
-    """Return the sources, with rows that a type reads as one joined."""
+    """Return the sources, with joined rows where a type reads several rows as one."""
     by = "" if name.function else registry.named(name.source)[0].rows_by
     if not by:
         return list(opened)
@@ -306,7 +306,7 @@ def _as_joined(opened: Sequence[Source], name: typenames.TypeName) -> list[AnySo
 
 
 def _with_map_file(settings: RowOptions, type_name: str, sources: Sequence[str]) -> RowOptions:
-    """Take the columns and options of a map file as if they had been given; what was given counts."""
+    """Apply the columns and options of a map file; flags take precedence."""
     told = map_files.read(settings.map_file or "", type_name, sources)
     return replace(
         settings,
@@ -322,7 +322,7 @@ def _watched(
     sample: Sequence[Row],
     settings: RowOptions,
 ) -> dict[str, CarriedKind]:
-    """Return the columns to compare with what is read; none where all of a row reaches the trainer."""
+    """Return the columns to compare with what is read; none if all of a row reaches the trainer."""
     if converter.takes_rows or converter.makes is Prompt:
         return {}
     paths = (options.mapping.get(p, converter.path(p)) for p in converter.columns)
@@ -334,7 +334,7 @@ def _watched(
 def _decide_softness(
     source: AnySource, converter: Converter, options: TypeOptions, engine: Engine | None
 ) -> TypeOptions:
-    """Look through a source's step labels, unless an option says what they are."""
+    """Check a source's step labels for soft ones, unless an option decides."""
     if "soft" not in converter.options or options.values["soft"] is not None:
         return options
     path = options.mapping.get("labels", converter.path("labels"))
@@ -344,7 +344,7 @@ def _decide_softness(
 
 
 def sample_of(source: AnySource) -> list[Row]:
-    """Return the sound rows at the start of a source, for choosing a converter and its shapes."""
+    """Return the valid rows at the start of a source, for choosing a converter and its shapes."""
     block = source.first_block()
     sample = [] if block is None else _sound_rows(block, detection.SAMPLE_ROWS)
     if sample or block is None:
@@ -442,7 +442,7 @@ _PASSTHROUGH = "passthrough"
 def as_they_are(
     converter: Converter, schemas: Sequence[pa.Schema | None], mapping: Mapping[str, str]
 ) -> Converter:
-    """Return the converter that makes of such tables what they are; itself where one has no schema."""
+    """Return the converter that keeps such tables as they are; itself if one has no schema."""
     known = [schema for schema in schemas if schema is not None]
     if converter.name != _PASSTHROUGH or len(known) < len(schemas):
         return converter

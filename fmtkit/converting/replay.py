@@ -1,4 +1,4 @@
-"""Replay: quarantined rows are repaired, and the output is as if they had been right at first.
+"""Replay: quarantined rows are repaired, and the output is rewritten as if they had been valid.
 
 The run is taken from the report that names the quarantine. Its sources are read again, with the repaired
 rows in the places of the bad ones; they must be what they were, by their hashes.
@@ -42,7 +42,7 @@ _ENDING = ".quarantine.jsonl"
 
 @dataclass(frozen=True)
 class Run:
-    """The run that a quarantine is of: where its report is, and what was asked for."""
+    """The run of a quarantine: where its report is, and its options."""
 
     quarantine: Path
     report_path: Path
@@ -52,7 +52,7 @@ class Run:
 
     @property
     def originals(self) -> list[dict[str, Any]]:
-        """Return the sources as they are without any repaired row."""
+        """Return the sources without any repaired row."""
         return list(self.report.get("originals") or self.fingerprint["sources"])
 
 
@@ -158,14 +158,14 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Repairs:
-    """The rows to put into each source, by line, and what became of them."""
+    """The rows to put into each source, by line, and their outcome."""
 
     rows: Mapping[str, Mapping[int, _Row]]
     fix: Fix | None
     made: list[dict[str, Any]] = field(default_factory=list)
 
     def line(self, name: str, number: int, there: bytes) -> bytes:
-        """Return what is in a line of a source now, less its end."""
+        """Return the current text of a line of a source, without its line end."""
         row = self.rows[name][number]
         raw = row.raw
         if row.is_cut:
@@ -184,7 +184,7 @@ class _Repairs:
 
 
 def _rows_of(run: Run) -> dict[str, dict[int, _Row]]:
-    """Return by source and line what is in the quarantine now, and what was repaired before."""
+    """Return, by source and line, what is in the quarantine now, and what was repaired before."""
     found: dict[str, dict[int, _Row]] = {}
     for entry in run.report.get("replayed", ()):
         raw = entry["raw"].encode("utf-8", "surrogateescape")
@@ -232,7 +232,7 @@ def _function(fix: str) -> Fix:
 
 
 def _told(fix: str, file: Path, call: Callable[[], Any]) -> Any:
-    """Call what is the user's; what it raises is one line."""
+    """Call user code; an exception becomes a one-line error."""
     try:
         return call()
     except Exception as error:
@@ -307,7 +307,7 @@ def _text_of(path: Path) -> IO[bytes]:
 
 
 def _check_source(path: Path, known: Mapping[str, Any]) -> None:
-    """Raise ResumeError unless a source is what the run read."""
+    """Raise ResumeError unless a source is unchanged since the run."""
     if known.get("sha256") is not None:
         is_same = _hash_of(path, in_ranges="-" in known["sha256"]) == known["sha256"]
     else:
@@ -336,7 +336,7 @@ def _check_alike(run: Run, now: Mapping[str, Any]) -> None:
 
 
 def _acknowledge(run: Run) -> None:
-    """Let the report name the quarantine as it was edited: what it names may be replaced."""
+    """Record the edited quarantine in the report, so that it may be replaced."""
     data = run.quarantine.read_bytes()
     own = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     files = [

@@ -1,4 +1,4 @@
-"""Row functions in a worker process: a user's file is loaded, and called with one row after the other."""
+"""Row functions in a worker process: a user's file is loaded, and called with one row at a time."""
 
 import inspect
 import json

@@ -15,7 +15,7 @@ from fmtkit.core.codes import REASONS, WARNINGS
 
 @dataclass(frozen=True)
 class Report:
-    """What a conversion did; `as_dict` is report.json."""
+    """The result of a conversion; `as_dict` is report.json."""
 
     data: Mapping[str, Any]
     outputs: tuple[str, ...]
@@ -26,7 +26,7 @@ class Report:
         return dict(self.data)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the rows by what became of them, codes, files."""
+        """Return what a notebook shows: the counts of rows, codes, files."""
         data = self.data
         terms = ("rows_read", *(t for t in TERMS if data.get(t)), "rows_written")
         template = f", rendered with {data['template']}" if data["template"] else ""
@@ -45,7 +45,7 @@ class Report:
         )
 
     def __getattr__(self, name: str) -> Any:
-        """Let every key of the report be an attribute: `report.rows_written`."""
+        """Make every entry of the report an attribute: `report.rows_written`."""
         try:
             return self.__dict__["data"][name]
         except KeyError:
@@ -81,7 +81,7 @@ def report_of(
 
 
 def _with_extra_columns(warnings: Mapping[str, int], job: Job) -> dict[str, int]:
-    """Add the one warning that is about a source and not about a row: it is counted once for each."""
+    """Add the one warning that concerns a source and not a row: it is counted once for each."""
     sources = sum(bool(plan.ignored) for plan in job.plans)
     extra = {"extra_columns": sources} if sources else {}
     return dict(sorted({**warnings, **extra}.items()))

@@ -51,7 +51,7 @@ def by_fraction(fraction: float, seed: int) -> Split:
 
 
 class LowestHashes:
-    """The lowest hashes that were seen, those of so many rows and the one that comes next.
+    """The lowest hashes seen: those of the rows to split off, and the next one.
 
     No other can be where so many rows are split off: so much is kept, however many rows there are.
     """

@@ -43,7 +43,7 @@ _UNTEXTUAL_ARGUMENTS = r'"arguments":[^"]'
 
 @dataclass(frozen=True)
 class TargetStage(PickledByFields):
-    """How rows are written for `--to`: what the stage before made, as the target has it."""
+    """How rows are written for `--to`: the output of the stage before, in the target's layout."""
 
     before: TextStage
     target: Target
@@ -236,7 +236,7 @@ class _Applied:
 
 @dataclass
 class _Rows:
-    """The rows of a table on their way to a target: what is wrong with each, and what was dropped of it."""
+    """The rows of a table on their way to a target: the problem of each, and what was dropped of it."""
 
     target: Target
     allowed: frozenset[str]
@@ -246,7 +246,7 @@ class _Rows:
 
     @property
     def sound(self) -> Bools:
-        """Return for each row whether nothing is wrong with it."""
+        """Return for each row whether it has no problem."""
         kept = np.ones(self.count, np.bool_)
         kept[list(self.problems)] = False
         return kept
@@ -295,7 +295,7 @@ class _Rows:
         return turns
 
     def _without_calls(self, turns: TurnTable) -> TurnTable:
-        """Drop tool calls and what tools answered, or bring calls into the form that is held."""
+        """Drop tool calls and tool results, or convert calls to the form that is held."""
         calls = pl.col("tool_calls")
         if "tool_calls" in self.target.holds:
             return self._formed(turns) if turns.has("tool_calls") else turns
@@ -357,7 +357,7 @@ class _Rows:
         return turns
 
     def _last_exchange(self, turns: TurnTable, name: str) -> TurnTable:
-        """Drop all turns but the last of each side, or say which rows have more."""
+        """Drop all turns but the last of each side, or report which rows have more."""
         user, reply = (turns.where(pl.col("role") == role) for role in ("user", "assistant"))
         system = turns.where(pl.col("role").is_in(["system", "developer"]))
         place = np.arange(len(turns.row))
@@ -423,7 +423,7 @@ def _arguments_as_text(calls: str | None) -> str | None:
 
 
 def _bared(calls: str | None) -> str | None:
-    """Leave of calls their functions alone."""
+    """Keep only the functions of calls."""
     found = json_value(calls or "")
     return canonical(
         [

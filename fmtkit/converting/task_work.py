@@ -1,4 +1,4 @@
-"""What a worker does with a task: it reads its sources itself, converts, and writes its own shards."""
+"""The work of one task on a worker: read its sources, convert, and write its own shards."""
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ class TaskWork:
     shard_bytes: int = SHARD_BYTES
 
     def __call__(self, task: Task) -> TaskRecord:
-        """Read, convert and write a task; what it leaves when it fails is nothing that counts."""
+        """Read, convert and write a task; a failed task leaves nothing that counts."""
         writer = TaskWriter(
             self.place, task.number, self.encode.format, self.metadata, self.shard_bytes
         )
@@ -168,7 +168,7 @@ def _numbers(found: Iterable[int]) -> np.ndarray:
 
 
 def named(mapped: Iterator[T], sources: Sequence[AnySource]) -> Generator[T, None, None]:
-    """Map over tasks; SourceError names the one that ends whatever runs it."""
+    """Map over tasks; SourceError names the one that crashes its worker."""
     try:
         yield from mapped
     except TaskLostError as error:

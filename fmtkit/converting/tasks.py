@@ -1,4 +1,4 @@
-"""Tasks: what a run is cut into, by its sources alone.
+"""Tasks: the units that a run is cut into, by its sources alone.
 
 A task is some parts of sources that follow each other: a range of a large file, or many small files.
 Its rows end in files of its own, so that any number of workers makes the same files.
@@ -19,11 +19,11 @@ from fmtkit.sources.spooling import MadeSource
 T = TypeVar("T")
 
 HERE = "memory://"
-"""What only this process sees."""
+"""What only this process can read."""
 PART_SHIFT = 20
-"""The number of a block has its part's number above so many bits."""
+"""A block's number has its part's number above this many bits."""
 MOST_PARTS = 4096
-"""Of a task: a file has its price, whatever its size."""
+"""The cost of opening a file, in bytes, when tasks are cut."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Task:
     number: int
     parts: tuple[tuple[int, Part], ...]
     rows: int | None = None
-    """How many of its rows are read, where --limit ends in it."""
+    """How many of its rows are read, if --limit ends in it."""
 
     @property
     def next_block(self) -> tuple[int, int]:
@@ -42,7 +42,7 @@ class Task:
         return index, (part.number + 1) << PART_SHIFT
 
     def is_begun(self, next_block: tuple[int, int]) -> bool:
-        """Return whether a block behind the first of the task is the one that comes next."""
+        """Return whether the next block is behind the first of the task."""
         index, part = self.parts[0]
         return (index, part.number << PART_SHIFT) < next_block < self.next_block
 

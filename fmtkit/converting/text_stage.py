@@ -44,7 +44,7 @@ _UNCUT = {
     "Stepwise": "steps stay whole",
     "Tokens": "a type that makes tokens has its own length",
 }
-"""Tables of which no row can be cut, and why."""
+"""Tables whose rows cannot be cut, and why."""
 _NAMES = frozenset({*DIALOG_COLUMNS, *TEXT_NAMES.values(), "completions"})
 _ASIDE = "kept aside: "
 """What comes before the name of a kept column that is called like a dialog, while dialogs are rendered."""
@@ -52,7 +52,7 @@ _ASIDE = "kept aside: "
 
 @dataclass(frozen=True)
 class RowFailure:
-    """A row of the table that has no text, and why."""
+    """A row of the table that has no text, and the reason."""
 
     row: int
     code: str
@@ -62,7 +62,7 @@ class RowFailure:
 
 @dataclass(frozen=True)
 class Done:
-    """What the stage made of a table; `kept` are the rows of the input that are still there."""
+    """The output of the stage for a table; `kept` are the rows of the input that are still there."""
 
     table: pa.Table
     kept: np.ndarray
@@ -163,7 +163,7 @@ class TextStage:
         return _put_back(pa.schema(made))
 
     def apply(self, table: pa.Table, cuts: Mapping[int, Cuts] | None = None) -> Done:
-        """Render a table of messages and mind its length; rows are named by their place in it.
+        """Render a table of messages and apply the length limit; rows are identified by their index.
 
         `cuts` says by row which contents came in parts.
         """
