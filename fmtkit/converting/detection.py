@@ -58,7 +58,7 @@ class Fit:
     """Columns of the converter that the rows have."""
     weight: float
     """The same, weighted: a column that many types know (`question`) counts less, and so does one that
-    fewer rows have it: a stray row is not evidence."""
+    few rows have: a stray row is not evidence."""
     foreign: int
     """Columns of the rows that the converter does not read."""
     shaped: float = 0.0
@@ -115,11 +115,11 @@ class Fit:
         return not self.missing and self.sound >= TRUSTED and not self.unread
 
     def rank(self) -> tuple[int | float | str, ...]:
-        """Order fits, best first: what leaves no turns unread, what needs no other names of columns,
-        what uses most columns, what finds most rows sound.
+        """Order fits, best first: fits that leave no turns unread, that need no renamed columns,
+        that use most columns, for which most rows are valid.
 
-        A type that takes anything comes after those that mean something, and tables that one method
-        alone trains on after the others. That half of the rows are unsound speaks against a type, a
+        A generic type comes after a specific one, and tables that only one method
+        trains on after the others. That half of the rows are invalid counts against a type, a
         few bad rows do not.
         """
         return (

@@ -1,4 +1,4 @@
-"""Files that are seen whole or not at all.
+"""Atomic files: a file appears under its name complete, or not at all.
 
 Everything is written under a hidden name beside the final one, forced to the disk and renamed.
 Every failure of the operating system becomes a WriteError of one line.
@@ -48,7 +48,7 @@ class Written:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn what the operating system refuses into a WriteError that names `path`."""
+    """Turn an OSError into a WriteError that names `path`."""
     try:
         yield
     except FmtkitError:
@@ -60,7 +60,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 class PartialFile:
-    """A file that has its final name only once it is published.
+    """A file that gets its final name only once it is published.
 
     With `resume_at` the first so many bytes of an earlier run's partial file are kept.
     """
@@ -107,14 +107,14 @@ class PartialFile:
                 raise WriteError(f"{self.path} is being written by another run; this one stops")
 
     def publish(self) -> None:
-        """Give the file its final name, over what is there."""
+        """Give the file its final name, replacing what is there."""
         self.sync()
         with writing(self.path):
             self.partial.replace(self.path)
         self._file.close()
 
     def leave(self) -> None:
-        """Force what was written to the disk and leave it under its hidden name."""
+        """Force what was written to the disk and keep it under its hidden name."""
         if self._file.closed:
             return
         self.sync()
@@ -135,7 +135,7 @@ class PartialFile:
         self._file.close()
 
     def _is_ours(self) -> bool:
-        """Return whether the partial name still leads to this file: a later run may have taken it."""
+        """Return whether the partial name still refers to this file: a later run may have taken it."""
         try:
             return os.path.samestat(os.fstat(self._file.fileno()), self.partial.stat())
         except FileNotFoundError:

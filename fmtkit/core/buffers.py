@@ -1,4 +1,4 @@
-"""Arrow arrays from numpy and Python values, and back, without the way that imports pandas.
+"""Arrow arrays from numpy and Python values, and back, without the code paths that import pandas.
 
 Where pandas is installed, pyarrow imports it (0.9 s, 55 MB) at the first `pa.array(...)`,
 `pa.scalar(...)`, `Array.to_numpy()` or `pc.equal(array, "x")`: whenever it must recognise a Python
@@ -37,7 +37,7 @@ def from_offsets(offsets: Int64s, data: pa.Buffer, valid: Bools | None = None) -
 
 
 def bits(valid: Bools | None) -> pa.Buffer | None:
-    """Pack booleans as Arrow does; None, which says that nothing is null, where all are true."""
+    """Pack booleans as Arrow does; None, which stands for no nulls, if all are true."""
     if valid is None or valid.all():
         return None
     return pa.py_buffer(np.packbits(valid, bitorder="little"))
@@ -106,7 +106,7 @@ def whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def validity(array: pa.Array) -> Bools:
-    """Return for each item whether it is there."""
+    """Return for each item whether it is not null."""
     if not array.null_count:
         return np.ones(len(array), np.bool_)
     valid = pc.is_valid(array)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What a code means, and what to do about a row that has it."""
+    """The meaning of a code, and what to do about a row that has it."""
 
     means: str
     advice: str
@@ -154,7 +154,7 @@ BAD_ROWS: dict[str, Code] = {
         " `{rejected}` and `{completion}`; write other braces as `{{` and `}}`.",
     ),
 }
-"""Code of a quarantined row -> what it says; the order is the order of precedence."""
+"""Code of a quarantined row -> its meaning; the order is the order of precedence."""
 
 ODD_ROWS: dict[str, Code] = {
     "control_tokens": Code(
@@ -214,7 +214,7 @@ ODD_ROWS: dict[str, Code] = {
         "in `--keep` if they are needed.",
     ),
 }
-"""Code of a warning -> what it says. The row is kept and counted."""
+"""Code of a warning -> its meaning. The row is kept and counted."""
 
 REASONS: dict[str, str] = {code: entry.means for code, entry in BAD_ROWS.items()}
 WARNINGS: dict[str, str] = {code: entry.means for code, entry in ODD_ROWS.items()}
@@ -236,4 +236,4 @@ class Reject:
     message: str
     raw: bytes
     raw_bytes: int | None = None
-    """Length of the whole, where `raw` is only its beginning."""
+    """Length of the whole row, if `raw` is only its beginning."""

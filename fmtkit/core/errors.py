@@ -1,4 +1,4 @@
-"""What can go wrong, and what to do about it.
+"""Errors and warnings of fmtkit: each says what is wrong, and what to do about it.
 
 FmtkitError                      exit 2  base of every error that fmtkit raises on purpose
   UnknownNameError (LookupError)         no type, template, table, runner, option or key of that name
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fmtkit.core.storage import ObjectPath
 
 MANY = 12
-"""Names that an error lists all; of more it lists the nearest."""
+"""Up to this many names are all listed in an error; of more it lists the closest."""
 NEAREST = 5
 
 
@@ -37,12 +37,12 @@ class FmtkitError(Exception):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Return what to print: one line, but for the problems of a configuration."""
+        """Return the lines to print: one, or several for the problems of a configuration."""
         return (str(self),)
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """Return the lines as a terminal shows them: below each the line of the file that it is about."""
+        """Return the lines as a terminal shows them: each with the line of the file that it concerns."""
         shown: tuple[str, ...] = self.__dict__.get("_shown", ())
         return shown or self.lines
 
@@ -62,27 +62,27 @@ class ColumnMismatchError(FmtkitError, ValueError):
 
 
 class OptionError(FmtkitError, ValueError):
-    """Name the flag, option or key, its value, and what it takes."""
+    """A wrong flag, option or key; the message has its value, and what it takes."""
 
 
 class TemplateError(FmtkitError, ValueError):
-    """Name the template and what is wrong with it."""
+    """A template cannot be used; the message says which and why."""
 
 
 class TokenizerError(FmtkitError, ValueError):
-    """Name the tokenizer and what it lacks."""
+    """A tokenizer cannot be used; the message says what it lacks."""
 
 
 class DependencyError(FmtkitError, ImportError):
-    """Name the package and the command that installs it."""
+    """A package is missing; the message has the command that installs it."""
 
 
 class OutputExistsError(FmtkitError, FileExistsError):
-    """Name the output and the flags that overwrite or resume it."""
+    """The output exists already; the message names the flags that overwrite or resume it."""
 
 
 class ResumeError(FmtkitError, ValueError):
-    """Name what changed since the run that was to be resumed."""
+    """A run cannot be resumed; the message says what changed."""
 
 
 class LimitError(FmtkitError, ValueError):
@@ -92,13 +92,13 @@ class LimitError(FmtkitError, ValueError):
 
 
 class SourceError(FmtkitError, OSError):
-    """Name the source and why it cannot be read."""
+    """A source cannot be read; the message says which and why."""
 
     exit_code = 3
 
 
 class WriteError(FmtkitError, OSError):
-    """Name the output and why it cannot be written."""
+    """An output cannot be written; the message says which and why."""
 
     exit_code = 3
 
@@ -118,7 +118,7 @@ class RejectedRowsWarning(UserWarning):
 
 
 class UnreadTurnsWarning(UserWarning):
-    """Name the columns that carry turns and that the type of a table does not read."""
+    """Columns carry turns that the type of a table does not read; the message names them."""
 
 
 def _listed(name: str, known: list[str]) -> str:

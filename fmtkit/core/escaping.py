@@ -1,4 +1,4 @@
-"""Text for people: control bytes of data are shown, never obeyed; one row is not called rows."""
+"""Text for terminals: control characters are escaped, and counted nouns have the right plural."""
 
 import re
 

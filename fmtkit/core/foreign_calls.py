@@ -1,4 +1,4 @@
-"""Calls into code that is not ours: time limits, retries, and what fails alone where a batch fails.
+"""Calls into foreign code: time limits, retries, and bisection of a batch that fails.
 
 `within` interrupts a call. On the main thread a signal comes, whose handler raises in the call itself: loops,
 sleeps, sockets, subprocesses and regular expressions end there. It is not SIGALRM, which reward functions
@@ -41,10 +41,10 @@ class OverdueError(TimeoutError):
 
 
 class Call(Generic[T]):
-    """A call in a daemon thread of its own, which may be left to itself."""
+    """A call in a daemon thread of its own, which may be abandoned."""
 
     def __init__(self, call: Callable[[], T]) -> None:
-        """Begin it."""
+        """Start it."""
         self._call = call
         self._done = threading.Event()
         self._value: Any = None
@@ -144,7 +144,7 @@ def _interrupted(seconds: float, call: Callable[[], T]) -> T:
 
 
 def retried(call: Callable[[], T], retries: int, *, final: tuple[type[Exception], ...] = ()) -> T:
-    """Return what a call returns, made again so many times where it raises.
+    """Return what a call returns, retried that many times if it raises.
 
     Between two attempts it waits 0.5, 1, 2, 4 and then 8 seconds. Errors of the types in `but` are
     final. Raises what the last attempt raised.
@@ -166,7 +166,7 @@ def retried(call: Callable[[], T], retries: int, *, final: tuple[type[Exception]
 
 @dataclass(frozen=True)
 class Part(Generic[T]):
-    """Rows of a batch for which one call was made: what it returned, or what it raised."""
+    """Rows of a batch for which one call was made, and what it returned or raised."""
 
     rows: range
     value: T | None
@@ -176,7 +176,7 @@ class Part(Generic[T]):
 def in_parts(
     rows: range, call: Callable[[range, float], T], seconds: float, *, whole: int = 1
 ) -> Iterator[Part[T]]:
-    """Yield what a call returns for all rows; where it raises, for each half, down to what fails alone.
+    """Yield what a call returns for all rows; if it raises, for each half, down to what fails alone.
 
     `call(rows, seconds)` gets adjacent rows, and the seconds that it may take: its
     share of `seconds`, so that a row that never ends costs twice the time and not a multiple.

@@ -1,4 +1,4 @@
-"""Whether the Hugging Face hub can be reached, found out once and within seconds.
+"""Whether the Hugging Face hub can be reached, found out once within seconds.
 
 Without a network each call of its client tries six times, over half a minute (huggingface_hub 1.x).
 """
@@ -18,7 +18,7 @@ OFFLINE = "HF_HUB_OFFLINE"
 
 @contextmanager
 def bounded() -> Iterator[str | None]:
-    """Let the hub's client use its cache alone inside, where the hub does not answer; yield why."""
+    """Restrict the hub's client to its cache inside, if the hub does not answer; yield why."""
     reason = trouble()
     if reason is None:
         yield None
@@ -39,7 +39,7 @@ def bounded() -> Iterator[str | None]:
 
 @cache
 def trouble() -> str | None:
-    """Return why the hub cannot be reached; None where it can, or where nothing is asked of it."""
+    """Return why the hub cannot be reached; None if it can, or if it is not needed."""
     from urllib.request import getproxies  # brings http and ssl
 
     if os.environ.get(OFFLINE, "").upper() in {"1", "ON", "YES", "TRUE"} or getproxies():
@@ -50,7 +50,7 @@ def trouble() -> str | None:
 
 
 def environment(names: Iterable[str]) -> dict[str, str]:
-    """Return what spares a process that loads these the wait: nothing for folders, or with a hub."""
+    """Return variables that spare a subprocess the wait: none for local folders, or with a reachable hub."""
     if all(Path(name).expanduser().exists() for name in names) or trouble() is None:
         return {}
     return {OFFLINE: "1"}

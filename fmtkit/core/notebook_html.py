@@ -1,4 +1,4 @@
-"""What notebooks show of our results: small HTML, escaped, in the colours of the notebook's own theme."""
+"""HTML of results for notebooks: small, escaped, in the colours of the notebook's own theme."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -6,7 +6,7 @@ from html import escape
 from fmtkit.core.escaping import visible
 
 MOST = 20
-"""Lines of a table; the rest is counted."""
+"""Lines of a table; the others are counted."""
 LONGEST = 300
 """Characters of a cell."""
 MARKS = {"fine": "✔", "error": "✖", "warning": "▲", "note": "●"}
@@ -21,7 +21,7 @@ def text(value: object) -> str:
 
 
 def card(title: str, *parts: str, severity: str = "") -> str:
-    """Return a result: a bold line, with the mark and word of a severity, and parts below it."""
+    """Return a result: a bold line with the mark and word of a severity, and parts below it."""
     head = f"{MARKS[severity]} {severity}: " if severity else ""
     # No colour of our own: what a light theme reads well, a dark one does too.
     return f"<div><p><strong>{escape(head)}{text(title)}</strong></p>{''.join(parts)}</div>"

@@ -24,7 +24,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Reader:
-    """How the value of an option is written and read: the same for a flag and for a keyword.
+    """How the value of an option is read and written: the same for a flag and for a keyword.
 
     `flag` is what the command line hands over, `keyword` what the library takes, as source text for
     signatures and stubs. `read` is given either with the name of the flag, returns what is kept, and
@@ -36,26 +36,26 @@ class Reader:
     read: Callable[[Any, str], Any]
     schema: Mapping[str, Any]
     words: str
-    """What it takes, for a reader of the list of keys."""
+    """Description of its values, for the list of keys."""
     metavar: str = "TEXT"
-    """What `--help` writes for its value."""
+    """Placeholder of its value in `--help`."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """What a field declares beside its name, type and default."""
+    """The metadata of an option beside its name, type and default."""
 
     reader: Reader
     help: str
     flags: tuple[str, ...] = ()
-    """As typed, where that is not `--name`."""
+    """The flag, if it is not `--name`."""
     json_flag: str = ""
     """A second flag that takes the whole mapping as JSON."""
     choices: tuple[str, ...] = ()
     shown: str | None = None
-    """The default as the command line writes it, where that is not its text."""
+    """The default as the command line writes it, if that is not its text."""
     former: tuple[str, ...] = ()
-    """Names that the library took for it before; each warns."""
+    """Former keyword names; each warns."""
     keys: tuple[str, ...] = ()
     """Keys of a config that say it, the first that is set: `datasets.limit` is in an entry of
     `datasets`, `limit` beside them. None where a config has no use for it, such as `overwrite`."""
@@ -110,7 +110,7 @@ class Options:
 
     @classmethod
     def declared(cls) -> dict[str, Option]:
-        """Return the options of the class in their order; fields that are none are left out."""
+        """Return the options of the class in their order; other fields are left out."""
         return {
             entry.name: entry.metadata[_METADATA]
             for entry in fields(cls)
@@ -128,7 +128,7 @@ class Options:
 
     @classmethod
     def taken(cls, given: Mapping[str, Any], function: str) -> Self:
-        """Make the options of keywords; TypeError with a did-you-mean for one that is not there."""
+        """Make the options from keywords; TypeError with a did-you-mean for an unknown one."""
         former = {old: name for name, found in cls.declared().items() for old in found.former}
         values: dict[str, Any] = {}
         for name, value in given.items():
@@ -148,7 +148,7 @@ class Options:
         return {name: getattr(self, name) for name in self.declared()}
 
     def chosen(self) -> dict[str, Any]:
-        """Return the options that somebody chose: typed ones, and those that are not as by default."""
+        """Return the options that were chosen: typed ones, and those that differ from the default."""
         defaults = vars(type(self)())
         return {
             name: value

@@ -1,11 +1,11 @@
-"""Pickling for other processes: a value takes along what it declares, not what it has cached."""
+"""Pickling for other processes: a value includes its declared fields, not cached properties."""
 
 from dataclasses import fields
 from typing import Any
 
 
 class PickledByFields:
-    """Base of dataclasses with cached properties, which every process makes for itself."""
+    """Base of dataclasses with cached properties, which every process computes for itself."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {entry.name: getattr(self, entry.name) for entry in fields(self)}  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What installed packages add by entry points: found by their metadata, loaded when they are named.
+"""Plugins: entry points of installed packages, found by their metadata, loaded when they are named.
 
 The groups are `fmtkit.converters`, `fmtkit.runners` (training methods) and `fmtkit.outputs` (formats of
 written files). Whatever a package's code does, it is one error that names the package.

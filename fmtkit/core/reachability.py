@@ -1,17 +1,17 @@
-"""Whether somebody on the network answers, found out within seconds."""
+"""Whether a host on the network answers, found out within seconds."""
 
 import socket
 
 from fmtkit.core.foreign_calls import OverdueError, within_or_abandoned
 
 CONNECTING = 3.0
-"""Seconds that a host has to take a connection."""
+"""Timeout in seconds of a connection to a host."""
 ANSWERING = 10.0
-"""Seconds that the first question to a storage may take, its credentials and retries included."""
+"""Timeout in seconds of the first request to a store, its credentials and retries included."""
 
 
 def trouble_with(host: str, port: int) -> str | None:
-    """Return why a host takes no connection; None where it does."""
+    """Return why a host does not accept a connection; None if it does."""
 
     def connect() -> None:
         socket.create_connection((host, port), timeout=CONNECTING).close()

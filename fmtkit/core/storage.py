@@ -1,4 +1,4 @@
-"""Files at URLs, by fsspec: packages of schemes, time limits, retries, and no credentials in what is said.
+"""Files at URLs, by fsspec: packages of schemes, time limits, retries, and credentials hidden in messages.
 
 Each backend of fsspec asks a client library with errors of its own. `attempted` gives every call a time
 limit, repeats what fails for a moment, and raises an OSError of one line for what does not.
@@ -29,10 +29,10 @@ PACKAGES = {
     "abfss": ("adlfs", "azure"),
     "hf": ("huggingface_hub", "hub"),
 }
-"""Scheme -> the package that serves it, and the extra of fmtkit that installs it."""
+"""Scheme -> the package that implements it, and the extra of fmtkit that installs it."""
 
 PAUSES = (0.5, 2.0, 6.0)
-"""Seconds between attempts at what fails for a moment."""
+"""Seconds between attempts after a transient error."""
 WAITING = "FMTKIT_STORAGE_SECONDS"
 """The environment variable that says how long one request may take."""
 REQUEST_SECONDS = 60.0
@@ -58,7 +58,7 @@ _HOPELESS = (
 )
 _MARKS = ("ETag", "etag", "md5Hash", "generation", "content_md5", "blob_id", "mtime", "LastModified",
           "last_modified", "created", "modify")  # fmt: skip
-"""What of a file's details changes with its content, the surest first."""
+"""Details of a file that change with its content, the most reliable first."""
 _TRY_AGAIN = frozenset({408, 425, 429})
 """HTTP statuses of 4xx after which the same request may succeed."""
 
@@ -68,7 +68,7 @@ class ChangedError(OSError):
 
 
 class CutShortError(OSError):
-    """A file ended before its end; asked again, it may be there."""
+    """A file ended early; a retry may return the rest."""
 
 
 def public(text: str) -> str:
@@ -143,7 +143,7 @@ def seconds() -> float:
 
 
 def attempted(call: Callable[[], T], *, first: float | None = None) -> T:
-    """Return what a request returns, made up to four times where it fails for a moment.
+    """Return what a request returns, tried up to four times after transient errors.
 
     Each attempt may take as many seconds as FMTKIT_STORAGE_SECONDS says. With `first`, so many: nothing
     was heard of this storage before, and who does not answer now is not asked again.
@@ -164,7 +164,7 @@ def attempted(call: Callable[[], T], *, first: float | None = None) -> T:
 def repeated(
     call: Callable[[], T], *, final: tuple[type[Exception], ...] = (), limit: float = 0
 ) -> T:
-    """Return what a call returns that keeps its own time; raises what `attempted` does.
+    """Return what a call returns that has its own timeouts; raises what `attempted` does.
 
     Errors of the types in `but` are final.
     """
@@ -180,7 +180,7 @@ def repeated(
 
 
 def within(call: Callable[[], T]) -> T:
-    """Return what a request returns that is made once; raises what `attempted` does."""
+    """Return what a request returns that is not retried; raises what `attempted` does."""
     try:
         return within_or_abandoned(seconds(), call)
     except Exception as error:
@@ -188,7 +188,7 @@ def within(call: Callable[[], T]) -> T:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Return whether the same request may succeed a little later."""
+    """Return whether the same request may succeed later."""
     told = error.__cause__ or error
     hopeless = (*_HOPELESS, ChangedError, FmtkitError)
     if isinstance(error, hopeless) or isinstance(told, hopeless):
@@ -202,7 +202,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def _status(told: BaseException) -> int | None:
-    """Return the HTTP status in an error of a client library, where it says one."""
+    """Return the HTTP status in an error of a client library, if it has one."""
     if type(told) is OSError and str(told).startswith("Forbidden: "):
         return 403  # gcsfs's
     # `code` is gcsfs's; aiohttp has it too, as 400, of an answer that broke off. `status_code` is Azure's.
@@ -212,7 +212,7 @@ def _status(told: BaseException) -> int | None:
 
 
 def in_one_line(error: Exception, limit: float = 0) -> Exception:
-    """Return the OSError that says what a client library raised; ImportErrors and ours as they are."""
+    """Return an OSError of one line for an error of a client library; ImportErrors and ours unchanged."""
     if isinstance(error, ImportError | FmtkitError | ChangedError | CutShortError):
         return error
     if isinstance(error, OverdueError):
@@ -236,7 +236,7 @@ def _reason(error: Exception) -> str:
 
 
 def place_of(url: str) -> tuple[str, str]:
-    """Return the store of a URL, one for all of its schemes, and the path there; no store of a path."""
+    """Return the store of a URL (one for all of its schemes) and the path there; for a path, no store."""
     scheme, found, place = url.partition("://")
     store = PACKAGES.get(scheme.lower(), (scheme.lower(), ""))[0] if found else ""
     return store, place.strip("/")

@@ -46,16 +46,16 @@ WIDE_MESSAGE = pa.struct(
 )
 """`tool_calls` is canonical JSON text: inferred structs would rewrite the arguments."""
 MARKS = frozenset({"train", "train_detail"})
-"""Keys of a message that say what of it is trained on; no template sees them."""
+"""Keys of a message that say which parts are trained on; templates do not see them."""
 
 SEGMENT = pa.struct([("text", pa.string()), ("label", pa.bool_())])
-"""A stretch of text, and whether it is trained on."""
+"""A part of a text, and whether it is trained on."""
 
 DIALOG_COLUMNS = frozenset({"messages", "prompt", "completion", "chosen", "rejected"})
 """Columns that hold messages, or their text once rendered."""
 
 GYM_COLUMNS = ("nemo_gym_row", "nemo_gym_server", "nemo_gym_agent")
-"""A row for a NeMo Gym: its JSON text as the servers want it back, and who is asked about it."""
+"""A row for a NeMo Gym: its JSON text as the servers want it back, and the server and agent for it."""
 
 TEXT_NAMES = {"messages": "text"}
 """How a conversation column is called once it holds text, where the name changes."""
@@ -102,7 +102,7 @@ class _ListOfDialogs:
 
 @dataclass(frozen=True)
 class Conversation(Table):
-    """A whole chat to learn from."""
+    """A whole chat to train on."""
 
     messages: Column
     tools: Column | None = None
@@ -112,7 +112,7 @@ class Conversation(Table):
 
 @dataclass(frozen=True)
 class Completion(Table):
-    """A prompt with one reply to learn."""
+    """A prompt with one reply to train on."""
 
     prompt: Column
     completion: Column
@@ -275,7 +275,7 @@ def table_for(made: str, taken: tuple[str, ...]) -> str | None:
 
 
 def steps_to(made: str, taken: Collection[str]) -> int:
-    """Count the tables between `made` and the first one that is taken; 0 where it is taken itself."""
+    """Count the tables between `made` and the first accepted one; 0 if it is accepted itself."""
     steps, table = 0, made
     while table not in taken and table in BECOMES:
         steps, table = steps + 1, BECOMES[table]

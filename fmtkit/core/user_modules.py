@@ -1,4 +1,4 @@
-"""Modules of the user's own folders: found by the name that was given, and by each other, by nothing else.
+"""Modules of the user's own folders: imported by the configured name and by each other, by no other code.
 
 A configuration names `rewards.accuracy`; rewards.py is beside it, often with files called trl.py or
 polars.py. The folder is therefore never on `sys.path`, where any package that looks for an optional
@@ -32,10 +32,10 @@ def told(error: BaseException, file: str | Path) -> str:
 
 
 class Finder(MetaPathFinder):
-    """Finds modules of the user's folders for those that may import them."""
+    """Import finder for modules of the user's folders, for code that may import them."""
 
     def __init__(self) -> None:
-        """Begin without a folder."""
+        """Start without a folder."""
         self.folders: list[str] = []
         self.named: set[str] = set()
         self.served: set[str] = set()
@@ -46,7 +46,7 @@ class Finder(MetaPathFinder):
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """Find a top-level module for those that may have it; packages find their own modules."""
+        """Find a top-level module for code that may import it; packages find their own modules."""
         del target
         if path is not None or not self.folders:
             return None
@@ -66,7 +66,7 @@ FINDER = Finder()
 
 
 def serve(folders: Iterable[str | Path], *named: str) -> None:
-    """Serve the modules of these folders, the first of them first, to each other.
+    """Serve the modules of these folders to each other, the first folder first.
 
     `named` are the modules (or packages) that any code may import from there.
     """
@@ -78,13 +78,13 @@ def serve(folders: Iterable[str | Path], *named: str) -> None:
 
 
 def unpickle(data: bytes, folders: Iterable[str | Path] = ()) -> Any:
-    """Load a pickle of a process of ours; the modules of its functions may be in these folders."""
+    """Load a pickle of a process of fmtkit; the modules of its functions may be in these folders."""
     serve(folders)
     return pickle.loads(data)  # noqa: S301
 
 
 def child_path() -> list[str]:
-    """Return `sys.path` for a process of ours: without the working directory that Python put there.
+    """Return `sys.path` for a subprocess: without the working directory that Python put there.
 
     `python -m` and `python -c` begin it with the working directory. What PYTHONPATH names stays.
     """
@@ -94,7 +94,7 @@ def child_path() -> list[str]:
 
 
 def home_of_a_clone() -> str | None:
-    """Return the folder that holds this fmtkit, if the path alone would lead to another one or none."""
+    """Return the folder that contains this fmtkit, if `sys.path` would not find it."""
     found = installed("fmtkit")
     package = Path(__file__).resolve().parents[1]
     if found is not None and found.origin and Path(found.origin).resolve().parent == package:
@@ -103,7 +103,7 @@ def home_of_a_clone() -> str | None:
 
 
 def installed(name: str) -> ModuleSpec | None:
-    """Find a top-level module where any code would find it: not in the working directory."""
+    """Find a top-level module as any code would, without the working directory."""
     for finder in sys.meta_path:
         if finder is FINDER:
             continue

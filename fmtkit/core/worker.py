@@ -1,4 +1,4 @@
-"""Run code that we did not write in a process of its own, with limits on time, memory and output.
+"""Worker processes for foreign code, with limits on time, memory and output.
 
 A worker serves one target, a function `setup -> (bytes -> bytes)` named `package.module:function`.
 It is spawned (never forked from a process with threads), takes a batch of items, and answers
@@ -43,7 +43,7 @@ class WorkerError(FmtkitError, RuntimeError):
 
 
 _STALLED = 5.0
-"""Seconds beyond an item's own that a worker may take none of what it is sent."""
+"""Seconds beyond an item's own limit in which a worker may read nothing of its input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Overrun:
-    """An item that has no answer, since its worker broke a limit or died."""
+    """An item without an answer: its worker exceeded a limit or died."""
 
     message: str
 
@@ -69,7 +69,7 @@ class Worker:
     def __init__(
         self, target: str, setup: Mapping[str, Any], limits: Limits, *, quiet: bool = False
     ) -> None:
-        """Remember what to serve; the process starts with the first item, `quiet` without stderr."""
+        """Keep the target; the process starts with the first item, `quiet` without stderr."""
         first = {"target": target, "setup": setup, "memory": limits.memory}
         self._first = json.dumps(first | {"seconds": limits.seconds}).encode()
         self._limits = limits
@@ -79,7 +79,7 @@ class Worker:
         self._lock = Lock()
 
     def answer(self, items: Sequence[bytes]) -> list[bytes | Overrun]:
-        """Answer items in their order; raises WorkerError where the worker cannot begin."""
+        """Answer items in their order; raises WorkerError if the worker cannot start."""
         answers: list[bytes | Overrun] = []
         with self._lock:
             while len(answers) < len(items):
@@ -87,7 +87,7 @@ class Worker:
         return answers
 
     def _serve(self, items: Sequence[bytes]) -> Iterator[bytes | Overrun]:
-        """Answer items up to the first that breaks a limit."""
+        """Answer items up to the first that exceeds a limit."""
         connection = self._started()
         try:
             connection.send_bytes(len(items).to_bytes(8, "little"))
@@ -155,7 +155,7 @@ class Worker:
             self._process = None
 
     def kill(self) -> None:
-        """End the process from another thread: who waits for its answer gets an Overrun."""
+        """Kill the process from another thread: the waiting caller gets an Overrun."""
         process = self._process
         if process is not None:
             process.kill()
@@ -173,7 +173,7 @@ def _limit_waits(ours: socket.socket, seconds: float) -> None:
 
 
 def serve(descriptor: int) -> None:
-    """Answer items until the other side is gone; this is the worker process's whole life."""
+    """Answer items until the connection ends; this is the main function of a worker process."""
     from multiprocessing.connection import Connection
 
     connection = Connection(descriptor)

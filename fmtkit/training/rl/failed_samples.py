@@ -16,7 +16,7 @@ from typing import Any
 from fmtkit.training.run.callbacks import BetweenStepsError, RunLog
 
 ROLLOUT_ERROR = "rollout_error"
-"""Column by which a rollout function says of each answer why there is none; None where there is one."""
+"""Column in which a rollout function gives the reason for each answer that failed; None for the others."""
 METRIC = "failed_samples"
 
 
@@ -27,20 +27,20 @@ class FailedSamplesError(BetweenStepsError):
 
 
 def processes() -> int:
-    """Return the number of training processes: what one of them raises alone leaves the others waiting."""
+    """Return the number of training processes: if only one of them raises, the others wait for it."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def allowed(share: float, samples: int) -> int:
-    """Return how many of so many samples may fail: that share, and one at least where it is above 0."""
+    """Return how many of `samples` may fail: that share, and at least one if it is above 0."""
     return max(1, math.floor(share * samples)) if share > 0 else 0
 
 
 class Timings:
-    """Seconds that calls took, by their names, for each sample; what was slowest of all is kept."""
+    """Seconds per sample of each kind of call, by name, and the slowest call."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start without any."""
         self.seconds: dict[str, list[float]] = {}
         self.slowest: tuple[float, str, str] = (0.0, "", "")
 
@@ -56,7 +56,7 @@ class Timings:
             self.slowest = (most / limit, f"{name} took {most:.3g} of {limit:g} s", which)
 
     def metrics(self) -> Iterator[tuple[str, float]]:
-        """Yield the mean and the longest of each name, and begin again."""
+        """Yield the mean and the maximum of each name, and reset."""
         found, self.seconds = self.seconds, {}
         for name, seconds in found.items():
             if seconds:
@@ -64,7 +64,7 @@ class Timings:
                 yield f"seconds/{name}/max", max(seconds)
 
     def finding(self) -> str | None:
-        """Name the slowest call, where it took more than half of its time."""
+        """Report the slowest call, if it took more than half of its time limit."""
         share, what, which = self.slowest
         if share <= 0.5:
             return None
@@ -75,25 +75,25 @@ class Failures:
     """Samples of the current batch for which a reward failed, by their rows, and how long calls took."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start without any."""
         self.timings = Timings()
         self.final = ""
-        """What ends the run on every process, however many samples may fail."""
+        """An error that ends the run on every process, however many samples may fail."""
         self._by_row: dict[int, str] = {}
 
     def add(self, failed: Mapping[int, str]) -> None:
-        """Take the rows for which a function failed; the first reason of a row is kept."""
+        """Add the rows for which a function failed; the first reason of a row is kept."""
         for row, reason in failed.items():
             self._by_row.setdefault(row, reason)
 
     def take(self) -> dict[int, str]:
-        """Return the rows that failed, and begin again."""
+        """Return the rows that failed, and reset."""
         found, self._by_row = self._by_row, {}
         return found
 
 
 class FailedSamples:
-    """What a trainer does about the samples of a batch that failed, on all of its processes.
+    """What a trainer does about the failed samples of a batch, on all of its processes.
 
     `reasons` says of each row of this process why it failed, None where it did not.
     """
@@ -107,10 +107,10 @@ class FailedSamples:
         self.of_batch = 0
         """Failed samples of the batch, over all processes."""
         self.of_all = 0
-        """The same of all answers that were made for the batch, with those that it does not keep."""
+        """The same over all answers generated for the batch, also those that are not kept."""
 
     def begin(self) -> None:
-        """Forget the batch of before."""
+        """Reset for the next batch."""
         self.reasons, self.of_batch, self.of_all = [], 0, 0
 
     def masked(self, rewards: Any, rows: Sequence[Mapping[str, Any]]) -> Any:
@@ -169,7 +169,7 @@ class FailedSamples:
         return list(gather_object(list(own)))
 
     def log_reasons(self) -> None:
-        """Log why samples failed, where some did, beside what a reward logged as `masked`."""
+        """Log why samples failed, if any did, beside what a reward logged as `masked`."""
         if not any(self.reasons):
             return
         logged = self.trainer._pending_extra_logs
@@ -178,7 +178,7 @@ class FailedSamples:
         self.trainer._log_completion_extra("masked", [failed or other for failed, other in pairs])
 
     def metrics(self) -> Iterator[tuple[str, float]]:
-        """Yield how many samples of the batch failed, where some may, and what calls took."""
+        """Yield how many samples of the batch failed, if any may, and how long calls took."""
         if self.share > 0:
             yield METRIC, float(self.of_batch)
         for one in self._timings():
@@ -192,7 +192,7 @@ class FailedSamples:
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """Surround a training: end the reward workers, and say what the run should be known for."""
+        """Wrap a training: at its end, stop the reward workers and report the findings of the run."""
         try:
             yield
             for finding in self._findings():
@@ -202,7 +202,7 @@ class FailedSamples:
                 self.rewards.close()
 
     def _findings(self) -> Iterator[str]:
-        """Yield which calls came near to their time limits, and how many batches had no reward."""
+        """Yield which calls came close to their time limits, and how many batches had no reward."""
         import torch
 
         yield from filter(None, (timings.finding() for timings in self._timings()))

@@ -1,4 +1,4 @@
-"""From a job to TRL's AsyncGRPOTrainer. It was not run by us: it needs CUDA and a vLLM server."""
+"""From a job to TRL's AsyncGRPOTrainer. It needs CUDA and a vLLM server, and is not tested here."""
 
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from fmtkit.training.run.job import Job
 
 
 def build_async(job: Job, parts: Parts) -> Any:
-    """Make the trainer. Its rewards run in a child process, so the user's functions go there bare."""
+    """Make the trainer. Its rewards run in a child process, so the user's functions are passed unwrapped."""
     if not isinstance(parts.model, str):
         raise OptionError(
             "trl.backend: async loads the model by its path; leave out tokens, unfrozen_parameters "

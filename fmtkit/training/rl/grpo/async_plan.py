@@ -1,4 +1,4 @@
-"""What a plan says of `trl.backend: async`: TRL's AsyncGRPOTrainer on GPUs, beside a vLLM server."""
+"""The plan of `trl.backend: async`: TRL's AsyncGRPOTrainer on GPUs, with a vLLM server."""
 
 from fmtkit.core.runner import Runner
 from fmtkit.training.planning.check import Check, Subject
@@ -19,7 +19,7 @@ _TAKEN = frozenset(
         "skip_zero_advantage_batches",
     }
 )
-"""Keys of `rl` that it honours: some are its nature, and the server's own flags decide on adapters."""
+"""Keys of `rl` that it honours; some are built in, and flags of the server decide on adapters."""
 _INSTEAD = {
     "prefetch_depth": "write trainer_args: {max_staleness: N}",
     "rollout_func": "write an environment_factory",
@@ -60,7 +60,7 @@ CHECKS = (
 
 
 def derive(out: Resolution) -> None:
-    """Give the trainer what it calls by other names."""
+    """Set the arguments that the trainer knows under other names."""
     interval = out.of("rl").get("vllm_sync_interval")
     if interval is not None:
         out.default("weight_sync_steps", interval.value, interval.origin)
@@ -75,5 +75,5 @@ def derive(out: Resolution) -> None:
 
 
 def _named(host: object) -> str:
-    """Return a host that can be asked: 0.0.0.0 is where a server listens, not where it is."""
+    """Return a host that clients can connect to: a server may listen on 0.0.0.0."""
     return "localhost" if host in (None, "0.0.0.0") else str(host)  # noqa: S104

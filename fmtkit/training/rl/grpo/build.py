@@ -76,7 +76,7 @@ def build_online_dpo(job: Job, parts: Parts) -> Any:
 
 
 def _guarded(job: Job, make: Callable[[], Any]) -> Any:
-    """Make a trainer; where it asks a vLLM server, each request gets a time limit."""
+    """Make a trainer; if it uses a vLLM server, each request gets a time limit."""
     if not asks_server(job.trainer):
         return make()
     seconds = job.trainer.get("vllm_server_timeout")
@@ -122,7 +122,7 @@ def online_inputs(job: Job, parts: Parts) -> dict[str, Any]:
 
 
 def _share(section: Mapping[str, Any], gym: ExternalEnvironment | None) -> float:
-    """Return the share of samples that may fail; unless it is set, a Gym's and verifiers' may all but all.
+    """Return the share of samples that may fail; with a Gym or verifiers, all but all unless it is set.
 
     All of them end the run in any case.
     """

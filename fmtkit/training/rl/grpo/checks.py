@@ -1,4 +1,4 @@
-"""What would stop an online run, found before a model is loaded; neither torch nor TRL is imported."""
+"""Checks of an online run before a model is loaded; neither torch nor TRL is imported."""
 
 import os
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def is_online(run: Run) -> bool:
 
 
 def check_users_names(run: Run) -> None:
-    """Raise OptionError for a reward, tool, rollout or environment that is not where it is said to be."""
+    """Raise OptionError for a reward, tool, rollout or environment that cannot be found."""
     plan = run.plan
     section = {argument.name: argument.value for argument in plan.resolution.of("rl").values()}
     places = places_of(plan.config.source)

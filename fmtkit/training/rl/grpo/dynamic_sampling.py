@@ -1,4 +1,4 @@
-"""Dynamic sampling: prompts whose answers all got one reward give their place to fresh ones.
+"""Dynamic sampling: prompts whose answers all have the same reward are replaced by fresh ones.
 
 https://arxiv.org/abs/2503.14476, section 3.2. It is inside of TRL's generation, before anything is
 computed from the answers: TRL gets a batch of groups with a signal, and makes advantages,
@@ -35,9 +35,9 @@ GRPO_MADE = (
 )
 """What GRPOTrainer._generate returns in TRL 1.16, each with an entry for a row, or None."""
 RLOO_MADE = ("prompt_ids", "completion_ids", "completions")
-"""The same of RLOOTrainer."""
+"""The same for RLOOTrainer."""
 _EQUAL = 1e-6
-"""Rewards nearer than this are one."""
+"""Rewards closer than this count as equal."""
 
 
 class NoSignalError(BetweenStepsError):
@@ -71,7 +71,7 @@ class Answers:
 
 
 class _Made(Exception):  # noqa: N818 - it is no error: TRL's method has come as far as it is needed
-    """Carry the answers of a further round out of TRL's method."""
+    """Carries the answers of a further round out of TRL's method."""
 
     def __init__(self, answers: Answers) -> None:
         super().__init__()
@@ -108,12 +108,12 @@ class DynamicSampling:
             )
 
     def take(self) -> Tensor | None:
-        """Return the rewards of the batch that was filled, once; None where TRL must ask for them."""
+        """Return the rewards of the filled batch, once; None if TRL must compute them."""
         ready, self.ready = self.ready, None
         return ready
 
     def answers(self, generate: Callable[[list[Any]], Any], prompts: list[Any]) -> Any:
-        """Return what TRL's `_generate` does, for a batch without silent groups as far as there are.
+        """Return what TRL's `_generate` does, for a batch with as few groups without a signal as possible.
 
         The trainer's rows and the prompts are exchanged in place, since TRL reads them
         again. Raises NoSignalError where no group has a signal after the last round.
@@ -178,7 +178,7 @@ class DynamicSampling:
         return [bool(one) for one in (high - low > _EQUAL).any(1)]
 
     def _rows_wanted(self, missing: int, tally: "_Tally", own: int) -> int:
-        """Return the rows of each process in the next round: as many as the share so far asks for.
+        """Return the rows per process of the next round, estimated from the share of groups with a signal.
 
         A round is a whole number of groups over all processes, and on each where the batch is.
         """
@@ -189,7 +189,7 @@ class DynamicSampling:
         return int(min(math.ceil(wanted / unit) * unit, own)) if wanted < own else own
 
     def _further(self, fresh: Iterator[Row], count: int) -> Answers:
-        """Answer and score so many fresh rows on each process.
+        """Answer and score that many fresh rows on each process.
 
         TRL prepares rows (environments, images, tools) in the method that is called; nothing
         after the rewards is needed of it.
@@ -213,7 +213,7 @@ class DynamicSampling:
         raise AssertionError("TRL's method ended without a generation")
 
     def _fresh_rows(self, rows: Sequence[Row]) -> Iterator[Row]:
-        """Return fresh rows for a batch; a run that was resumed draws what it would have drawn."""
+        """Return fresh rows for a batch; a resumed run draws the same rows."""
         trainer = self.trainer
         step, count = trainer.state.global_step, self._drawn[1] + 1
         self._drawn = (step, count if self._drawn[0] == step else 0)
@@ -297,7 +297,7 @@ _STATE = ("rows", "environments", "_batch_environments", "_sync_tool_dicts", "_a
 
 @dataclass
 class _Tally:
-    """What the rounds of one batch brought, over all processes; `tokens` of this one."""
+    """Counts of the rounds of one batch, over all processes; `tokens` of this one."""
 
     groups: int
     signals: int
@@ -305,7 +305,7 @@ class _Tally:
     surplus: int = 0
     tokens: int = 0
     totals: Counter[float] = field(default_factory=Counter)
-    """Mean reward of a group without a signal -> how many had it."""
+    """Mean reward of a group without a signal -> number of such groups."""
 
     def add(self, signals: Sequence[bool], more: Answers, group: int) -> None:
         self.rounds += 1
@@ -319,7 +319,7 @@ class _Tally:
         self.totals.update(round(float(mean), 4) for mean in means)
 
     def advice(self) -> str:
-        """Return what to say of a batch without any signal."""
+        """Return the advice for a batch without any signal."""
         reward, count = self.totals.most_common(1)[0]
         if reward <= 0:
             what = (
@@ -353,7 +353,7 @@ def fresh_rows(dataset: Any, seed: Sequence[int], seen: set[str]) -> Iterator[Ro
 
 
 def _filled(name: str, answers: Answers) -> list[Any]:
-    """Return a column that other answers have: every token is the model's where no mask says otherwise."""
+    """Return a column that other answers have: without a mask every token is the model's."""
     if name == "tool_mask":
         return [[1] * len(ids) for ids in answers.made["completion_ids"]]
     return [None] * len(answers.rows)
@@ -371,7 +371,7 @@ def _mean(values: Tensor) -> float:
 
 
 def _columns(trainer: Any, names: Sequence[str]) -> list[int]:
-    """Return the rewards that decide: the named ones, or all but those that shape."""
+    """Return the rewards that count: the named ones, or all that are not shaping rewards."""
     known: list[str] = list(trainer.reward_func_names)
     labels = [getattr(getattr(one, "called", None), "label", "") for one in trainer.reward_funcs]
     for name in names:

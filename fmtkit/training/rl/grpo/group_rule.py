@@ -19,7 +19,7 @@ _BATCH, _ACCUMULATION = 8, 1
 
 @dataclass(frozen=True)
 class Batches:
-    """The numbers that decide; `processes` is None where all devices are taken, however many."""
+    """The batch sizes that matter; `processes` is None if all devices are used."""
 
     batch: int
     steps: int
@@ -65,7 +65,7 @@ def check(numbers: Batches, whole_groups: str | None) -> None:
 
 
 def check_whole_groups(rows: int, group: int, what: str, name: str = "") -> None:
-    """Refuse batches that would part the answers to one prompt over devices."""
+    """Refuse batches that would split the answers to one prompt over devices."""
     if rows % group:
         name = name or "micro_batch_size · steps_per_generation"
         raise OptionError(
@@ -127,7 +127,7 @@ def _counted(number: int, word: str) -> str:
 
 
 def _advice(numbers: Batches, *, alone: bool = False) -> str:
-    """Return which number of steps, and which size of a micro-batch, would do."""
+    """Return which number of steps, and which micro-batch size, would work."""
     processes = 1 if alone else numbers.processes or 1
     need = numbers.group // gcd(numbers.batch * processes, numbers.group)
     steps = -(-numbers.steps // need) * need

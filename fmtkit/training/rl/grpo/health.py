@@ -18,10 +18,10 @@ _WINDOW = 20
 
 
 class OnlineHealth:
-    """Watches the logs of a run, and says each warning once."""
+    """Watches the logs of a run, and gives each warning once."""
 
     def __init__(self, limits: "HealthLimits") -> None:
-        """Begin without a log."""
+        """Start without a log."""
         self.limits = limits
         self.recent: deque[Log] = deque(maxlen=_WINDOW)
         self.best: dict[str, float] = {}
@@ -29,7 +29,7 @@ class OnlineHealth:
         self.said: set[str] = set()
 
     def see(self, log: Log, step: int) -> Iterator[str]:
-        """Take a log and yield what it is the first to show."""
+        """Take a log and yield the warnings that it triggers first."""
         self.recent.append(log)
         for name, value in self._means(log):
             self.best[name] = max(self.best.get(name, value), value)

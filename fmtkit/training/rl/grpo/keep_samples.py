@@ -1,4 +1,4 @@
-"""The callback that keeps answers of a run: rows of what its trainer logs, for the table and the page."""
+"""The callback that keeps answers of a run, from what its trainer logs, for the table and the page."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from fmtkit.training.rl.grpo import samples_page
 from fmtkit.training.rl.grpo.samples import REWARD, ROWS, Row, SampleTable, following
 
 _ANSWERED = frozenset({"reward", "objective/scores"})
-"""Metrics that TRL's trainers log for answers: GRPO and RLOO the one, online DPO the other."""
+"""Metrics that TRL's trainers log for answers: one for GRPO and RLOO, the other for online DPO."""
 
 
 def rows_of(
@@ -21,7 +21,7 @@ def rows_of(
     weights: Sequence[float] | None = None,
     masks_cut: bool = False,
 ) -> Iterator[Row]:
-    """Yield rows of what TRL's trainers keep of the last generation: the first groups, each whole.
+    """Yield rows of the last generation that TRL's trainers keep: the first groups, each whole.
 
     Args:
         logs: A trainer's `_logs`. Its extra columns `tokens` (int), `cut` (bool) and `masked` (why an
@@ -48,7 +48,7 @@ def rows_of(
 
 
 def _masked(extra: Row, rewards: Sequence[float | None], *, cut: bool) -> str | None:
-    """Return why an answer is not trained on; None where it is."""
+    """Return why an answer is not trained on; None if it is."""
     told = extra.pop("masked", None)
     if told:
         return str(told)
@@ -72,7 +72,7 @@ def _number(value: float) -> float | None:
 
 
 class _Keeper:
-    """Adds rows whenever a trainer logs answers that it made since, and writes them periodically."""
+    """Adds rows whenever a trainer has logged new answers, and writes them periodically."""
 
     def __init__(self, table: SampleTable, trainer: Any) -> None:
         self.table = table
@@ -115,7 +115,7 @@ def keeper(table: SampleTable, trainer: Any) -> Any:
     own = _Keeper(table, trainer)
 
     class KeepSamples(TrainerCallback):
-        """Watches the trainer; the process of rank 0 alone writes."""
+        """Watches the trainer; only rank 0 writes."""
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
             del args, control

@@ -19,7 +19,7 @@ class FmtkitOnlineDPOTrainer(OnlineDPOTrainer):
     def __init__(
         self, *, rewards: Rewards | None = None, max_failed_share: float = 0.0, **inputs: Any
     ) -> None:
-        """Listen to every reward, of a function or of a model; `rewards` report what failed."""
+        """Wrap every reward, a function's or a model's; `rewards` report what failed."""
         super().__init__(**inputs)
         self.failed = FailedSamples(self, rewards, max_failed_share)
         self._measured: dict[str, list[float]] = {}
@@ -56,7 +56,7 @@ class FmtkitOnlineDPOTrainer(OnlineDPOTrainer):
     def _calculate_rewards_from_functions(
         self, prompts: Sequence[Any], completions: Sequence[Any], *ids: Any, **columns: Any
     ) -> torch.Tensor:
-        """Return the weighed rewards, shape (2 · prompts,), and keep the answers with theirs."""
+        """Return the weighted rewards, shape (2 · prompts,), and keep the answers with theirs."""
         total: torch.Tensor = super()._calculate_rewards_from_functions(  # type: ignore[no-untyped-call]
             prompts, completions, *ids, **columns
         )
@@ -100,6 +100,6 @@ class FmtkitOnlineDPOTrainer(OnlineDPOTrainer):
         super().log(logs, start_time)
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """Train; say what calls and rewards were like, and end the reward workers."""
+        """Train; then print a summary of calls and rewards, and stop the reward workers."""
         with self.failed.told():
             return super().train(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""What a plan says of GRPO and related methods: groups, keys that a method does not use, our defaults.
+"""The plan of GRPO and related methods: groups, keys that a method does not use, our defaults.
 
 Imports nothing heavy: a dry run reads it.
 """
@@ -28,11 +28,11 @@ IDLE: dict[str, object] = {
     "dynamic_sampling": False,
     "max_failed_share": 0,
 }
-"""Features of fmtkit's own GRPO trainer -> the value that asks for nothing."""
+"""Features of fmtkit's own GRPO trainer -> the value that turns each off."""
 
 
 def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -> None:
-    """Set what fmtkit decides otherwise than TRL; say which rewards are not here."""
+    """Set fmtkit's defaults where they differ from TRL's; report rewards that are missing."""
     del launching
     named = config.get("trl.reward_funcs")
     if "nemo_gym" not in chosen.sections:
@@ -154,7 +154,7 @@ CHECKS = (
 
 
 def _is_open(config: Config, out: Resolution) -> bool:
-    """Return whether a fragment leaves the size of its batches to the rest of the configuration."""
+    """Return whether a fragment leaves its batch sizes open."""
     return config.text("base_model") is None and "per_device_train_batch_size" not in out.trainer
 
 

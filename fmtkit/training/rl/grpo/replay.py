@@ -1,4 +1,4 @@
-"""Replay: groups without a signal give their place to earlier ones that had one.
+"""Replay: groups without a signal are replaced by earlier ones that had one.
 
 A group has a signal if an advantage in it is not zero. The stored advantages are used again; the
 log-probabilities of the old policy are recomputed, unless the stored ones are asked for.
@@ -27,7 +27,7 @@ Member = TypeVar("Member")
 
 @dataclass(frozen=True, order=True)
 class _Entry(Generic[Member]):
-    """A group and its score; of two with one score the older counts for more."""
+    """A group and its score; of two with equal scores the older ranks higher."""
 
     score: float
     age: int
@@ -38,7 +38,7 @@ class ReplayBuffer(Generic[Member]):
     """The best `size` groups so far. It belongs to one process, and no checkpoint holds it."""
 
     def __init__(self, size: int, seed: int) -> None:
-        """Begin empty; draws follow from the seed, and leave torch's generator alone."""
+        """Start empty; draws depend on the seed, and leave torch's generator alone."""
         self.size = size
         self._entries: list[_Entry[Member]] = []
         self._ages = count(0, -1)
@@ -58,7 +58,7 @@ class ReplayBuffer(Generic[Member]):
             heapq.heappushpop(self._entries, entry)
 
     def draw(self, wanted: int) -> list[tuple[Member, ...]]:
-        """Draw groups by their scores, none twice; fewer where there are fewer."""
+        """Draw groups by their scores, without replacement; fewer if there are fewer."""
         amount = min(wanted, len(self._entries))
         if not amount:
             return []
@@ -90,7 +90,7 @@ class TokenRow:
 
 
 def rows_of(batch: Mapping[str, Any], indices: Sequence[int]) -> list[TokenRow]:
-    """Take rows out of a batch: [B, P] prompts, [B, T] completions and values, [B] advantages."""
+    """Return rows of a batch: [B, P] prompts, [B, T] completions and values, [B] advantages."""
     return [_row(batch, index) for index in indices]
 
 
@@ -117,7 +117,7 @@ def placed(
     pad_token: int,
     multiple: int | None = None,
 ) -> dict[str, Any]:
-    """Put rows in place of those with these numbers, and pad the whole batch again."""
+    """Replace the rows with these numbers, and pad the whole batch again."""
     whole = [
         rows.get(index) or _row(batch, index) for index in range(batch["completion_ids"].size(0))
     ]

@@ -1,4 +1,4 @@
-"""Deferred re-rolling: prompts that failed come again late in the run, when the model may do better."""
+"""Deferred re-rolling: prompts that failed are tried again late in the run, when the model may do better."""
 
 import json
 import math
@@ -9,7 +9,7 @@ from typing import Any
 Row = Mapping[str, Any]
 
 WAITING = 256
-"""Prompts that wait at most; the oldest makes room for the newest."""
+"""Most prompts that wait; the oldest is dropped for the newest."""
 
 
 class Rerolls:
@@ -20,14 +20,14 @@ class Rerolls:
     """
 
     def __init__(self, start_fraction: float, max_groups: int) -> None:
-        """Bring back at most `max_groups` prompts in a batch, after that share of the run."""
+        """Re-roll at most `max_groups` prompts in a batch, after that share of the run."""
         self.start_fraction = start_fraction
         self.max_groups = max_groups
         self.waiting: deque[Row] = deque(maxlen=WAITING)
         self._seen: set[str] = set()
 
     def starts(self, max_steps: int) -> int:
-        """Return the first step in which prompts come again."""
+        """Return the first step in which prompts are re-rolled."""
         return math.ceil(self.start_fraction * max_steps)
 
     def injected(self, rows: Sequence[Row], group: int) -> tuple[list[dict[str, Any]], int]:

@@ -60,6 +60,6 @@ class FmtkitRLOOTrainer(RLOOTrainer):
         return found
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """Train; say what calls and rewards were like, and end the reward workers."""
+        """Train; then print a summary of calls and rewards, and stop the reward workers."""
         with self.failed.told():
             return super().train(*args, **kwargs)

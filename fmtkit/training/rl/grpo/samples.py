@@ -16,21 +16,21 @@ Row = dict[str, Any]
 
 FILE = "completions.parquet"
 ROWS = 16
-"""Rows of a log, about: whole groups, and one at least."""
+"""Approximate rows of a log: whole groups, at least one."""
 MOST = 4096
 MOST_TEXT = 32_000_000
-"""Rows of a run, and characters of their texts; where there would be more, earlier logs are dropped."""
+"""Rows of a run, and characters of their texts; beyond these, earlier logs are dropped."""
 NEWEST = 8
-"""Logs at the end of a run that are all there; those before them are thinned evenly."""
+"""The newest logs, which are kept in full; earlier ones are thinned evenly."""
 REWARD = "reward/"
 _PAUSE = 10.0
 _SHARE = 0.01
-"""Of a run's time that may go into writing its answers."""
+"""Share of a run's time that may be spent on writing its answers."""
 _SMALL = 256
 
 
 class SampleTable:
-    """The table of a run. It is rewritten as it grows; what a crash takes is seconds old."""
+    """The table of a run. It is rewritten as it grows; a crash loses some seconds of it."""
 
     def __init__(self, file: Path, *, after: int = 0) -> None:
         """Begin a table, or continue with one after the step that a run resumes from."""
@@ -49,7 +49,7 @@ class SampleTable:
         return [row for log in self.logs.values() for row in log]
 
     def add(self, step: int, rows: Sequence[Row]) -> None:
-        """Take the rows of a log."""
+        """Add the rows of a log."""
         self.logs.pop(step, None)
         self.logs[step] = [{"step": step, **row} for row in rows]
         self._texts[step] = _characters(rows)
@@ -62,7 +62,7 @@ class SampleTable:
         return sum(map(len, self.logs.values())) > MOST or sum(self._texts.values()) > MOST_TEXT
 
     def _least_missed(self) -> int:
-        """Return the step that leaves the smallest gap; the first and the newest logs stay."""
+        """Return the step whose removal leaves the smallest gap; the first and the newest logs stay."""
         steps = list(self.logs)
         gaps = zip(steps, steps[1:-NEWEST], islice(steps, 2, None), strict=False)
         found = min(((after - before, step) for before, step, after in gaps), default=None)
@@ -88,7 +88,7 @@ class SampleTable:
 
     @property
     def how(self) -> str:
-        """Which answers of the run these are."""
+        """A description of which answers of the run these are."""
         newest = min(NEWEST, len(self.logs))
         if newest == len(self.logs):
             return f"of each of {newest} logs" if newest > 1 else "of one log"
@@ -96,7 +96,7 @@ class SampleTable:
 
 
 def _kept(file: Path) -> list[Row]:
-    """Return the rows of a run that continues; a table that a crash has damaged is no reason not to."""
+    """Return the rows of a resumed run; a table damaged by a crash does not stop it."""
     try:
         rows: list[Row] = pq.read_table(file).to_pylist()
     except pa.ArrowException as error:
@@ -114,7 +114,7 @@ def _kept(file: Path) -> list[Row]:
 
 
 def following(begun: float) -> float:
-    """Return when what began then, and ends now, may be done again."""
+    """Return the earliest time of the next write, after one that started and ended at these times."""
     now = time.monotonic()
     return now + max(_PAUSE, (now - begun) / _SHARE)
 

@@ -1,4 +1,4 @@
-"""The answers of a run to look at: a page that searches them, and a part of the run's own page."""
+"""Pages of a run's answers: a searchable page, and a section of the run's own page."""
 
 import html
 import json
@@ -27,7 +27,7 @@ def write(run: Path, rows: Sequence[Row], how: str) -> None:
 
 
 def render(title: str, rows: Sequence[Row], how: str) -> str:
-    """Return the page, in which nothing of the rows is more than text."""
+    """Return the page, in which all of the rows is escaped text."""
     names = list(dict.fromkeys(n for row in rows for n in row if n.startswith(REWARD)))
     counted = all(row.get("tokens") is not None for row in rows)
     data = {
@@ -46,7 +46,7 @@ def render(title: str, rows: Sequence[Row], how: str) -> str:
 
 
 def _index(rows: Sequence[Row], names: Sequence[str], *, counted: bool) -> list[list[Any]]:
-    """Return what the page knows of each row from the start; answers.js has the places' names."""
+    """Return the index that the page loads for each row; answers.js names its columns."""
     found, group, last = [], -1, None
     for row in rows:
         if (row["step"], row["prompt"]) != last:
@@ -78,7 +78,7 @@ def _packed(row: Row) -> dict[str, Any]:
 
 
 def _cut(role: str, text: str) -> tuple[str, str, int]:
-    """Return who says what, and how many characters of it are left out."""
+    """Return the messages as role and content, cut, and how many characters were cut."""
     return role, text[:TEXT_SHOWN], max(len(text) - TEXT_SHOWN, 0)
 
 

@@ -1,4 +1,4 @@
-"""What fmtkit adds to TRL's GRPO, as the keys of `trl` ask for it; read by the plan and by the trainer."""
+"""The settings of fmtkit's GRPO features, from the keys of `trl`; read by the plan and by the trainer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class GrpoSettings:
 
     @property
     def rerolls(self) -> bool:
-        """Return whether failed prompts come again."""
+        """Return whether failed prompts are re-rolled."""
         return self.reroll_start_fraction < 1.0
 
     @property

@@ -1,4 +1,4 @@
-"""A batch as TRL hands it to a reward function, its parts of whole groups, and what it logs meanwhile."""
+"""A batch as TRL passes it to a reward function, its parts of whole groups, and what is logged meanwhile."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 CONTEXT = frozenset({"trainer_state", "log_extra", "log_metric"})
-"""Arguments that are no columns: one for the whole batch."""
+"""Arguments that are not columns: one for the whole batch."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +61,14 @@ def group_starts(prompts: Sequence[Any], size: int | None) -> list[int]:
 
 
 def parts(batch: Batch, starts: Sequence[int], groups: int) -> Iterator[Batch]:
-    """Yield parts of so many groups each, in order; the last may have fewer."""
+    """Yield parts of that many groups each, in order; the last may have fewer."""
     bounds = [*starts[::groups], len(batch)]
     for start, stop in pairwise(bounds):
         yield batch.part(start, stop)
 
 
 def groups_each(count: int, workers: int) -> int:
-    """Return how many of so many groups each worker takes."""
+    """Return how many of the groups each worker takes."""
     return max(1, math.ceil(count / workers))
 
 
@@ -78,26 +78,26 @@ Logged = tuple[str, tuple[Any, ...], Mapping[str, Any]]
 
 
 class Recorder:
-    """Stands in for one of the two; what it is called with goes to a list."""
+    """Stands in for a logging function; its calls are appended to a list."""
 
     def __init__(self, name: str, logged: list[Logged]) -> None:
-        """Write down under this name."""
+        """Record under this name."""
         self._name = name
         self._logged = logged
 
     def __call__(self, *arguments: Any, **named: Any) -> None:
-        """Write down a call."""
+        """Record a call."""
         self._logged.append((self._name, arguments, named))
 
 
 def recording(context: Mapping[str, Any]) -> tuple[dict[str, Any], list[Logged]]:
-    """Return the context with recorders in place of what logs, and what they will write down."""
+    """Return the context with recorders in place of the logging functions, and the list of their calls."""
     logged: list[Logged] = []
     stand_ins = {name: Recorder(name, logged) for name in NAMES if name in context}
     return {**context, **stand_ins}, logged
 
 
 def replay(context: Mapping[str, Any], logged: Sequence[Logged]) -> None:
-    """Log what was written down."""
+    """Log the recorded calls."""
     for name, arguments, named in logged:
         context[name](*arguments, **named)

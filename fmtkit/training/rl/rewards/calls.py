@@ -1,4 +1,4 @@
-"""One call of a reward function: its arguments, its time limit, and what it raised in words."""
+"""One call of a reward function: its arguments, its time limit, and the message of what it raised."""
 
 import inspect
 import time
@@ -24,7 +24,7 @@ _SILENT: dict[str, Callable[..., None]] = {
 
 
 class _RaisedError(Exception):
-    """Hold what a user's function raised, whatever it is."""
+    """Holds what a user's function raised."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -32,12 +32,12 @@ class _RaisedError(Exception):
 
 
 _MASKED = (RewardError, OverdueError, _RaisedError)
-"""What fails samples where they may fail; anything else is a mistake of ours."""
+"""Errors that count as a failed sample where samples may fail; any other is a bug of fmtkit."""
 
 
 @dataclass(frozen=True)
 class Scored:
-    """Rewards of a batch: None and the reason for each place that failed, seconds for each."""
+    """Rewards of a batch: None and the reason for each place that failed, and the seconds of each."""
 
     values: list[Value]
     failed: dict[int, str]
@@ -46,14 +46,14 @@ class Scored:
     def add(
         self, values: Sequence[Value], failed: Mapping[int, str], seconds: Sequence[float]
     ) -> None:
-        """Append a part, whose places are counted from the beginning of the whole."""
+        """Append a part; its places are relative to the part."""
         self.values.extend(values)
         self.failed.update(failed)
         self.seconds.extend(seconds)
 
     @staticmethod
     def joined(parts: Sequence["Scored"]) -> "Scored":
-        """Return parts that follow each other as one."""
+        """Return adjacent parts as one."""
         out = Scored([], {}, [])
         for one in parts:
             begin = len(out.values)
@@ -69,7 +69,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class Called:
-    """A reward function, the name that the configuration gave it, and the seconds it may take."""
+    """A reward function, its name in the configuration, and its time limit in seconds."""
 
     label: str
     function: Callable[..., Any]
@@ -77,10 +77,10 @@ class Called:
     seconds: float
     retries: int = 0
     masks: bool = False
-    """Whether a sample may fail alone; a function that needs the whole batch fails for all of it."""
+    """Whether single samples may fail; a function that needs the whole batch fails for all of it."""
 
     def __call__(self, batch: Batch) -> list[Value]:
-        """Return the rewards of a batch; raise RewardError for whatever is wrong."""
+        """Return the rewards of a batch; raise RewardError for any error."""
         try:
             returned = self._tried(batch, self.seconds, self.retries)
         except OverdueError as error:
@@ -113,7 +113,7 @@ class Called:
         return out
 
     def least(self, batch: Batch) -> int:
-        """Return how many completions a call is made for at least."""
+        """Return the least number of completions of a call."""
         return len(batch) if getattr(self.function, "needs_full_batch", False) else 1
 
     def _part(self, batch: Batch, rows: range, seconds: float) -> list[Value]:
@@ -139,7 +139,7 @@ class Called:
         return retried(partial(self._returned, batch, seconds), retries, final=(FinalRewardError,))
 
     def _returned(self, batch: Batch, seconds: float) -> Any:
-        """Return what the function does; raise _RaisedError for what it raises itself."""
+        """Return the function's result; raise _RaisedError for an error of its own."""
         try:
             return within(seconds, lambda: self._called(batch))
         except (OverdueError, RewardError):
@@ -153,13 +153,13 @@ class Called:
         return list(returned) if inspect.isgenerator(returned) else returned
 
     def arguments(self, batch: Batch) -> dict[str, Any]:
-        """Return what the function is called with: all, or what it names where it takes no more."""
+        """Return the arguments of a call: all, or those that the function names if it takes no others."""
         given = {**batch.arguments(), **self.options}
         names, takes_all = parameters(self.function)
         return given if takes_all else {n: v for n, v in given.items() if n in names}
 
     def overdue(self, count: int, where: TracebackType | None = None) -> RewardError:
-        """Return the error of a call that took too long."""
+        """Return the error of a call that exceeded its time limit."""
         place = self._place(where) if where is not None else ""
         return RewardError(
             f"reward {self.label} had not returned after {self.seconds:g} seconds for {count} "
@@ -182,7 +182,7 @@ class Called:
         )
 
     def _row(self, batch: Batch, kind: type[Exception]) -> int | None:
-        """Find the row that a call raises for, by halves; None where no smaller part raises so."""
+        """Find the row that a call raises for, by bisection; None if no smaller part raises the same."""
         quiet = {name: _SILENT.get(name, value) for name, value in batch.context.items()}
         low, high = 0, len(batch)
         while high - low > 1:
@@ -222,7 +222,7 @@ class Called:
 
 
 def check_columns(called: Called, columns: Collection[str]) -> None:
-    """Raise OptionError if the rows lack a column that the function demands, or have one too many."""
+    """Raise OptionError if the rows lack a column that the function needs, or have one too many."""
     taken = sorted({*_OURS, *CONTEXT}.intersection(columns) - {"completion_ids"})
     if taken:
         raise OptionError(
@@ -245,7 +245,7 @@ def check_columns(called: Called, columns: Collection[str]) -> None:
 
 
 def _each(started: float, count: int) -> list[float]:
-    """Return the seconds since then, shared by so many samples."""
+    """Return the seconds since then, divided by the number of samples."""
     return [(time.perf_counter() - started) / max(1, count)] * count
 
 
@@ -254,7 +254,7 @@ def _one_reason(label: str, error: BaseException, place: str) -> str:
 
 
 def shown(completion: Any) -> str:
-    """Return the beginning of a completion, to recognise it by."""
+    """Return the beginning of a completion, for messages."""
     last = completion[-1] if isinstance(completion, list) and completion else completion
     text = str(last.get("content") if isinstance(last, Mapping) else last)
     return repr(text if len(text) <= 40 else text[:37] + "...")

@@ -34,18 +34,18 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """Return the name that TRL's metrics show, unless another reward has it as well."""
+        """Return the name in TRL's metrics, with its module if another reward has the same name."""
         return self.path.rpartition(".")[2] or self.model.rstrip("/").rpartition("/")[2]
 
 
 def read(value: object, places: Sequence[Path]) -> tuple[Entry, ...]:
-    """Read the value of `trl.reward_funcs`; raise OptionError for what names nothing."""
+    """Read the value of `trl.reward_funcs`; raise OptionError for an entry of no known form."""
     listed = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
     return tuple(_entry(item, tuple(places)) for item in listed)
 
 
 def check(entries: Sequence[Entry]) -> None:
-    """Raise OptionError for a function whose module is not there or does not define it."""
+    """Raise OptionError for a function whose module is missing or does not define it."""
     for entry in entries:
         if entry.model:
             continue
@@ -56,7 +56,7 @@ def check(entries: Sequence[Entry]) -> None:
 
 
 def resolved(value: object) -> object:
-    """Return `trl.reward_funcs` with the verifier of each reward that has one: a plan shows who judges."""
+    """Return `trl.reward_funcs` with the verifier of each reward that has one, for the plan."""
     if not isinstance(value, (list, tuple)):
         return value if value is None else resolved([value])
     return [_resolved(item) for item in value]
@@ -70,7 +70,7 @@ def _resolved(item: object) -> object:
 
 
 def missing(value: object, places: Sequence[Path]) -> list[str]:
-    """Return what would stop a run, for the notes of its plan: a document names files that it lacks."""
+    """Return what is missing for a run, as notes of its plan: a fragment may name files that do not exist."""
     try:
         check(read(value, places))
     except OptionError as error:
@@ -79,7 +79,7 @@ def missing(value: object, places: Sequence[Path]) -> list[str]:
 
 
 def make(found: Callable[..., Any], entry: Entry) -> tuple[Callable[..., Any], Options]:
-    """Return what is called as a reward, and its options: a class is made with them.
+    """Return the callable of a reward, and its options: a class is instantiated with them.
 
     Raises OptionError for options that the class or the function does not take.
     """

@@ -1,4 +1,4 @@
-"""Reward functions as TRL calls them: each stands for a user's, with every check around it."""
+"""Reward functions as TRL calls them: wrappers of the user's functions, with all checks."""
 
 import asyncio
 import threading
@@ -32,7 +32,7 @@ class Cutting:
     """Cuts batches into parts of whole groups; all functions of a run share one."""
 
     def __init__(self, groups: int) -> None:
-        """Cut after so many groups; 0 leaves batches whole."""
+        """Cut after that many groups; 0 leaves batches whole."""
         self.groups = groups
         self.group_size: int | Callable[[], int] | None = None
 
@@ -47,7 +47,7 @@ class Cutting:
 
 
 class _Standing:
-    """What stands for a user's function: what is known of it, and the judge of the batch."""
+    """Base of the wrappers of a user's function: its properties, and the checks of the batch."""
 
     failures: "Failures | None" = None
     """Where samples that failed are kept for the trainer."""
@@ -55,7 +55,7 @@ class _Standing:
     def __init__(
         self, name: str, index: int, called: Called, cutting: Cutting, judged: OneBatch | None
     ) -> None:
-        """Stand for the function under the name that TRL's metrics show."""
+        """Wrap the function under the name that TRL's metrics show."""
         self.__name__ = name
         self.index = index
         self.called = called
@@ -64,11 +64,11 @@ class _Standing:
 
     @property
     def is_shaping(self) -> bool:
-        """Return whether the function shapes (a length, a repetition) and does not judge the outcome."""
+        """Return whether the function is a shaping reward (length, repetition), not one of the outcome."""
         return bool(getattr(self.called.function, "is_shaping", False))
 
     def lost(self, batch: Batch, error: RewardError) -> list[Value]:
-        """Let an error end the run on every process; raise it where there is one, or all raise it."""
+        """End the run on every process after an error: all of them raise it."""
         if self.failures is None or processes() == 1 or isinstance(error, FinalRewardError):
             raise error
         self.failures.final = self.failures.final or str(error)
@@ -115,7 +115,7 @@ class Reward(_Standing):
 
 
 class AsyncReward(_Standing):
-    """A coroutine function; it runs on a loop of its own, since a call that blocks would stop TRL's."""
+    """A coroutine function; it runs on a loop of its own, since a blocking call would stop TRL's."""
 
     async def __call__(
         self,
@@ -134,7 +134,7 @@ class AsyncReward(_Standing):
         return self.told(batch, Scored.joined(found))
 
     async def _part(self, batch: Batch, seconds: float) -> Scored:
-        """Score a batch; where it fails and samples may, each half for itself."""
+        """Score a batch; if it fails and samples may fail, score each half."""
         started = time.perf_counter()
         called = self.called
         for left in reversed(range(called.retries + 1)):
@@ -171,10 +171,10 @@ class AsyncReward(_Standing):
 
 
 class Waited:
-    """A coroutine function for a trainer that does not await: it is called and waited for."""
+    """A coroutine function for a trainer that does not await: it is run to completion."""
 
     def __init__(self, reward: AsyncReward) -> None:
-        """Stand for a function under its name."""
+        """Wrap a function under its name."""
         self.__name__ = reward.__name__
         self.reward = reward
 
@@ -195,6 +195,6 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def _retire(loop: asyncio.AbstractEventLoop) -> None:
-    """Start the next coroutine on a loop of its own: what did not return in time may block this one."""
+    """Start the next coroutine on a new loop: one that did not return in time may block this one."""
     if loop in _LOOPS:
         _LOOPS.remove(loop)

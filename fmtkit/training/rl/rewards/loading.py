@@ -1,4 +1,4 @@
-"""Load the reward functions of a run: checked, limited in time, cut into groups, and spread over workers."""
+"""Loading of a run's reward functions: checked, limited in time, cut into groups, and run on workers."""
 
 import inspect
 import warnings
@@ -69,7 +69,7 @@ class Rewards:
 
     @property
     def group_size(self) -> int | None:
-        """Completions of one prompt, now; None where groups are identified by their prompts."""
+        """Completions per prompt at the moment; None if groups are identified by their prompts."""
         size = self._cutting.group_size
         return size() if callable(size) else size
 
@@ -78,7 +78,7 @@ class Rewards:
         self._cutting.group_size = size
 
     def check_columns(self, columns: Collection[str]) -> None:
-        """Raise OptionError for a function that demands a column that the rows do not have."""
+        """Raise OptionError for a function that needs a column that the rows do not have."""
         for member in self._members:
             if not isinstance(member, str):
                 check_columns(member.called, columns)
@@ -97,7 +97,7 @@ class Rewards:
         return [f(prompts, completions, completion_ids, **columns) for f in self.waited_for]
 
     def close(self) -> None:
-        """End the workers."""
+        """Stop the workers."""
         if self._pool is not None:
             self._pool.close()
 
@@ -182,7 +182,7 @@ def _is_async(function: Any) -> bool:
 
 
 def _tell_apart(members: Sequence[Reward | AsyncReward], labels: Sequence[str]) -> None:
-    """Give functions of one name longer ones: TRL would average their metrics."""
+    """Give functions of the same name distinct ones: TRL would average their metrics."""
     names = [member.__name__ for member in members]
     for member in members:
         if names.count(member.__name__) == 1:
