@@ -1,4 +1,4 @@
-"""Arrow IPC data is read in a process of its own first, since damaged data can kill its reader.
+"""Arrow IPC data is validated in a separate process first, since damaged data can crash its reader.
 
 Arrow checks the metadata of a message, not what its offsets and lengths make of the bytes behind it: of
 363 damaged files five ended the process that read them by SIGSEGV and two by SIGABRT. A worker
@@ -21,30 +21,30 @@ from fmtkit.core.worker import Limits, Overrun, Worker
 from fmtkit.sources.columnar import ARROW_ERRORS, IpcReader, checked, each_batch, open_ipc, reason
 
 PIECE_BYTES = 128 << 20
-"""How much is validated at a time: what is read again soon after is still in the page cache."""
+"""Bytes validated at a time; they are read again while still in the page cache."""
 LIMITS = Limits(seconds=120.0, memory=None)
 """A piece from a slow disk takes seconds; a batch may be as large as memory allows."""
 
 
 @dataclass
 class Trial:
-    """How far a file has been read by the worker without harm."""
+    """How far the worker has read a file without a crash."""
 
     path: str
     name: str
-    """What errors call the file."""
+    """The file's name in errors."""
     sound: int = 0
     """Batches validated."""
     opened: bool = False
     ended: bool = False
 
     def open(self) -> None:
-        """Have the schema read; raise SourceError where the file cannot be."""
+        """Let the worker read the schema; raise SourceError if the file cannot be read."""
         if not self.opened:
             self._go_on()
 
     def reach(self, batch: int) -> None:
-        """Have a batch validated; raise SourceError where it, or one before it, is damaged."""
+        """Let the worker validate a batch; raise SourceError if it, or one before it, is damaged."""
         while batch >= self.sound and not self.ended:
             self._go_on()
 
@@ -70,7 +70,7 @@ def _worker() -> Worker:
 
 
 def serve(setup: Mapping[str, Any]) -> Callable[[bytes], bytes]:  # noqa: ARG001
-    """Make the function by which the worker reads and validates the next piece of a file."""
+    """Return the function by which the worker validates the next piece of a file."""
     pieces = _Pieces()
 
     def answer(asked: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""What a source is cut into, in its order: blocks of rows, and their records one at a time.
+"""Blocks of rows that sources are cut into, in order, and access to single records.
 
 Where a block ends depends on the bytes of the source and the constants here (for columnar sources
 also on the columns that are read), never on workers, on the size of single reads or on the clock.
@@ -21,7 +21,7 @@ from fmtkit.sources.strict import parse
 from fmtkit.sources.structure import Lines, find_lines
 
 RAW_BYTES = 1 << 20
-"""How much of a record is kept in its reject."""
+"""Bytes of a record that are kept in its reject."""
 Row = Mapping[str, Any]
 
 
@@ -54,7 +54,7 @@ class Records:
 
     @cached_property
     def found(self) -> Lines:
-        """Return where the records are; needed of those alone that are looked at one by one."""
+        """Return where the records are; only needed when records are read one by one."""
         return find_lines(np.frombuffer(self.data, dtype=np.uint8), self._line_feeds)
 
     @cached_property
@@ -112,7 +112,7 @@ class Rows(Protocol):
 
     def __len__(self) -> int: ...
     def value(self, record: int, *, written: bool = False) -> tuple[Any, Any]:
-        """Return a record's value and the fault that it has none for."""
+        """Return a record's value, or the fault for which it has none."""
         ...
 
     def values(self, *, written: bool = False) -> Iterator[tuple[Any, Any]]:
@@ -133,7 +133,7 @@ class Rows(Protocol):
 
 
 class ListedRows:
-    """Records that are Python objects: of CSV, of columnar sources, of a user's function."""
+    """Records that are Python objects: of CSV, of columnar sources, of a user function."""
 
     def __init__(
         self, rows: Sequence[Row], lines: Sequence[int] | None = None, blank: int = 0
@@ -144,7 +144,7 @@ class ListedRows:
         return len(self.rows)
 
     def value(self, record: int, *, written: bool = False) -> tuple[Any, Any]:  # noqa: ARG002
-        """Return a record's value; it has one, always."""
+        """Return a record's value; it always has one."""
         return self.rows[record], None
 
     def values(self, *, written: bool = False) -> Iterator[tuple[Any, Any]]:
@@ -211,7 +211,7 @@ class JoinedRows:
 
 
 class ArrowRows(ListedRows):
-    """Records of a columnar batch, made Python objects one at a time."""
+    """Records of a columnar batch, converted to Python objects one at a time."""
 
     def __init__(self, batch: pa.Table) -> None:
         super().__init__(())
@@ -231,7 +231,7 @@ class ArrowRows(ListedRows):
         return marked(row.to_pylist()[0]), None
 
     def values(self, *, written: bool = False) -> Iterator[tuple[Any, Any]]:
-        """Yield the value of every record, all made at once where their texts are UTF-8."""
+        """Yield the value of every record, converted together if their texts are UTF-8."""
         try:
             rows = self.batch.to_pylist()
         except UnicodeDecodeError:
@@ -262,7 +262,7 @@ def _undecoded(dtype: pa.DataType) -> pa.DataType:
 
 
 class MadeRows:
-    """Records that a user's function made, as JSON, with the lines of the rows they were made of."""
+    """Records made by a user function, as JSON, with the lines of their source rows."""
 
     def __init__(self, rows: Sequence[bytes], lines: Sequence[int | None], blank: int = 0) -> None:
         self.rows, self.lines, self.blank = rows, lines, blank
@@ -295,7 +295,7 @@ class MadeRows:
 
 
 def marked(value: Any) -> Any:
-    """Turn a row of a columnar source into what the strict parser makes of a line."""
+    """Convert a row of a columnar source to what the strict parser makes of a line."""
     if isinstance(value, dict):
         return {str(key): marked(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -319,7 +319,7 @@ def _text_or_mark(value: bytes) -> str | NotText:
 
 
 def plain_json(value: Any) -> Any:
-    """Turn what columnar sources hold beside JSON (decimals, bytes, times) into numbers and texts."""
+    """Convert values that JSON does not have (decimals, bytes, times) to numbers and texts."""
     if isinstance(value, dict):
         return {str(key): plain_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -332,10 +332,10 @@ def plain_json(value: Any) -> Any:
 
 
 ReadCells = Callable[[Row], Row]
-"""How a row of cells of text becomes values; rows of other layouts have values already."""
+"""How a row of text cells becomes values; rows of other layouts have values already."""
 
 BLOCK_BYTES = 6 << 20
-"""About how many bytes of a source one block holds."""
+"""Approximate bytes of a source in one block."""
 
 MAX_LINE_BYTES = 16 << 20
 """The longest line, array element or CSV row that is read; longer ones become `line_too_long`."""
@@ -353,16 +353,16 @@ class JsonBlock:
     """
 
     data: bytes
-    """Cut after LF only; CRLF as in the file, no byte order mark; the file's last LF may lack."""
+    """Cut after LF only; CRLF as in the file, no byte order mark; the file's last LF may be missing."""
     first_line: int
     """1-based physical line of the first byte; 0 where the source has no lines (rows in memory)."""
     lines: np.ndarray | None = None
     """int64: physical first line of each record of `data`, where a record may span lines."""
     rejects: tuple[Reject, ...] = ()
     bytes_read: int = 0
-    """Bytes of the source consumed so far (compressed ones, where it is), for a progress bar."""
+    """Bytes of the source consumed so far (before decompression), for a progress bar."""
     line_feeds: np.ndarray | None = field(default=None, compare=False)
-    """int64: where the line feeds of `data` are, if who cut the block has looked for them."""
+    """int64: offsets of the line feeds of `data`, if they were found while cutting."""
     filtered: ClassVar[int] = 0
     joined: ClassVar[int] = 0
     blank_lines: ClassVar[int] = 0
@@ -386,11 +386,11 @@ class JsonBlock:
         return Records(self.data, self.first_line, self.lines, self.line_feeds)
 
     def places(self, records: int) -> np.ndarray:
-        """Return the row of each of so many records among all records of the block (int64)."""
+        """Return the row of each record among all records of the block (int64)."""
         return places(self.rejects, records)
 
     def head(self, rows: int) -> "tuple[Block, int]":
-        """Return the first rows, and how many more are wanted after them."""
+        """Return the first rows, and how many more are wanted."""
         found = self.records().found
         count = len(found.ends) + len(self.rejects)
         if count <= rows:
@@ -426,7 +426,7 @@ class ArrowBlock:
         return np.arange(records)
 
     def head(self, rows: int) -> "tuple[Block, int]":
-        """Return the first rows, and how many more are wanted after them."""
+        """Return the first rows, and how many more are wanted."""
         return replace(self, batch=self.batch.slice(0, rows)), max(rows - self.batch.num_rows, 0)
 
 
@@ -448,7 +448,7 @@ class RowsBlock:
 
     @property
     def nbytes(self) -> int:
-        """Return about how many bytes the cells have; of many rows, that they are many."""
+        """Return the approximate size of the cells; of many rows, that they are many."""
         if len(self.rows) > _SMALL_ROWS:
             return BLOCK_BYTES
         return sum(len(cell or "") for row in self.rows for cell in row.values())
@@ -459,11 +459,11 @@ class RowsBlock:
         return ListedRows(rows, self.lines, self.blank_lines)
 
     def places(self, records: int) -> np.ndarray:
-        """Return the row of each of so many records among all records of the block (int64)."""
+        """Return the row of each record among all records of the block (int64)."""
         return places(self.rejects, records)
 
     def head(self, rows: int) -> "tuple[Block, int]":
-        """Return the first rows, and how many more are wanted after them."""
+        """Return the first rows, and how many more are wanted."""
         count = len(self.rows) + len(self.rejects)
         if count <= rows:
             return self, rows - count
@@ -474,7 +474,7 @@ class RowsBlock:
 
 @dataclass(frozen=True, slots=True)
 class MadeBlock:
-    """Rows that were made of a block: JSON objects, with the place of the row each came from.
+    """Rows that were made from a block: JSON objects, with the row that each came from.
 
     `rejects` are counted as in JsonBlock; `filtered` are the rows that a user's function returned nothing
     for, `joined` those that are part of a row made of another one.
@@ -504,7 +504,7 @@ class MadeBlock:
         return np.asarray(self.made_of, dtype=np.int64)[:records]
 
     def head(self, rows: int) -> "tuple[Block, int]":
-        """Return what was made of the first rows, and how many more are wanted after them."""
+        """Return what was made of the first rows, and how many more are wanted."""
         count = len(self.rows) + len(self.rejects) + self.filtered + self.joined
         if count <= rows:
             return self, rows - count
@@ -536,10 +536,10 @@ def _head_of(rejects: Sequence[Reject], rows: int) -> tuple[Reject, ...]:
 
 
 class Readable(Protocol):
-    """Whatever gives blocks, from the first one each time it is asked."""
+    """An object that yields blocks, from the first one at each call."""
 
     def keep(self) -> None:
-        """Make sure that blocks can be asked for more than once."""
+        """Ensure that blocks can be read more than once."""
         ...
 
     def blocks(self, start: int = 0, columns: Sequence[str] | None = None) -> Iterator[Block]:

@@ -22,7 +22,7 @@ VIEWS: dict[pa.DataType, pa.DataType] = {
     pa.string_view(): pa.large_string(),
     pa.binary_view(): pa.large_binary(),
 }
-"""Types of which a slice weighs as much as the whole, so that it cannot be bounded by bytes."""
+"""Types of which a slice weighs as much as the whole array, so that it cannot be bounded by bytes."""
 
 ARROW_MAGIC = b"ARROW1"
 
@@ -36,7 +36,7 @@ BYTES_OF: dict[pa.DataType, pa.DataType] = {
 IpcReader: TypeAlias = "pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader"
 
 ARROW_ERRORS = (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError)
-"""What pyarrow raises of damaged data: lengths beyond all memory, names that are not UTF-8 among it."""
+"""Errors that pyarrow raises for damaged data: impossible lengths, names that are not UTF-8."""
 
 
 def parquet_batches(
@@ -82,7 +82,7 @@ def open_ipc(file: pa.NativeFile) -> IpcReader:
 
 
 def checked(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch none of whose offsets and lengths reach beyond its buffers; raise ArrowInvalid.
+    """Return a batch whose offsets and lengths are within its buffers; raise ArrowInvalid otherwise.
 
     Text that is not UTF-8 is not damage: it is what is wrong with a row.
     """
@@ -97,7 +97,7 @@ def checked(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _check_but_for_text(array: pa.Array) -> None:
-    """Validate an array, its texts as if they were bytes."""
+    """Validate an array, with its texts as bytes."""
     dtype = array.type
     if dtype in BYTES_OF:
         buffers = array.buffers()
@@ -155,7 +155,7 @@ def cut_tables(
 
 
 def _slices(batch: pa.RecordBatch, block_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Halve a batch until each part fits, so that one giant row makes no other part small."""
+    """Halve a batch until each part fits, so that one giant row does not make other parts small."""
     if batch.num_rows <= 1 or batch.nbytes <= block_bytes:
         if batch.num_rows:
             yield batch

@@ -28,7 +28,7 @@ def compression_of(head: bytes) -> Compression | None:
 
 
 class Decompressed:
-    """The bytes inside of a compressed source; several gzip members or zstd frames are one text."""
+    """The decompressed bytes of a source; several gzip members or zstd frames are one text."""
 
     def __init__(self, raw: RawBytes, name: str, compression: Compression) -> None:
         self._raw, self._name = raw, name
@@ -57,7 +57,7 @@ class Decompressed:
             ) from error
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._raw.close()
 
 

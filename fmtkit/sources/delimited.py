@@ -25,7 +25,7 @@ SNIFFED_ROWS = 20
 
 
 def checked_delimiter(delimiter: str) -> str:
-    """Return what separates cells; OptionError where it is not a character of its own."""
+    """Return the delimiter; raise OptionError if it is not a single character."""
     given = {"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter)
     if len(given) != 1 or given in '\r\n"' or not given.isascii():
         raise OptionError(f"--delimiter {delimiter!r}: give one character, such as ; or tab")
@@ -52,7 +52,7 @@ def sniffed(head: bytes, usual: str) -> str:
 
 
 def _width(text: str, delimiter: str) -> int | None:
-    """Return how many cells the first rows have; None where they differ, or are no CSV."""
+    """Return how many cells the first rows have; None if they differ, or are not CSV."""
     lines = text.splitlines(keepends=True)
     # The last row may be cut.
     given = iter(lines[:-1] or lines)
@@ -69,7 +69,7 @@ def _width(text: str, delimiter: str) -> int | None:
 
 @dataclass
 class Lines:
-    """The lines of a text as the csv module takes them, and which of them it took for a row."""
+    """The lines of a text for the csv module, and which of them belong to the current row."""
 
     file: Readable
     limit: int
@@ -101,13 +101,13 @@ class Lines:
             return line.decode("utf-8", "surrogateescape")
 
     def begin_row(self) -> None:
-        """Forget the lines of the row before."""
+        """Start a new row."""
         self.taken, self.unheld, self.is_utf8 = [], 0, True
 
 
 @dataclass
 class Rows:
-    """The rows of one block while they gather."""
+    """The rows of one block while they are collected."""
 
     rows: list[dict[str, str | None]] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
@@ -116,7 +116,7 @@ class Rows:
     size: int = 0
 
     def reject(self, fault: tuple[str, str], text: bytes, size: int, line: int) -> None:
-        """Add a row that does not fit, with a code and why."""
+        """Add a row that does not fit, with code and message."""
         row = len(self.rows) + len(self.rejects)
         raw = text[:RAW_BYTES]
         raw_bytes = size if size > len(raw) else None
@@ -128,7 +128,7 @@ class Rows:
 
 
 class Table:
-    """A text of rows whose first is the header."""
+    """A text of rows, the first of which is the header."""
 
     def __init__(self, file: Readable, name: str, delimiter: str, limit: int) -> None:
         # A limit of the whole process, 128 KiB unless raised, of which a long answer is beyond.

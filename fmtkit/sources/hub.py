@@ -26,7 +26,7 @@ DataFiles = str | list[str] | Mapping[str, str | list[str]]
 
 @dataclass(frozen=True)
 class Selection:
-    """Which part of a dataset is wanted, as `load_dataset` calls it."""
+    """Which part of a dataset is wanted, as in `load_dataset`."""
 
     split: str | None = None
     name: str | None = None

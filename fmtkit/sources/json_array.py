@@ -27,7 +27,7 @@ MOST_BLANKS = 32
 """Blanks around an element that are stripped from all elements at once."""
 CLOSING = ord("]")
 MOST_ELEMENTS = 1 << 18
-"""Of one block: elements of so few bytes are none, and a reject of each weighs far more."""
+"""Element limit of a block: more elements of so few bytes would weigh more as rejects."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Elements:
         return len(self.ends)
 
     def before(self, index: int) -> "Elements":
-        """Return those before an index."""
+        """Return the elements before an index."""
         return Elements(self.starts[: index + 1], self.ends[:index])
 
 
@@ -104,7 +104,7 @@ def _begin(file: Readable, raw: RawBytes, cutting: Cutting) -> Text:
 
 
 def _structure_with_a_record(text: Text, cutting: Cutting) -> Structure:
-    """Find the structure of what is held; hold more while no record ends in it, up to the limit."""
+    """Find the structure of what is held; read on while no record ends in it, up to the limit."""
     while True:
         found = structure_of(text.held)
         cuts = found.commas if cutting.array else found.closes
@@ -121,7 +121,7 @@ def _structure_with_a_record(text: Text, cutting: Cutting) -> Structure:
 def _elements(
     held: bytes, found: Structure, cutting: Cutting, *, after_comma: bool
 ) -> tuple[Elements, bool]:
-    """Return the whole elements held, and whether the array closes after them."""
+    """Return the complete elements held, and whether the array closes after them."""
     if not cutting.array:
         ends = found.closes + 1
         return Elements(np.concatenate(([0], ends)), ends), False
@@ -135,7 +135,7 @@ def _elements(
 
 
 def _until_damaged(text: Text, elements: Elements, found: Structure) -> Elements:
-    """Return the elements before the first that seems to have swallowed the next one.
+    """Return the elements before the first one that seems to contain the next one.
 
     A line that begins as elements do, after a line feed inside a string: there a quote is missing.
     """
@@ -189,7 +189,7 @@ def _block(text: Text, elements: Elements, found: Structure) -> JsonBlock:
 
 
 def _without_blanks(data: np.ndarray, elements: Elements) -> tuple[np.ndarray, np.ndarray]:
-    """Return where elements begin and end, blanks apart: one blank of each at a time."""
+    """Return where elements begin and end without surrounding blanks."""
     starts, ends = elements.starts[:-1].copy(), elements.ends.copy()
     for _ in range(MOST_BLANKS):
         before = IS_BLANK[data[starts]] & (starts < ends)
@@ -206,7 +206,7 @@ def _without_blanks(data: np.ndarray, elements: Elements) -> tuple[np.ndarray, n
 
 
 def _skip_long(text: Text, found: Structure, cutting: Cutting) -> JsonBlock:
-    """Leave a record behind that is longer than the limit, holding only a piece of it."""
+    """Skip a record that is longer than the limit, keeping only a piece of it."""
     first, line, size = text.held[:RAW_BYTES], text.line, len(text.held)
     depth, inside, last = found.depth, found.inside, text.held
     text.drop(size)

@@ -10,9 +10,9 @@ from fmtkit.sources.jsonl import BOM
 from fmtkit.sources.raw import PEEK_BYTES
 
 Kind = Literal["json", "arrow", "csv"]
-"""Which blocks a source has: JsonBlock, ArrowBlock or RowsBlock."""
+"""The type of a source's blocks: JsonBlock, ArrowBlock or RowsBlock."""
 Layout = Literal["lines", "array", "objects", "csv", "tsv", "parquet", "ipc"]
-"""The layout of the rows: `objects` are JSON objects spread over lines, one after the other."""
+"""The layout of the rows: `objects` are JSON objects spread over lines."""
 
 KIND_OF: dict[Layout, Kind] = {
     "lines": "json",
@@ -77,11 +77,11 @@ UTF16_WITHOUT_MARK = re.compile(rb"\s?\x00?[\[{]\x00|\x00[\[{]")
 BLANK = b" \t\r\n"
 STANDARD_INPUT = "-"
 LONGEST_TOKEN = 16
-"""Whatever the parser complains of so near to the end may only be cut off."""
+"""Parse errors this close to the end may only be due to truncation."""
 
 
 def data_suffix(name: str) -> str:
-    """Return the suffix that names the kind: ".json" of `a.b.json.gz`."""
+    """Return the suffix that names the format: ".json" of `a.b.json.gz`."""
     path = PurePosixPath(name.lower())
     return path.with_suffix("").suffix if path.suffix in COMPRESSED_SUFFIXES else path.suffix
 
@@ -127,7 +127,7 @@ def _text_layout(name: str, head: bytes, ds_type: str | None) -> Layout:
 
 
 def _is_object(line: bytes) -> bool:
-    """Return whether a line is a whole JSON object, as no header of a CSV file is."""
+    """Return whether a line is a complete JSON object, which no CSV header is."""
     try:
         return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
@@ -135,7 +135,7 @@ def _is_object(line: bytes) -> bool:
 
 
 def _is_spread(start: bytes, *, is_cut: bool) -> bool:
-    """Return whether the first object goes on after its first line, as pretty-printers write it.
+    """Return whether the first object continues after its first line, as pretty-printers write it.
 
     A first line that is only cut short, or broken, is still a line of JSON lines: then what follows
     does not continue with it.

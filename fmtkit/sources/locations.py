@@ -1,4 +1,4 @@
-"""Where bytes can be: local files, standard input, and URLs that fsspec opens."""
+"""Locations of bytes: local files, standard input, and URLs that fsspec opens."""
 
 import io
 import re
@@ -44,7 +44,7 @@ def _standard_input() -> Readable:
 
 
 class _OpenFile:
-    """A file that the caller opened, in binary or in text mode; it stays open, since it is theirs."""
+    """A file that the caller opened, in binary or in text mode; the caller closes it."""
 
     def __init__(self, file: Any) -> None:
         self._file = file

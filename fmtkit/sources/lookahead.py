@@ -1,4 +1,4 @@
-"""A text read ahead, and the block that is made of it: what the readers of JSON arrays share."""
+"""Text read ahead, and the block made from it: shared by the readers of JSON arrays."""
 
 from dataclasses import dataclass, field
 
@@ -14,7 +14,7 @@ BLANK = b" \t\r\n"
 
 @dataclass
 class Text:
-    """What is still to be cut: the bytes read ahead, and where they are."""
+    """Text that is still to be cut: the bytes read ahead, and their offset."""
 
     file: Readable
     raw: RawBytes
@@ -23,11 +23,11 @@ class Text:
     line: int = 1
     """1-based physical line of the first byte held."""
     ended: bool = False
-    """The file has no more bytes."""
+    """Whether the file has no more bytes."""
     indent: bytes = b""
-    """Blanks before an element that is the first thing on its line."""
+    """Blanks before an element that begins its line."""
     nests_alike: bool = False
-    """Objects inside of elements begin their lines as elements do."""
+    """Whether objects inside elements begin their lines as elements do."""
 
     def hold(self, size: int) -> None:
         """Read ahead until `size` bytes are held."""
@@ -38,7 +38,7 @@ class Text:
             self.held += more
 
     def drop(self, size: int) -> None:
-        """Leave bytes behind."""
+        """Drop bytes."""
         self.line += line_feeds(self.held[:size])
         self.held = self.held[size:]
 
@@ -52,13 +52,13 @@ class Text:
         return bool(self.held)
 
     def note_indent(self, blanks: bytes) -> None:
-        """Remember how elements that begin a line are indented."""
+        """Remember the indentation of elements that begin a line."""
         if b"\n" in blanks:
             self.indent = blanks.rpartition(b"\n")[2]
 
     @property
     def next_element(self) -> bytes:
-        """How an element on a line of its own begins, its line feed included."""
+        """The beginning of an element on a line of its own, its line feed included."""
         return b"\n" + self.indent + b"{"
 
 
@@ -77,7 +77,7 @@ class Records:
         self.lines.append(line)
 
     def reject(self, code: str, message: str, record: bytes, line: int, size: int = 0) -> None:
-        """Add a record of `size` bytes (0 for all of them given) that the parser shall not see."""
+        """Add a record of `size` bytes (0 if all are given) that is not parsed."""
         row = len(self)
         whole = size or len(record)
         raw_bytes = whole if whole > RAW_BYTES or whole > len(record) else None
@@ -94,5 +94,5 @@ class Records:
 
 
 def on_one_line(record: bytes) -> bytes:
-    """Replace line ends, which outside of strings mean nothing, by blanks."""
+    """Replace line ends, which have no meaning outside strings, by blanks."""
     return record.replace(b"\n", b" ").replace(b"\r", b" ")

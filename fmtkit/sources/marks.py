@@ -1,4 +1,4 @@
-"""Marks: what stands for a value that JSON does not have, and the faults that it makes.
+"""Marks: placeholders for values that JSON does not have, and the faults that they cause.
 
 A column that is not used may hold such values; one that is used may not.
 """
@@ -18,24 +18,24 @@ class NonFinite:
 
 
 class Overflow:
-    """Mark of a number that 64 bits do not hold; `real` if no float comes near it either."""
+    """Mark of a number beyond 64 bits; `real` if no float is near it either."""
 
     def __init__(self, *, real: bool) -> None:
         self.real = real
 
 
 class NotText:
-    """Mark of bytes, of a columnar source, that are no UTF-8."""
+    """Mark of bytes, of a columnar source, that are not UTF-8."""
 
 
 class WrittenInt(int):
-    """An integer that remembers how it was written."""
+    """An integer with its original spelling."""
 
     token: str
 
 
 class WrittenFloat(float):
-    """A float that remembers how it was written: 1.0 stays 1.0."""
+    """A float with its original spelling: 1.0 stays 1.0."""
 
     token: str
 
@@ -87,7 +87,7 @@ def _holds_giant(value: Any) -> bool:
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether a text holds no half of a surrogate pair."""
+    """Return whether a text has no unpaired surrogate."""
     return text.isascii() or _LONE.search(text) is None
 
 
@@ -110,7 +110,7 @@ Way = list[str | int]
 
 
 def _look(value: Any, way: Way, found: dict[str, Fault]) -> None:
-    """Add the marks inside a value; paths are put together for these alone, since they may be long."""
+    """Add the marks inside a value; paths are built only for these, since they may be long."""
     if isinstance(value, str):
         if not is_unicode(value):
             _add(found, "invalid_unicode", way, LONE)
@@ -153,7 +153,7 @@ def _path(way: Way) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """Name the kind of a JSON value as a person would."""
+    """Name the kind of a JSON value in words."""
     if value is None:
         return "null"
     if isinstance(value, bool):

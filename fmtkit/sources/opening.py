@@ -25,7 +25,7 @@ from fmtkit.sources.readers import CsvReader, IpcReader, JsonReader, ParquetRead
 from fmtkit.sources.spooling import spooled
 
 MEMORY = "<memory>"
-"""The name of a source that has none."""
+"""Name of a source without a name."""
 
 
 @dataclass(eq=False)
@@ -41,13 +41,13 @@ class Source:
     size: int | None
     reader: Reader
     once: bool = False
-    """The rows can be read only once (stdin, a generator)."""
+    """Whether the rows can be read only once (stdin, a generator)."""
     hashed: bool = True
     """Whether its hash is wanted; the hash of a large one costs as much as its conversion."""
     _begun: tuple[Block | None, Iterator[Block]] | None = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle what the rows are read by, not how far they were read."""
+        """Pickle what the rows are read from, not the reading position."""
         return {**vars(self), "_begun": None}
 
     @property
@@ -91,7 +91,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Reading:
-    """How files are read: what the caller knows of them and they do not say themselves."""
+    """How files are read: facts that the caller knows and the files do not show."""
 
     ds_type: str | None
     hashed: bool | int
@@ -208,7 +208,7 @@ def _named_files(selection: Selection) -> list[str]:
 
 
 def _open_location(location: Location, reading: Reading) -> Source:
-    """Look at the first bytes of a location and open it as what it is."""
+    """Read the first bytes of a location and open it by its format."""
     head = location.peek()
     text = head_of_text(head, PEEK_BYTES)
     layout = layout_of(location.name, text, ds_type=reading.ds_type)

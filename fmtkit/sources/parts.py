@@ -1,4 +1,4 @@
-"""Parts of a source that can be read alone: ranges of bytes, row groups or record batches.
+"""Parts of a source that can be read independently: ranges of bytes, row groups or record batches.
 
 Where a part ends depends on the source alone, so that any number of workers reads the same parts.
 """
@@ -10,12 +10,12 @@ from typing import Any, Protocol, runtime_checkable
 from fmtkit.sources.blocks import Block
 
 PART_BYTES = 96 << 20
-"""About how many bytes of a file one part has: 16 blocks."""
+"""Approximate bytes of a part: 16 blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a source; the one without an end is all of it.
+    """A part of a source; one without an end is the whole source.
 
     Of JSON lines `start` and `end` are bytes: the part begins after the first line feed at or after
     its start (at 0, with the file), and ends with the line that contains its end. Of Parquet they are
@@ -58,7 +58,7 @@ def blocks_of_part(source: Any, part: Part, first_line: int = 1) -> Iterator[Blo
 
 
 def is_small(size: int | None) -> bool:
-    """Return whether a file is read as one part, or one whose size nobody knows."""
+    """Return whether a file is read as one part; true if its size is unknown."""
     return size is None or size <= PART_BYTES
 
 

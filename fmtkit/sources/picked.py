@@ -1,4 +1,4 @@
-"""Some rows of sources, chosen by their places before anything of them is judged or converted."""
+"""Selection of rows of sources by their position, before anything is converted."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ Choice = Callable[[list[int]], list[Mask]]
 
 @dataclass(frozen=True)
 class Picked:
-    """An argument of `open_sources`: files, or folders, of whose rows some are read."""
+    """An argument of `open_sources`: files, or folders, of which some rows are read."""
 
     places: tuple[str, ...]
     choose: Choice
@@ -33,7 +33,7 @@ class Picked:
 
 @dataclass(frozen=True)
 class PickedReader:
-    """A reader of which the rows of a mask are read; lines are counted as in the file."""
+    """A reader of the rows of a mask; lines are counted as in the file."""
 
     whole: Reader
     mask: Mask
@@ -60,7 +60,7 @@ class PickedReader:
 
 
 def pick(sources: Sequence["Source"], choose: Choice) -> list["Source"]:
-    """Return the sources with the rows that are chosen; those that none is chosen of are left out.
+    """Return the sources with the chosen rows; sources without any are left out.
 
     Reads every source once, to count its rows. Raises OptionError where no row at all is chosen.
     """

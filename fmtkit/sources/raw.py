@@ -20,7 +20,7 @@ READ_BYTES = 1 << 20
 
 
 class RangeHash:
-    """The hash of bytes while they pass."""
+    """Incremental hash of a source."""
 
     def __init__(self) -> None:
         self._done: list[bytes] = []
@@ -30,7 +30,7 @@ class RangeHash:
         self._hash, self._left = hashlib.sha256(), RANGE_BYTES
 
     def update(self, data: memoryview | bytes) -> None:
-        """Take the bytes that follow."""
+        """Add the next bytes."""
         left = memoryview(data)
         # A range ends where another begins: the last one of a file is never empty.
         while len(left) > self._left:
@@ -42,7 +42,7 @@ class RangeHash:
         self._left -= len(left)
 
     def hexdigest(self) -> str:
-        """Return the hash of what has passed so far."""
+        """Return the hash of the bytes so far."""
         return folded([*self._done, self._hash.digest()])
 
 
@@ -54,7 +54,7 @@ def folded(digests: Sequence[bytes]) -> str:
 
 
 def ranges_of(size: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of so many bytes: one of nothing where there are none."""
+    """Yield the ranges of that many bytes: one empty range if there are none."""
     for start in range(0, max(size, 1), RANGE_BYTES):
         yield start, min(start + RANGE_BYTES, size)
 
@@ -67,7 +67,7 @@ PEEK_BYTES = 1 << 20
 
 
 class Readable(Protocol):
-    """Anything with bytes in it; a read of 0 bytes is its end."""
+    """A readable binary file; a read of 0 bytes is its end."""
 
     def read(self, size: int, /) -> bytes:
         """Return up to `size` bytes."""
@@ -78,7 +78,7 @@ class Readable(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         ...
 
 
@@ -86,12 +86,12 @@ class Seekable(Readable, Protocol):
     """A file that may be read from anywhere."""
 
     def seek(self, offset: int, /) -> int:
-        """Go on at a byte."""
+        """Continue at a byte."""
         ...
 
 
 class RawBytes(AbstractContextManager["RawBytes"]):
-    """One pass over a source; what other libraries take for a file that cannot seek.
+    """One pass over a source; a non-seekable file for other libraries.
 
     With `window` the pass is over the bytes from the first to the second of the two, where the file
     is open at. `count` is how far it has come in the source.
@@ -114,7 +114,7 @@ class RawBytes(AbstractContextManager["RawBytes"]):
 
     @property
     def size(self) -> int | None:
-        """Return how many bytes the pass is over; None of a stream."""
+        """Return how many bytes the pass covers; None for a stream."""
         return self._location.size if self._window is None else self._window[1] - self.begin
 
     def read(self, size: int) -> bytes:
@@ -174,12 +174,12 @@ class RawBytes(AbstractContextManager["RawBytes"]):
         return data
 
     def drain(self) -> None:
-        """Read to the end, so that the hash is that of the whole."""
+        """Read to the end, so that the hash covers the whole source."""
         while self.read(PEEK_BYTES):
             pass
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self.closed = True
         self._file.close()
 
@@ -188,7 +188,7 @@ class RawBytes(AbstractContextManager["RawBytes"]):
 
 
 class Location:
-    """Where bytes are, how to open them, and their hash once it is known.
+    """The location of bytes, how to open them, and their hash once it is known.
 
     A location that can be read `once` (stdin) keeps what was peeked and gives it again to the pass.
     """
@@ -206,18 +206,18 @@ class Location:
     ) -> None:
         self.name, self.size, self.once, self.path = name, size, once, path
         self.mark = mark
-        """What changes with the content of a file at a URL: its etag, or what stands for it."""
+        """The version of a file at a URL: its etag, or a substitute."""
         self.seeks = seeks
-        """Whether what is opened has random access."""
+        """Whether the opened file has random access."""
         self.digest: str | None = None
         self.spool: IO[bytes] | None = None
-        """Its text as a temporary file, once a reader had to seek in it."""
+        """Its text as a temporary file, once a reader had to seek."""
         self._opener = opener
         self._kept: tuple[bytes, Readable] | None = None
         self._used = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle where the bytes are and how they are opened, not what was read of them."""
+        """Pickle the location and how it is opened, not what was read of it."""
         if self.once:
             raise TypeError(f"{self.name} can be read only once, by the process that opened it")
         return {**vars(self), "spool": None, "_kept": None}
@@ -236,7 +236,7 @@ class Location:
         return head
 
     def bytes(self, *, hashed: bool = False) -> RawBytes:
-        """Begin a pass over the bytes."""
+        """Start a pass over the bytes."""
         if not self.once:
             return RawBytes(self, b"", self.open(), hashed=hashed and self.digest is None)
         if self._used:
@@ -247,7 +247,7 @@ class Location:
         return RawBytes(self, head, file, hashed=hashed)
 
     def lines(self, start: int, end: int) -> RawBytes:
-        """Begin a pass over the lines of a range of bytes, of a file that seeks and does not change.
+        """Start a pass over the lines of a range of bytes, of a seekable file that does not change.
 
         They begin after the first line feed at or after `start`, and end with the line that holds the
         byte `end`. No byte but those of lines that the range has is looked at more than once.
@@ -300,7 +300,7 @@ class Location:
         return self.digest
 
     def open(self) -> Readable:
-        """Open the source, uncounted; raise SourceError where it cannot be."""
+        """Open the source, uncounted; raise SourceError if that fails."""
         try:
             return self._opener()
         except OSError as error:
@@ -322,7 +322,7 @@ def read_fully(file: Readable, size: int) -> bytes:
 
 
 def fill(file: Readable, buffer: memoryview) -> int:
-    """Fill a buffer, less only at the end of the file, and return how far."""
+    """Fill a buffer, less only at the end of the file, and return the number of bytes."""
     done = 0
     while done < len(buffer) and (size := file.readinto(buffer[done:])):
         done += size

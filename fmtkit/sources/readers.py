@@ -1,4 +1,4 @@
-"""How each layout is read: a reader gives a source's blocks, and its schema where it has one."""
+"""Readers of each layout: a reader yields a source's blocks, and has its schema if there is one."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ from fmtkit.sources.temporary import room_for
 
 
 class Reader(Protocol):
-    """What a source is read by."""
+    """Reader of a source."""
 
     def blocks(self, columns: Sequence[str] | None) -> Iterator[Block]:
         """Read the source from its start."""
@@ -62,7 +62,7 @@ class JsonReader:
     hashed: bool
 
     def blocks(self, columns: Sequence[str] | None) -> Iterator[JsonBlock]:
-        """Cut the text; `columns` is the parser's business."""
+        """Cut the text; `columns` is only used by the parser."""
         del columns
         with self.location.bytes(hashed=self.hashed) as raw:
             text = decompressed(raw, self.location.name, self.head)
@@ -113,7 +113,7 @@ class CsvReader:
     hashed: bool
 
     def blocks(self, columns: Sequence[str] | None) -> Iterator[RowsBlock]:
-        """Read the rows, whole: their cells are side by side."""
+        """Read complete rows: their cells are stored together."""
         del columns
         with self.location.bytes(hashed=self.hashed) as raw:
             yield from self._table(raw).blocks(raw)
@@ -152,7 +152,7 @@ class ParquetReader:
                 yield ArrowBlock(table, (self.location.size or 0) * rows // total)
 
     def parts(self) -> tuple[Part, ...]:
-        """Take row groups together that follow each other."""
+        """Group adjacent row groups."""
         size = self.location.size
         if is_small(size) or not can_seek(self.location, self.head):
             return (Part(bytes=size),)
@@ -205,7 +205,7 @@ class IpcReader:
                 yield ArrowBlock(table, min(read, self.location.size or read))
 
     def parts(self) -> tuple[Part, ...]:
-        """Take record batches together that follow each other, of a file on this machine."""
+        """Group adjacent record batches of a local file."""
         size, path = self.location.size, self.location.path
         if path is None or size is None or is_small(size) or compression_of(self.head):
             return (Part(bytes=size),)
@@ -249,7 +249,7 @@ class IpcReader:
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[pa.NativeFile, Trial]]:
-        """Open the file, from a path: another process reads it first."""
+        """Open the file from a path, after another process has validated it."""
         path = local_path(self.location, self.head)
         if self._trial is None:
             self._trial = Trial(path, self.location.name)
@@ -271,12 +271,12 @@ class IpcReader:
 
 
 def can_seek(location: Location, head: bytes) -> bool:
-    """Return whether what is read of a location may begin anywhere in it."""
+    """Return whether a location can be read from any offset."""
     return location.seeks and not location.once and compression_of(head) is None
 
 
 def open_parquet(file: pa.NativeFile) -> pq.ParquetFile:
-    """Open a Parquet file such that a huge row group is not read at once."""
+    """Open a Parquet file so that a huge row group is not read at once."""
     return pq.ParquetFile(file, buffer_size=READ_BUFFER_BYTES, pre_buffer=False)
 
 
@@ -293,7 +293,7 @@ def arrow_errors(name: str) -> Iterator[None]:
 
 @contextmanager
 def native_file(location: Location, head: bytes) -> Iterator[pa.NativeFile]:
-    """Open a source for random access; what cannot seek is written to a temporary file first."""
+    """Open a source for random access; a non-seekable one is written to a temporary file first."""
     plain = compression_of(head) is None and not location.once
     if plain and location.seeks and location.path is None:
         with pa.PythonFile(location.open(), "r") as file:

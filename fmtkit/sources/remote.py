@@ -1,4 +1,4 @@
-"""URLs that fsspec opens: the files that they stand for, read in ranges that can be asked for again."""
+"""URLs that fsspec opens: their files, read in ranges that can be requested again."""
 
 import io
 from collections.abc import Callable, Mapping
@@ -18,11 +18,11 @@ MANIFEST = "manifest.json"
 RUN_FOLDER = "_fmtkit"
 """Where an unfinished output on an object store keeps its records."""
 FIRST_BYTES = 1 << 20
-"""Asked for where nothing says that the file is read from one end to the other."""
+"""Range size for random access."""
 MOST_BYTES = 16 << 20
-"""Asked for at once of a file that is: a request takes as long as some megabytes."""
+"""Range size for sequential reads: a request takes as long as some megabytes."""
 _UNPINNED = frozenset({"gs", "az", "abfs"})
-"""Stores whose clients read on where another file took the place of the opened one; s3fs does not."""
+"""Stores whose clients read on if another file replaced the opened one; s3fs does not."""
 
 
 def remote(url: str) -> list[Location]:
@@ -59,7 +59,7 @@ def _contact(url: str) -> tuple[Any, str, bool]:
 def _files(
     system: Any, path: str, named: Callable[[str], str], *, is_folder: bool
 ) -> dict[str, Details]:
-    """Return the files with what their listing says of them, in order."""
+    """Return the files with the details of their listing, in order."""
     if any(sign in path for sign in "*?["):
         found = storage.attempted(partial(system.glob, path, detail=True))
         found = {name: d for name, d in sorted(found.items()) if d.get("type") != "directory"}
@@ -117,7 +117,7 @@ def _gives_ranges(system: Any, path: str, size: int) -> bool:
 
 
 class RangedFile(io.RawIOBase):
-    """A file of a storage, read in ranges, each with a time limit and asked for again where it failed.
+    """A file of a store, read in ranges, each with a time limit and retries.
 
     `mark` is the state in which the file was listed; ChangedError says that it is in another.
     Ranges grow while they follow each other.
@@ -201,7 +201,7 @@ class RangedFile(io.RawIOBase):
 
 
 class Stream(io.RawIOBase):
-    """A file that is read from its start; what breaks off cannot be asked for again."""
+    """A file that is read sequentially; it cannot be continued after an error."""
 
     def __init__(self, system: Any, path: str) -> None:
         super().__init__()

@@ -1,1 +1,1 @@
-"""Encoded tables and quarantined rows on their way to files that are whole or not there."""
+"""Writing of tables and quarantined rows to files that appear complete or not at all."""

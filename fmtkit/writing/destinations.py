@@ -1,4 +1,4 @@
-"""What an OUT is written with: files of this machine, or of an object store."""
+"""Sinks of an OUT: files of this machine, or of an object store."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,15 +22,15 @@ class Found:
     """What an earlier run left of an output, for `--resume`."""
 
     report: Mapping[str, Any] | None = None
-    """The report of a run that came to its end: nothing is left to do."""
+    """The report of a finished run: nothing is left to do."""
     fingerprint: Mapping[str, Any] | None = None
-    """What a finished file was made of."""
+    """The fingerprint of a finished file."""
     point: ResumePoint | Resumption | None = None
     """Where a folder continues."""
 
 
 def find(out: Destination, fingerprint: Mapping[str, Any]) -> Found:
-    """Find what a run with `--resume` need not do again.
+    """Find what a run with `--resume` need not repeat.
 
     Raises:
         ResumeError: if input, options, template or version are not what they were.
@@ -65,7 +65,7 @@ def open_sink(
     retry: bool,
     point: ResumePoint | Resumption | None = None,
 ) -> Sink:
-    """Begin an output, or continue with a folder from where `find` found it.
+    """Start an output, or continue a folder from where `find` found it.
 
     Raises:
         OutputExistsError: if it is there and is not to be overwritten, or is not ours.

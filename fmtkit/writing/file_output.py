@@ -1,4 +1,4 @@
-"""The files of an output that is one file (OUT, quarantine, report) and how they take their places.
+"""The files of a single-file output (OUT, quarantine, report) and how they are put in place.
 
 All are whole under hidden names before the first gets its own. The hidden report, complete, is the
 decision: a run that is killed from then on is finished by the next one to the same OUT. The report
@@ -28,7 +28,7 @@ from fmtkit.writing.outputs import (
 
 
 class FileOutput:
-    """The three names of an output, and whose the files under them are. Methods may raise OSError."""
+    """The three names of an output, and whether fmtkit wrote the files there. Methods may raise OSError."""
 
     def __init__(self, path: Path) -> None:
         self.rows = path
@@ -38,7 +38,7 @@ class FileOutput:
 
     @property
     def failed(self) -> "FileOutput":
-        """Return where the reasons of a run without rows go while OUT holds those of an earlier one."""
+        """Return where the reports of a run without rows go while OUT holds an earlier output."""
         return FileOutput(self.rows.with_suffix(f".failed{self.rows.suffix}"))
 
     @property
@@ -47,7 +47,7 @@ class FileOutput:
         return [*hidden_names((self.rows, self.quarantine, self.report)), self.replaced]
 
     def refuse(self, *, overwrite: bool, retry: bool = False) -> None:
-        """Raise OutputExistsError unless what is there is ours and may be replaced.
+        """Raise OutputExistsError unless fmtkit wrote what is there, and it may be replaced.
 
         With `retry` the reasons that a run without rows left may be, with `overwrite` all.
         """
@@ -101,7 +101,7 @@ class FileOutput:
         return whole, whole_json(self.report, whole)
 
     def recover(self) -> None:
-        """Finish what a run was killed at, if all that it wrote is there and nothing else is in its way."""
+        """Finish what a killed run had decided, if all its files are there and nothing else is in the way."""
         decided = read_json(partial_name(self.report))
         entries = entries_of(decided)
         own = {self.rows.name, self.quarantine.name}
@@ -127,7 +127,7 @@ class FileOutput:
         return any(is_as_written(path, e[path.name]) for e in known if path.name in e)
 
     def put_in_place(self) -> None:
-        """Give the files their names, once the report is decided; what was there before goes."""
+        """Give the files their names, once the report is decided; the earlier output is removed."""
         entries = entries_of(read_json(partial_name(self.report))) or {}
         if self.report.exists():
             self.report.replace(self.replaced)

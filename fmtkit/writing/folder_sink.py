@@ -40,9 +40,9 @@ from fmtkit.writing.working_folder import (
 )
 
 SHARD_BYTES = 256 * 2**20
-"""The size from which on a shard is closed after the block."""
+"""The size from which a shard is closed after the block."""
 TASKS, SECONDS = 256, 5.0
-"""Tasks that workers did and one checkpoint names, at most; and how long the first of them waits for it."""
+"""Most worker tasks in one checkpoint; and how long the first of them waits for it."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class ResumePoint:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """Return what the pipeline gave to the last checkpoint; empty if there was none."""
+        """Return the state that the pipeline saved at the last checkpoint; empty if there was none."""
         return self.journal.state
 
 
@@ -133,7 +133,7 @@ class FolderSink:
                 self._work.take_back(self._journal, format)
         self._journal_file = JournalFile(self._work.journal, is_new=resume is None)
         self._moves: dict[str, str] = {}
-        """Shards that no checkpoint names yet: what the worker called each, and its name here."""
+        """Shards that no checkpoint names yet: the worker's name of each, and its final name."""
         self._adopted = 0
         """How many tasks no checkpoint names yet, and the state of the run after them."""
         self._behind: Progress | None = None
@@ -229,7 +229,7 @@ class FolderSink:
         return self._work.place(self._journal.id)
 
     def adopt(self, record: TaskRecord, bad: bytes, progress: Progress) -> None:
-        """Take over what a worker wrote of the next task; `bad` is counted from where its sources begin.
+        """Take over a worker's output of the next task; `bad` is counted from the start of its sources.
 
         Until a checkpoint names its shards they are with its record, which says the same on resume: forcing
         each task to the disk once more would take longer than all else that is done for it.

@@ -1,4 +1,4 @@
-"""Datasets of the Hugging Face hub as outputs: a folder that was made whole goes up as one commit.
+"""Datasets of the Hugging Face hub as outputs: a complete local folder is uploaded as one commit.
 
 What is written is a folder on this machine first. Its large files are uploaded before, the manifest is of
 the same commit as all others: no partial state is visible. The card of the repository (README.md) says
@@ -26,14 +26,14 @@ T = TypeVar("T")
 
 CARD = "README.md"
 _OWN = frozenset({CARD, ".gitattributes"})
-"""What the hub puts into a repository by itself."""
+"""Files that the hub adds to a repository by itself."""
 _REFUSED = {
     401: "the token is not accepted; log in again (`hf auth login`) or set HF_TOKEN",
     403: "the token may not write there; give one that may",
     404: "there is no such user or organization, or the token does not see it",
     412: "another commit came meanwhile; run again with --resume",
 }
-"""Status of an answer -> what it says of what we asked for."""
+"""HTTP status -> why the hub refused."""
 
 
 class _AbsentError(WriteError):
@@ -55,7 +55,7 @@ class HubOutput:
     overwrite: bool = False
     resume: bool = False
     is_finished: bool = False
-    """Whether a run came to its end there and nobody changed what it wrote, asked where one is resumed."""
+    """Whether the folder has a finished, unchanged output; checked when a run is resumed."""
     head: str | None = None
     """The last commit of the repository; None where there is no repository yet."""
     old: list[str] = field(default_factory=list)
@@ -98,7 +98,7 @@ class HubOutput:
             shutil.rmtree(left, ignore_errors=True)
 
     def _look(self) -> None:
-        """Find out what is there."""
+        """Query the repository."""
         try:
             self.head = self._ask(lambda: self.api.dataset_info(self.place.repository)).sha
             found = self._ask(
@@ -141,7 +141,7 @@ class HubOutput:
         return OutputExistsError(f"{self.place} exists already; --overwrite replaces it")
 
     def _left(self) -> list[Path]:
-        """Return what runs have left on this machine that did not come to their end."""
+        """Return what unfinished runs have left on this machine."""
         folder = self.folder
         return [*folder.parent.glob(folder.name), *folder.parent.glob(f".{folder.name}.*")]
 
@@ -208,7 +208,7 @@ class HubOutput:
         return str(made.commit_url)
 
     def _check(self, names: Iterable[str], commit: str) -> None:
-        """Raise WriteError where a file is not in the commit: a .gitignore there leaves files out."""
+        """Raise WriteError for a file that is not in the commit: a .gitignore there may exclude it."""
         asked = list(names)
         found = self._ask(
             lambda: self.api.get_paths_info(
@@ -223,7 +223,7 @@ class HubOutput:
             )
 
     def _card(self, manifest: Mapping[str, Any]) -> str:
-        """Return the card with the splits of this folder; what else is in it stays."""
+        """Return the card with the splits of this folder; other parts of it are kept."""
         from huggingface_hub import DatasetCard
 
         text = f"# {self.place.repository.partition('/')[2]}\n\n{_said(manifest)}"
@@ -246,7 +246,7 @@ class HubOutput:
         return str(card)
 
     def _ask(self, call: Callable[[], T]) -> T:
-        """Ask the hub; WriteError where it refuses, _AbsentError of what is not there."""
+        """Call the hub; raise WriteError if it refuses, _AbsentError for something missing."""
         from huggingface_hub.errors import (
             EntryNotFoundError,
             HfHubHTTPError,
@@ -297,7 +297,7 @@ def _said(manifest: Mapping[str, Any]) -> str:
 
 @contextmanager
 def _without_bars() -> Iterator[None]:
-    """Keep the bars of huggingface_hub off the screen."""
+    """Suppress the progress bars of huggingface_hub."""
     from huggingface_hub import utils
 
     if utils.are_progress_bars_disabled():  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What an unfinished folder remembers, so that a killed run can continue where it was."""
+"""The journal of an unfinished folder, from which a killed run continues."""
 
 import json
 import os
@@ -26,7 +26,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What came since the checkpoint before, at which every shard was closed."""
+    """What was added since the checkpoint before; every shard was closed."""
 
     next_block: tuple[int, int]
     shards: tuple[Shard, ...]
@@ -35,7 +35,7 @@ class Checkpoint:
     state: Mapping[str, Any]
     """What of the state has changed."""
     moves: Mapping[str, str] = field(default_factory=dict)
-    """Shards that workers made: what each of them is called there -> here. They move once this is written."""
+    """Shards that workers made: the worker's name -> the final name. They move once this is written."""
 
 
 @dataclass(frozen=True)
@@ -49,18 +49,18 @@ class Journal:
     fingerprint: Mapping[str, Any]
     overwrite: bool = False
     id: str = ""
-    """Of the run that began it: names the folder of what its workers make."""
+    """Of the run that started it: names the folder of its workers' output."""
     next_block: tuple[int, int] = (0, 0)
     """Index of the source and of the block in it that come next."""
     shards: tuple[Shard, ...] = ()
     quarantine_bytes: int = 0
     state: Mapping[str, Any] = field(default_factory=dict)
-    """What the pipeline wants back: its ledger. Empty before the first checkpoint."""
+    """The state of the pipeline: its ledger. Empty before the first checkpoint."""
     moves: Mapping[str, str] = field(default_factory=dict)
     """Of the last checkpoint, at which a run may have ended before all were moved."""
 
     def save(self, path: Path) -> None:
-        """Begin the journal on the disk, over what is there."""
+        """Write the start of the journal, replacing an old one."""
         begun = {"version": _VERSION, "fingerprint": self.fingerprint}
         begun |= {"overwrite": self.overwrite, "id": self.id}
         write_bytes(path, _line(begun))
@@ -104,7 +104,7 @@ class JournalFile:
                 )
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
 
@@ -122,7 +122,7 @@ def _copy_lines(path: Path) -> None:
 
 
 def update(state: dict[str, Any], change: Mapping[str, Any]) -> None:
-    """Enter into a state what has changed of it, key by key."""
+    """Update a state with its changes, key by key."""
     for key, value in change.items():
         held = state.get(key)
         if isinstance(held, dict) and isinstance(value, Mapping):

@@ -118,7 +118,7 @@ def _between(opening: str, inner: pa.StringArray, closing: str, array: pa.Array)
 
 
 def _joined(*texts: pa.StringArray | str, by: str = "", null_handling: str = "emit_null") -> Any:
-    """Join texts row by row; those that are the same for all rows are Python's."""
+    """Join texts row by row; constant ones are Python strings."""
     parts = [_text(text) if isinstance(text, str) else text for text in (*texts, by)]
     return pc.binary_join_element_wise(*parts, null_handling=null_handling)
 

@@ -34,7 +34,7 @@ from fmtkit.writing.working_folder import MANIFEST, QUARANTINE, REPORT
 
 RUNS = "_fmtkit"
 SHARD_BYTES = 256 * 2**20
-"""The size from which on a shard is closed after the block."""
+"""The size from which a shard is closed after the block."""
 _RUN = re.compile(rf"{RUNS}/run-(\d{{6,}})\.json")
 
 
@@ -44,7 +44,7 @@ class Resumption:
 
     fingerprint: Mapping[str, Any]
     first: int = 0
-    """Number of the run that began it: its records bear it."""
+    """Number of the run that started it: its records have this number."""
     checkpoints: int = 0
     parts: tuple[TaskShard, ...] = ()
     tasks: frozenset[int] = frozenset()
@@ -143,7 +143,7 @@ class ObjectFolderSink:
         self._open: dict[str, RowFile] = {}
         self._task = 0
         self._closed = dict(map(_task_and_next, self._parts))
-        """Task -> the number of its next shard, of the one that was read last and those before."""
+        """Task -> the number of its next shard; for the last task read and those before."""
         self._there = {n: s for n, s in names.items() if n.startswith("data/")} if resume else {}
         self._bad = Spool(Path(self._folder.name) / QUARANTINE)
         self._new_bad = Spool(Path(self._folder.name) / "new")
@@ -152,7 +152,7 @@ class ObjectFolderSink:
         self._kept = path
 
     def _claim(self) -> None:
-        """Be the run that writes here: of two that try at once, one comes first."""
+        """Claim the folder for this run: of two concurrent claims, one is first."""
         run = {"id": uuid.uuid4().hex, "first": self._first, "fingerprint": self._fingerprint}
         if not self._store.create(f"{RUNS}/run-{self._number:06}.json", _bytes(run)):
             raise OutputExistsError(
@@ -160,7 +160,7 @@ class ObjectFolderSink:
             )
 
     def _check(self) -> None:
-        """Raise WriteError if another run has taken the folder over."""
+        """Raise WriteError if another run has claimed the folder."""
         self._place.check()
 
     @property
@@ -237,7 +237,7 @@ class ObjectFolderSink:
         self._parts += record.shards
 
     def _upload(self, metadata: Mapping[str, str]) -> None:
-        """Upload the shards that are open, of all splits after the same block."""
+        """Upload the open shards of all splits after the same block."""
         self._remove_old()
         count = self._closed.get(self._task, 0)
         for split, rows in sorted(self._open.items()):
@@ -331,7 +331,7 @@ class ObjectFolderSink:
             failed.delete(names)
 
     def _end(self, keep: set[str] | None) -> None:
-        """Delete the records, and shards of ours that no manifest names; None for none of them."""
+        """Delete the records, and fmtkit's shards that no manifest names; None for none of them."""
         if keep is not None:
             shard = re.compile(r"data/.+-\d{6,}-\d{3}\.\w+")
             names = self._store.sizes("data")
@@ -510,7 +510,7 @@ class ObjectFile:
 
 
 class Spool:
-    """Lines on their way to an upload, in a temporary file that is made with the first of them."""
+    """Lines for an upload, in a temporary file that is created with the first of them."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.size = path, 0
@@ -529,7 +529,7 @@ class Spool:
         self.size += len(lines)
 
     def take(self) -> bytes:
-        """Return all lines, and begin again."""
+        """Return all lines, and reset."""
         lines = self.path.read_bytes()
         self._file.seek(0)
         self._file.truncate()
@@ -537,7 +537,7 @@ class Spool:
         return lines
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
 
@@ -581,7 +581,7 @@ def is_begun(names: Mapping[str, int]) -> bool:
 
 
 def read_report(path: ObjectPath) -> dict[str, Any]:
-    """Return the report of a finished folder."""
+    """Read the report of a finished folder."""
     return _json(Store(path).read(REPORT))
 
 

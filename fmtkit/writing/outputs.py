@@ -1,4 +1,4 @@
-"""The one rule for whatever fmtkit writes for users: where it may be, and what may be replaced.
+"""The rule for every output of fmtkit: where it may be, and what may be replaced.
 
 Never a source; never a file that fmtkit did not write, or that was changed since; never without being
 asked to. A file is ours where the report beside it names it with its size and hash.
@@ -45,7 +45,7 @@ class HubFolder:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """OUT as it was given, links followed: one file of a format, or a folder of shards."""
+    """OUT as it was given, with links resolved: one file of a format, or a folder of shards."""
 
     path: Path | ObjectPath
     format: str | None
@@ -139,7 +139,7 @@ def local_path(address: str | Path, option: str) -> Path:
 
 
 def _format(path: PurePath, shown: str) -> str | None:
-    """Return the format of a name with a suffix; None for a folder that is there."""
+    """Return the format of a name with a suffix; None for an existing folder."""
     suffix = path.suffix.removeprefix(".")
     if suffix in formats.names():
         return suffix
@@ -204,7 +204,7 @@ def _identity(name: str | Path) -> tuple[int, int] | None:
 def page_path(
     address: str, option: str, *, suffixes: Sequence[str], mark: bytes, overwrite: bool
 ) -> Path:
-    """Return where a page or a picture may be written; by its `mark`, early in it, one is ours.
+    """Return where a page or picture may be written; a `mark` near its beginning shows that fmtkit wrote it.
 
     Raises:
         OptionError: if it is a URL or has another suffix.
@@ -265,7 +265,7 @@ def _is_entry(file: object) -> bool:
 
 
 def is_old(report: Mapping[str, Any]) -> bool:
-    """Return whether a report is of a fmtkit that did not yet name what it wrote."""
+    """Return whether a report is from a version of fmtkit that did not list its files."""
     return {"fmtkit", "rows_read"} <= report.keys() and "files" not in report
 
 
@@ -313,7 +313,7 @@ def _digest_of(path: Path, *state: int) -> str:  # noqa: ARG001
 
 
 def old_report(report: Path, output: Sequence[Path]) -> OutputExistsError:
-    """Return the error for an output of a fmtkit whose reports did not name what it wrote."""
+    """Return the error for an output of a version whose reports did not list the files."""
     names = " ".join(map(str, output))
     return OutputExistsError(
         f"{report} exists already and is of an earlier fmtkit, which did not note what it wrote: "

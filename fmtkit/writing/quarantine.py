@@ -1,4 +1,4 @@
-"""Quarantined rows as JSON lines: the position of each, why it was not converted, and its bytes."""
+"""Quarantined rows as JSON lines: position, code, message and bytes of each."""
 
 import json
 import re
@@ -111,7 +111,7 @@ class QuarantineFile:
             self._file.publish()
 
     def leave(self) -> None:
-        """Leave what is written under its hidden name."""
+        """Keep what is written under its hidden name."""
         if self._file is not None:
             self._file.leave()
 

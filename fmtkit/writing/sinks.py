@@ -1,4 +1,4 @@
-"""Where encoded rows go: one file, or a folder of shards (`fmtkit.writing.folder_sink`).
+"""Sinks of encoded rows: one file, or a folder of shards (`fmtkit.writing.folder_sink`).
 
 A sink is called on one thread, in input order. Whatever happens, nothing is under a final name
 that is not whole.
@@ -18,12 +18,12 @@ from fmtkit.writing.formats import Encoded
 from fmtkit.writing.quarantine import QuarantineFile
 
 TRAIN = "train"
-"""The split of every row, unless some are set apart for validation."""
+"""The split of every row without validation rows."""
 
 
 @dataclass(frozen=True)
 class Closing:
-    """What is known only once every row is written."""
+    """What is known only after the last row."""
 
     report: Callable[[Sequence[Written]], Mapping[str, Any]]
     """Makes the report, given what was written."""
@@ -54,7 +54,7 @@ class Progress:
 
 
 class Sink(Protocol):
-    """What the pipeline does with an output.
+    """The interface of an output, for the pipeline.
 
     Every method raises WriteError where the operating system refuses.
     """
@@ -173,7 +173,7 @@ class FileSink:
         self._quarantine.write(lines)
 
     def end_block(self, progress: Progress) -> None:
-        """Remember nothing: a single file starts again."""
+        """Do nothing: a single file starts again."""
 
     def finish(self, closing: Closing) -> list[Written]:
         """Give everything its final name, the report last."""
@@ -204,7 +204,7 @@ class FileSink:
         self._put_in_place()
 
     def _decide(self, report: Mapping[str, Any], files: Sequence[Written]) -> None:
-        """Look once more at what is there, and write the report that says it all."""
+        """Check once more what is there, and write the complete report."""
         with writing(self.path):
             self._output.refuse(overwrite=self._overwrite, retry=self._retry)
         self.report, self._decision = self._output.decide(report, files)

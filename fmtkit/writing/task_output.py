@@ -1,4 +1,4 @@
-"""What one task writes: shards of its own under final names, its part of the quarantine, and its record.
+"""The output of one task: its own shards under final names, its part of the quarantine, and its record.
 
 A task may run more than once, and twice at a time where its node was taken for lost: all that it writes
 appears whole, under names that are its own, with the same bytes. The record comes last and makes the
@@ -40,7 +40,7 @@ class TaskShard:
 
 @dataclass(frozen=True)
 class Counts:
-    """What a task read; rows and lines are counted from where it begins in each source."""
+    """What a task read; rows and lines are counted from its start in each source."""
 
     ledger: Mapping[str, Any] = field(default_factory=dict)
     tiers: Mapping[str, int] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Counts:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> "Counts":
-        """Read what JSON made of it: keys are texts there."""
+        """Read the counts from JSON, where keys are texts."""
         by_source = {
             name: {int(source): count for source, count in value[name].items()}
             for name in ("rows", "lines", "ends")
@@ -63,7 +63,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Trace:
-    """The bad rows of a block, for who must say at which of them a run ends."""
+    """The bad rows of a block, from which a run's end is decided."""
 
     source: int
     counts: Counts
@@ -76,7 +76,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class TaskRecord:
-    """What became of a task."""
+    """The result of a task."""
 
     task: int
     shards: tuple[TaskShard, ...] = ()
@@ -109,7 +109,7 @@ class TaskRecord:
 
 
 class Place(Protocol):
-    """Where the workers of a run put what they make; it can be pickled."""
+    """Where the workers of a run put their output; it can be pickled."""
 
     def keep(self, file: Path, name: str) -> None:
         """Give a finished file its name in the folder of shards."""
@@ -179,7 +179,7 @@ class ObjectPlace:
     number: int
 
     def check(self) -> None:
-        """Raise WriteError if another run has taken the folder over."""
+        """Raise WriteError if another run has claimed the folder."""
         if Store(self.path).size(f"{self.runs}/run-{self.number + 1:06}.json") is not None:
             raise WriteError(f"{self.path} is being written by another run; this one stops")
 

@@ -1,4 +1,4 @@
-"""Where a folder of shards is made, and how it takes the place of the folder it is to be.
+"""The working folder of an unfinished output, and how it replaces the output folder.
 
 .OUT.partial/journal.json   what a resumed run needs
 .OUT.partial/out/           OUT to be
@@ -46,19 +46,19 @@ class WorkingFolder:
         self._old = self.root / "old"
 
     def restore(self) -> None:
-        """Give an overwritten folder its name again, if a run was killed as they changed places."""
+        """Restore an overwritten folder's name, if a run was killed while they were exchanged."""
         if self._old.exists() and self.out.exists() and not self.path.exists():
             self._old.rename(self.path)
 
     def begin(self, journal: Journal) -> None:
-        """Start with nothing but a journal."""
+        """Start with only a journal."""
         self.remove()
         self.data.mkdir(parents=True)
         journal.save(self.journal)
         sync_folder(self.root.parent)
 
     def take_back(self, journal: Journal, format: str) -> None:
-        """Make the folder what it was at the last checkpoint, whenever the run was killed.
+        """Restore the folder to its state at the last checkpoint, whenever the run was killed.
 
         Raises:
             ResumeError: if a file of the journal is not there as it was.
@@ -98,7 +98,7 @@ class WorkingFolder:
         return written
 
     def place(self, run: str) -> LocalPlace:
-        """Return where workers put what they make for a run; they may have another current folder."""
+        """Return where workers put their output for a run; they may have another current folder."""
         return LocalPlace((self.tasks / run).absolute())
 
     def move(self, run: str, moves: Mapping[str, str]) -> None:

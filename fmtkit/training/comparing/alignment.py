@@ -103,7 +103,7 @@ def _likest(
     decode: Callable[[Sequence[int]], str],
     control: frozenset[int],
 ) -> Numbers:
-    """Pair the rows that share the most of their rarer words, the likest first."""
+    """Pair the rows that share the most of their rarer words, the most similar first."""
     a, b = (
         _words_of(spool, numbers, decode, control)
         for spool, numbers in zip((theirs, ours), left, strict=True)

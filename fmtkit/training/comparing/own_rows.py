@@ -31,13 +31,13 @@ _FORMS: Mapping[str, Form] = {
 
 @dataclass
 class OwnRows:
-    """The converted rows of a config: its job, and what became of the rows of its sources."""
+    """The converted rows of a config: its job, and the outcome of the rows of its sources."""
 
     job: Job
     plan: Plan
     tokenizer: Tokenizer
     ledger: dict[str, int]
-    """Rows by what became of them, as in the reports of the conversions."""
+    """Rows by outcome, as in the reports of the conversions."""
     reasons: dict[str, int]
     """Bad rows by code."""
     fully_masked: int = 0

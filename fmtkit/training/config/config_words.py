@@ -1,4 +1,4 @@
-"""Advice in the words of a config: what a conversion says of its flags, said of the keys for them."""
+"""Errors of a conversion in the words of a config: flags are replaced by keys."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -54,7 +54,7 @@ def advice(config: Config | None = None, typed: Collection[str] = ()) -> Iterato
 
 
 def spoken(message: str, typed: Collection[str] = ()) -> str:
-    """Return a message with the keys of a config for the flags that it names, but for typed ones."""
+    """Return a message with flags replaced by keys of a config, except for flags that were typed."""
     for name, flag, key in KEYS:
         if name not in typed:
             message = re.sub(flag, key, message)
@@ -82,7 +82,7 @@ def _lines(config: Config, keys: Sequence[str]) -> Iterator[int]:
 
 
 def _saying(error: FmtkitError, text: str) -> FmtkitError:
-    """Make the same error with other words."""
+    """Return the same error with another message."""
     made = type(error).__new__(type(error), text)
     made.args = (text,)
     made.__dict__.update(error.__dict__)

@@ -1,4 +1,4 @@
-"""A key of a training configuration: the values that it takes, where they go, and what is said of them."""
+"""A key of a training configuration: its values, where they go, and the plan's notes on it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -81,13 +81,13 @@ class Key:
         return self.argument or self.name.rpartition(".")[2]
 
     def translate(self, value: object) -> object:
-        """Return the value as its destination spells it."""
+        """Return the value as its destination expects it."""
         if isinstance(value, (str, bool)):
             return self.values.get(value, value)
         return value
 
     def remark(self, value: object) -> str | None:
-        """Return what the plan says of a value; None where there is nothing to say, or it is idle."""
+        """Return the plan's note on a value; None if there is none, or the value is idle."""
         if self.to == "nothing":
             if value is False:
                 return None

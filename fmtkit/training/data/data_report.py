@@ -1,4 +1,4 @@
-"""What reports of conversions say of a run's data: rows that are left out, and facts for its own report."""
+"""Notes on a run's data from the reports of conversions: rows that are left out, and facts for its report."""
 
 import json
 from collections.abc import Collection, Iterator
@@ -84,7 +84,7 @@ def _sources_of(report: Path) -> object:
 
 
 def why_empty(error: NothingWrittenError, length: object, cuts: Collection[str] = ()) -> str:
-    """Return why no row of a dataset is left, and what to do about it.
+    """Return why no row of a dataset is left, and what to do.
 
     `length` is the run's longest row in tokens, `cuts` are the ends of a row that the trainer can cut.
     """

@@ -1,4 +1,4 @@
-"""`fmtkit inspect -c CONFIG`: the datasets of a training config as its run reads and learns them."""
+"""`fmtkit inspect -c CONFIG`: the datasets of a training config as its run reads and trains on them."""
 
 from collections.abc import Sequence
 from dataclasses import fields, replace

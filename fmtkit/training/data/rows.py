@@ -53,7 +53,7 @@ def _with_variables(job: Job, rows: Any) -> Any:
 
 
 def mixed(job: Job, sources: Sequence[Source], runner: Runner) -> Any:
-    """Return the rows of several sources in their order, each as often as its weight says."""
+    """Return the rows of several sources in order, each repeated by its weight."""
     files = [file for source in sources for file in source.files]
     flagged = runner.mask == "completion" and trained_messages.has_flags(files)
     parts = [
@@ -262,7 +262,7 @@ def decoded(rows: Any, files: Sequence[str]) -> Any:
 
 
 def put_together(parts: Sequence[Any]) -> Any:
-    """Put datasets together; raise OptionError where a column holds different kinds of value.
+    """Concatenate datasets; raise OptionError where a column holds different kinds of value.
 
     Rows for a Gym hold all their columns in one: what clashes is left out beside it.
     """

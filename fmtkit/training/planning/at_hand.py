@@ -1,4 +1,4 @@
-"""Kernels and number formats that a run asks for and a machine lacks: what computes the same without them.
+"""Kernels and number formats that this machine lacks, and what replaces them with the same result.
 
 The plan asks which packages and GPUs are here, the training process asks torch; both say what they leave out.
 """
@@ -15,7 +15,7 @@ Values = Mapping[str, Any]
 
 
 def notes(resolution: Resolution) -> list[str]:
-    """Return which kernels are not available on this machine, and what is taken instead."""
+    """Return which kernels are not available on this machine, and what replaces them."""
     said: list[str] = []
     has_cuda = gpus.may_be_there(os.environ)
     for adapt, found in ((loading, resolution.model), (arguments, resolution.trainer)):
@@ -24,7 +24,7 @@ def notes(resolution: Resolution) -> list[str]:
 
 
 def loading(values: Values, *, has_cuda: bool, say: Callable[[str], None]) -> dict[str, Any]:
-    """Return arguments of from_pretrained without the kernels that are not available; `say` reports which."""
+    """Return arguments of from_pretrained without unavailable kernels; `say` reports which."""
     out = dict(values)
     wish = str(out.get("attn_implementation") or "")
     reason = _missing_attention(wish, has_cuda=has_cuda)
@@ -52,7 +52,7 @@ def _missing_attention(wish: str, *, has_cuda: bool) -> str | None:
 
 
 def arguments(values: Values, *, has_cuda: bool, say: Callable[[str], None]) -> dict[str, Any]:
-    """Return arguments of the trainer without what only a GPU has; `say` reports which."""
+    """Return arguments of the trainer without GPU-only ones; `say` reports which."""
     out = dict(values)
     if out.get("tf32") is True and not has_cuda:
         say("tf32 is a number format of GPUs; it changes nothing here")

@@ -1,4 +1,4 @@
-"""What a check of a run is, how checks are run, and those that a method or a section of a config brings."""
+"""Checks of a run: what a check is, how checks are run, and those of a method or of a section."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ NEEDS: dict[Needs, str] = {
 
 @dataclass(frozen=True)
 class Subject:
-    """What checks look at while a plan is made: the keys, and what has been made of them so far."""
+    """What checks examine while a plan is made: the keys, and what follows from them so far."""
 
     config: Config
     runner: Runner
@@ -42,12 +42,12 @@ class Subject:
 
 @dataclass(frozen=True)
 class Run:
-    """What checks of a whole plan look at, and later of its rows."""
+    """What checks examine of a whole plan, and later of its rows."""
 
     plan: "Plan"
     resume: bool = False
     trains_here: bool = True
-    """Whether the training processes start on this machine, by this command."""
+    """Whether the training processes start on this machine, from this command."""
     asks_hub: bool = True
     """Whether models that are not here may be looked for on the hub."""
     train: tuple[Source, ...] = ()
@@ -77,11 +77,11 @@ class Check(Generic[S]):
     about: str
     find: Find[S]
     concerns: Callable[[S], bool] = _always
-    """Whether there is anything for it to look at."""
+    """Whether the check applies."""
 
 
 def run_checks(subject: S, problems: Problems, checks: Sequence[Check[S]]) -> None:
-    """Run checks one by one; what one finds does not keep the others from running."""
+    """Run checks one by one; an error of one does not keep the others from running."""
     for check in checks:
         with problems.collecting(check.code):
             found = check.find(subject) if check.concerns(subject) else None
@@ -99,7 +99,7 @@ def that_need(checks: Iterable[Check[S]], needs: Collection[Needs]) -> tuple[Che
 def of_keys(
     rules: Iterable[tuple[str, str, Callable[[Config, Runner], str | None]]],
 ) -> list[Check[Subject]]:
-    """Make checks of rules about keys alone."""
+    """Make checks from rules about keys only."""
 
     def bound(rule: Callable[[Config, Runner], str | None]) -> Find[Subject]:
         return lambda subject: rule(subject.config, subject.runner)
@@ -115,7 +115,7 @@ def of_sections(runner: Runner | None = None) -> tuple[Check[Subject], ...]:
 
 
 def of_method(runner: Runner) -> tuple[Check[Subject], ...]:
-    """Return the checks that a method's runner makes itself."""
+    """Return the checks of a method's runner."""
 
     def bound(rule: Refusal) -> Find[Subject]:
         return lambda subject: rule(subject.config)

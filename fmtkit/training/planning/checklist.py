@@ -1,4 +1,4 @@
-"""Every check of a run, in one list: its code, what it needs to be answered, and what it looks for.
+"""Every check of a run, in one list: its code, what it needs, and what it looks for.
 
 `fmtkit train` runs them all, in the order of this file; all problems are reported at once. `--dry-run` runs
 those that need no server and no data, and the plan names the others. A dry run may be made elsewhere than
@@ -47,7 +47,7 @@ KEYS: tuple[Check[Subject], ...] = (
         dataset_entries.check_sources,
     ),
 )
-"""Checks that need the keys alone, before anything is made of them."""
+"""Checks that need only the keys."""
 
 ARGUMENTS: tuple[Check[Subject], ...] = (
     Check(
@@ -64,7 +64,7 @@ ARGUMENTS: tuple[Check[Subject], ...] = (
         trainer_rules.check,
     ),
 )
-"""Checks of the arguments that were made of the keys."""
+"""Checks of the arguments that follow from the keys."""
 
 MAKING: tuple[tuple[str, str], ...] = (
     ("unknown_key", "keys that nothing takes, or that are written twice"),
@@ -78,7 +78,7 @@ MAKING: tuple[tuple[str, str], ...] = (
     ("launch", "ways of launching that contradict each other or are not there"),
     ("section", "keys of `ebft` or of a NeMo Gym that do not go together"),
 )
-"""Codes of what is found while the plan is made, beside the checks."""
+"""Codes of problems that are found while the plan is made, outside these checks."""
 
 
 def _has_servers(run: Run) -> bool:
@@ -171,24 +171,24 @@ RUN: tuple[Check[Run], ...] = (
         checks.has_labels,
     ),
 )
-"""Checks of a whole plan: before anything is converted, and of the rows that came of it."""
+"""Checks of a whole plan: before anything is converted, and of the converted rows."""
 
 
 def check(run: Run, *needs: Needs) -> None:
-    """Raise one error with all that the checks of a run find which need one of these."""
+    """Raise one error with everything that those checks of a run find which need one of these."""
     problems = Problems()
     run_checks(run, problems, that_need(RUN, needs))
     problems.check(run.plan.config.source, run.plan.config.lines)
 
 
 def waiting(run: Run) -> tuple[Check[Run], ...]:
-    """Return the checks of a run that no dry run can make: they need a server, or the rows."""
+    """Return the checks that no dry run can make: they need a server, or the rows."""
     later = that_need(RUN, ("servers", "data"))
     return tuple(check for check in later if check.concerns(run))
 
 
 def every() -> tuple[Check[Any], ...]:
-    """Return everything that is looked for: while the plan is made, then check by check."""
+    """Return every problem that is looked for: while the plan is made, then check by check."""
     made = (Check[Any](code, "config", about, lambda _: None) for code, about in MAKING)
     own = (check for runner in shipped() for check in of_method(runner))
     return (*made, *KEYS, *own, *of_sections(), *ARGUMENTS, *RUN)

@@ -1,4 +1,4 @@
-"""What would stop a run, found before a model is loaded: each is one line, and exit code 2.
+"""Checks of a run before a model is loaded: each problem is one line, and exit code 2.
 
 The model's folder is read as JSON, its tokenizer through `tokenizers`; torch is not imported.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fmtkit.training.planning.plan import Plan
 
 _LOOK = 1000
-"""Rows of a file that are looked at where a few are enough."""
+"""Rows of a file that are checked where a few are enough."""
 _PADS = ("<|pad|>", "<pad>", "[PAD]", "<|finetune_right_pad_id|>", "<|endoftext|>", "<unk>")
 _HEADS = {
     "score": "ForSequenceClassification",
@@ -46,7 +46,7 @@ _OWN_HEADS = frozenset(_HEADS.values())
 
 
 def find_absent_models(run: Run) -> Iterator[Problem]:
-    """Yield models, tokenizers and adapters that are not there; of the hub only where it may be asked."""
+    """Yield models, tokenizers and adapters that do not exist; hub ids only where the hub may be queried."""
     named = [(key, name) for key in _MODELS if (name := run.plan.config.text(key)) is not None]
     named += [("trl.reward_funcs", name) for name in online.reward_models(run.plan)]
     for key, name in named:
@@ -55,7 +55,7 @@ def find_absent_models(run: Run) -> Iterator[Problem]:
 
 
 def find_head(run: Run) -> Iterator[Problem]:
-    """Yield what of a model's config.json keeps the method from training it."""
+    """Yield what in a model's config.json keeps the method from training it."""
     model = run.plan.model or ""
     file = _at_hand(model, "config.json")
     if file is not None:
@@ -63,7 +63,7 @@ def find_head(run: Run) -> Iterator[Problem]:
 
 
 def find_weights(run: Run) -> Iterator[Problem]:
-    """Yield local models whose files of weights are not whole."""
+    """Yield local models whose weight files are incomplete."""
     for key in ("base_model", "ref_model", "teacher_model", "lora_model_dir"):
         name = run.plan.config.text(key)
         folder = Path(name or "").expanduser()
@@ -85,7 +85,7 @@ def find_tokenizer(run: Run) -> Iterator[Problem]:
 
 
 def _at_hand(name: str, file: str) -> Path | None:
-    """Return a file of a model that is here: in its folder, or in the hub's cache."""
+    """Return a file of a local model: in its folder, or in the hub's cache."""
     own = Path(name).expanduser() / file
     if own.is_file() or not name or _is_path(name):
         return own if own.is_file() else None
@@ -100,7 +100,7 @@ def _at_hand(name: str, file: str) -> Path | None:
 
 
 def _caught(key: str, check: Callable[[], None]) -> Iterator[Problem]:
-    """Yield the error that a check raises as a problem of a key."""
+    """Yield the error of a check as a problem of a key."""
     try:
         check()
     except FmtkitError as error:
@@ -175,7 +175,7 @@ def _is_loftq(plan: "Plan") -> bool:
 
 
 def find_packages(run: Run) -> Problem | None:
-    """Return the problem of an optimizer, or of an adapter's start, whose package is not here."""
+    """Return the problem of an optimizer, or of LoftQ, whose package is not installed."""
     lacking = [name for name in _LOFTQ if find_spec(name) is None]
     if lacking and _is_loftq(run.plan):
         told = (
@@ -205,7 +205,7 @@ def find_absent_trackers(run: Run) -> Iterator[Problem]:
 
 
 def find_processes(run: Run) -> Problem | None:
-    """Return the problem of more processes than there are GPUs; a run without GPUs is another matter."""
+    """Return the problem of more processes than GPUs; a run without GPUs is another check."""
     plan = run.plan
     count, seen = plan.config.get("num_processes"), gpus.visible(os.environ)
     is_here = run.trains_here and plan.launch.is_local and not plan.config.is_true("use_cpu")
@@ -233,12 +233,12 @@ def _count(run: Run) -> int:
 
 
 def has_labels(run: Run) -> bool:
-    """Return whether the method learns from the difference of its rows' labels."""
+    """Return whether the method trains on the difference of its rows' labels."""
     return run.plan.runner.both_labels
 
 
 def remarks(plan: "Plan", train: Sequence[Source]) -> list[str]:
-    """Return what the user should know of converted rows that will train all the same."""
+    """Return notes on converted rows that will train all the same."""
     if plan.template[1] != "prerendered text":
         return []
     open_ended, count, end = _open_ended(plan, [file for source in train for file in source.files])
@@ -251,7 +251,7 @@ def remarks(plan: "Plan", train: Sequence[Source]) -> list[str]:
 
 
 def mask_remarks(plan: "Plan", template: str | None) -> list[str]:
-    """Return what should be known of the masks; `template` is the run's, None the tokenizer's."""
+    """Return notes on the masks; `template` is the run's, None the tokenizer's."""
     makes = {dataset.table for dataset in plan.datasets}
     if (
         plan.runner.mask != "completion"
@@ -304,7 +304,7 @@ def _check_there(key: str, name: str) -> None:
 
 
 def _is_path(name: str) -> bool:
-    """Return whether a name can be no model of the hub."""
+    """Return whether a name cannot be a model of the hub."""
     return name.startswith((".", "/", "~")) or name.count("/") > 1
 
 
@@ -366,7 +366,7 @@ def _facts(model: str, file: Path) -> dict[str, Any]:
 
 
 def _largest_id(tokenizer: Tokenizer, given: Mapping[str, object]) -> int:
-    """Return the largest id that every text may have: of plain words, and of the ends of a sequence.
+    """Return the largest id that any text may have: of plain words, and of BOS and EOS.
 
     Other added tokens may go unused: Gemma 3's tokenizer has one for images, its text model none.
     """
@@ -436,7 +436,7 @@ def _check_tokenizer(plan: "Plan", name: str) -> None:
 
 
 def find_labels(run: Run) -> Iterator[str]:
-    """Yield what is wrong with the labels of all rows together."""
+    """Yield what is wrong with the labels of all rows."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""An entry of `datasets` before a row is read: its type's table, template and options, and its faults.
+"""The entries of `datasets` before a row is read: type, table, template and options of each, and its faults.
 
 This is the one place where training meets the names of formats.
 """
@@ -44,7 +44,7 @@ _OPTION_KEYS = [
 ]
 TOKENIZER_DEFAULT = template_sources.TOKENIZER_DEFAULT
 FALLBACK = "tokenizer_default_fallback_"
-"""Before the name of a template for tokenizers that have none."""
+"""Prefix of the name of a template for tokenizers without one."""
 _FILE_TYPES = frozenset({"json", "csv", "parquet", "arrow", "text"})
 _SUFFIXES = frozenset(
     {".json", ".jsonl", ".parquet", ".csv", ".arrow", ".gz", ".zst", ".txt", ".tsv", ".ndjson"}
@@ -64,13 +64,13 @@ class Reading:
     """Whether its rows are segments of text, which no template writes."""
     options: Mapping[str, object] = field(default_factory=dict)
     function: bool = False
-    """Whether the type is a function of the user's."""
+    """Whether the type is a user function."""
     source: str = ""
     """Name of the type's converters; the type itself where it is empty."""
 
 
 def plugin_files(config: Config) -> tuple[str, ...]:
-    """Return the Python files of the user's own among `plugins`; others are classes of axolotl's."""
+    """Return the user's Python files among `plugins`; other entries are classes of axolotl."""
     return tuple(name for name in plugins(config) if name.endswith(".py"))
 
 
@@ -120,7 +120,7 @@ def read(entry: Entry, config: Config, runner: Runner) -> Reading:
 
 
 def _with_usual_names(roles: object) -> dict[str, object]:
-    """Add the names of speakers that axolotl's `chat_template` knows by itself."""
+    """Add the role names that axolotl's `chat_template` knows by default."""
     given = {role: _listed(names) for role, names in _mapping(roles).items()}
     taken = [name for names in given.values() for name in names]
     for canonical, name in {"user": "human", "assistant": "gpt"}.items():
@@ -208,7 +208,7 @@ def _options(entry: Entry) -> dict[str, object]:
 
 
 def template_of(config: Config, readings: tuple[Reading, ...]) -> tuple[str, str]:
-    """Return the run's chat template and who named it.
+    """Return the run's chat template and where it was set.
 
     Raises OptionError where two types, or a type and the configuration, name different ones.
     """
@@ -235,7 +235,7 @@ def template_of(config: Config, readings: tuple[Reading, ...]) -> tuple[str, str
 
 
 def _at_hand(name: str, config: Config) -> str:
-    """Return the template that a name stands for where it depends on the model's tokenizer."""
+    """Return the template that a name means if it depends on the model's tokenizer."""
     if name in template_sources.OF_THE_TOKENIZER:
         return TOKENIZER_DEFAULT
     if not name.startswith(FALLBACK):
@@ -275,7 +275,7 @@ def _template_notes(config: Config) -> Iterator[str]:
 
 
 def template_source(config: Config, template: tuple[str, str]) -> str:
-    """Return how the run's template is found: a name or a file; for `jinja` its file or its text."""
+    """Return the source of the run's template: a name or a file; for `jinja` its file or its text."""
     name, _ = template
     if name != "jinja":
         return name
@@ -356,7 +356,7 @@ def check_slices(subject: Subject) -> Iterator[Problem]:
 
 
 def check_sources(subject: Subject) -> Iterator[Problem]:
-    """Yield entries whose files are not here, as far as their names say that they are files."""
+    """Yield entries whose local files do not exist, as far as their names show that they are files."""
     config = subject.config
     own = config.is_true("nemo_gym_enabled") or config.get("verifiers.environment")
     if config.text("base_model") is None or own:
@@ -395,12 +395,12 @@ def _is_here(path: str) -> bool:
 
 
 def _is_file_name(path: str) -> bool:
-    """Return whether a path can be no dataset of the hub."""
+    """Return whether a path cannot be a dataset of the hub."""
     return path.startswith((".", "/", "~")) or path.count("/") > 1 or Path(path).suffix in _SUFFIXES
 
 
 def check_types(subject: Subject) -> Iterator[Problem]:
-    """Yield what is wrong with the options of types: their names, their values, their formats."""
+    """Yield what is wrong with the options of types: names, values, formats."""
     for name, entry, reading in subject.readings:
         if reading.function:
             continue
@@ -412,7 +412,7 @@ def check_types(subject: Subject) -> Iterator[Problem]:
 
 
 def absent_functions(config: Config, readings: Iterable[Reading]) -> list[str]:
-    """Return what keeps types that are functions of the user's from being found here."""
+    """Return why types that are user functions cannot be found on this machine."""
     of_user = [reading.type for reading in readings if reading.function]
     if not of_user:
         return []
@@ -433,7 +433,7 @@ def _absent_function(name: str, places: tuple[Path, ...]) -> str | None:
 
 
 def _check_options(entry: Entry, reading: Reading) -> None:
-    """Raise what the first converter raises, if there is none that takes the options."""
+    """Raise the first converter's error, if no converter takes the options."""
     columns = entry.get("columns")
     mapping = {str(k): str(v) for k, v in columns.items()} if isinstance(columns, Mapping) else {}
     source = reading.source or reading.type
@@ -458,7 +458,7 @@ def _check_options(entry: Entry, reading: Reading) -> None:
 
 
 def check_template(subject: Subject) -> Iterator[Problem]:
-    """Yield templates that are not there, or that do not compile."""
+    """Yield templates that do not exist or do not compile."""
     config = subject.config
     named = [("chat_template", config.text("chat_template"))]
     named += [

@@ -24,7 +24,7 @@ from fmtkit.writing.outputs import local_path
 
 @dataclass(frozen=True)
 class DatasetPlan:
-    """A source, how it is read, and the table that comes of it."""
+    """A source, how it is read, and its table."""
 
     source: str
     reading: Reading
@@ -34,7 +34,7 @@ class DatasetPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a run will do; `missing` is what it still needs, for a plan of a fragment."""
+    """Everything that a run will do; `missing` is what a fragment still needs."""
 
     source: str
     method: str
@@ -51,7 +51,7 @@ class Plan:
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
     waiting: tuple[tuple[str, str, str], ...] = ()
-    """Checks that a dry run cannot make: code, what it needs, what it looks for."""
+    """Checks that a dry run cannot make: code, what each needs, what it looks for."""
 
     def to_json(self) -> dict[str, object]:
         """Return the plan as plain values, every argument with its origin."""
@@ -103,7 +103,7 @@ class Plan:
         return _aligned(self.lines())
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the plan, and what it misses first."""
+        """Return what a notebook shows: the plan, with what is missing first."""
         severity, told = "fine", f"{self.method}: nothing is missing"
         if self.missing:
             severity, told = "error", f"{self.method}: missing {', '.join(self.missing)}"
@@ -111,7 +111,7 @@ class Plan:
         return notebook_html.card(told, table, severity=severity)
 
     def lines(self) -> list[tuple[str, str, str]]:
-        """Return the plan line by line: what, its value, where that comes from."""
+        """Return the lines of the plan: name, value, origin."""
         rows: list[tuple[str, str, str]] = [
             ("method", self.method, self.runner.about),
             ("trainer", self.runner.trainer, self.package),
@@ -207,11 +207,11 @@ def plan(
 
 
 _TAKEN_AS_THEY_ARE = frozenset({"trl", "transformers"})
-"""Packages whose trainers are taken as they are; every other one derives its own from TRL's."""
+"""Packages whose trainers are used directly; others derive theirs from TRL's."""
 
 
 def _completed(config: Config) -> Config:
-    """Return a fragment with the method that its keys belong to, where it names none."""
+    """Return a fragment with the method that its keys suggest, if it names none."""
     if config.method() != runner.DEFAULT or config.get("rl") is not None:
         return config
     tables = dataset_entries.tables_of(config.datasets[0]) if config.datasets else ()
@@ -228,7 +228,7 @@ def _completed(config: Config) -> Config:
 
 
 def _missing(config: Config, chosen: Runner) -> list[str]:
-    """Return the keys without which the configuration cannot train."""
+    """Return the required keys that are missing."""
     needed = ["base_model"] if config.text("base_model") is None else []
     own = config.is_true("nemo_gym_enabled") or config.get("verifiers.environment")
     if not config.datasets and not own:
@@ -248,7 +248,7 @@ def _missing(config: Config, chosen: Runner) -> list[str]:
 
 
 def _package(chosen: Runner, problems: Problems) -> str:
-    """Return the package of the trainer; where it is not installed, train raises and a plan says so."""
+    """Return the trainer's package; if it is not installed, train raises and a plan reports it."""
     name = chosen.config.partition(":")[0].partition(".")[0]
     if installed(name) is None:
         return f"{name}, which is not installed"
@@ -277,7 +277,7 @@ def _version(chosen: Runner) -> str:
 
 
 def _on_trl(chosen: Runner, package: str) -> str:
-    """Return the version of TRL that a trainer of fmtkit or of another package is built on.
+    """Return the TRL version that a derived trainer needs.
 
     It overrides what TRL may move, so that the runner's range counts.
     """
@@ -322,7 +322,7 @@ def _incomplete(missing: tuple[str, ...]) -> Problem:
 
 
 def is_fragment(config: Config) -> bool:
-    """Return whether a configuration lacks something without which nothing can train."""
+    """Return whether a configuration lacks a required key."""
     return bool(_missing(config, _runner(config)))
 
 

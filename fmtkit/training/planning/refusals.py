@@ -1,4 +1,4 @@
-"""What a config asks for that cannot be honoured, by its keys alone: each with the reason and a way out."""
+"""What a config asks for that cannot be honoured, found from its keys: each with the reason and a way out."""
 
 from collections.abc import Callable, Mapping
 
@@ -15,7 +15,7 @@ from fmtkit.training.run import freezing
 
 
 def _method(config: Config, runner: Runner) -> str | None:
-    """Refuse the sections of other methods where none was named."""
+    """Refuse the sections of other methods if none was named."""
     if runner.method != DEFAULT:
         return None
     for section in keys.section_names():
@@ -125,7 +125,7 @@ SPECIAL_TOKENS = (
     "mask_token",
     "additional_special_tokens",
 )
-"""What tokenizers of transformers call their special tokens."""
+"""Names of special tokens in transformers' tokenizers."""
 LOFTQ: Mapping[str, tuple[int, ...]] = {
     "loftq_bits": (4, 8),
     "loftq_iter": tuple(range(1, 11)),
@@ -252,7 +252,7 @@ ATTENTION = (
     "flex_attention",
     "sdpa",
 )
-"""Implementations of attention of transformers 5.23, beside kernels of the hub."""
+"""Attention implementations of transformers 5.23, besides kernels of the hub."""
 
 
 def _masks(config: Config, runner: Runner) -> str | None:
@@ -335,7 +335,7 @@ PLUGINS = {
     "CutCrossEntropyPlugin": "the loss is computed without its kernel: the same function",
     "KernelsPlugin": "layers are computed without its kernels: the same function",
 }
-"""Plugins of axolotl that are known, and what the plan says of them; their keys say the rest."""
+"""Known plugins of axolotl, and the plan's note on each; their keys decide the rest."""
 PLUGINS_THAT_TRAIN = {
     "ExpertParallelPlugin": "experts are not spread over devices",
     "DiffusionPlugin": "diffusion language models have another objective",
@@ -393,7 +393,7 @@ def _steps(config: Config, _: Runner) -> str | None:
 
 
 def plugin_notes(config: Config) -> list[str]:
-    """Return what the plan says of axolotl's plugins that need not be there."""
+    """Return the plan's notes on axolotl's plugins that are not needed."""
     named = {plugin: PLUGINS.get(plugin.rpartition(".")[2]) for plugin in plugins(config)}
     return [f"plugins: {plugin}: {note}" for plugin, note in named.items() if note]
 
@@ -460,7 +460,7 @@ TRACKERS: dict[str, tuple[str, ...]] = {
 
 
 def trackers_of(resolution: Resolution) -> list[str]:
-    """Return the trackers that `report_to` and the keys short for it name."""
+    """Return the trackers that `report_to` and its shorthand keys name."""
     argument = resolution.trainer.get("report_to")
     wish = argument.value if argument is not None else None
     listed = wish if isinstance(wish, list) else [wish] if wish else []
@@ -468,7 +468,7 @@ def trackers_of(resolution: Resolution) -> list[str]:
 
 
 def check_trackers(subject: Subject) -> None:
-    """Raise UnknownNameError for a tracker of no such name."""
+    """Raise UnknownNameError for an unknown tracker."""
     for name in trackers_of(subject.resolution):
         if name not in TRACKERS:
             raise UnknownNameError("tracker (report_to)", name, TRACKERS)

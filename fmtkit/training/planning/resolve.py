@@ -1,4 +1,4 @@
-"""The arguments of each class: where every key goes, what follows from several, and who set them."""
+"""The arguments of each class: where every key goes, what follows from several keys, and who set them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from fmtkit.training.run import launch
 from fmtkit.training.run.job import ALL_LINEAR, BY_DEVICE
 
 _CODES = {"loss_type": "loss_type"}
-"""Argument -> the code of what is wrong with its value, where that is checked elsewhere too."""
+"""Argument -> the code of a wrong value, where another check reports the same."""
 _TRL_LENGTH = 1024
 _FATES = {"drop": "dropped", "fail": "rejected", "keep": "cut or dropped as TRL does"}
 _SECTIONS = frozenset({*SECTIONS, "environment", "launch"})
@@ -23,7 +23,7 @@ _SECTIONS = frozenset({*SECTIONS, "environment", "launch"})
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument, its value and who set it."""
+    """An argument, its value and its origin."""
 
     name: str
     value: object
@@ -35,7 +35,7 @@ Arguments = Mapping[str, Argument]
 
 @dataclass
 class Resolution:
-    """The arguments of each destination, and what the user should know."""
+    """The arguments of each destination, and the notes of the plan."""
 
     trainer: dict[str, Argument] = field(default_factory=dict)
     model: dict[str, Argument] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Resolution:
 
 
 def resolve(config: Config, runner: Runner, problems: Problems) -> Resolution:
-    """Send every key to its destination; collect what the classes there do not take."""
+    """Send every key to its destination; collect keys that the classes there do not take."""
     out = Resolution()
     for name, value in runner.arguments.items():
         out.put("trainer", Argument(name, value, f"method {runner.method}"))
@@ -106,7 +106,7 @@ def resolve(config: Config, runner: Runner, problems: Problems) -> Resolution:
 
 
 def _is_left_out(key: Key, value: object, config: Config, fields: Fields) -> bool:
-    """Return whether a key sets nothing by itself: the plan says why, where that is not plain."""
+    """Return whether a key sets nothing by itself; the plan says why, where it is not obvious."""
     if key.name == "lora_target_modules":
         # axolotl takes the union; _adapter makes it.
         return config.is_true("lora_target_linear")
@@ -116,7 +116,7 @@ def _is_left_out(key: Key, value: object, config: Config, fields: Fields) -> boo
 
 
 def _lacks(key: Key, fields: Fields) -> bool:
-    """Return whether a key that changes speed alone is for an argument that the class does not have."""
+    """Return whether a speed-only key is for an argument that the class does not have."""
     return key.speed_only and key.target not in fields.fields
 
 
@@ -223,7 +223,7 @@ def _notes(config: Config, runner: Runner, out: Resolution) -> None:
 
 
 def _acts_with(key: Key) -> str:
-    """Return the key that one needs to act; every argument of TRL's for vLLM needs that it is used."""
+    """Return the key that another one needs to have an effect; TRL's vLLM arguments need use_vllm."""
     is_vllm = key.name.startswith(f"{SECTION}.vllm_")
     return key.acts_with or (f"{SECTION}.use_vllm" if is_vllm else "")
 
@@ -312,7 +312,7 @@ def has_evaluation(config: Config) -> bool:
 
 
 def _without_evaluation(config: Config, out: Resolution) -> None:
-    """Leave out when to evaluate, where there is nothing to evaluate on: axolotl then does not."""
+    """Drop evaluation settings if there are no evaluation rows, as axolotl does."""
     for name in ("eval_steps", "eval_strategy"):
         out.trainer.pop(name, None)
     for name in ("evals_per_epoch", "eval_steps", "eval_strategy"):
@@ -324,7 +324,7 @@ def _without_evaluation(config: Config, out: Resolution) -> None:
 
 
 def _floor(config: Config, out: Resolution) -> None:
-    """Let a cosine fall to a floor; axolotl, too, has no floor for other schedules."""
+    """Set the floor of a cosine schedule; other schedules have none, in axolotl too."""
     floor, origin = config.get("cosine_min_lr_ratio"), "key cosine_min_lr_ratio"
     if floor is None:
         return
@@ -356,7 +356,7 @@ def _precision(config: Config, out: Resolution) -> None:
 
 
 def _pushing(config: Config, out: Resolution) -> None:
-    """Push to the repository that is named, as axolotl does, and make it a private one."""
+    """Push to the named repository, as axolotl does, a private one by default."""
     if config.get("hub_model_id") and config.get("push_to_hub") is None:
         out.default("push_to_hub", True, "key hub_model_id")
         out.default("hub_private_repo", True, "as axolotl; set hub_private_repo")
@@ -434,7 +434,7 @@ def length_policy(config: Config) -> str:
 
 
 def _length(config: Config, chosen: Runner, out: Resolution) -> None:
-    """Make TRL's own default explicit, since the conversion drops what is longer."""
+    """Set TRL's default length explicitly, since the conversion drops longer rows."""
     known = arguments_of(chosen).fields
     policy = length_policy(config)
     if "max_length" in known and "max_length" not in out.trainer:
@@ -446,7 +446,7 @@ def _length(config: Config, chosen: Runner, out: Resolution) -> None:
 
 
 def _variables(config: Config, chosen: Runner, out: Resolution) -> None:
-    """Give the template's variables to the trainer; others read them from the rows."""
+    """Pass the template's variables to the trainer; other trainers read them from the rows."""
     name = "chat_template_kwargs"
     if config.get(name) and name in arguments_of(chosen).fields:
         out.put("trainer", Argument(name, config.get(name), config.settings[name].origin))

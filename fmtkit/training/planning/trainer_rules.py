@@ -1,4 +1,4 @@
-"""The checks that a config class and its trainer make of their arguments, run on a plan's values.
+"""Checks of a config class and its trainer on their arguments, run on a plan's values.
 
 TRL says what it refuses in Python: `if self.loss_type not in (...): raise ValueError`. A list of such
 rules copied here would grow old, so the statements themselves are followed, in the installed source and
@@ -48,7 +48,7 @@ _PASSED = frozenset(
 
 
 _FACTS: dict[str, object] = {"_is_vlm": False, "_is_vision_dataset": False}
-"""What trainers look for in model and data, and fmtkit's are not: it trains on text."""
+"""Attributes of model and data that trainers look for and fmtkit's do not have: it trains on text."""
 
 
 _DECIDED_LATER = (
@@ -62,7 +62,7 @@ _DECIDED_LATER = (
     "teacher_model_init_kwargs",
     "use_cpu",
 )
-"""Arguments that the training process sets by the device and the rows, where the configuration has not."""
+"""Arguments that the training process sets from the device and the rows, if the configuration does not."""
 
 
 _SET_HERE: dict[str, object] = {
@@ -77,11 +77,11 @@ class _UnknownError(Exception):
 
 
 class _ReturnError(Exception):
-    """Leave a method."""
+    """Leaves a method."""
 
 
 class _RaisedError(Exception):
-    """Leave everything: the source raises an error here."""
+    """Leaves everything: the source raises an error here."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

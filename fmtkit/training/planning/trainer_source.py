@@ -1,4 +1,4 @@
-"""Classes of installed packages, read from their files and never imported.
+"""Classes of installed packages, read from their source files and never imported.
 
 Importing TRL costs seconds and loads torch. What a plan needs of it is in the source: the fields
 of its config classes, and the checks that a config class and its trainer make of them.
@@ -25,7 +25,7 @@ _TRAINING_FILES = (
 
 
 class _Unknown:
-    """A value that the source does not state, or that a plan does not know."""
+    """A value that the source does not determine, or that a plan does not know."""
 
 
 UNKNOWN = _Unknown()
@@ -33,7 +33,7 @@ UNKNOWN = _Unknown()
 
 @dataclass(frozen=True, eq=False)
 class Module:
-    """A file of an installed package: its syntax tree, and what its names stand for."""
+    """A file of an installed package: its syntax tree, and the meaning of its names."""
 
     file: Path
     package: str
@@ -93,7 +93,7 @@ class Class:
 
 
 def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield every statement of a body and of what is in it, but no expressions: they are many."""
+    """Yield every statement of a body, nested ones included, but no expressions."""
     for node in body:
         yield node
         for name in ("body", "orelse", "finalbody"):
@@ -127,7 +127,7 @@ def _installed(package: str, _: tuple[str, ...]) -> str | None:
 
 @cache
 def find_class(path: str) -> Class | None:
-    """Return the class that a runner names ("trl:DPOTrainer"), or None where it is not installed."""
+    """Return the class that a runner names ("trl:DPOTrainer"), or None if it is not installed."""
     dotted, _, name = path.partition(":")
     package = dotted.partition(".")[0]
     if dotted == _LAZY:
@@ -138,7 +138,7 @@ def find_class(path: str) -> Class | None:
 
 @cache
 def class_named(module: Module, name: str) -> Class | None:
-    """Return the class that a name means in a module: defined there, or imported from elsewhere."""
+    """Return the class that a name refers to in a module: defined there, or imported."""
     return _class_named(module, name, ())
 
 

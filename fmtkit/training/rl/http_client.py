@@ -1,4 +1,4 @@
-"""JSON over HTTP by `requests`: a limit on the whole call, and which failures may be tried again."""
+"""JSON over HTTP by `requests`: a time limit on the whole call, and which failures may be retried."""
 
 import time
 from functools import partial
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from requests import Response, Session
 
 PAUSES = (0.5, 1.0, 2.0)
-"""Seconds between the tries of a call that no server took: one that is restarted comes back."""
+"""Seconds between attempts of a call that no server accepted, since it may be restarting."""
 
 
 class CallError(Exception):
@@ -30,7 +30,7 @@ class BrokenOffError(CallError):
 
 
 def session() -> "Session":
-    """Return a session, whose cookies a stateful server knows us by.
+    """Return a session, whose cookies identify us to a stateful server.
 
     It takes no proxy of the environment, which is for the web and not for the machine beside this one.
     """
@@ -44,7 +44,7 @@ def session() -> "Session":
 def post(
     url: str, body: bytes, timeout: float, by: "Session | None" = None, *, repeats: bool = False
 ) -> Any:
-    """Post JSON and return the parsed answer, trying again where no server took the call.
+    """Post JSON and return the parsed answer; retry if no server accepted the call.
 
     With `repeats` a call that was broken off is made again as well: it changes nothing over there.
     Raises CallError for whatever else happens.
@@ -59,12 +59,12 @@ def post(
 
 
 def get(url: str, timeout: float) -> Any:
-    """Get JSON; raise CallError where there is none."""
+    """Get JSON; raise CallError if there is none."""
     return _parsed(request("GET", url, None, timeout))
 
 
 def answers(url: str, timeout: float) -> bool:
-    """Return whether a server answers there at all, whatever it says."""
+    """Return whether a server answers there at all, with any status."""
     try:
         get(url, timeout)
     except CallError as error:
@@ -75,7 +75,7 @@ def answers(url: str, timeout: float) -> bool:
 def request(
     method: str, url: str, body: bytes | None, timeout: float, by: "Session | None" = None
 ) -> "Response":
-    """Return the answer to one request; raise CallError where there is none, or a status of 400 and up."""
+    """Return the answer to one request; raise CallError if there is none, or for a status of 400 or more."""
     import requests
 
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -98,7 +98,7 @@ def request(
 
 
 def _was_taken(error: Exception) -> bool:
-    """Return whether a server may have read the call: no connection was refused to it."""
+    """Return whether a server may have read the call: the connection was not refused."""
     from requests import ConnectTimeout
     from urllib3.exceptions import MaxRetryError, NewConnectionError
 

@@ -53,7 +53,7 @@ def check(key: str, name: str, places: Sequence[Path]) -> None:
 
 
 def load(key: str, name: str, places: Sequence[Path]) -> Any:
-    """Import the module and return the attribute; raise OptionError where either cannot be had."""
+    """Import the module and return the attribute; raise OptionError if either cannot be loaded."""
     spec = _spec(key, name, places)
     module_name, _, attribute = name.rpartition(".")
     _make_room(module_name, places)
@@ -69,7 +69,7 @@ def load(key: str, name: str, places: Sequence[Path]) -> Any:
 
 
 def load_function(key: str, name: str, places: Sequence[Path]) -> Callable[..., Any]:
-    """Load what can be called: a function, a class, or an object with `__call__`."""
+    """Load a callable: a function, a class, or an object with `__call__`."""
     found = load(key, name, places)
     if not callable(found):
         raise OptionError(f"{key}: {name} is of type {type(found).__name__}; it must be a function")
@@ -109,7 +109,7 @@ def _top(key: str, name: str, places: Sequence[Path]) -> ModuleSpec | None:
 
 
 def _make_room(module_name: str, places: Sequence[Path]) -> None:
-    """Forget a module of the same name that was loaded from elsewhere."""
+    """Forget a module of the same name that was loaded from another folder."""
     top = module_name.partition(".")[0]
     loaded = sys.modules.get(top)
     wanted = PathFinder.find_spec(top, [str(place) for place in places])
@@ -123,7 +123,7 @@ def _make_room(module_name: str, places: Sequence[Path]) -> None:
 
 
 def _defined(tree: ast.Module) -> set[str] | None:
-    """Return the names that a module's own text gives it; None if it can make others."""
+    """Return the names that a module's source defines; None if it may define others dynamically."""
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
@@ -143,7 +143,7 @@ def _absent(key: str, attribute: str, origin: str, known: Any) -> str:
 
 
 def _told(error: Exception, origin: str) -> str:
-    """Return what went wrong in the user's file, and at which line of it."""
+    """Return the error in the user's file, and its line."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == origin]
     line = error.lineno if isinstance(error, SyntaxError) else frames[-1].lineno if frames else None
     where = f"{origin}:{line}" if line else origin

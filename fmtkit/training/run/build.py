@@ -29,7 +29,7 @@ _AUTO = {
 
 @dataclass
 class Parts:
-    """What every trainer is made of; `model` is a path wherever TRL can load it by itself."""
+    """The inputs of every trainer; `model` is a path wherever TRL can load it by itself."""
 
     runner: Runner
     tokenizer: Any
@@ -58,7 +58,7 @@ def load_class(path: str) -> Any:
 
 
 def build_trainer(job: Job, parts: Parts) -> Any:
-    """Make the trainer of a runner by the arguments that its class takes."""
+    """Make the trainer of a runner from the arguments that its class takes."""
     trainer_class = load_class(parts.runner.trainer)
     return trainer_class(**trainer_inputs(job, parts, trainer_class))
 
@@ -95,7 +95,7 @@ def trainer_inputs(job: Job, parts: Parts, trainer_class: Any) -> dict[str, Any]
 
 
 def _parameters(made: type) -> set[str]:
-    """Return the names of a constructor's parameters; one that takes ** takes its bases' too."""
+    """Return the names of a constructor's parameters; with ** also those of its bases."""
     names: set[str] = set()
     for one in made.__mro__:
         if "__init__" not in vars(one):
@@ -190,13 +190,13 @@ def load_tokenizer(job: Job) -> Any:
 
 
 def _named_as_here(values: dict[str, Any], names: Container[str]) -> dict[str, Any]:
-    """Return the arguments by the names that the installed transformers knows."""
+    """Return the arguments by the names of the installed transformers."""
     former = {new: old for new, old in FORMER_NAMES.items() if new not in names and old in names}
     return {former.get(name, name): value for name, value in values.items()}
 
 
 def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
-    """Make the config object of the trainer; where it runs decides what was left to `auto`."""
+    """Make the config object of the trainer; the device decides on values left to `auto`."""
     import torch
 
     values = at_hand.arguments(job.trainer, has_cuda=torch.cuda.is_available(), say=_say_once)
@@ -237,7 +237,7 @@ def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
 
 
 def _has_devices() -> bool:
-    """Return whether there are devices that several processes can train on together."""
+    """Return whether there are devices on which several processes can train together."""
     import torch
 
     found = torch.accelerator.current_accelerator(check_available=True)
@@ -245,7 +245,7 @@ def _has_devices() -> bool:
 
 
 def _model_arguments(job: Job) -> dict[str, Any]:
-    """Return the arguments of from_pretrained; the device decides on a dtype that was left to it."""
+    """Return the arguments of from_pretrained; the device decides on a dtype left open."""
     import torch
 
     values = at_hand.loading(job.model_arguments, has_cuda=torch.cuda.is_available(), say=_say_once)
@@ -277,7 +277,7 @@ def loading_arguments(job: Job, runner: Runner) -> dict[str, Any]:
 
 
 def make_model(job: Job, runner: Runner, tokenizer: Any) -> tuple[Any, Any]:
-    """Return the model (its path, if nothing is done to it first) and the new adapter, if any."""
+    """Return the model (its path, if it needs no preparation) and the new adapter, if any."""
     peft = make_peft(job, runner)
     adapter = job.setting("lora_model_dir")
     touched = job.setting("unfrozen_parameters") or job.setting("tokens") or adapter
@@ -313,7 +313,7 @@ def load_model(job: Job, runner: Runner) -> Any:
 def pretrained(
     name: str, head: Head, *, trusted: bool = False, labels: int | None = None, **values: Any
 ) -> Any:
-    """Load a model with a head; `labels` are the outputs of one that is not the language model's."""
+    """Load a model with a head; `labels` are the outputs of a head that is not the language model's."""
     import transformers
 
     if head != "causal":
@@ -326,7 +326,7 @@ def pretrained(
 
 
 def reference_model(job: Job) -> Any:
-    """Load a reference of its own where one is asked for; else TRL makes or spares it."""
+    """Load a separate reference model if one is configured; otherwise TRL makes one or needs none."""
     named = job.setting("ref_model")
     if not named and not (job.setting("rl_adapter_ref_model") and job.peft is not None):
         return None

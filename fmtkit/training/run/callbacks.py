@@ -1,4 +1,4 @@
-"""The training callback: metrics as they come, a clean stop, and warnings where learning goes wrong."""
+"""The training callback: metrics as they are logged, a clean stop, and warnings about failing training."""
 
 import json
 import math
@@ -34,7 +34,7 @@ class BetweenStepsError(TrainingError):
     """A run ended between two steps, so that the steps before can be saved."""
 
     is_shared = False
-    """Whether every process raises it at the same place, so that they can save together."""
+    """Whether every process raises it at the same point, so that they can save together."""
 
 
 class InterruptedRunError(TrainingError):
@@ -44,7 +44,7 @@ class InterruptedRunError(TrainingError):
 
 
 class RunLog:
-    """Writes `metrics.jsonl`, stops on a signal or a loss that is not a number, says what it sees.
+    """Writes `metrics.jsonl`, stops on a signal or a non-finite loss, and prints warnings.
 
     It is mixed with transformers' callback class in the training process; the arguments of its
     methods are that class's. It reads what the trainer logs and nothing else: no step waits for it.
@@ -66,7 +66,7 @@ class RunLog:
         self.last: dict[str, float] = {}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Start the clock of the tokens."""
+        """Start the clock for tokens per second."""
         del args, control
         self.mark = (time.perf_counter(), self.counter.tokens)
         if state.is_world_process_zero and self.file is None:
@@ -87,13 +87,13 @@ class RunLog:
             control.should_evaluate = False
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Leave out what an epoch would end with: the step that was the last has been saved."""
+        """Skip what an epoch would end with: the last step has been saved."""
         del args, state
         if self.stop.granted:
             control.should_save = control.should_evaluate = False
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        """Write a line of metrics, and look at it."""
+        """Write a line of metrics, and check it."""
         if args.world_size > 1 and "loss" in (logs or {}):
             self._stop_if(self.stop.asked_anywhere(args.device), control)
         values = {k: float(v) for k, v in (logs or {}).items() if isinstance(v, (int, float))}
@@ -130,7 +130,7 @@ class RunLog:
         self.file.flush()
 
     def _look(self, values: Mapping[str, float], state: Any) -> None:
-        """Raise TrainingError for a loss that is not a number; note a run that learns nothing."""
+        """Raise TrainingError for a non-finite loss; note a run that does not learn."""
         for name in ("loss", "grad_norm", "eval_loss"):
             value = values.get(name)
             if value is not None and not math.isfinite(value):
@@ -152,7 +152,7 @@ class RunLog:
 
 @contextmanager
 def saving(trainer: Any) -> Iterator[None]:
-    """Save a checkpoint where a lost server, a reward or a rollout ends a trainer's run, and say so.
+    """Save a checkpoint if a lost server, a reward or a rollout ends a run, and report it.
 
     Several processes save only what all of them raise.
     """
@@ -172,7 +172,7 @@ def asked_to_stop(trainer: Any) -> bool:
 
 
 def _save_progress(trainer: Any) -> str:
-    """Save a checkpoint as of the last whole step; return what there is to continue from."""
+    """Save a checkpoint as of the last complete step; return what there is to continue from."""
     step = trainer.state.global_step
     if step == 0:
         return "no step was finished, so nothing was saved"
@@ -196,7 +196,7 @@ class LossWatchdog:
         self.steps_above = 0
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Count the steps since the last logged loss was in order; stop when they are too many."""
+        """Count the steps since the last logged loss below the limit; stop after too many."""
         del args
         loss = state.log_history[-1].get("loss") if state.log_history else None
         if loss is None:
@@ -214,7 +214,7 @@ class LossWatchdog:
 
 
 def _drop_half_line(path: Path) -> None:
-    """Cut off the line that a run was writing when it was killed: what follows would continue with it."""
+    """Cut off an incomplete last line of a killed run, which later lines would continue."""
     if not path.is_file():
         return
     with path.open("r+b") as file:
@@ -222,7 +222,7 @@ def _drop_half_line(path: Path) -> None:
 
 
 def findings(logs: list[Mapping[str, float]], runner: "Runner") -> Iterator[str]:
-    """Yield what a row of logs says against the run, each with the next step to try."""
+    """Yield warnings from a row of logs, each with the next step to try."""
     norms = [log["grad_norm"] for log in logs if "grad_norm" in log]
     losses = [log["loss"] for log in logs]
     if norms and max(norms) == 0.0:
@@ -255,7 +255,7 @@ def _not_a_number(name: str, value: float, step: int) -> str:
 
 
 def out_of_memory(error: BaseException | str, job_batch: object, length: object) -> TrainingError:
-    """Return the error that explains a lack of memory."""
+    """Return the error that explains an out-of-memory failure."""
     first = str(error).partition("\n")[0][:160]
     return TrainingError(
         f"out of memory ({first}): halve micro_batch_size (now {job_batch}) and double "
@@ -268,12 +268,12 @@ class TokenCounter:
     """A collator that counts its tokens on the CPU, before the batch moves anywhere."""
 
     def __init__(self) -> None:
-        """Begin at zero, without a collator."""
+        """Start at zero, without a collator."""
         self.tokens = 0
         self.collate: Any = None
 
     def __call__(self, rows: list[Any]) -> Any:
-        """Collate, and count the tokens that are no padding."""
+        """Collate, and count the tokens that are not padding."""
         batch = self.collate(rows)
         masks = (
             [v for k, v in batch.items() if k.endswith("attention_mask")]

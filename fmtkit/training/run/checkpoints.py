@@ -1,4 +1,4 @@
-"""Checkpoints of a run: which of them are whole, judged from their files without loading them.
+"""Checkpoints of a run: which of them are complete, judged from their files without loading them.
 
 A checkpoint is written file by file, weights first and `trainer_state.json` last. A run that is killed
 meanwhile, or whose disk is full, leaves one that stops anywhere: files are missing, or are cut short.
@@ -34,7 +34,7 @@ _LARGEST_HEADER = 100_000_000
 
 @dataclass(frozen=True)
 class Half:
-    """A checkpoint that cannot be resumed, and what is wrong with it."""
+    """A checkpoint that cannot be resumed, and its fault."""
 
     path: Path
     fault: str
@@ -51,14 +51,14 @@ class Half:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a checkpoint must hold besides its weights: its random states, and its optimizer's."""
+    """What a checkpoint must contain besides its weights: random states, and the optimizer's."""
 
     processes: int | None = None
     optimizer: bool = True
 
 
 def latest(folder: Path, expected: Expected) -> tuple[Path | None, tuple[Half, ...]]:
-    """Return the last whole checkpoint of a folder, and those that are not whole, newest first."""
+    """Return the last complete checkpoint of a folder, and incomplete ones, newest first."""
     halves: list[Half] = []
     whole: Path | None = None
     found = [path for path in folder.glob("checkpoint-*") if _NAME.fullmatch(path.name)]
@@ -72,14 +72,14 @@ def latest(folder: Path, expected: Expected) -> tuple[Path | None, tuple[Half, .
 
 
 def fault_of(folder: Path, expected: Expected) -> str | None:
-    """Return what keeps a checkpoint from being resumed, or None for one that is whole."""
+    """Return what keeps a checkpoint from being resumed, or None if it is complete."""
     if not folder.is_dir():
         return "it is no folder"
     return next(_faults(folder, expected), None)
 
 
 def fault_of_file(file: Path) -> str | None:
-    """Return what is wrong with a file of weights or states by its own account of its length."""
+    """Return what is wrong with a file of weights or states, by the length in its header."""
     try:
         if file.suffix == ".safetensors":
             return _safetensors_fault(file)
@@ -95,7 +95,7 @@ def fault_of_file(file: Path) -> str | None:
 
 
 def missing_shard(index: Path) -> str | None:
-    """Return the fault of a model in several files: one that its index names is not there."""
+    """Return the fault of a sharded model: a file in its index is missing."""
     try:
         said = json.loads(index.read_text(encoding="utf-8"))
         names = sorted(set(said["weight_map"].values()))
@@ -124,7 +124,7 @@ def _faults(folder: Path, expected: Expected) -> Iterator[str]:
 
 
 def _absences(folder: Path, expected: Expected) -> Iterator[str]:
-    """Yield the files that are not there; `trainer_state.json` is the last that is written."""
+    """Yield missing files; `trainer_state.json` is the last one to be written."""
     if not _holds(folder, *_WEIGHTS):
         yield "its weights are missing"
     if _holds(folder, "adapter_model.*") and not _holds(folder, "adapter_config.json"):
@@ -155,7 +155,7 @@ def _holds(folder: Path, *patterns: str) -> bool:
 
 
 def step_of(folder: Path) -> int:
-    """Return the step that a checkpoint's name says; -1 for a folder of another name."""
+    """Return the step in a checkpoint's name; -1 for another name."""
     found = _NAME.fullmatch(folder.name)
     return int(found[1]) if found else -1
 

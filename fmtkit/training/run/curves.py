@@ -14,7 +14,7 @@ _ALWAYS_OUT = frozenset({"step", "seconds", "epoch", "total_flos"})
 PICTURE = "curves.png"
 _COLUMNS = 3
 _WIDTH, _HEIGHT = 4.0, 2.4
-"""Inches of the field of one metric."""
+"""Size in inches of the panel of one metric."""
 _FIRST = (
     "loss",
     "eval_loss",
@@ -72,7 +72,7 @@ def draw(run: Path) -> Path | None:
 def _panel(
     axes: Any, name: str, points: Sequence[tuple[float, float]], corner: tuple[float, float]
 ) -> None:
-    """Draw one metric with its grid into a field of _WIDTH · _HEIGHT inches from its lower left."""
+    """Draw one metric with its grid into a panel of _WIDTH · _HEIGHT inches from its lower left."""
     from matplotlib.collections import LineCollection
 
     finite = [point for point in points if math.isfinite(point[1])] or [(points[0][0], 0.0)]
@@ -121,7 +121,7 @@ class _Scale:
         return cls(first, last, low, low + inches, inside)
 
     def at(self, value: float) -> float:
-        """Return the place of a value in inches."""
+        """Return the position of a value in inches."""
         return self.low + (value - self.first) / (self.last - self.first) * (self.high - self.low)
 
 

@@ -1,4 +1,4 @@
-"""What a trainer raises, in one line: what failed, where, and what to do next.
+"""Errors of a trainer in one line: what failed, where, and what to do next.
 
 The traceback is kept in the run folder, for debugging the trainer.
 """
@@ -18,7 +18,7 @@ _WORDS = 300
 
 
 def explained(error: Exception, run: Path) -> FmtkitError:
-    """Return the error that says in one line what a trainer has raised; keep its traceback."""
+    """Return a one-line error for what a trainer has raised; keep its traceback."""
     if _is_full(error):
         return WriteError(
             f"the disk of {run} is full ({_first(error)}): free some space, lower save_total_limit, or "
@@ -48,7 +48,7 @@ def _is_full(error: BaseException | None) -> bool:
 
 
 def _is_setup(error: Exception) -> bool:
-    """Return whether the configuration is at fault: a package is missing, or no step was begun yet."""
+    """Return whether the setup is at fault: a package is missing, or no step was started yet."""
     if isinstance(error, ImportError):
         return True
     functions = {frame.name for frame in traceback.extract_tb(error.__traceback__)}

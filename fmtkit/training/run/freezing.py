@@ -1,4 +1,4 @@
-"""Which weights train where a configuration names them: `unfrozen_parameters`, as axolotl reads it."""
+"""`unfrozen_parameters`: which weights train, as axolotl reads it."""
 
 import re
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def read(text: str) -> Chosen:
 
 
 def freeze(model: Any, patterns: Sequence[object], source: str) -> None:
-    """Let the weights train that a pattern names, and of these the rows; raise OptionError for none."""
+    """Unfreeze the weights, or some of their rows, that a pattern names; raise OptionError for none."""
     every = [read(str(pattern)) for pattern in patterns]
     trained = 0
     for name, weight in model.named_parameters():

@@ -1,4 +1,4 @@
-"""Signals that end a run: Ctrl-C, SIGTERM, a lost terminal. They reach every process, once.
+"""Signals that end a run: Ctrl-C, SIGTERM, a lost terminal. Every process gets them, once.
 
 `fmtkit train` and the launcher of several processes pass a signal on to what they started. A terminal
 sends it to all of them as well: what comes again within a second is the same wish.
@@ -18,7 +18,7 @@ Handler = Callable[[int, FrameType | None], None]
 
 
 def is_interruption(code: int) -> bool:
-    """Return whether a process with this exit code was ended by a signal of ours."""
+    """Return whether a process with this exit code was ended by one of these signals."""
     return code == INTERRUPTED or -code in SIGNALS
 
 

@@ -76,7 +76,7 @@ def columns(
 ) -> dict[str, list[Any] | None]:
     """Return conversations as TRL takes them from a rollout_func, with the columns that EnvReward reads.
 
-    `outcomes` holds (_, reward, reason) for each dialog; a non-empty reason says why it is not trained on.
+    `outcomes` holds (_, reward, reason) per conversation; a non-empty reason says why it is not trained on.
     """
     return {
         "prompt_ids": [d.prompt_ids for d in dialogs],

@@ -114,7 +114,7 @@ def _kept(file: Path) -> list[Row]:
 
 
 def following(begun: float) -> float:
-    """Return the earliest time of the next write, after one that started and ended at these times."""
+    """Return the earliest time of the next write, after one that started at `begun` and ends now."""
     now = time.monotonic()
     return now + max(_PAUSE, (now - begun) / _SHARE)
 

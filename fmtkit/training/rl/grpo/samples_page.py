@@ -78,7 +78,7 @@ def _packed(row: Row) -> dict[str, Any]:
 
 
 def _cut(role: str, text: str) -> tuple[str, str, int]:
-    """Return the messages as role and content, cut, and how many characters were cut."""
+    """Return role and text, truncated, and how many characters were cut."""
     return role, text[:TEXT_SHOWN], max(len(text) - TEXT_SHOWN, 0)
 
 

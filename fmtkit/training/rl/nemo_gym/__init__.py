@@ -1,4 +1,4 @@
-"""NeMo Gym: rewards and whole conversations from a Gym's servers, over HTTP alone.
+"""NeMo Gym: rewards and whole conversations from a Gym's servers, over HTTP only.
 
 A Gym needs Python 3.12 and 1.5 GB of packages, so it lives in an environment of its own; nothing of
 it is imported here. Source: https://github.com/NVIDIA-NeMo/Gym, by the answers of its servers.

@@ -1,4 +1,4 @@
-"""The bodies of requests: the row of the dataset as it was written, and what is added to it."""
+"""Request bodies: the row of the dataset as it was written, and what is added to it."""
 
 import time
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ PARAMS = "responses_create_params"
 
 
 def row_of(text: str) -> dict[str, Any]:
-    """Parse the JSON text of a row; its numbers remember how they were written."""
+    """Parse the JSON text of a row; numbers keep their original spelling."""
     value, fault = parse(text.encode(), written=True)
     if fault is not None:
         raise OptionError(f"nemo_gym_row: {fault.message}: convert the data with type nemo_gym")

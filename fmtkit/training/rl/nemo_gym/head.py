@@ -1,4 +1,4 @@
-"""The head server of a Gym: which servers there are and where they listen, and which of them a row goes to.
+"""The head server of a Gym: which servers there are, their addresses, and which of them a row goes to.
 
 A row's own reference comes first, then the agents' configuration.
 """
@@ -41,7 +41,7 @@ class Directory:
 
 
 def read(url: str) -> Directory:
-    """Ask the head server; raise CallError if it does not answer, OptionError if it is no head.
+    """Query the head server; raise CallError if it does not answer, OptionError if it is not a head server.
 
     `/server_instances` is preferred, since it lists what was started; it calls a server `name` what
     its class is called, and `process_name` what rows and agents call it.
@@ -52,7 +52,7 @@ def read(url: str) -> Directory:
 
 
 def _config(answer: object, url: str) -> Mapping[str, Any]:
-    """Read the whole configuration: the answer is a JSON text that holds YAML."""
+    """Read the whole configuration: the answer is a JSON string that contains YAML."""
     try:
         value = yaml.safe_load(answer) if isinstance(answer, str) else answer
     except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -121,7 +121,7 @@ def _url(host: object, port: object) -> str:
 
 
 def verifier(directory: Directory, server: str | None, agent: str | None) -> Server:
-    """Return the resources server whose /verify judges a row; raise OptionError if there is none.
+    """Return the resources server whose /verify scores a row; raise OptionError if there is none.
 
     A row that names only its agent is verified by the server that the agent uses.
     """

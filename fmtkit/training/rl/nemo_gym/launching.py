@@ -21,7 +21,7 @@ _POLL = 0.5
 
 
 def command(settings: GymSettings, policy: Mapping[str, str]) -> list[str]:
-    """Return the command that starts the servers; raise DependencyError where there is none.
+    """Return the command that starts the servers; raise DependencyError if it is not installed.
 
     `policy` holds the address and the name of the model that agents call.
     """
@@ -35,7 +35,7 @@ def command(settings: GymSettings, policy: Mapping[str, str]) -> list[str]:
 
 
 def _program(settings: GymSettings) -> list[str]:
-    """Find `ng_run`, or `gym` where that has been taken away: in the Gym's own environment first."""
+    """Find `ng_run`, or `gym` in versions without it: in the Gym's own environment first."""
     folders = (settings.folder / ".venv" / "bin", settings.folder / "bin")
     for name, words in (("ng_run", []), ("gym", ["env", "start"])):
         for place in folders:
@@ -51,7 +51,7 @@ def _program(settings: GymSettings) -> list[str]:
 
 
 def _steps(settings: GymSettings) -> list[str]:
-    """Return where the configurations say how many turns each agent may take."""
+    """Return where the configurations set the maximum number of turns of each agent."""
     if not settings.multi_turn:
         return []
     found = []
@@ -74,7 +74,7 @@ def _content(path: Path) -> object:
 
 
 def config_files(settings: GymSettings) -> list[Path]:
-    """Return the configurations as files; raise OptionError for one that is not there."""
+    """Return the configurations as files; raise OptionError for a missing one."""
     files = [find_file(settings, path) for path in settings.config_paths]
     for file in files:
         if not file.is_file():
@@ -87,7 +87,7 @@ def config_files(settings: GymSettings) -> list[Path]:
 
 @contextmanager
 def servers_of(settings: GymSettings, log: Path, policy: Mapping[str, str]) -> Iterator[None]:
-    """Have the servers of a run: start them, wait for all of them, stop them at the end.
+    """Run the servers of a run: start them, wait for all of them, stop them at the end.
 
     The servers write to the file `log`. Does nothing where they run already (auto_start: false).
     """
@@ -145,7 +145,7 @@ def _directory(settings: GymSettings) -> Directory | None:
 
 
 def _asleep(directory: Directory | None) -> list[str]:
-    """Return which servers do not answer yet; agents need those that no row names as well."""
+    """Return which servers do not answer yet; agents also need servers that no row names."""
     if directory is None or not directory.servers:
         return ["the head server"]
     found = directory.servers.values()

@@ -1,4 +1,4 @@
-"""What a plan says of a Gym: its datasets are those of the run, and its keys fit each other.
+"""The plan of a run with a Gym: its datasets replace those of the run, and its keys must fit each other.
 
 Imports nothing heavy and asks no server: a dry run reads it.
 """
@@ -27,7 +27,7 @@ def settings_of(config: Config) -> GymSettings:
 
 
 def datasets(config: Config) -> dict[str, Entry]:
-    """Return the datasets of the Gym by the keys that name them, in place of the run's; none without it.
+    """Return the datasets of the Gym, in place of the run's; none without a Gym.
 
     An entry of `datasets` for the same file, as axolotl demands one, is left out; another one is
     refused, since its rows name no server.
@@ -69,7 +69,7 @@ def _entry(item: object, settings: GymSettings) -> Entry:
 
 
 def policy_name(config: Config) -> str:
-    """Return the name under which agents find the trained model on the trainer's vLLM server."""
+    """Return the name of the trained model on the trainer's vLLM server, for agents."""
     is_adapter = config.is_true("trl.vllm_lora_sync")
     return settings_of(config).policy_name(config.text("base_model") or "", is_adapter=is_adapter)
 

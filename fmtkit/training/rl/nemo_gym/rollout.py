@@ -78,7 +78,7 @@ class Rollout:
     def _tried(
         self, row: Mapping[str, Any], sampling: Mapping[str, float]
     ) -> Tried[tuple[Dialog | None, float | None]]:
-        """Return a conversation and its reward, or the reason why there are none."""
+        """Return a conversation and its reward, or the reason of the failure."""
         url = self.url_of(row["nemo_gym_server"], row["nemo_gym_agent"])
         body = run_body(row_of(row["nemo_gym_row"]), sampling)
 
@@ -92,7 +92,7 @@ class Rollout:
         return tried(once, self.retries)
 
     def _failed(self, row: Mapping[str, Any], variables: Mapping[str, Any] | None) -> Dialog:
-        """Return a conversation that teaches nothing: the prompt, and an end that no loss looks at."""
+        """Return a conversation without trained tokens: the prompt, and a masked end."""
         ids = self.tokenizer.apply_chat_template(
             row["prompt"],
             add_generation_prompt=True,
@@ -108,7 +108,7 @@ class Rollout:
 def _outcome(
     found: Tried[tuple[Dialog | None, float | None]],
 ) -> tuple[Dialog | None, float | None, str]:
-    """Return a conversation and its reward; None, None and the reason where there is none to learn."""
+    """Return a conversation and its reward; None, None and the reason if it failed."""
     if found.value is None:
         return None, None, found.reason
     dialog, reward = found.value

@@ -1,4 +1,4 @@
-"""A Gym around the training processes: what can be checked before, its servers meanwhile."""
+"""A Gym around the training processes: checks before the run, its servers during it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,7 +34,7 @@ def check(plan: Plan) -> None:
 
 @contextmanager
 def servers(plan: Plan) -> Iterator[None]:
-    """Have the servers of a run while its processes train; does nothing for a run without a Gym.
+    """Run the servers while the training processes run; do nothing for a run without a Gym.
 
     Raises OptionError where they do not come up, or do not have what the rows name.
     """
@@ -64,7 +64,7 @@ def policy(plan: Plan) -> dict[str, str]:
 
 
 def remarks(plan: Plan) -> list[str]:
-    """Return what the user should know of rows that train all the same: tools that nobody calls."""
+    """Return notes on rows that train, but may be a mistake: tools that nobody calls."""
     import pyarrow.parquet as pq
 
     settings = settings_of(plan.config)

@@ -1,4 +1,4 @@
-"""A Gym as a training process sees it: its servers, the reward function and the rollout function."""
+"""A Gym in a training process: its servers, the reward function and the rollout function."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -18,7 +18,7 @@ from fmtkit.training.run.job import Job, Source
 
 
 def open_gym(job: Job, tokenizer: Any) -> ExternalEnvironment | None:
-    """Find the servers of a job; None where it uses no Gym.
+    """Find the servers of a job; None if it uses no Gym.
 
     Raises OptionError for a head server that does not answer and for rows that no server takes.
     """
@@ -47,7 +47,7 @@ def open_gym(job: Job, tokenizer: Any) -> ExternalEnvironment | None:
 
 
 def find(settings: GymSettings) -> Directory:
-    """Ask the head server for the others; raise OptionError if none answers."""
+    """Ask the head server for the other servers; raise OptionError if it does not answer."""
     try:
         return head.read(settings.head_url)
     except http_client.CallError as error:
@@ -60,7 +60,7 @@ def find(settings: GymSettings) -> Directory:
 def check_rows(
     directory: Directory, settings: GymSettings, sources: Sequence[Source]
 ) -> list[head.Server]:
-    """Return the servers that the rows need, each of which answers; raise OptionError otherwise."""
+    """Return the servers that the rows need; raise OptionError unless each answers."""
     route = head.agent_server if settings.multi_turn else head.verifier
     files = [file for source in sources for file in source.files]
     found = {route(directory, server, agent) for server, agent in _targets(files)}

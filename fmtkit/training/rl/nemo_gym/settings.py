@@ -1,4 +1,4 @@
-"""The keys of NeMo Gym, read together: what holds where they are unset, and where its files are."""
+"""The keys of NeMo Gym: their defaults, and where relative paths start."""
 
 import shutil
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.training.rl.dialogs.naming import POLICY
 
 KIND = "nemo_gym"
-"""What metrics call a Gym."""
+"""Prefix of a Gym's metrics."""
 HEAD_HOST = "127.0.0.1"
 _PREFIX = "nemo_gym_"
 _TIMES = ("server_timeout", "verify_timeout", "run_timeout")
@@ -32,7 +32,7 @@ class GymSettings:
     max_turns: int = 10
 
     def policy_name(self, model: str, *, is_adapter: bool) -> str:
-        """Return the name under which agents find the trained model.
+        """Return the name by which agents request the trained model.
 
         An adapter needs another name than its base: vLLM would answer with the base alone.
         """
@@ -50,7 +50,7 @@ class GymSettings:
 
 
 def read_settings(section: Mapping[str, object] | None, model: str) -> GymSettings:
-    """Read the section `nemo_gym` of a plan or a job; raise OptionError for what cannot be."""
+    """Read the section `nemo_gym` of a plan or a job; raise OptionError for invalid values."""
     names = GymSettings.__dataclass_fields__
     values: dict[str, object] = {
         name.removeprefix(_PREFIX): value

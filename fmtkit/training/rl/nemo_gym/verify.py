@@ -1,4 +1,4 @@
-"""The reward of single answers: a resources server judges each by /verify."""
+"""The reward of single answers: a resources server scores each by /verify."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +14,7 @@ from fmtkit.training.rl.nemo_gym.settings import KIND, GymSettings
 from fmtkit.training.rl.rewards.calls import shown
 
 THREADS = 32
-"""Calls at a time: a server takes milliseconds for one, and does many side by side."""
+"""Concurrent calls: a server takes milliseconds for one, and serves many at once."""
 _NO_SUCH_PATH = 404
 Completion = str | list[dict[str, Any]]
 
@@ -37,7 +37,7 @@ class Verify:
         self.url_of = server
         self.retries = retries
         self.failures = Failures()
-        """Where the trainer learns which answers failed: those of the run's rewards."""
+        """Answers that failed, for the trainer; shared with the run's other rewards."""
 
     def __call__(
         self,
@@ -94,7 +94,7 @@ class Verify:
         return tried(once, self.retries)
 
     def _seed(self, url: str, body: bytes, session: Any) -> None:
-        """Begin a session: a stateful server judges by what it set up for this row."""
+        """Start a session: a stateful server verifies by what it set up for this row."""
         try:
             timeout = self.settings.verify_timeout
             http_client.post(f"{url}/seed_session", body, timeout, session, repeats=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fmtkit.core.errors import OptionError
 
 SECONDS = 600.0
-"""A call may take so long unless `trl.reward_timeout` says otherwise; NCCL gives up after the same."""
+"""Default time limit of a call (`trl.reward_timeout`); NCCL gives up after the same time."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class RewardOptions:
     groups: int = 0
     retries: int = 0
     masks: bool = False
-    """Whether a sample may fail alone (`trl.max_failed_share` above 0)."""
+    """Whether single samples may fail (`trl.max_failed_share` above 0)."""
 
 
 def read_options(section: Mapping[str, object]) -> RewardOptions:

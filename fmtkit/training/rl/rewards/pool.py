@@ -1,4 +1,4 @@
-"""Reward workers: processes that run reward functions, parts of a batch side by side.
+"""Reward workers: processes that run reward functions, parts of a batch in parallel.
 
 They are spawned, not forked, and do not import the main module: TRL and torch are not loaded
 there. Each has a main thread of its own, so that functions may use `signal.alarm`.
@@ -36,7 +36,7 @@ _PLAIN = (int, float, str, list, dict, type(None))
 
 
 def spec_of(item: Entry | Callable[..., Any], called: Called) -> Spec | None:
-    """Return what a worker loads a function from, or None if it cannot be sent there.
+    """Return what a worker loads a function from, or None if it cannot be sent to one.
 
     A named function is loaded by its name. The main module's are not there in a worker.
     """
@@ -62,7 +62,7 @@ def _folders_of(module: str) -> tuple[str, ...]:
 
 
 class Pool:
-    """So many workers, each of which can run every function."""
+    """A number of workers, each of which can run every function."""
 
     def __init__(
         self, options: RewardOptions, specs: Mapping[int, Spec], called: Mapping[int, Called]
@@ -93,7 +93,7 @@ class Pool:
         self._warned = False
 
     def takes(self, batch: Batch) -> bool:
-        """Return whether a batch can leave this process: live environments cannot."""
+        """Return whether a batch can be sent to another process: live environments cannot."""
         return "environments" not in batch.columns
 
     def run(self, index: int, parts: Sequence[Batch]) -> list[Scored]:
@@ -115,7 +115,7 @@ class Pool:
         return found
 
     def close(self) -> None:
-        """Kill the workers; what they are asked after that starts them again."""
+        """Kill the workers; a later call starts them again."""
         for answer in self._asked:
             answer.cancel()
         for worker in self._all:
@@ -129,7 +129,7 @@ class Pool:
             self._idle.put(worker)
 
     def _outcome(self, index: int, part: Batch, answer: "Future[bytes | Overrun]") -> Scored:
-        """Return a part's rewards, or raise what went wrong in the worker."""
+        """Return a part's rewards, or raise the worker's error."""
         outcome = answer.result()
         label = self._called[index].label
         if isinstance(outcome, Overrun):
@@ -164,7 +164,7 @@ class Pool:
 
 
 def _light(part: Batch) -> dict[str, Any]:
-    """Return the context without what logs, and the trainer's state as plain values."""
+    """Return the context without logging functions, and the trainer's state as plain values."""
     context = {name: None if name in NAMES else value for name, value in part.context.items()}
     state = context.get("trainer_state")
     if hasattr(state, "__dict__"):

@@ -1,4 +1,4 @@
-"""What a reward function returned, looked at before it becomes an advantage.
+"""Checks of what a reward function returned, before it becomes an advantage.
 
 TRL turns None into "does not apply", and NaN as well: a function that is broken would train nothing,
 silently.
@@ -17,7 +17,7 @@ Value = float | None
 
 
 class RewardError(BetweenStepsError):
-    """Name the reward function, the row, and what to do; `trace` is the user's part of a traceback."""
+    """A reward function failed; the message names the row and what to do, `trace` is the user's traceback."""
 
     def __init__(self, message: str, trace: str = "") -> None:
         super().__init__(message)
@@ -80,17 +80,17 @@ class OneBatch:
     """Collects the functions' results for the current batch, which is identified by its completions."""
 
     def __init__(self, labels: Sequence[str]) -> None:
-        """Take the functions that answer, each by the name of the configuration."""
+        """Take the functions of the run, by their names in the configuration."""
         self._labels = tuple(labels)
         self._lock = threading.Lock()
         self._completions: Any = None
         self._silent: dict[int, bool] = {}
         self.seen = 0
-        """Batches that all functions have answered."""
+        """Batches that all functions have scored."""
         self.is_fatal = False
-        """Whether a batch without a reward is an error: the trainer would learn from it all the same."""
+        """Whether a batch without a reward is an error, since the trainer would train on it all the same."""
         self.skipped = 0
-        """Those of them for which all functions said None."""
+        """Batches for which all functions returned None."""
 
     def add(
         self,
@@ -99,7 +99,7 @@ class OneBatch:
         values: Sequence[Value],
         log_metric: Callable[[str, float], None] | None = None,
     ) -> None:
-        """Take a function's answer; count the batch if it is the last and there is no reward.
+        """Add a function's rewards; count the batch if it is the last one and there is no reward.
 
         TRL gives such answers no advantage and continues; so does a run of ours, which says so once.
         Raises RewardError where they are fatal.
@@ -131,7 +131,7 @@ class OneBatch:
             )
 
     def finding(self, skipped: int, seen: int) -> str | None:
-        """Return what to say of the batches of all processes; raise RewardError if none had a reward."""
+        """Return a note on the batches of all processes; raise RewardError if none had a reward."""
         if skipped and skipped == seen:
             raise RewardError(
                 f"no batch of this run had a reward: the functions returned None for all {seen}; have the "

@@ -1,4 +1,4 @@
-"""Where answers come from: rollout functions, prefetch, and the vLLM server with its weights.
+"""Generation of answers: rollout functions, prefetch, and the vLLM server with its weights.
 
 One class is all that a trainer needs; it sits between TRL's and fmtkit's GRPO trainer:
 

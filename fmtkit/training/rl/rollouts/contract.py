@@ -1,4 +1,4 @@
-"""What a rollout function takes and returns, checked call by call, so that a mistake has a name.
+"""The contract of a rollout function, checked at every call, so that errors are named.
 
 TRL's contract: f(prompts, trainer) -> {"prompt_ids", "completion_ids", "logprobs", ...}. The prompts
 hold `num_generations` copies of each; the lists have one entry for each of them. `logprobs` are flat:
@@ -22,7 +22,7 @@ _NEEDED = ("prompt_ids", "completion_ids", "logprobs")
 
 
 class RolloutError(BetweenStepsError):
-    """Name the rollout function, the entry, and what is wrong with it."""
+    """A rollout function failed or broke its contract; the message names it and the entry."""
 
 
 class Rollout:
@@ -57,7 +57,7 @@ class Rollout:
     def made(
         self, prompts: list[Any], trainer: Any, rows: Sequence[Mapping[str, Any]] | None = None
     ) -> dict[str, Any]:
-        """Call the function, on any thread; prompts for which it failed have None in place of ids."""
+        """Call the function, on any thread; prompts for which it failed have None for ids."""
         own = list(trainer.rows if rows is None else rows) if self.takes_rows else []
         settings = getattr(trainer, "rollouts", None)
         started = time.perf_counter()
@@ -106,7 +106,7 @@ class Rollout:
         return dict(output)
 
     def completed(self, output: dict[str, Any], prompts: list[Any], trainer: Any) -> dict[str, Any]:
-        """Give failed prompts their ids and an end that no loss looks at; the main thread's to do."""
+        """Give failed prompts ids and a masked end; on the main thread."""
         lost = [n for n, ids in enumerate(output["prompt_ids"]) if ids is None]
         if not lost:
             return output
@@ -151,7 +151,7 @@ def _joined(parts: Sequence[Part[dict[str, Any]]]) -> dict[str, Any]:
 
 
 def check_place(rollout: Rollout, *, ahead: bool, use_vllm: bool) -> None:
-    """Raise OptionError for a function of the model that trains where something else must answer."""
+    """Raise OptionError for a function that samples from the model in training, where that cannot be."""
     if not rollout.samples_here or not (ahead or use_vllm):
         return
     why = "it cannot be prefetched" if ahead else "its answers are not from vLLM"

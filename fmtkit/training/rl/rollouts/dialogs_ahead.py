@@ -49,7 +49,7 @@ class DialogGeneration:
     def __init__(self, trainer: Any) -> None:
         self.processing_class = copy.deepcopy(trainer.processing_class)
         self.free: list[Pool] = []
-        """Environments that no batch needs any more, to be used again."""
+        """Environments that no batch needs any more, for reuse."""
 
     def prepare(self, trainer: Any, prompts: list[Any], rows: Rows) -> Callable[[], Any] | None:
         """Return the job that runs the conversations of these rows."""
@@ -112,7 +112,7 @@ class DialogGeneration:
 
 
 def _prefetch(copied: Any, rows: Rows) -> Prefetched:
-    """Run the dialogs of some rows ahead of time; raise RolloutError for an error of the user's code."""
+    """Run the rollouts of some rows ahead of time; raise RolloutError for an error of the user's code."""
     before = copied.state.num_input_tokens_seen
 
     def generate(prompts: list[Any]) -> None:

@@ -1,4 +1,4 @@
-"""What is made ahead of time, in two halves: what the main thread prepares, and what a thread may do.
+"""Prefetch in two halves: what the main thread prepares, and what another thread may run.
 
 A thread may only generate: not with the trainer's tokenizer (fast ones refuse two users at once), no
 collective of the processes, no metrics. A generation is `prepare` (main thread, all processes) -> a job
@@ -20,11 +20,11 @@ Job = Callable[[], Any]
 
 
 class Given(ABC):
-    """Answers that TRL takes from a rollout function, which hands out what was made."""
+    """Answers in the form of a rollout function, which returns what was prefetched."""
 
     @abstractmethod
     def finish(self, trainer: Any, made: Callable[[], Any]) -> dict[str, Any]:
-        """Return this process's answers; raises what was raised where they were made."""
+        """Return this process's answers; raise the exception of their generation, if there was one."""
 
     def scoring(self, trainer: Any, made: Callable[[], Any]) -> AbstractContextManager[None]:
         """Do nothing around TRL's scoring."""
@@ -44,7 +44,7 @@ class Given(ABC):
 
 
 class FunctionGeneration(Given):
-    """The user's rollout function, ahead of time; each process runs its own."""
+    """The user's rollout function, run ahead of time; each process runs its own."""
 
     def __init__(self, function: Rollout) -> None:
         self.function = function
@@ -59,7 +59,7 @@ class FunctionGeneration(Given):
         return self.function.made(prompts, trainer, rows), prompts
 
     def finish(self, trainer: Any, made: Callable[[], Any]) -> dict[str, Any]:
-        """Return what the function returned; raises what it raised."""
+        """Return what the function returned; raise what it raised."""
         output, prompts = made()
         return self.function.completed(output, prompts, trainer)
 
@@ -80,7 +80,7 @@ class ServerGeneration(Given):
         return _together(trainer, prompt_ids, group)
 
     def finish(self, trainer: Any, made: Callable[[], Any]) -> dict[str, Any]:
-        """Return this process's share; raises on every process what failed on the main one."""
+        """Return this process's share; raise on every process what failed on the main one."""
         if trainer.accelerator.num_processes == 1:
             output: dict[str, Any] = made()
             return output
@@ -96,7 +96,7 @@ class ServerGeneration(Given):
 
 
 def agreed(accelerator: Any, here: bool) -> bool:
-    """Return whether something holds on every process; all of them ask."""
+    """Return whether something holds on every process; a collective call."""
     if accelerator.num_processes == 1:
         return here
     from accelerate.utils import gather_object
@@ -105,7 +105,7 @@ def agreed(accelerator: Any, here: bool) -> bool:
 
 
 def _alone(vllm: Any, prompt_ids: list[list[int]], group: int) -> dict[str, Any]:
-    """Ask TRL's own generation: with one process its gathering does nothing."""
+    """Call TRL's own generation: with one process its gathering does nothing."""
     _, completion_ids, logprobs, _ = vllm.generate(
         prompts=prompt_ids, images=None, num_generations=group
     )
@@ -113,7 +113,7 @@ def _alone(vllm: Any, prompt_ids: list[list[int]], group: int) -> dict[str, Any]
 
 
 def _together(trainer: Any, prompt_ids: list[list[int]], group: int) -> Job:
-    """Gather the prompts now; the main process's job asks the server for all of them."""
+    """Gather the prompts now; the main process's job queries the server for all of them."""
     from accelerate.utils import gather_object
 
     every = gather_object(prompt_ids)

@@ -1,4 +1,4 @@
-"""Environments under time limits: what fails marks its sample, and the others continue.
+"""Environments under time limits: a failure masks its sample, and the others continue.
 
 TRL tells the model what a tool raises, and trains on. That is right for a wrong argument, and
 so it stays for ValueError and TypeError; where `trl.max_failed_share` lets samples fail, any other
@@ -48,7 +48,7 @@ def guarded(factory: Any, settings: RolloutSettings, timings: Timings) -> Any:
 
 @functools.cache
 def _guarded_class(plain: Any, settings: RolloutSettings, timings: Timings) -> type:
-    """Return a class of the same name with guarded methods; always one for each, as TRL compares them."""
+    """Return a class of the same name with guarded methods; the same one for each, as TRL compares them."""
     methods: dict[str, Any] = {"fmtkit_failure": None, "__module__": plain.__module__}
     for name, function in inspect.getmembers(plain, inspect.isfunction):
         if name.startswith("_"):
@@ -114,7 +114,7 @@ def _guarded_coroutine(
 
 
 def _begin(environment: Any, name: str) -> None:
-    """Forget an earlier episode's failure; call nothing of an environment that has failed in this one."""
+    """Reset an earlier episode's failure; do not call an environment that has failed in this episode."""
     if name == "reset":
         environment.fmtkit_failure = None
     elif environment.fmtkit_failure is not None and name not in _OWN:
@@ -128,7 +128,7 @@ def _final(name: str) -> tuple[type[Exception], ...]:
 def _failed(
     environment: Any, label: str, name: str, error: Exception, settings: RolloutSettings
 ) -> None:
-    """Mark the sample, or let TRL have the exception where it is for the model or ends the run."""
+    """Mask the sample, or let the exception through to TRL if it is for the model or ends the run."""
     overdue = isinstance(error, OverdueError)
     masks = settings.max_failed_share > 0
     if name not in _OWN and not overdue and (not masks or isinstance(error, _TOLD)):

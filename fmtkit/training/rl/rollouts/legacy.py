@@ -1,4 +1,4 @@
-"""The rollout function of older documents: f(model, processing_class, prompts, generation_config) -> texts.
+"""The legacy rollout function: f(model, processing_class, prompts, generation_config) -> texts.
 
 It samples from the policy in this process, so it cannot run beside the training, nor with vLLM.
 """

@@ -1,4 +1,4 @@
-"""A vLLM server that may be gone: calls are tried again for a while, then the run ends and loses nothing.
+"""A vLLM server that may be lost: calls are retried for a while, then the run ends after a checkpoint.
 
 TRL's client has no time limit of its own. Here each request has one (`trl.vllm_request_timeout`), and
 while it waits the server is asked whether it is well: one that is frozen takes requests and answers
@@ -25,12 +25,12 @@ from fmtkit.training.run.interrupts import INTERRUPTED
 _TRIES = 2
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 _LOOK = 0.2
-"""Seconds between two looks at whether an answer has come, or a signal."""
+"""Seconds between two checks for an answer or a signal."""
 _PROBE = 10.0
-"""Seconds between two questions to a server that answers a request whether it is well."""
+"""Seconds between two health checks of a server with a request in flight."""
 _PROBE_ANSWER = 5.0
 _STOP_GRACE = 30.0
-"""Seconds that a transfer of weights has to end after a signal: it cannot be interrupted."""
+"""Seconds that a transfer of weights may take after a signal: it cannot be interrupted."""
 
 
 class ServerLostError(BetweenStepsError):
@@ -48,7 +48,7 @@ def _never() -> bool:
 
 
 class Lifeline:
-    """Runs calls to a server, and waits for it where it does not answer.
+    """Runs calls to a server, and waits for it if it does not answer.
 
     `restore` brings a server that was restarted to the current weights; None where that is impossible.
     """
@@ -63,7 +63,7 @@ class Lifeline:
         request_seconds: float = REQUEST_SECONDS,
         is_stopped: Callable[[], bool] = _never,
     ) -> None:
-        """Take the seconds to wait for a server, and those that one request may take."""
+        """Take the seconds to wait for a server, and the time limit of a request."""
         self.server = server
         self.seconds = seconds
         self.restore = restore
@@ -89,7 +89,7 @@ class Lifeline:
         return self.run_once(call)
 
     def run_once(self, call: Callable[[], Any]) -> Any:
-        """Return what the call returns, without a second try; raises as `run` does."""
+        """Return what the call returns, without a retry; raises as `run` does."""
         try:
             return self._limited(call)
         except Exception as error:
@@ -134,7 +134,7 @@ class Lifeline:
 
     @contextmanager
     def watching(self, what: str) -> Iterator[None]:
-        """End the process where what is done inside takes too long: a transfer by NCCL never returns.
+        """End the process if the block inside takes too long: a transfer by NCCL may never return.
 
         It has the seconds of a request, and some after a signal. No checkpoint can be written then.
         """
@@ -164,7 +164,7 @@ class Lifeline:
                 os._exit(INTERRUPTED if is_stopped else 1)
 
     def silence(self, error: Exception) -> str | None:
-        """Return why nothing was answered, None for an error of another kind; raises for a refusal."""
+        """Return why there was no answer, None for an error of another kind; raise for a refusal."""
         reason = str(error).partition("\n")[0][:500]
         if isinstance(error, ServerLostError):
             raise error
@@ -176,7 +176,7 @@ class Lifeline:
         return reason if isinstance(error, (OSError, ServerError)) else None
 
     def _recover(self, reason: str) -> None:
-        """Wait for the server; raises ServerLostError if it stays away, or came back without weights."""
+        """Wait for the server; raise ServerLostError if it stays away, or came back without weights."""
         waited, step = 0.0, _FIRST_PAUSE
         begun = time.monotonic()
         while not self.server.is_up():
@@ -198,12 +198,12 @@ class Lifeline:
         self.restore()
 
     def lost(self, what: str) -> str:
-        """Return what to say of a server that is lost, and what to do."""
+        """Return the message for a lost server, with what to do."""
         return f"the vLLM server at {self.server.url} {what}; start it again with fmtkit vllm-serve"
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Return whether the server answered and said no: TRL raises a bare Exception with the status."""
+    """Return whether the server refused: TRL raises a bare Exception with the status."""
     if isinstance(error, ServerError):
         return error.status is not None
     return type(error) is Exception and str(error).startswith("Request failed:")
@@ -227,7 +227,7 @@ class Failure:
 
 
 class GuardedClient:
-    """TRL's client of a server, with each call on a lifeline; everything else is the client's own."""
+    """TRL's client of a server, with time limits and retries; everything else is the client's own."""
 
     def __init__(self, client: Any, lifeline: Lifeline) -> None:
         self.client = client
@@ -239,7 +239,7 @@ class GuardedClient:
 
     @property
     def model(self) -> Any:
-        """The name that requests ask for."""
+        """The model name of requests."""
         return self.client.model
 
     @model.setter
@@ -247,7 +247,7 @@ class GuardedClient:
         self.client.model = name
 
     def generate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Generate; a lost server is in the answer."""
+        """Generate; a lost server is returned in place of the answer."""
         if self.lost is None:
             try:
                 answer: dict[str, Any] = self.lifeline.run(
@@ -261,7 +261,7 @@ class GuardedClient:
         return dict.fromkeys(("prompt_ids", "completion_ids", "logprobs"), failure)
 
     def _whole_answer(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Generate; raises ServerError for fewer answers than were asked for, which is tried again."""
+        """Generate; raise ServerError, which is retried, for fewer answers than requested."""
         answer: dict[str, Any] = self.client.generate(*args, **kwargs)
         prompts = kwargs["prompts"] if "prompts" in kwargs else args[0]
         wanted, have = len(prompts) * kwargs.get("n", 1), len(answer["completion_ids"])
@@ -303,7 +303,7 @@ class GuardedClient:
             raise ServerLostError(lifeline.lost(f"did not answer ({reason})")) from error
 
     def reset_prefix_cache(self) -> None:
-        """Let the server forget what it computed with other weights."""
+        """Let the server drop what it computed with other weights."""
         if self.lost is not None:
             return
         try:
@@ -318,7 +318,7 @@ _CONNECT_SECONDS = 10.0
 def guard(
     trainer: Any, holder: Any, request_seconds: float, lifeline: Lifeline | None = None
 ) -> None:
-    """Let the client of `holder` (its `vllm_client`, on the main process) be guarded by a lifeline."""
+    """Guard the client of `holder` (its `vllm_client`, on the main process) by a lifeline."""
     client = getattr(holder, "vllm_client", None)
     if client is None or isinstance(client, GuardedClient):
         return
@@ -336,7 +336,7 @@ def guard(
 
 
 def limit(session: Any, seconds: float) -> None:
-    """Give every request of a session of `requests` a time limit; one that was late is not repeated.
+    """Give every request of a `requests` session a time limit; a late one is not repeated.
 
     The session repeats POST requests as well, so that five more limits would pass unnoticed.
     """
@@ -347,7 +347,7 @@ def limit(session: Any, seconds: float) -> None:
 
 @contextmanager
 def limited_requests(seconds: float) -> Iterator[None]:
-    """Give the requests that TRL makes in a trainer's construction a time limit.
+    """Give the requests of TRL's trainer constructor a time limit.
 
     Raises ServerError where the server is gone or frozen by then.
     """

@@ -15,13 +15,13 @@ ROLLOUT, TOOLS, ENVIRONMENT = "trl.rollout_func", "trl.tools", "trl.environment_
 
 
 def check_names(section: Mapping[str, object], places: Sequence[Path]) -> None:
-    """Raise OptionError for a name whose module is not there or does not define it."""
+    """Raise OptionError for a name whose module is missing or does not define it."""
     for key, name in _named(section):
         imports.check(key, name, places)
 
 
 def rollout_objects(section: Mapping[str, object], places: Sequence[Path]) -> dict[str, Any]:
-    """Return rollout_func, tools and environment_factory, as far as the section names them."""
+    """Return rollout_func, tools and environment_factory, those that the section names."""
     out: dict[str, Any] = {}
     if section.get("rollout_func"):
         out["rollout_func"] = _rollout(str(section["rollout_func"]), places)
@@ -66,7 +66,7 @@ def _tool(name: str, places: Sequence[Path]) -> Callable[..., Any]:
 
 
 def _environment(name: str, places: Sequence[Path]) -> Callable[..., Any]:
-    """Load a class of environments, or a function that makes one."""
+    """Return a class of environments, or a function that makes one."""
     factory = imports.load_function(ENVIRONMENT, name, places)
     if not isinstance(factory, type):
         return factory

@@ -1,4 +1,4 @@
-"""`vllm_lora_sync`: the adapter alone goes to a stock `vllm serve`, as files on a shared file system.
+"""`vllm_lora_sync`: only the adapter is sent to a stock `vllm serve`, as files on a shared file system.
 
 Each version has a new name, since vLLM keys its prefix cache by the name of the adapter. The order is
 load the new, ask for it, unload the old: at every moment the weights of this step or of the step before
@@ -34,7 +34,7 @@ def without_weight_transfer() -> Iterator[None]:
 
 
 def _nothing(client: Any, device: Any = 0) -> None:
-    """Stand in for the start of a weight transfer that is not used."""
+    """Replaces the start of a weight transfer that is not used."""
 
 
 class LoraSync:
@@ -58,7 +58,7 @@ class LoraSync:
         )
 
     def __call__(self) -> None:
-        """Write the adapter and let the server answer with it; raises ServerLostError on every process."""
+        """Write the adapter and let the server use it; raise ServerLostError on every process."""
         from trl.experimental.async_grpo.async_grpo_trainer import save_lora_adapter
 
         self.version += 1
@@ -104,7 +104,7 @@ class LoraSync:
         self.post_load(body, path)
 
     def post_load(self, body: dict[str, object], path: str) -> None:
-        """Ask the server to load an adapter; a 404 means that it may not, or does not see the files."""
+        """Let the server load an adapter; a 404 means that it may not, or does not see the files."""
         try:
             self.server.post("/v1/load_lora_adapter", body)
         except ServerError as error:
@@ -142,14 +142,14 @@ def check_adapter(model: Any) -> None:
 
 
 class NamedLoraSync(LoraSync):
-    """Sends every version of the adapter under one name: the agents of a NeMo Gym ask vLLM by themselves.
+    """Sends every version of the adapter under one name: the agents of a NeMo Gym call vLLM themselves.
 
     Each version is loaded in place of the one before. vLLM keys its prefix cache by the name of the
     adapter, so what it computed with the version before is dropped.
     """
 
     def __init__(self, trainer: Any, server: Server, folder: Path, name: str) -> None:
-        """Take the name that requests will ask for."""
+        """Take the model name of the agents' requests."""
         super().__init__(trainer, server, folder)
         self.name = name
 

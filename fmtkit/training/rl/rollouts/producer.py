@@ -1,4 +1,4 @@
-"""Prefetch: the answers to batch k+1 are made while batch k trains.
+"""Prefetch: the answers to batch k+1 are generated while batch k trains.
 
 An iterator reads some batches ahead of the trainer, and one thread generates, batch after batch; rewards,
 log-probabilities and advantages stay on the main thread with the weights of then. Answers are
@@ -19,7 +19,7 @@ from fmtkit.training.rl.rollouts.generation import agreed
 
 
 class LookAhead:
-    """Numbers the batches of a run through all its epochs, and shows those to come.
+    """Numbers the batches of a run over all its epochs, and returns those to come.
 
     TRL repeats each generation batch `steps_per_generation * num_iterations` times, one for each
     micro-batch, so the batch of the next generation is that many further on.
@@ -33,7 +33,7 @@ class LookAhead:
         self._given = 0
 
     def over(self, source: Iterator[Any]) -> Iterator[Any]:
-        """Iterate over an epoch's batches; the same source is gone on with."""
+        """Iterate over an epoch's batches; the same source is continued."""
         self._source = source
         while True:
             self._fill()
@@ -43,11 +43,11 @@ class LookAhead:
             yield self._batches[self._given - 1]
 
     def batch(self, index: int) -> Any:
-        """Return the batch of this number, or None if it is not of this epoch."""
+        """Return the batch with this number, or None if it is not in this epoch."""
         return self._batches.get(index)
 
     def forget_before(self, index: int) -> None:
-        """Let go of batches that were trained."""
+        """Drop batches that were trained."""
         for old in [number for number in self._batches if number < index]:
             del self._batches[old]
 
@@ -72,7 +72,7 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self.busy = RLock()
-        """Held while a job runs; to hold it is to know that no job runs."""
+        """Held while a job runs."""
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._futures: list[Future[Any]] = []
         self._thread = Thread(target=self._run, name=name, daemon=True)
@@ -86,7 +86,7 @@ class Worker:
         return future
 
     def close(self) -> None:
-        """Cancel what has not begun, and wait a moment for what has."""
+        """Cancel jobs that have not started, and wait a moment for the running one."""
         for future in self._futures:
             future.cancel()
         self._jobs.put(None)
@@ -121,7 +121,7 @@ class Generation(Protocol):
 
 @dataclass(frozen=True)
 class Pending:
-    """Answers under way: the rows that they are for, and the step whose weights make them."""
+    """Answers in flight: their rows, and the step of the weights that generate them."""
 
     rows: Rows
     prompts: list[Any]
