@@ -200,6 +200,17 @@ def test_an_unclosed_array_is_told() -> None:
     assert partial[1].raw == b'{"a": "tex'
 
 
+@pytest.mark.parametrize("block_bytes", [8, 32, BLOCK_BYTES])
+@pytest.mark.parametrize("end", [b"", b"\n", b",", b",\n"])
+@pytest.mark.parametrize("rows", [1, 2, 9])
+def test_an_array_that_is_cut_after_an_element_is_told(rows, end, block_bytes) -> None:
+    whole = [b'{"a": %d}' % number for number in range(rows)]
+    found = [item for _, item in records(cut(b"[" + b",\n".join(whole) + end, block_bytes))]
+    assert found[:-1] == whole
+    assert isinstance(found[-1], Reject)
+    assert "no closing bracket" in found[-1].message
+
+
 def test_commas_without_elements_are_rejects() -> None:
     assert codes(cut(b'[{"a": 1},]')) == ["", "json_syntax"]
     assert codes(cut(b'[{"a": 1},,{"a": 2}]')) == ["", "json_syntax", ""]

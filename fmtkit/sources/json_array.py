@@ -17,7 +17,7 @@ from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, RAW_BYTES, JsonBl
 from fmtkit.sources.jsonl import BOM, line_feeds, long_line
 from fmtkit.sources.lookahead import BLANK, Records, Text, on_one_line
 from fmtkit.sources.raw import RawBytes, Readable, read_fully
-from fmtkit.sources.repair import blocks_with_care, is_damaged, text_after_the_end
+from fmtkit.sources.repair import blocks_with_care, is_damaged, not_closed, text_after_the_end
 from fmtkit.sources.structure import Structure, in_strings, structure_of
 
 LINE_START = re.compile(rb"[ \t\r]*\n[ \t\r\n]*")
@@ -90,7 +90,7 @@ def blocks_of_elements(file: Readable, raw: RawBytes, cutting: Cutting) -> Itera
         text.drop(int(sound.starts[-1]))
         after_comma = True
     if cutting.array:
-        yield _not_closed(text)
+        yield not_closed(text)
 
 
 def _begin(file: Readable, raw: RawBytes, cutting: Cutting) -> Text:
@@ -228,10 +228,3 @@ def _skip_long(text: Text, found: Structure, cutting: Cutting) -> JsonBlock:
         depth, inside = part.depth, part.inside
     reject = long_line(first, size, line, cutting.max_line_bytes)
     return JsonBlock(b"", line, np.zeros(0, np.int64), (reject,), text.raw.count)
-
-
-def _not_closed(text: Text) -> JsonBlock:
-    records = Records(text.line)
-    message = "the array has no closing bracket: the file may have been cut short"
-    records.reject("json_syntax", message, b"", text.line)
-    return records.block(text.raw.count)

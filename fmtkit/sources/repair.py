@@ -53,11 +53,19 @@ def text_after_the_end(text: Text) -> Iterator[JsonBlock]:
     yield records.block(text.raw.count)
 
 
+def not_closed(text: Text) -> JsonBlock:
+    """Reject the end of a text at which its array is still open."""
+    records = Records(text.line)
+    message = "the array has no closing bracket: the file may have been cut short"
+    records.reject("json_syntax", message, b"", text.line)
+    return records.block(text.raw.count)
+
+
 def blocks_with_care(
     text: Text, hold_bytes: int, max_line_bytes: int, *, array: bool
 ) -> Iterator[JsonBlock]:
     """Read record by record to the end of the text."""
-    size, after_value = hold_bytes, False
+    size, after_value, is_open = hold_bytes, False, array
     while text.skip_blanks(size):
         care = Care(text, Records(text.line), array, max_line_bytes, after_value)
         care.read_held()
@@ -72,7 +80,10 @@ def blocks_with_care(
         if care.closed:
             yield from text_after_the_end(text)
             return
-        size, after_value = hold_bytes, care.after_value
+        # A reject up to the end of the text may hold the closing bracket.
+        size, after_value, is_open = hold_bytes, care.after_value, array and care.fault is None
+    if is_open:
+        yield not_closed(text)
 
 
 @dataclass
