@@ -431,7 +431,7 @@ def test_a_pipe_gets_the_words_of_the_terminal_without_its_colours(capsys, monke
         monkeypatch.setenv("COLUMNS", "300")
         arguments = [str(source), "--type", "intel", "-o", str(tmp_path / "o.parquet")]
         done = fmtkit(capsys, "convert", *arguments, "--overwrite", "--no-progress")
-        checked = fmtkit(capsys, "validate", str(source), "--type", "intel")
+        checked = fmtkit(capsys, "validate", str(source), "--type", "intel", "--no-progress")
         assert (done.code, checked.code) == (0, 1)
         assert ("\x1b[" in done.err, "\x1b[" in checked.err) == (bool(colours), bool(colours))
         plain = re.sub(r"\x1b\[[0-9;]*m", "", done.err + checked.err)

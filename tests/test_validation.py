@@ -6,11 +6,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixture_cases import Case, cases
-from runs import INTEL, convert, lines
+from runs import INTEL, convert, fmtkit, lines
 
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.validation import validate_sources
-from fmtkit.core.errors import ColumnMismatchError, OptionError
+from fmtkit.core.errors import ColumnMismatchError, NothingWrittenError, OptionError
 
 USER, BOT = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
 BAD = INTEL | {"chosen": None}
@@ -52,6 +52,16 @@ def test_the_exit_code_minds_the_limit(tmp_path, limit, code):
 def test_nothing_wrong_is_0(tmp_path):
     findings = validate(tmp_path, [INTEL], "intel")
     assert (findings.exit_code, findings.items) == (0, ())
+
+
+@pytest.mark.parametrize("text", [b"", b"\n \n"])
+@pytest.mark.parametrize("flags", [[], ["--type", "intel"], ["--json"], ["--quiet"]], ids=str)
+def test_sources_without_rows_are_4_as_in_a_conversion(tmp_path, capsys, text, flags):
+    source = tmp_path / "empty.jsonl"
+    source.write_bytes(text)
+    told = fmtkit(capsys, "validate", source, *flags)
+    assert told.code == NothingWrittenError.exit_code
+    assert told.err == "fmtkit: the sources hold no rows; nothing was checked\n"
 
 
 def test_findings_of_several_files_stand_file_by_file(tmp_path):

@@ -71,17 +71,22 @@ def validate(
     ] = False,
     json: Json = False,
     quiet: Quiet = False,
+    no_progress: NoProgress = False,
 ) -> None:
     """Check sources; write nothing.
 
     Prints `file:line: code: message` for every bad row, not only the first.
     """
     with quick_imports():
+        from fmtkit.converting.progress_bar import progress
         from fmtkit.converting.validation import validate_sources
         from fmtkit.reports import console as terminal
 
-    findings = validate_sources(source or [], options, schema=schema)
+    with progress(shown=not (quiet or no_progress or json)) as watch:
+        findings = validate_sources(source or [], options, schema=schema, watch=watch)
     terminal.print_findings(findings, as_json=json, quiet=quiet)
+    if not findings.ledger.rows_read:
+        say("fmtkit: the sources hold no rows; nothing was checked")
     raise typer.Exit(findings.exit_code)
 
 

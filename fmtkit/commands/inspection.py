@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fmtkit.commands.flags import Json, Quiet, Sources, flags
+from fmtkit.commands.flags import Json, NoProgress, Quiet, Sources, flags
 from fmtkit.commands.importing import quick_imports
 from fmtkit.inspection.inspect_options import InspectOptions
 
@@ -29,6 +29,7 @@ def inspect(
     ] = False,
     json: Json = False,
     quiet: Quiet = False,
+    no_progress: NoProgress = False,
 ) -> None:
     """Show what sources hold, before a run.
 
@@ -36,6 +37,7 @@ def inspect(
     """
     with quick_imports():
         from fmtkit.converting.engines import session
+        from fmtkit.converting.progress_bar import progress
         from fmtkit.reports.faces import show, show_all
 
     faces: dict[str, Any] = {
@@ -47,13 +49,15 @@ def inspect(
         "whole": all_,
     }
     codes = tuple(fail_on or ())
+    bar = not (quiet or no_progress or json)
     # A cluster that the inspection starts is there for the rows of its page too.
     with session():
         if options.config is None:
-            found = show(source or [], options, fail_on=codes, **faces)
+            found = show(source or [], options, fail_on=codes, bar=bar, **faces)
         else:
             from fmtkit.training.data.inspect_config import inspect_config
 
-            inspected = inspect_config(options.config, source or [], options)
+            with progress(shown=bar) as watch:
+                inspected = inspect_config(options.config, source or [], options, watch)
             found = show_all(inspected, fail_on=codes, **faces)
     raise typer.Exit(1 if found else 0)

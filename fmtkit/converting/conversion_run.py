@@ -1,7 +1,7 @@
 """A conversion under way: pieces go to a sink, and every row is accounted for."""
 
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from hashlib import sha256
@@ -13,7 +13,8 @@ from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.engines import Cluster, Threads, engine_of
 from fmtkit.converting.ledger import Ledger, why_ended
 from fmtkit.converting.pipeline import Piece, Progress, stream
-from fmtkit.converting.preparation import AnySource, Job
+from fmtkit.converting.preparation import AnySource, Job, total_size
+from fmtkit.converting.progress_bar import Watch
 from fmtkit.converting.run_report import Report, report_of, sources_of
 from fmtkit.converting.splitting import Encoding, Split
 from fmtkit.converting.task_work import (
@@ -40,9 +41,6 @@ from fmtkit.writing.outputs import Destination
 from fmtkit.writing.sinks import Closing, Sink
 from fmtkit.writing.task_output import Counts, TaskRecord, Trace
 
-Watcher = Callable[[int, int | None, Ledger], None]
-
-
 READERS = 16
 """How many records of an earlier run are read at a time."""
 
@@ -51,7 +49,7 @@ class ConversionRun:
     """One conversion under way."""
 
     def __init__(
-        self, jobs: Sequence[Job], out: Destination, options: ConvertOptions, watch: Watcher | None
+        self, jobs: Sequence[Job], out: Destination, options: ConvertOptions, watch: Watch | None
     ) -> None:
         self.jobs, self.options, self.watch = jobs, options, watch
         self.job = jobs[0]
@@ -67,7 +65,7 @@ class ConversionRun:
         self.tiers = dict.fromkeys(TIERS, 0)
         self._told = 0
         """The first source that a checkpoint does not cover completely."""
-        self._size = _size_of(jobs)
+        self._size = total_size(job.size for job in jobs)
         if not self.is_folder and options.engine == "ray":
             raise OptionError(f"{self.out} is one file; --engine ray writes a folder, OUT/")
         if not self.is_folder and self.job.split is not None:
@@ -405,12 +403,6 @@ def _format_of(job: Job, wanted: str | None) -> str:
             f"--to {job.options.to} is written as {', '.join(known)}; give OUT as {name}"
         )
     return wanted or known[0]
-
-
-def _size_of(jobs: Sequence[Job]) -> int | None:
-    """Return the bytes of all sources; None if unknown before reading."""
-    sizes = [source.size for job in jobs for source in job.sources]
-    return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 def _identity(source: AnySource) -> dict[str, Any]:

@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from fmtkit.converting.conversion_run import ConversionRun, Watcher
+from fmtkit.converting.conversion_run import ConversionRun
 from fmtkit.converting.convert_options import HASHED, ConvertOptions, RowOptions
 from fmtkit.converting.engines import session
 from fmtkit.converting.ledger import Ledger, why_ended
 from fmtkit.converting.pipeline import Piece, Progress, stream
 from fmtkit.converting.preparation import Job, prepare
+from fmtkit.converting.progress_bar import Watch
 from fmtkit.converting.run_report import Report, report_of
 from fmtkit.converting.splitting import (
     LowestHashes,
@@ -47,7 +48,7 @@ def convert_to(
     out: str | Path | ObjectPath,
     options: ConvertOptions,
     *,
-    watch: Watcher | None = None,
+    watch: Watch | None = None,
 ) -> Report:
     """Convert sources and write them to a file or a folder.
 
@@ -132,17 +133,22 @@ def _placed(hub: HubOutput, reports: Iterable[Report], *addresses: str) -> list[
 class RowStream:
     """The converted rows of sources, block by block in input order, with nothing written.
 
-    Every row that went by is in `ledger`, how far it came is in `progress`.
+    Every row read so far is counted in `ledger`, the position in `progress`; `watch` follows both.
 
     Raises:
         OptionError, UnknownNameError, ColumnMismatchError, SourceError: as `convert_to`.
         LimitError: while it is read, if more rows are bad than --max-errors or --on-error fail allows.
     """
 
-    def __init__(self, sources: Sequence[object] | object, options: RowOptions) -> None:
+    def __init__(
+        self,
+        sources: Sequence[object] | object,
+        options: RowOptions,
+        watch: Watch | None = None,
+    ) -> None:
         for plugin in options.plugins:
             registry.load_plugin(plugin)
-        self.options = options
+        self.options, self.watch = options, watch
         opened = open_named(sources, delimiter=options.delimiter)
         check_places(opened, None, options)
         self.job = prepare(opened, options)
@@ -157,8 +163,14 @@ class RowStream:
                 reason = why_ended(self.options, self.ledger, source, piece.rejects)
                 if reason is not None:
                     raise LimitError(reason)
+                self.tell()
                 yield piece
         self.ledger.check()
+
+    def tell(self) -> None:
+        """Tell `watch` how much is read."""
+        if self.watch is not None:
+            self.watch(self.progress.bytes_of_sources(), self.job.size, self.ledger)
 
     def report(self) -> Report:
         """Return the report of what was read so far."""
@@ -233,7 +245,7 @@ def _count_places(
 
 
 def write_jobs(
-    jobs: Sequence[Job], out: Destination, options: ConvertOptions, watch: Watcher | None
+    jobs: Sequence[Job], out: Destination, options: ConvertOptions, watch: Watch | None
 ) -> Report:
     """Run jobs one after another into one sink; several only into a file, and of one table.
 

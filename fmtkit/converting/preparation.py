@@ -145,9 +145,20 @@ class Job:
         return stage.target.beside(name, rows, tuple(stage.rows))
 
     @property
+    def size(self) -> int | None:
+        """Return the bytes of all sources; None where only reading tells."""
+        return total_size(source.size for source in self.sources)
+
+    @property
     def converter(self) -> Converter:
         """Return the converter of the first source; all make the same table."""
         return self.plans[0].binding.converter
+
+
+def total_size(sizes: Iterable[int | None]) -> int | None:
+    """Return the sum of sizes; None where one is not known."""
+    known = list(sizes)
+    return None if None in known else sum(size for size in known if size is not None)
 
 
 def _unpickled(code: CarriedCode, state: bytes) -> Job:

@@ -1,4 +1,4 @@
-"""The progress bar of a conversion: bytes, rows per second, bad rows and Ray's tasks, on a terminal only."""
+"""The progress bar of commands that read every row: bytes, rows per second, bad rows, Ray's tasks."""
 
 import os
 import sys
@@ -33,7 +33,7 @@ def may_be_terminal() -> bool:
 
 @contextmanager
 def progress(*, shown: bool) -> Iterator[Watch | None]:
-    """Show a bar on stderr while a run lasts; nothing where stderr is not a terminal."""
+    """Show a bar on stderr while a command reads; nothing where stderr is not a terminal."""
     if not (shown and may_be_terminal()):
         yield None
         return

@@ -19,10 +19,11 @@ from typing import IO, Any, cast
 
 import pyarrow as pa
 
-from fmtkit.converting.conversion_run import Watcher, fingerprint_of
+from fmtkit.converting.conversion_run import fingerprint_of
 from fmtkit.converting.conversions import open_named, with_split, write_jobs
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.preparation import prepare
+from fmtkit.converting.progress_bar import Watch
 from fmtkit.converting.run_report import Report
 from fmtkit.core import user_modules
 from fmtkit.core.atomic import write_json
@@ -61,7 +62,7 @@ def replay(
     *,
     fix: str | None = None,
     plugins: Sequence[str] = (),
-    watch: Watcher | None = None,
+    watch: Watch | None = None,
 ) -> Report:
     """Convert the rows of a quarantine again and rewrite the output that they were missing from.
 

@@ -14,11 +14,13 @@ from fmtkit.converting.engines import Inline, engine_of, session
 from fmtkit.converting.ledger import ErrorLimit, Ledger
 from fmtkit.converting.pipeline import Piece, Progress, stream
 from fmtkit.converting.preparation import Job
+from fmtkit.converting.progress_bar import Watch
 from fmtkit.converting.run_report import Report
 from fmtkit.converting.task_work import counts_of, limited, limited_tasks, named, works_by_tasks
 from fmtkit.converting.tasks import Task
 from fmtkit.core import notebook_html
 from fmtkit.core.codes import Reject
+from fmtkit.core.errors import NothingWrittenError
 from fmtkit.core.escaping import counted
 from fmtkit.formats.table_schemas import row_schema
 from fmtkit.writing.task_output import Counts
@@ -47,7 +49,9 @@ class Findings:
 
     @property
     def exit_code(self) -> int:
-        """Return 0 if nothing was found (or no more than is allowed), else 1."""
+        """Return 0 if nothing was found (or no more than is allowed), 4 if there are no rows, else 1."""
+        if not self.ledger.rows_read:
+            return NothingWrittenError.exit_code
         if not self.items:
             return 0
         if self.limit.rows is None and self.limit.share is None:
@@ -82,7 +86,11 @@ class Findings:
 
 
 def validate_sources(
-    sources: Sequence[object] | object, options: RowOptions, *, schema: bool = False
+    sources: Sequence[object] | object,
+    options: RowOptions,
+    *,
+    schema: bool = False,
+    watch: Watch | None = None,
 ) -> Findings:
     """Check sources; without a type they must be canonical rows (`passthrough`).
 
@@ -93,7 +101,7 @@ def validate_sources(
         options, type=options.type or "passthrough", on_error="quarantine", max_errors=None
     )
     with session():
-        rows = RowStream(sources, unlimited)
+        rows = RowStream(sources, unlimited, watch)
         items = (_by_tasks if works_by_tasks(rows.job) else _by_blocks)(rows, schema=schema)
     limit = ErrorLimit.parse(options.max_errors)
     return Findings(tuple(items), rows.ledger, rows.report(), limit)
@@ -118,6 +126,7 @@ def _by_tasks(rows: RowStream, *, schema: bool) -> list[Finding]:
             items += [_behind(f, *first) if own == source else f for own, f in found]
             rows.ledger.merge(Ledger.from_dict(counts.ledger))
             rows.progress.jump(task, counts)
+            rows.tell()
     rows.ledger.check()
     return items
 

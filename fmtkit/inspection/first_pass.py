@@ -19,6 +19,7 @@ from fmtkit.converting.engines import Inline, engine_of
 from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.pipeline import Piece, Progress
 from fmtkit.converting.preparation import Job
+from fmtkit.converting.progress_bar import Watch
 from fmtkit.converting.task_work import counts_of, limited, limited_tasks, named, works_by_tasks
 from fmtkit.converting.tasks import Task, tasks_of
 from fmtkit.core.codes import Reject
@@ -122,16 +123,24 @@ class TaskView:
         return seen
 
 
-def look_at_rows(job: Job, viewer: "BlockViewer") -> tuple[Seen, RowFetch]:
+def look_at_rows(
+    job: Job, viewer: "BlockViewer", watch: Watch | None = None
+) -> tuple[Seen, RowFetch]:
     """Look at every row of a job, and return what was seen and how to get at single rows."""
     seen = Seen(viewer.viewer.empty())
     fetch = RowFetch(job, seen.starts)
+
+    def tell() -> None:
+        if watch is not None:
+            watch(seen.progress.bytes_of_sources(), job.size, seen.ledger)
+
     if works_by_tasks(job):
         tasks = limited_tasks(job)
         work = engine_of(job.options).map(TaskView(job, viewer), iter(tasks))
         with closing(named(work, job.sources)) as found:
             for task, one in zip(tasks, found, strict=True):
                 seen.absorb(one, task)
+                tell()
     else:
         # Cut as the workers' tasks are: what is shown of a block does not depend on the engine.
         read = pipeline.stream(job, step=viewer, tasks=tasks_of(job.sources))
@@ -140,6 +149,7 @@ def look_at_rows(job: Job, viewer: "BlockViewer") -> tuple[Seen, RowFetch]:
                 start, view = seen.add(piece), piece.result
                 if view.table is not None:
                     fetch.hold(start, view.table, view.records, view.lines)
+                tell()
     seen.ledger.check()
     return seen, fetch
 

@@ -15,6 +15,7 @@ from fmtkit.converting import detection, preparation, typenames
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.engines import session
 from fmtkit.converting.preparation import Job
+from fmtkit.converting.progress_bar import Watch
 from fmtkit.converting.suggestions import methods_for
 from fmtkit.converting.task_work import check_places
 from fmtkit.core.errors import ColumnMismatchError, OptionError, TokenizerError
@@ -86,15 +87,16 @@ def run(
     options: InspectOptions,
     rows: RowOptions | None = None,
     masks: Callable[[Masking], Masking] | None = None,
+    watch: Watch | None = None,
 ) -> Inspection:
     """Inspect sources (see survey.inspect).
 
     `rows` says how they are converted where options do not say it all, as a config's dataset does;
-    `masks` adds what a config says of masks.
+    `masks` adds what a config says of masks, `watch` follows the rows that were read.
     """
     # A cluster is started once for all that is looked at.
     with session():
-        return _run(source, options, rows, masks)
+        return _run(source, options, rows, masks, watch)
 
 
 def _run(
@@ -102,6 +104,7 @@ def _run(
     options: InspectOptions,
     rows: RowOptions | None,
     masks: Callable[[Masking], Masking] | None,
+    watch: Watch | None,
 ) -> Inspection:
     for plugin in options.plugins:
         registry.load_plugin(plugin)
@@ -130,7 +133,7 @@ def _run(
         _stride(opened, options.sample),
         masking,
     )
-    seen, fetch = look_at_rows(job, _block_viewer(job, opened, viewer))
+    seen, fetch = look_at_rows(job, _block_viewer(job, opened, viewer), watch)
     shown = RowViewer(
         job.table.name(),
         tokenizer,

@@ -254,10 +254,10 @@ def print_findings(findings: "Findings", *, as_json: bool, quiet: bool) -> None:
     for item in findings.items:
         message = f"{item.code}: {item.message}"
         sys.stdout.write(_finding(item.file, item.line, item.row, message) + "\n")
-    if quiet:
+    data = findings.as_dict()
+    if quiet or not data["rows_read"]:
         return
     sys.stdout.flush()
-    data = findings.as_dict()
     unread = _unread(data)
     end = "sound" if data["reasons"] else "sound: nothing wrong"
     rows = f"{counted(data['rows_read'], 'row')}, {data['sound']:,} {end}"

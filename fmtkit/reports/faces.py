@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fmtkit.converting.progress_bar import progress
 from fmtkit.core.codes import REASONS
 from fmtkit.core.errors import OptionError, UnknownNameError
 from fmtkit.inspection.advice import ADVICE
@@ -29,14 +30,20 @@ def show(
     as_json: bool = False,
     quiet: bool = False,
     whole: bool = False,
+    bar: bool = False,
 ) -> tuple[str, ...]:
-    """Inspect, write the files asked for and print; return the codes of `fail_on` found."""
+    """Inspect, write the files asked for and print; return the codes of `fail_on` found.
+
+    `bar` shows a progress bar on a terminal while rows are read.
+    """
     for code in fail_on:
         if code not in ADVICE and code not in REASONS:
             raise UnknownNameError("finding", code, [*ADVICE, *REASONS])
     _targets(html, plot, overwrite=overwrite)
+    with progress(shown=bar) as watch:
+        inspection = run(source, options, watch=watch)
     return show_inspection(
-        run(source, options),
+        inspection,
         html=html,
         plot=plot,
         overwrite=overwrite,

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fmtkit.converting.conversion_run import Watcher
 from fmtkit.converting.conversions import (
     convert_to,
     open_named,
@@ -17,6 +16,7 @@ from fmtkit.converting.conversions import (
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.engines import session
 from fmtkit.converting.preparation import prepare
+from fmtkit.converting.progress_bar import Watch
 from fmtkit.converting.run_report import Report
 from fmtkit.core.errors import OptionError
 from fmtkit.formats import registry
@@ -38,7 +38,7 @@ def convert_config(
     out: str | Path,
     options: ConvertOptions,
     *,
-    watch: Watcher | None = None,
+    watch: Watch | None = None,
     say: Callable[[str], None] | None = None,
 ) -> list[Report]:
     """Convert what a config's `datasets:` name to the rows that `fmtkit train` trains on.
@@ -74,7 +74,7 @@ def _converted(
     made: Plan,
     target: Destination,
     options: ConvertOptions,
-    watch: Watcher | None,
+    watch: Watch | None,
     say: Callable[[str], None],
 ) -> list[Report]:
     is_file = target.format is not None
@@ -112,7 +112,7 @@ def _silent(_: str) -> None:
 def _one_file(
     entries: Sequence[tuple[list[object], ConvertOptions]],
     target: Destination,
-    watch: Watcher | None,
+    watch: Watch | None,
 ) -> Report:
     opened = [open_named(specs, chosen.hash, chosen.delimiter) for specs, chosen in entries]
     refuse_output(target, [source.name for sources in opened for source in sources], entries[0][1])

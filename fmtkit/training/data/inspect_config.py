@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from fmtkit.converting.progress_bar import Watch
 from fmtkit.core.errors import OptionError
 from fmtkit.counting.anchors import AnchorRule
 from fmtkit.inspection.inspect_options import InspectOptions
@@ -20,7 +21,10 @@ from fmtkit.training.run.job import WITHOUT
 
 
 def inspect_config(
-    config: str | Path, sources: Sequence[object], options: InspectOptions
+    config: str | Path,
+    sources: Sequence[object],
+    options: InspectOptions,
+    watch: Watch | None = None,
 ) -> list[tuple[str, Inspection]]:
     """Return the source of each dataset of a config, and what an inspection by its keys finds there.
 
@@ -34,10 +38,12 @@ def inspect_config(
         raise OptionError(f"{config}: no datasets: to inspect")
     datasets = (*made.datasets, *made.test_datasets)
     with config_words.advice(made.config, options.chosen()):
-        return [(dataset.source, _inspected(made, dataset, options)) for dataset in datasets]
+        return [(dataset.source, _inspected(made, dataset, options, watch)) for dataset in datasets]
 
 
-def _inspected(made: Plan, dataset: DatasetPlan, given: InspectOptions) -> Inspection:
+def _inspected(
+    made: Plan, dataset: DatasetPlan, given: InspectOptions, watch: Watch | None
+) -> Inspection:
     wish = wish_of(dataset.entry, made.config.get("seed"))
     specs, local = specs_of(dataset, wish)
     own = options_of(made, dataset, wish, local=bool(local), split=False)
@@ -78,7 +84,7 @@ def _inspected(made: Plan, dataset: DatasetPlan, given: InspectOptions) -> Inspe
     def masks(usual: Masking) -> Masking:
         return replace(usual, turns=turn_rule(made.config, dataset.entry), max_length=limit)
 
-    return run(specs, options, rows, masks)
+    return run(specs, options, rows, masks, watch)
 
 
 def _template(made: Plan, dataset: DatasetPlan) -> str | None:
