@@ -18,7 +18,7 @@ HEAD = f"""\
 | 1 | findings of `validate` or `inspect --fail-on`, or more bad rows than `--max-errors` or `--on-error fail` allows |
 | 2 | usage or configuration: a flag, a name, a column, a template, an output that exists |
 | 3 | a source cannot be read, or an output cannot be written |
-| 4 | not one row could be converted; quarantine and report are written |
+| 4 | not one row could be converted (quarantine and report are written), or `validate` found no rows |
 | 130 | interrupted; a folder can be resumed with `--resume` |
 
 An error is one line on stderr: what is wrong, where, and what to do next. There is no traceback for a mistake of the
