@@ -1,4 +1,4 @@
-"""Binary classifier optimisation, from single liked or disliked replies: https://arxiv.org/abs/2404.04656."""
+"""Binary classifier optimisation, from single desirable or undesirable replies: https://arxiv.org/abs/2404.04656."""
 
 from fmtkit.core.runner import Runner
 
@@ -7,7 +7,7 @@ RUNNER = Runner(
     tables=("Unpaired",),
     trainer="trl.experimental.bco:BCOTrainer",
     config="trl.experimental.bco:BCOConfig",
-    about="learn from liked and disliked replies by a classifier",
+    about="learn from desirable and undesirable replies by a classifier",
     trl=">=1.8,<=1.13.0",
     needs=frozenset({"reference"}),
     mask="unpaired",

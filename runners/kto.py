@@ -1,4 +1,4 @@
-"""Kahneman-Tversky optimisation, from single liked or disliked replies: https://arxiv.org/abs/2402.01306."""
+"""Kahneman-Tversky optimisation, from single desirable or undesirable replies: https://arxiv.org/abs/2402.01306."""
 
 from fmtkit.core.runner import Runner, Settings
 
@@ -25,7 +25,7 @@ RUNNER = Runner(
     tables=("Unpaired",),
     trainer="trl:KTOTrainer",
     config="trl:KTOConfig",
-    about="learn from liked and disliked replies, measured against a reference model",
+    about="learn from desirable and undesirable replies, measured against a reference model",
     needs=frozenset({"reference"}),
     mask="unpaired",
     row_variables=True,

@@ -149,8 +149,8 @@ def test_single_replies_have_the_mean_reward_of_each_label(runs):
     liked = [item.reward["completion"] for item in trial.items if item.expected is True]
     assert len(liked) == 16
     reward = trial.summary["implicit_reward"]
-    assert reward["liked"] == pytest.approx(sum(liked) / 16)
-    assert reward["margin"] == pytest.approx(reward["liked"] - reward["disliked"])
+    assert reward["desirable"] == pytest.approx(sum(liked) / 16)
+    assert reward["margin"] == pytest.approx(reward["desirable"] - reward["undesirable"])
 
 
 def test_a_reward_model_scores_pairs_by_its_head(runs, model):

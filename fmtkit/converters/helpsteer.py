@@ -81,7 +81,7 @@ def unpaired(
     attribute: str = "helpfulness",
     threshold: float = 3,
 ) -> Unpaired:
-    """https://huggingface.co/datasets/nvidia/HelpSteer2: liked from `threshold` (of 0 to 4) on."""
+    """https://huggingface.co/datasets/nvidia/HelpSteer2: desirable from `threshold` (of 0 to 4) on."""
     if attribute not in ATTRIBUTES:
         raise UnknownNameError("attribute", attribute, ATTRIBUTES)
     rated = (helpfulness, correctness, coherence, complexity, verbosity)

@@ -1,7 +1,7 @@
 """Map files: the columns of a source under a type's names, as JSON or YAML, also LLaMA-Factory's own.
 
 A plain file is an object {COLUMN: PATH}. A `dataset_info.json` holds such an object, `columns`, for each
-data set, in LLaMA-Factory's words, and `tags` for the keys and the speakers of messages.
+dataset, under LLaMA-Factory's names, and `tags` for the keys and the roles of messages.
 """
 
 import json
@@ -20,8 +20,8 @@ WORDS = {
     "messages": ("conversations", "messages", "conversation"),
     "kto_tag": ("kto_tag", "label"),
 }
-"""LLaMA-Factory's word for a column -> what a type may call it; the other words are the same."""
-SPEAKERS = {
+"""LLaMA-Factory's name for a column -> what a type may call it; other names are the same."""
+ROLE_TAGS = {
     "user_tag": "user",
     "assistant_tag": "assistant",
     "observation_tag": "tool",
@@ -41,9 +41,9 @@ def read(path: str, type_name: str, sources: Sequence[str]) -> MapFile:
     """Read a map file for the sources of a type.
 
     Args:
-        path: The file, JSON or YAML; of a dataset_info.json PATH#NAME takes one data set.
+        path: The file, JSON or YAML; of a dataset_info.json PATH#NAME takes one dataset.
         type_name: The source of the type (`intel` of `chatml.intel`), whose columns may be named.
-        sources: The names of the sources, to find their data set in a dataset_info.json.
+        sources: The names of the sources, to find their dataset in a dataset_info.json.
 
     Raises:
         OptionError: It cannot be read, or a name in it is not a column of the type.
@@ -75,19 +75,19 @@ def _loaded(file: str) -> Any:
 
 def _object(value: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise OptionError(f"--map-file {where}: give an object of names")
+        raise OptionError(f"--map-file {where}: must be an object (names and values)")
     return value
 
 
 def _entry(
     table: Mapping[str, Any], dataset: str, sources: Sequence[str], file: str
 ) -> Mapping[str, Any]:
-    """Return the data set that was named, or whose file is a source, or the only one."""
+    """Return the dataset that was named, or whose file is a source, or the only one."""
     if dataset:
         if dataset not in table:
             near = near_match(dataset, table)
             advice = f"did you mean {near!r}?" if near else f"it has {', '.join(table)}"
-            raise OptionError(f"--map-file {file}: no data set {dataset!r}; {advice}")
+            raise OptionError(f"--map-file {file}: no dataset {dataset!r}; {advice}")
         return _object(table[dataset], file)
     names = {PurePosixPath(source).name for source in sources}
     found = [
@@ -98,7 +98,7 @@ def _entry(
     found = found or (list(table.values()) if len(table) == 1 else [])
     if len(found) != 1:
         raise OptionError(
-            f"--map-file {file}: which data set is meant? Write {file}#NAME, with one of "
+            f"--map-file {file}: which dataset is meant? Write {file}#NAME, with one of "
             f"{', '.join(table)}"
         )
     return _object(found[0], file)
@@ -113,7 +113,7 @@ def _columns(given: Mapping[str, Any], type_name: str, file: str) -> dict[str, s
         name = word if word in known else next((w for w in WORDS.get(word, ()) if w in known), None)
         if name is None:
             raise OptionError(
-                f"--map-file {file}: {word} is no column of type {type_name}, which has "
+                f"--map-file {file}: {word} is not a column of type {type_name}, which has "
                 f"{', '.join(sorted(known))}"
             )
         columns[name] = column
@@ -128,8 +128,8 @@ def _options(tags: Mapping[str, Any], file: str) -> dict[str, Any]:
             options["message_field_role"] = value
         elif tag == "content_tag":
             options["message_field_content"] = value
-        elif tag in SPEAKERS:
-            roles[SPEAKERS[tag]] = value
+        elif tag in ROLE_TAGS:
+            roles[ROLE_TAGS[tag]] = value
         elif (tag, value) != ("function_tag", "function_call"):
-            raise OptionError(f"--map-file {file}: tags: {tag} {value!r} has no meaning here")
+            raise OptionError(f"--map-file {file}: tags: {tag} {value!r} is not supported")
     return options | ({"roles": roles} if roles else {})

@@ -73,7 +73,7 @@ class Job:
     pairs: str | None
     """The pair policy, where a ranking becomes pairs."""
     unpairs: bool
-    """Whether each pair is split into a liked and a disliked row."""
+    """Whether each pair is split into a desirable and an undesirable row."""
     canonical: pa.Schema
     """Schema of the rows before they are rendered or tokenised."""
     schema: pa.Schema

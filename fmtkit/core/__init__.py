@@ -1,1 +1,1 @@
-"""What every room builds on: errors, codes, tables, options, plugins, files, foreign code under limits."""
+"""What every package builds on: errors, codes, tables, options, plugins, files, foreign code under limits."""

@@ -148,7 +148,7 @@ class Runner:
     words_prompts: bool = False
     """Whether its trainer takes the text of a prompt for a message, and puts it in the template."""
     both_labels: bool = False
-    """Whether it learns from the difference of liked and disliked rows, so that both must be there."""
+    """Whether it learns from the difference of desirable and undesirable rows, so that both must be there."""
     whole_batch: bool = False
     """Whether its trainer needs as many rows as a batch has."""
     splits_sequences: bool = False

@@ -152,7 +152,7 @@ class Preference(Table):
 
 @dataclass(frozen=True)
 class Unpaired(Table):
-    """A prompt with one reply, liked or not."""
+    """A prompt with one reply, labelled desirable or not."""
 
     prompt: Column
     completion: Column

@@ -18,7 +18,7 @@ DESCRIPTIONS = {
     "completion": "The reply: messages, or what the template adds after the prompt.",
     "chosen": "The better reply: messages, or what the template adds after the prompt.",
     "rejected": "The worse reply: messages, or what the template adds after the prompt.",
-    "label": "Whether the reply is liked.",
+    "label": "Whether the reply is desirable.",
     "margin": "By how much the chosen reply is better.",
     "tools": "Tool definitions as canonical JSON text.",
     "answer": "The answer that a reward function compares with.",

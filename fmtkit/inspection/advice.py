@@ -48,7 +48,7 @@ ADVICE: dict[str, Advice] = {
         "warning",
     ),
     "label_balance": Advice(
-        "desired and undesired rows are imbalanced",
+        "desirable and undesirable rows are imbalanced",
         "set the weights in the details, so that the two sides weigh 1:1 to 4:3",
         "note",
     ),

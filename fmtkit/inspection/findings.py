@@ -151,9 +151,9 @@ class Findings:
 
     def _add_labels(self, table: pa.Table, rows: Ints) -> None:
         if "label" in table.column_names:
-            desired = pc.sum(table["label"]).as_py() or 0
-            self.labels[True] += desired
-            self.labels[False] += table.num_rows - desired
+            desirable = pc.sum(table["label"]).as_py() or 0
+            self.labels[True] += desirable
+            self.labels[False] += table.num_rows - desirable
         if "completions" not in table.column_names:
             return
         labels = table["labels"].combine_chunks()
@@ -200,12 +200,12 @@ class Findings:
         bias = length_bias(self.longer)
         if bias:
             found.append(self._finding("length_bias", int(bias["rows"]), [], bias))
-        desired, undesired = self.labels[True], self.labels[False]
-        if bool(desired) != bool(undesired):
-            count = desired + undesired
-            found.append(self._finding("one_label", count, [], {"label": str(bool(desired))}))
-        if desired and undesired and (weights := kto_weights(desired, undesired)):
-            found.append(self._finding("label_balance", abs(desired - undesired), [], weights))
+        desirable, undesirable = self.labels[True], self.labels[False]
+        if bool(desirable) != bool(undesirable):
+            count = desirable + undesirable
+            found.append(self._finding("one_label", count, [], {"label": str(bool(desirable))}))
+        if desirable and undesirable and (weights := kto_weights(desirable, undesirable)):
+            found.append(self._finding("label_balance", abs(desirable - undesirable), [], weights))
         return found
 
     def _finding(
@@ -242,21 +242,21 @@ def length_bias(longer: Mapping[str, float]) -> dict[str, float | str] | None:
     }
 
 
-def kto_weights(desired: int, undesired: int) -> dict[str, float | str] | None:
-    """Return the weights that bring desired to undesired rows to 1:1 up to 4:3.
+def kto_weights(desirable: int, undesirable: int) -> dict[str, float | str] | None:
+    """Return the weights that bring desirable to undesirable rows to 1:1 up to 4:3.
 
     None where they are about in that range already. KTO's paper, equation 8
     (https://arxiv.org/abs/2402.01306): set one of the two, not both.
     """
-    if 0.95 <= desired / undesired <= 4 / 3:
+    if 0.95 <= desirable / undesirable <= 4 / 3:
         return None
     return {
-        "desired": desired,
-        "undesired": undesired,
-        "desirable_weight_from": round(undesired / desired, 4),
-        "desirable_weight_to": round(undesired / desired * 4 / 3, 4),
-        "undesirable_weight_from": round(desired / undesired * 3 / 4, 4),
-        "undesirable_weight_to": round(desired / undesired, 4),
+        "desirable": desirable,
+        "undesirable": undesirable,
+        "desirable_weight_from": round(undesirable / desirable, 4),
+        "desirable_weight_to": round(undesirable / desirable * 4 / 3, 4),
+        "undesirable_weight_from": round(desirable / undesirable * 3 / 4, 4),
+        "undesirable_weight_to": round(desirable / undesirable, 4),
     }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from fmtkit.core.errors import SourceError
 
 SPECIAL = ("<|pad|>", "<|begin_of_text|>", "<|im_start|>", "<|im_end|>")
-"""Padding is no end of turn: a model that pads with its end never learns to stop."""
+"""The padding token is not the end of turn: padding is masked, so the model would never learn to stop."""
 
 
 def make(

@@ -50,7 +50,7 @@ def _lines(plan: "Plan", folder: Path) -> Iterator[str]:
         )
     if report["unpaired"]:
         yield (
-            f"{report['unpaired']:,} pairs were taken apart for {plan.method}: a liked and a disliked "
+            f"{report['unpaired']:,} pairs were split for {plan.method}: a desirable and an undesirable "
             "row of each"
         )
     if report["filtered"]:

@@ -212,9 +212,9 @@ def _distinct(rows: Any) -> Any:
 
 
 def interleaved(rows: Any, seed: int) -> Any:
-    """Spread liked and disliked rows evenly over the dataset, in a seeded order within each.
+    """Spread desirable and undesirable rows evenly over the dataset, in a seeded order within each.
 
-    KTO's trainer reads its rows in order, and converted pairs come all liked, then all disliked: a
+    KTO's trainer reads its rows in order, and converted pairs come all desirable, then all undesirable: a
     batch of one label teaches nothing.
     """
     labels = np.asarray(rows["label"], dtype=bool)

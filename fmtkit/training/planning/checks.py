@@ -440,17 +440,17 @@ def find_labels(run: Run) -> Iterator[str]:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    plan, liked, disliked = run.plan, 0, 0
+    plan, desirable, undesirable = run.plan, 0, 0
     for file in run.files:
         column = pq.read_table(file, columns=["label"]).column("label")
         true = pc.sum(column).as_py() or 0
-        liked, disliked = liked + true, disliked + len(column) - true
-    if not liked + disliked:
+        desirable, undesirable = desirable + true, undesirable + len(column) - true
+    if not desirable + undesirable:
         return
-    if not liked or not disliked:
-        only = "true" if liked else "false"
+    if not desirable or not undesirable:
+        only = "true" if desirable else "false"
         yield f"{plan.method}: every label is {only}; it learns from the difference, and needs both"
     batch = plan.resolution.trainer.get("per_device_train_batch_size")
     size = batch.value if batch is not None and isinstance(batch.value, int) else 0
-    if plan.runner.whole_batch and liked + disliked < size:
-        yield f"{plan.method}: {liked + disliked} rows are fewer than a batch of {size}"
+    if plan.runner.whole_batch and desirable + undesirable < size:
+        yield f"{plan.method}: {desirable + undesirable} rows are fewer than a batch of {size}"

@@ -1,6 +1,6 @@
 """Sources of prerendered text, where a type takes messages too (`passthrough`), by their first rows.
 
-They train as they are, through the identity template; another would wrap them a second time.
+They are trained on as they are, with the identity template; another template would be applied on top.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ def settled(plan: Plan, *, with_hub: bool) -> Plan:
     """Return a plan that knows which of its sources hold text: local ones, or all.
 
     Raises OptionError where text is to be mixed with messages, or has a template named for it, or
-    where a dataset of the hub cannot be had.
+    where a dataset of the hub cannot be loaded.
     """
     # Online methods sample from a prompt of text as it is.
     if "rewards" in plan.runner.needs:
@@ -75,7 +75,7 @@ def _made(plan: Plan, dataset: DatasetPlan, name: str, specs: list[object]) -> C
 
 
 def _files(dataset: DatasetPlan) -> list[Path]:
-    """Return the files of a dataset as far as they are here."""
+    """Return the files of a dataset that are on this machine."""
     entry = dataset.entry
     listed = entry.get("data_files")
     named = listed if isinstance(listed, list) else [listed] if listed else []

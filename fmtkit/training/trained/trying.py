@@ -52,7 +52,8 @@ class Item:
     base: Mapping[str, Any]
     trained: Mapping[str, Any]
     reward: Mapping[str, float] | None = None
-    """Of a run against a reference: beta times how much likelier than by the base model, by side."""
+    """For a method with a reference model: the implicit reward of each side, beta times the log-probability
+    gained over the base model."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Trial:
     method: str
     items: tuple[Item, ...]
     summary: Mapping[str, Mapping[str, float]]
-    """For `base`, `trained` and `implicit_reward` of a run against a reference: accuracy, margins, means."""
+    """For `base`, `trained` and `implicit_reward` with a reference model: accuracy, margins, means."""
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -257,7 +258,7 @@ def _said(prompt: Any) -> str:
 def _models(
     found: TrainedModel, tokenizer: Any, seed: int, notes: list[str]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the base model, then the trained one; one of them is in memory at a time."""
+    """Yield the base model, then the trained one; only one is in memory at a time."""
     import torch
     from transformers import set_seed
 
@@ -267,7 +268,9 @@ def _models(
     set_seed(seed)
     base = trained_model.load_base(found, tokenizer).to(device).eval()
     if found.head != "causal" and not _has_head(base, found):
-        notes.append("the base model has no head to score with: its scores are those of a new one")
+        notes.append(
+            "the base model has no scoring head: its scores come from a newly initialized one"
+        )
     base.config.pad_token_id = tokenizer.pad_token_id
     yield "base", base
     if found.is_adapter:
@@ -369,7 +372,7 @@ def _ends(tokenizer: Any) -> list[int]:
 
 
 def _beta(found: TrainedModel) -> float | None:
-    """Return beta of a run that is measured against a reference; None of any other."""
+    """Return beta where the method has a reference model, else None."""
     from fmtkit.training.run import build
 
     assert found.job is not None
@@ -427,14 +430,14 @@ def _of_sides(values: Sequence[Mapping[str, float]], items: Sequence[Item]) -> d
             "rejected": fmean(value["rejected"] for value in values),
         }
     out = {}
-    for name, liked in (("liked", True), ("disliked", False)):
+    for name, label in (("desirable", True), ("undesirable", False)):
         of_label = [
             value["completion"]
             for value, item in zip(values, items, strict=True)
-            if item.expected is liked
+            if item.expected is label
         ]
         if of_label:
             out[name] = fmean(of_label)
     if len(out) == 2:
-        out["margin"] = out["liked"] - out["disliked"]
+        out["margin"] = out["desirable"] - out["undesirable"]
     return out

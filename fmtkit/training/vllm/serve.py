@@ -2,7 +2,7 @@
 
 The trainer needs vLLM's development endpoints, the probabilities that it sampled with, and a way for
 the weights: an NCCL group, or LoRA adapters that are loaded while it runs. The flags are those of TRL's
-`trl.scripts.vllm_serve`, which is on its way out and says to run `vllm serve` itself.
+`trl.scripts.vllm_serve`, which is deprecated in favour of `vllm serve`.
 """
 
 import json
@@ -22,7 +22,7 @@ from fmtkit.training.vllm import gpus
 from fmtkit.training.vllm.ready import HOST, check_server, is_free, listener, port_of
 
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""Ranks that vLLM makes room for; another one ends its start."""
+"""Ranks that vLLM accepts as --max-lora-rank; with another one it does not start."""
 _PEFT_RANK = 8
 
 _FLAGS = {
@@ -90,7 +90,7 @@ def serve(
     for note in made.notes:
         say(f"note: {note}")
     say(made.shell)
-    # -P: a module in the working directory is none of vLLM's.
+    # -P: a module in the working directory must not shadow one of vLLM's.
     run = [sys.executable, "-P", "-m", "vllm.entrypoints.cli.main", "serve", *made.arguments]
     sys.stdout.flush()
     os.execve(sys.executable, run, {**os.environ, **made.environment})  # noqa: S606 - our own command
@@ -162,7 +162,7 @@ def lora_rank(config: Config) -> int | None:
 
 
 def round_lora_rank(rank: int) -> int:
-    """Return the smallest room for adapters that takes this rank."""
+    """Return the smallest rank that vLLM accepts and that is at least this one."""
     for room in LORA_RANKS:
         if room >= rank:
             return room

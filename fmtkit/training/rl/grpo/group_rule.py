@@ -65,11 +65,11 @@ def check(numbers: Batches, whole_groups: str | None) -> None:
 
 
 def check_whole_groups(rows: int, group: int, what: str, name: str = "") -> None:
-    """Refuse batches that would split the answers to one prompt over devices."""
+    """Refuse batches that would split the answers to one prompt across devices."""
     if rows % group:
         name = name or "micro_batch_size · steps_per_generation"
         raise OptionError(
-            f"{name} is {rows}, which is no multiple of trl.num_generations ({group}); {what} "
+            f"{name} is {rows}, which is not a multiple of trl.num_generations ({group}); {what} "
             "needs the whole group of a prompt on one device"
         )
 

@@ -37,7 +37,7 @@ class RefusedError(Exception):
 
 @dataclass
 class Conversation:
-    """What was said under one address, as messages and as tokens."""
+    """The messages and tokens exchanged at one base URL."""
 
     limit: int
     sample: Sample
@@ -50,7 +50,7 @@ class Conversation:
 
     @property
     def follows(self) -> bool:
-        """Return whether what comes is still one sequence with what was."""
+        """Return whether new requests still extend the recorded sequence."""
         return self.dialog is None or self.dialog.outcome != MISMATCH
 
 
@@ -78,7 +78,7 @@ class Wording:
         return True
 
     def _lasting(self) -> str | None:
-        """Return a template under which a conversation begins as it did before it went on, if TRL has it.
+        """Return TRL's prefix-preserving version of the template, if there is one.
 
         That is what TRL itself does for tools; None for the tokenizer's own.
         """
@@ -187,7 +187,7 @@ def text_of(message: Mapping[str, Any]) -> str:
 
 
 def told(message: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return what makes two messages one: environments send answers back in their own words."""
+    """Return what is compared of a message: environments may format an answer anew when they send it back."""
     calls = [
         (call["function"]["name"], _as_values(call["function"])["arguments"])
         for call in message.get("tool_calls") or ()
@@ -209,7 +209,7 @@ class Endpoint:
         threading.Thread(target=self.server.serve_forever, args=(0.1,), daemon=True).start()
 
     def begin(self, limit: int, sample: Sample) -> tuple[str, Conversation]:
-        """Open a conversation of at most so many tokens after its prompt; return its base URL."""
+        """Open a conversation of at most `limit` tokens after its prompt; return its base URL."""
         key = f"dialog-{next(self._numbers)}"
         self.open[key] = Conversation(limit, sample)
         return f"http://127.0.0.1:{self.server.server_port}/{key}/v1", self.open[key]
@@ -292,7 +292,7 @@ class Endpoint:
         count = len(conversation.said)
         goes_on = len(messages) > count and [*map(told, messages[:count])] == conversation.said
         if not conversation.follows or not goes_on:
-            # Another sequence than the one that trains: answered, and left out.
+            # A different sequence from the one that is trained on: answered, and left out.
             dialog.outcome = MISMATCH
             return self.wording.prompt(messages, tools)
         before = dialog.prompt_ids + dialog.completion_ids
@@ -317,7 +317,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, {"object": "list", "data": [model]})
 
     def do_POST(self) -> None:
-        """Answer a request for a completion, or refuse it as OpenAI's API does."""
+        """Answer a completion request, or refuse it as OpenAI's API does."""
         text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         _, key, *rest = self.path.split("/")
         if rest != ["v1", "chat", "completions"]:
