@@ -372,7 +372,7 @@ def test_a_group_that_is_parted_over_devices_is_refused(tmp_path: Path) -> None:
     trainer.args.steps_per_generation = 1
     trainer.args.per_device_train_batch_size = 2
     with pytest.raises(
-        OptionError, match=r"is 2, which is no multiple of trl.num_generations \(4\)"
+        OptionError, match=r"is 2, which is not a multiple of trl.num_generations \(4\)"
     ):
         trainer._check()
 

@@ -68,11 +68,11 @@ def test_tags_name_the_keys_and_the_speakers_of_messages(tmp_path):
     ("text", "words"),
     [
         ("{", "cannot be read"),
-        ("[1]", "give an object of names"),
+        ("[1]", "must be an object (names and values)"),
         ('{"question": 1}', "question: give the path of a column as text"),
-        ('{"nothing": "q"}', "nothing is no column of type intel"),
+        ('{"nothing": "q"}', "nothing is not a column of type intel"),
         ('{"a": {"columns": {}}, "b": {"columns": {}}}', "#NAME, with one of a, b"),
-        ('{"a": {"tags": {"odd_tag": "x"}}}', "odd_tag 'x' has no meaning here"),
+        ('{"a": {"tags": {"odd_tag": "x"}}}', "odd_tag 'x' is not supported"),
     ],
 )
 def test_a_map_file_that_says_nothing_is_one_line(tmp_path, source, text, words):

@@ -161,7 +161,7 @@ def test_a_reward_model_scores_pairs_by_its_head(runs, model):
     trial = fmtkit.try_run(runs("reward"), data=rows_of(runs("reward")))
     assert trial.summary["trained"]["accuracy"] > 0.5
     assert not any(item.reward for item in trial.items)
-    assert any("those of a new one" in note for note in trial.notes)
+    assert any("newly initialized" in note for note in trial.notes)
     found = trained_model.of_run(runs("reward"))
     tokenizer = trained_model.load_tokenizer(found)
     _, adapted = both(runs("reward"), model, "AutoModelForSequenceClassification")
