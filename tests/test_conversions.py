@@ -20,6 +20,7 @@ from fmtkit.converting import pipeline
 from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core.errors import (
+    ColumnMismatchError,
     LimitError,
     NothingWrittenError,
     OptionError,
@@ -514,3 +515,13 @@ def test_metadata_of_a_file_says_what_it_was_made_of(tmp_path):
     assert b"fmtkit.sources" not in metadata
     report = json.loads((tmp_path / "out.report.json").read_text())
     assert report["sources"][0]["sha256"] == hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def test_columns_and_rows_are_counted_in_messages_that_end_a_conversion(tmp_path):
+    rows = {"one": [{"a": 1}], "bad": [b"{"]}
+    for name, found in rows.items():
+        (tmp_path / name).write_bytes(lines(found))
+    with pytest.raises(ColumnMismatchError, match="needs columns question, chosen, rejected; "):
+        fmtkit.convert(tmp_path / "one", "intel", tmp_path / "o.parquet")
+    with pytest.raises(NothingWrittenError, match=r"^the only row could not be converted \(json"):
+        fmtkit.convert(tmp_path / "bad", "intel", tmp_path / "o.parquet")

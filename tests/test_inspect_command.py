@@ -96,7 +96,7 @@ def test_every_finding_is_named_on_the_screen_even_where_there_is_no_room_for_it
         ([SOUND, BROKEN], "intel", "error", "1 of 2 rows converts (1 bad)"),
         ([BROKEN, BROKEN], "intel", "error", "none of 2 rows convert (2 bad)"),
         ([SOUND, SOUND], "intel", "warning", "all 2 rows convert; 1 warning"),
-        ([{"a": 1}], None, "error", "no type was chosen, so none of the 1 row was converted"),
+        ([{"a": 1}], None, "error", "no type was chosen, so the only row was not converted"),
     ],
 )  # fmt: skip
 def test_the_verdict_counts_rows_and_severities(rows, type, severity, text):
@@ -235,7 +235,7 @@ def test_where_no_type_fits_the_verdict_is_followed_by_what_to_write(capsys, tmp
     path.write_text('{"q": "Tea?", "a": "Yes.", "past": [["Hello", "Hi."]]}\n')
     printed = runs.fmtkit(capsys, "inspect", path).out
     verdict, command, columns = map(
-        printed.index, ("none of the 1 row was converted", "fmtkit convert", "\ncolumns\n")
+        printed.index, ("the only row was not converted", "fmtkit convert", "\ncolumns\n")
     )
     assert verdict < command < columns
     assert printed.count("note:") == 1

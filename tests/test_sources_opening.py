@@ -252,3 +252,12 @@ def test_a_header_with_braces_is_still_a_header(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_bytes(ROW)
     (forced,) = open_sources(tmp_path / "b.csv", ds_type="csv")
     assert forced.kind == "csv"
+
+
+@pytest.mark.parametrize(("suffix", "kind"), [("parquet", "Parquet"), ("arrow", "Arrow IPC")])
+def test_a_file_without_the_bytes_of_its_suffix_says_what_to_do(tmp_path, suffix, kind):
+    path = tmp_path / f"a.{suffix}"
+    for data, told in ((b"", "is empty; "), (b"x", f"is damaged, or not {kind}: ")):
+        path.write_bytes(data)
+        with pytest.raises(SourceError, match=rf"a\.{suffix} {told}.*again$"):
+            open_sources(str(path))

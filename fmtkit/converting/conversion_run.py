@@ -289,7 +289,9 @@ class ConversionRun:
             "filtered": self.ledger.filtered,
         }
         codes = ", ".join(f"{reason} {count:,}" for reason, count in lost.items() if count)
-        rows = f"none of {self.ledger.rows_read:,} rows could be converted ({codes})"
+        read = self.ledger.rows_read
+        rows = "the only row" if read == 1 else f"none of {read:,} rows"
+        rows = f"{rows} could {'not ' * (read == 1)}be converted ({codes})"
         return f"{rows}; nothing was written{self._where()}"
 
     def _reject(self) -> None:

@@ -436,7 +436,8 @@ def _mismatch(name: str, best: Fit, sample: Sequence[Row], source: str) -> str:
     fitting = _distinct(found.converter.name for found in detect(sample))[:4]
     fits = f"; types that fit: {', '.join(fitting)}" if fitting else ""
     columns = ", ".join(there) or "none"
-    return f"{source}: type {name} needs column {', '.join(hints)}; the columns are {columns}{fits}"
+    needed = f"column{'s' * (len(hints) != 1)} {', '.join(hints)}"
+    return f"{source}: type {name} needs {needed}; the columns are {columns}{fits}"
 
 
 def _distinct(names: Iterable[str]) -> list[str]:

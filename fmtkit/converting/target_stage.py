@@ -76,7 +76,7 @@ class TargetStage(PickledByFields):
             if name not in LOSSES and name not in kept:
                 known = [*LOSSES, *kept]
                 near = near_match(given, known)
-                hint = f"did you mean {near!r}?" if near else f"choose of {', '.join(known)}"
+                hint = f"did you mean {near!r}?" if near else f"choose one of {', '.join(known)}"
                 raise OptionError(f"--allow-loss {given}: no such field; {hint}")
         return cls(before, found, table, canonical, named)
 

@@ -2,7 +2,7 @@
 
 A converter's signature is its format: its parameters are source columns with kinds, its result is the
 canonical table, keyword parameters with plain defaults are the options of the type. Several converters
-may bear one name; the columns choose.
+may share a name; the columns choose.
 """
 
 import importlib

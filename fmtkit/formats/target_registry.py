@@ -1,7 +1,7 @@
 """Which targets there are, and which of them can hold a table.
 
 A target's signature is its layout the other way round: its one parameter is the canonical table that it
-takes, its result are the columns of a written row. Several functions may bear one name; the table
+takes, its result are the columns of a written row. Several functions may share a name; the table
 chooses. What a target holds of a conversation is declared, and what it does not hold is lost by name and by
 number (`fmtkit.converting.target_stage`).
 """

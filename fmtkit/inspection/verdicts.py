@@ -42,7 +42,8 @@ def judge(
     if not rows_read:
         return Verdict("error", "there are no rows")
     if type is None:
-        text = f"no type was chosen, so none of the {counted(rows_read, 'row')} was converted"
+        none = "the only row was not" if rows_read == 1 else f"none of the {rows_read:,} rows was"
+        text = f"no type was chosen, so {none} converted"
         return Verdict("error", text)
     converted = ledger.get("converted", 0)
     missing = [f"{ledger[term]:,} {word}" for term, word in MISSING.items() if ledger.get(term)]

@@ -115,8 +115,13 @@ def _text_layout(name: str, head: bytes, ds_type: str | None) -> Layout:
         is_json = ds_type is None and _is_object(head.partition(b"\n")[0])
         return "lines" if is_json else named
     if named in ("parquet", "ipc"):
-        what = "empty" if not head else "damaged, or another kind of file"
-        raise SourceError(f"{name} is {what}: its first bytes are not those of {named} data")
+        if not head:
+            raise SourceError(f"{name} is empty; fetch or write the file again")
+        kind = "Parquet" if named == "parquet" else "Arrow IPC"
+        raise SourceError(
+            f"{name} is damaged, or not {kind}: its first bytes are of another format; give the file "
+            "the suffix of its format, or fetch it again"
+        )
     start = head.removeprefix(BOM).lstrip(BLANK)
     if start.startswith(b"["):
         return "array"
