@@ -15,8 +15,7 @@ PACKAGE = Path(fmtkit.__file__).parent
 OF_DAY = {"time", "time_ns", "localtime", "now", "utcnow", "today"}
 NAMED = {
     "writing/outputs.py": "tells whether a file lay still long enough to remember its hash; else it is read again",
-    "rendering/tracing.py": "strftime_now of templates, which users see as the date in their texts",
-    "rendering/jinja_environment.py": "strftime_now of templates, which users see as the date in their texts",
+    "core/moments.py": "the date that templates write, which a run asks for once",
     "core/storage.py": "knows the type of the times that stores give as marks; asks for none",
 }
 

@@ -166,10 +166,10 @@ def test_a_rendering_without_any_content_is_refused(trusted, prompt):
     assert done.text.to_pylist() == [None, "[user][assistant]", None]
 
 
-@pytest.mark.parametrize("rest", ["", "{{ messages | length ~ strftime_now('') }}"])
+@pytest.mark.parametrize("rest", ["", "{{ [''] | random }}"])
 def test_a_prompt_whose_texts_are_all_lost_is_refused_with_its_reply(rest):
     source = "{% for m in messages %}{% if m.role == 'assistant' %}[{{ m.content }}]{% endif %}"
-    template = made(source + "{% endfor %}" + ("{#x#}" if not rest else "{{ strftime_now('') }}"))
+    template = made(source + "{% endfor %}" + rest)
     replies = {"chosen": column([TALK[1:]]), "rejected": column([say(("assistant", "no"))])}
     done = chat.render_reply(template, column([TALK[:1]]), replies)
     assert [f.message for f in done.failures] == [survival.ALL_LOST.message]

@@ -36,6 +36,7 @@ from fmtkit.writing import destinations, journal, quarantine, sinks
 from fmtkit.writing.destinations import Found
 from fmtkit.writing.folder_sink import FolderSink
 from fmtkit.writing.formats import compression_of
+from fmtkit.writing.journal import DATE
 from fmtkit.writing.object_sinks import ObjectFolderSink
 from fmtkit.writing.outputs import Destination
 from fmtkit.writing.sinks import Closing, Sink
@@ -116,7 +117,7 @@ class ConversionRun:
         return Report(report, tuple(str(folder / name) for name in names))
 
     def _fingerprint(self) -> dict[str, Any]:
-        return fingerprint_of(self.job, self.options)
+        return fingerprint_of(self.job, self.options) | _date_of(self.jobs)
 
     def write(self) -> Report:
         if self.complete is not None:
@@ -380,6 +381,7 @@ def fingerprint_of(job: Job, options: ConvertOptions) -> dict[str, Any]:
         "folders",
         "function_config",
         "typed",
+        "begun",
     }
     kept = {k: _plain(v) for k, v in vars(options).items() if k not in ignored}
     # Of the user, whose code makes rows.
@@ -392,6 +394,12 @@ def fingerprint_of(job: Job, options: ConvertOptions) -> dict[str, Any]:
         "code": {path: sha256(Path(path).read_bytes()).hexdigest() for path in code},
         "fmtkit": version("fmtkit"),
     }
+
+
+def _date_of(jobs: Sequence[Job]) -> dict[str, str]:
+    """Return the date that templates of a run write, under its key; nothing where none does."""
+    now = next((job.now for job in jobs if job.now is not None), None)
+    return {} if now is None else {DATE: now.isoformat()}
 
 
 def _format_of(job: Job, wanted: str | None) -> str:

@@ -77,9 +77,16 @@ def convert_to(
     opened = open_named(sources, options.hash, options.delimiter)
     refuse_output(target, (source.name for source in opened), options)
     check_places(opened, target, options)
+    options = as_begun(options, [target])
     with session():
         job = with_split(prepare(opened, options), options)
         return write_jobs([job], target, options, watch)
+
+
+def as_begun(options: ConvertOptions, outputs: Sequence[Destination]) -> ConvertOptions:
+    """Return the options with the time at which the run began that `--resume` continues."""
+    begun = destinations.begun_at(outputs) if options.resume else None
+    return options if begun is None else replace(options, begun=begun)
 
 
 def to_hub(

@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fmtkit import targets
+from fmtkit.core import moments
 from fmtkit.core.errors import OptionError
 from fmtkit.core.options import (
     CHOICE,
     COLUMNS,
     COUNT,
+    DATE,
     NAMES,
     NUMBER,
     OPTIONAL_CHOICE,
@@ -61,6 +64,11 @@ class SourceOptions(Options):
     tokenizer: str | None = option(
         PATH, "Tokenizer: a folder or a hub id.", keys=("tokenizer_config", "base_model")
     )
+    date: str | None = option(
+        DATE,
+        "Date that templates write (strftime_now); else SOURCE_DATE_EPOCH, or when the run begins.",
+        keys=("date",),
+    )
     columns: Mapping[str, str] = option(
         COLUMNS,
         "COLUMN=PATH: read a column of the type from another column of the source.",
@@ -110,6 +118,13 @@ class SourceOptions(Options):
         "The cluster's machines see local files (sources, OUT) under the same paths.",
         default=False,
     )
+    begun: datetime = field(default_factory=moments.now, compare=False, repr=False, kw_only=True)
+    """When the run began; options that are made of these keep it."""
+
+    @property
+    def now(self) -> datetime:
+        """Return the time that templates are told."""
+        return self.begun if self.date is None else datetime.fromisoformat(self.date)
 
     def __post_init__(self) -> None:
         super().__post_init__()

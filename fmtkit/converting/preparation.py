@@ -8,6 +8,7 @@ import pickle
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
@@ -131,6 +132,12 @@ class Job:
     def ignored_columns(self) -> tuple[str, ...]:
         """Return the columns at the start of the sources that the type does not use."""
         return tuple(dict.fromkeys(name for plan in self.plans for name in plan.ignored))
+
+    @property
+    def now(self) -> datetime | None:
+        """Return the time that its template is told; None where the rows do not depend on it."""
+        template = self.text.template
+        return template.now if template is not None and template.writes_date else None
 
     @property
     def formats(self) -> tuple[str, ...] | None:

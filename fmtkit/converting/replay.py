@@ -13,6 +13,7 @@ from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import IO, Any, cast
@@ -34,6 +35,7 @@ from fmtkit.sources.jsonl import BOM
 from fmtkit.sources.opening import Source
 from fmtkit.sources.raw import READ_BYTES, RangeHash
 from fmtkit.sources.readers import JsonReader
+from fmtkit.writing.journal import DATE
 from fmtkit.writing.outputs import Destination, entries_of, read_json
 from fmtkit.writing.working_folder import MANIFEST, QUARANTINE, REPORT
 
@@ -144,7 +146,9 @@ def _options_of(run: Run, plugins: Sequence[str]) -> ConvertOptions:
         raise OptionError(f"the run was given --plugin {missing[0]}: give it to replay too")
     known = ConvertOptions.declared()
     given = {name: value for name, value in kept.items() if name in known and value is not None}
-    return ConvertOptions(**given, plugins=tuple(plugins), overwrite=True)
+    options = ConvertOptions(**given, plugins=tuple(plugins), overwrite=True)
+    date = run.fingerprint.get(DATE)
+    return options if date is None else replace(options, begun=datetime.fromisoformat(date))
 
 
 @dataclass(frozen=True)

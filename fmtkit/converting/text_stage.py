@@ -100,6 +100,7 @@ class TextStage:
         Raises OptionError where they contradict each other, TemplateError where there is no template.
         """
         template = _template(name, options)
+        template = template.at(options.now) if template is not None else None
         limit = _limit(options)
         if limit is not None and limit.truncates and limit.cuts:
             _check_cut(limit.action, table)

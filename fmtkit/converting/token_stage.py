@@ -62,6 +62,7 @@ class TokenStage:
         template = None
         if converter.makes in (Document, Answer):
             template = template_sources.find_model_template(wanted, tokenizer=options.tokenizer)
+            template = template.at(options.now)
         return cls(
             converter.makes,
             tokenizer,

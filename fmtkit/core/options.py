@@ -10,6 +10,7 @@ means the same everywhere:
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
+from datetime import date, datetime
 from functools import wraps
 from inspect import Parameter, Signature, cleandoc, getdoc, signature
 from pathlib import Path
@@ -150,10 +151,11 @@ class Options:
     def chosen(self) -> dict[str, Any]:
         """Return the options that were chosen: typed ones, and those that differ from the default."""
         defaults = vars(type(self)())
+        compared = {entry.name for entry in fields(self) if entry.compare}
         return {
             name: value
             for name, value in vars(self).items()
-            if name != "typed" and (name in self.typed or value != defaults[name])
+            if name in compared and (name in self.typed or value != defaults[name])
         }
 
     @classmethod
@@ -268,6 +270,17 @@ def _switch(value: Any, flag: str) -> bool:
     if isinstance(value, bool):
         return value
     raise OptionError(f"{flag} {value!r}: give true or false")
+
+
+def _date(value: Any, flag: str) -> str:
+    # A date of YAML, whose text has no time, is the beginning of that day.
+    text = value.isoformat() if isinstance(value, date) else value
+    try:
+        return datetime.fromisoformat(_text(text, flag)).isoformat()
+    except ValueError:
+        raise OptionError(
+            f"{flag} {value}: give a date such as 2026-07-26, or 2026-07-26T14:30"
+        ) from None
 
 
 def _sequence(value: Any, single: type | tuple[type, ...]) -> tuple[Any, ...]:
@@ -428,6 +441,14 @@ COLUMNS = Reader(
     {"type": "object", "additionalProperties": _STRING},
     "a mapping of texts",
     "COLUMN=PATH",
+)
+DATE = Reader(
+    str | None,
+    "str | date | None",
+    _date,
+    _STRING,
+    "a date such as 2026-07-26, or 2026-07-26T14:30",
+    "DATE",
 )
 ROWS_OR_PERCENT = Reader(
     str | None,

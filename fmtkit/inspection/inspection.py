@@ -123,6 +123,7 @@ def _run(
         name = typenames.read(options.type, functions=rows is not None)
         job = preparation.prepare(opened.sources, rows or _row_options(name, options))
     template, notes = template_of(name, job.table.name(), tokenizer, options)
+    template = template.at(options.now) if template is not None else None
     masking = masking_of(name, options)
     masking = masking if masks is None else masks(masking)
     viewer = Viewer(
@@ -268,6 +269,8 @@ def _row_options(name: typenames.TypeName, options: InspectOptions) -> RowOption
         max_length=max(options.max_length, default=None) if strided else None,
         plugins=options.plugins,
         method=options.method,
+        date=options.date,
+        begun=options.begun,
         columns=options.columns,
         map_file=options.map_file,
         options=options.options,

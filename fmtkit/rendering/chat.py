@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from jinja2.exceptions import TemplateSyntaxError
 
+from fmtkit.core import moments
 from fmtkit.core.buffers import whole
 from fmtkit.core.errors import TemplateError
 from fmtkit.core.pickling import PickledByFields
@@ -35,8 +36,8 @@ class ChatTemplate(PickledByFields):
 
     `special_tokens` (bos_token, ...) and `kwargs` are the template's variables. `trusted` templates
     run in this process, others in one with limits. `training` is the source of another template
-    that writes the same turns, but never changes a prompt. `now` fixes the clock of templates that
-    write the date.
+    that writes the same turns, but never changes a prompt. `now` is the time that a template which
+    writes the date is told: when it was found, unless a run has set its own.
     """
 
     name: str
@@ -45,7 +46,7 @@ class ChatTemplate(PickledByFields):
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     trusted: bool = False
     training: str | None = None
-    now: datetime | None = None
+    now: datetime = field(default_factory=moments.now)
 
     @property
     def sha256(self) -> str:
@@ -59,6 +60,15 @@ class ChatTemplate(PickledByFields):
     def with_kwargs(self, kwargs: Mapping[str, Any]) -> "ChatTemplate":
         """Return the template with further variables (enable_thinking, ...)."""
         return replace(self, kwargs={**self.kwargs, **kwargs})
+
+    def at(self, now: datetime) -> "ChatTemplate":
+        """Return the template with the time that it is told."""
+        return replace(self, now=now)
+
+    @property
+    def writes_date(self) -> bool:
+        """Return whether the text may depend on the time."""
+        return any("strftime_now" in source for source in (self.source, self.training or ""))
 
     @cached_property
     def compiled(self) -> Compiled:

@@ -7,7 +7,7 @@ needed.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -18,6 +18,8 @@ from jinja2.parser import Parser
 from jinja2.runtime import Context, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
+
+from fmtkit.core import moments
 
 REASONING_KEYS = ("reasoning_content", "thinking", "reasoning")
 """Keys under which a message may carry its reasoning, the one that templates should read first."""
@@ -132,14 +134,22 @@ Kind = TypeVar("Kind", bound=ImmutableSandboxedEnvironment)
 
 
 def environment(
-    kind: type[Kind], *, now: Callable[[], datetime] = datetime.now, mark_generation: bool = False
+    kind: type[Kind], *, now: datetime | None = None, mark_generation: bool = False
 ) -> Kind:
-    """Make the environment; `mark_generation` puts marks around the text of generation blocks."""
+    """Make the environment; `mark_generation` puts marks around the text of generation blocks.
+
+    `now` is the time that `strftime_now` writes: one for all rows, by default that of this call.
+    """
     made = kind(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
+    moment = moments.now() if now is None else now
+
+    def strftime_now(format: str) -> str:
+        return moment.strftime(format)
+
     made.filters["tojson"] = tojson
     made.globals.update(
         raise_exception=raise_exception,
-        strftime_now=lambda *layout: now().strftime(*layout),
+        strftime_now=strftime_now,
         dict=TemplateDict(),
         namespace=TemplateNamespace,
     )

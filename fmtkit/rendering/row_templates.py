@@ -95,8 +95,7 @@ class RowTemplate:
         now = self.template.now
         if self.template.trusted:
             return Interpreter(self.spans_source, variables, now=now, kind=MarkingEnvironment)
-        moment = now.isoformat() if now else None
-        setup = {"source": self.spans_source, "variables": variables, "now": moment}
+        setup = {"source": self.spans_source, "variables": variables, "now": now.isoformat()}
         return Worker("fmtkit.rendering.sandbox:serve_marked", setup, Limits())
 
 

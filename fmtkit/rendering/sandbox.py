@@ -14,6 +14,7 @@ from typing import Any
 
 from jinja2.exceptions import TemplateSyntaxError
 
+from fmtkit.core import moments
 from fmtkit.core.errors import TemplateError
 from fmtkit.core.worker import Limits, Overrun, Serve, Worker
 from fmtkit.rendering.jinja_environment import BoundedEnvironment, environment
@@ -156,8 +157,9 @@ class Sandbox:
         """Read the template, without running or compiling it here; raises TemplateSyntaxError."""
         # Compiling works out constants: 9**9**9 would take this process with it. Parsing does not.
         tree = environment(BoundedEnvironment).parse(source)
-        self.traceable = traceable(tree, variables, fixed_clock=now is not None)
-        moment = now.isoformat() if now else None
+        self.traceable = traceable(tree, variables)
+        # Told to the worker, so that one that is started anew has the same.
+        moment = (moments.now() if now is None else now).isoformat()
         setup = {"source": source, "variables": dict(variables), "now": moment}
         self._worker = Worker("fmtkit.rendering.sandbox:serve_template", setup, limits or Limits())
         self._overruns = 0
@@ -267,7 +269,7 @@ class Compiling:
     def __call__(self) -> Interpreter | str:
         """Return the template, or why it does not compile."""
         if self._made is None:
-            now = datetime.fromisoformat(self._setup["now"]) if self._setup["now"] else None
+            now = datetime.fromisoformat(self._setup["now"])
             source, variables = self._setup["source"], self._setup["variables"]
             try:
                 self._made = Interpreter(source, variables, now=now, kind=self._kind)

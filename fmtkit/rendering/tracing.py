@@ -17,6 +17,7 @@ from jinja2 import Template, nodes
 from jinja2.exceptions import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from fmtkit.core import moments
 from fmtkit.rendering.jinja_environment import (
     environment,
     text_part,
@@ -51,7 +52,7 @@ FAULTS = (
 )
 """What running a template may raise; anything else is a fault of ours."""
 
-IMPURE = frozenset({"strftime_now", "random", "lipsum"})
+IMPURE = frozenset({"random", "lipsum"})
 """Names whose value is another one at the next call."""
 
 MAX_OUTPUT = 16 << 20
@@ -133,23 +134,30 @@ class Interpreter:
         kind: type[ImmutableSandboxedEnvironment] = ImmutableSandboxedEnvironment,
     ) -> None:
         """Compile the template; a syntax error is raised as jinja2 says it."""
-        self._clock = (lambda: now) if now else datetime.now
+        self._now = moments.now() if now is None else now
         self.max_output = MAX_OUTPUT
         self._source = source
         self._variables = {"documents": None, **variables}
-        made = environment(kind, now=self._clock)
+        made = environment(kind, now=self._now)
         tree = made.parse(source)
-        self.traceable = traceable(tree, variables, fixed_clock=now is not None)
+        self.traceable = traceable(tree, variables)
         self._template = made.from_string(tree)
 
     @cached_property
     def _symbolic(self) -> Template | None:
-        made = environment(SymbolicEnvironment, now=self._clock)
+        made = environment(SymbolicEnvironment, now=self._now)
+        made.globals["strftime_now"] = self._strftime
         made.guard()
         try:
             return made.from_string(self._source)
         except Untraceable:
             return None
+
+    def _strftime(self, format: Any) -> str:
+        """Write the time in a format that is known: what of a content is a directive, no row tells."""
+        if isinstance(format, Symbol) or symbolic(str(format)):
+            raise Untraceable("a date whose format is a content")
+        return self._now.strftime(format)
 
     def render(self, requests: Sequence[Request]) -> list[str | Fault]:
         """Render conversations one by one."""
@@ -286,11 +294,10 @@ def fault(error: BaseException) -> Fault:
     return Fault(message if on_purpose else f"{type(error).__name__}: {message}", on_purpose)
 
 
-def traceable(tree: nodes.Template, variables: Mapping[str, Any], *, fixed_clock: bool) -> bool:
-    """Return whether a template renders the same conversation to the same text at any time."""
-    impure = IMPURE - {"strftime_now"} if fixed_clock else IMPURE
+def traceable(tree: nodes.Template, variables: Mapping[str, Any]) -> bool:
+    """Return whether a template renders the same conversation to the same text each time."""
     names = {node.name for node in tree.find_all(nodes.Name)}
-    if impure & (names | {node.name for node in tree.find_all(nodes.Filter)}):
+    if IMPURE & (names | {node.name for node in tree.find_all(nodes.Filter)}):
         return False
     if any(symbolic(node.data) for node in tree.find_all(nodes.TemplateData)):
         return False

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from fmtkit.core import storage
 from fmtkit.core.atomic import partial_name
 from fmtkit.core.errors import OptionError
 from fmtkit.core.storage import ObjectPath
-from fmtkit.writing import folder_sink, object_sinks, working_folder
+from fmtkit.writing import folder_sink, journal, object_sinks, working_folder
 from fmtkit.writing.file_output import FileOutput, refuse_file
 from fmtkit.writing.folder_sink import FolderSink, ResumePoint
 from fmtkit.writing.object_sinks import ObjectFile, ObjectFileSink, ObjectFolderSink, Resumption
@@ -48,6 +49,31 @@ def find(out: Destination, fingerprint: Mapping[str, Any]) -> Found:
     if point is not None and point.is_complete:
         return Found(read_json(path / working_folder.REPORT))
     return Found(point=point)
+
+
+def begun_at(outputs: Iterable[Destination]) -> datetime | None:
+    """Return the date that the templates of an interrupted run write, for `--resume`.
+
+    Of several outputs of one run, the first that knows it; None where none does.
+
+    Raises:
+        ResumeError: if a journal cannot be read.
+    """
+    for out in outputs:
+        if (date := _begun_with(out).get(journal.DATE)) is not None:
+            return datetime.fromisoformat(date)
+    return None
+
+
+def _begun_with(out: Destination) -> Mapping[str, Any]:
+    if out.format is not None:
+        # A file is never continued with.
+        return {}
+    if isinstance(out.path, ObjectPath):
+        return object_sinks.begun_with(out.path)
+    unfinished = journal.begun_with(working_folder.WorkingFolder(out.path).journal)
+    finished: Mapping[str, Any] = working_folder.read_manifest(out.path).get("fingerprint", {})
+    return unfinished or finished
 
 
 def _report_of_file(out: Destination) -> Mapping[str, Any] | None:

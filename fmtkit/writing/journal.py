@@ -12,6 +12,9 @@ from fmtkit.core.errors import ResumeError, WriteError
 
 _VERSION = 2
 
+DATE = "date"
+"""Key of a fingerprint: the date that the run's template writes, kept where the run is resumed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shard:
@@ -172,6 +175,22 @@ def load(path: Path) -> Journal | None:
     )
 
 
+def begun_with(path: Path) -> Mapping[str, Any]:
+    """Return the fingerprint of a journal, from its first line; empty where there is none.
+
+    Raises:
+        ResumeError: if it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            found: Mapping[str, Any] = json.loads(file.readline()).get("fingerprint", {})
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError) as error:
+        raise ResumeError(f"{path}: {error}; start again without --resume") from error
+    return found
+
+
 def check_fingerprint(path: object, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Compare two fingerprints.
 
@@ -186,6 +205,8 @@ def check_fingerprint(path: object, before: Mapping[str, Any], now: Mapping[str,
             "starts again"
         )
     # As JSON has it: tuples are lists, keys are text.
+    # The date is that of the run that began, unless an option says which: options are compared.
+    before, now = ({k: v for k, v in one.items() if k != DATE} for one in (before, now))
     changes = [*_changes("", before, json.loads(json.dumps(now)))]
     if changes:
         listed = "; ".join(changes[:3]) + ("; ..." if len(changes) > 3 else "")

@@ -55,6 +55,14 @@ class Resumption:
     """Whether nothing is left to do."""
 
 
+def begun_with(path: ObjectPath) -> Mapping[str, Any]:
+    """Return the fingerprint of the run that is unfinished at the folder; empty where there is none."""
+    store = Store(path)
+    newest = _newest(store.sizes(RUNS))
+    found: Mapping[str, Any] = _json(store.read(newest)).get("fingerprint", {}) if newest else {}
+    return found
+
+
 def find_resumption(path: ObjectPath, fingerprint: Mapping[str, Any]) -> Resumption | None:
     """Find where a run to the folder stopped; None where there is nothing to resume.
 

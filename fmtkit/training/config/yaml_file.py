@@ -44,8 +44,14 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[object, object]:
     return out
 
 
+def _as_written(loader: _Loader, node: yaml.ScalarNode) -> str:
+    return str(loader.construct_scalar(node))
+
+
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 # YAML 1.1 wants a point in a float, so that `learning_rate: 1e-5` would be a text.
+# Dates stay the text that they are: no value of a config is one, and JSON has none.
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", _as_written)
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"^[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+$"),

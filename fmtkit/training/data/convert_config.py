@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.converting.conversions import (
+    as_begun,
     convert_to,
     open_named,
     refuse_output,
@@ -78,6 +79,10 @@ def _converted(
     say: Callable[[str], None],
 ) -> list[Report]:
     is_file = target.format is not None
+    folders = [target]
+    if len(made.datasets) > 1 and not is_file:
+        folders = [Destination(target.path / f"{i:02}", None) for i in range(len(made.datasets))]
+    options = as_begun(options, folders)
     entries = [_entry(made, entry, options, is_file=is_file) for entry in made.datasets]
     for plugin in dict.fromkeys(name for _, chosen in entries for name in chosen.plugins):
         registry.load_plugin(plugin)
@@ -86,9 +91,6 @@ def _converted(
         say(note)
     if is_file:
         return [_one_file(entries, target, watch)]
-    folders = [target]
-    if len(entries) > 1:
-        folders = [Destination(target.path / f"{i:02}", None) for i in range(len(entries))]
     splits = shared_splits([specs for specs, _ in entries], [chosen for _, chosen in entries])
     entries = [
         (specs, replace(chosen, split=split))
@@ -133,6 +135,8 @@ def _entry(
     typed = given.chosen()
     columns, options = ({**getattr(own, n), **typed.pop(n, {})} for n in ("columns", "options"))
     changed = {**_text(made, entry, own), **typed, "columns": columns, "options": options}
+    # One time for all datasets of the config.
+    changed["begun"] = given.begun
     return specs, replace(own, **changed)
 
 

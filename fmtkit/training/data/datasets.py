@@ -417,6 +417,7 @@ def _key(
             "config",
             "hash",
             "typed",
+            "begun",
             "split",
         }
     }

@@ -1,0 +1,24 @@
+"""The time that chat templates are told: one for a whole run, whatever the clock says meanwhile."""
+
+import os
+from datetime import UTC, datetime
+
+from fmtkit.core.errors import OptionError
+
+EPOCH = "SOURCE_DATE_EPOCH"
+"""https://reproducible-builds.org/specs/source-date-epoch: seconds since 1970 in UTC."""
+
+
+def now() -> datetime:
+    """Return the time here, or that of SOURCE_DATE_EPOCH, in whole seconds; a run asks once.
+
+    Raises OptionError where SOURCE_DATE_EPOCH is no number of seconds.
+    """
+    given = os.environ.get(EPOCH)
+    if not given:
+        # Without a time zone, as transformers tells it to templates.
+        return datetime.now().replace(microsecond=0)
+    try:
+        return datetime.fromtimestamp(int(given), UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError, OSError) as error:
+        raise OptionError(f"{EPOCH}={given}: give whole seconds since 1970") from error
