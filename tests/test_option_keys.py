@@ -72,6 +72,7 @@ CASES: dict[str, Case] = {
     "method": Case("kto"),
     "chat_template": Case("chatml", changes=False),
     "tokenizer": Case("MODEL", changes=False),
+    "date": Case("2026-07-26", changes=False),
     "columns": Case({"question": "id2"}, rows=tuple({**r, "id2": "other"} for r in ROWS)),
     "options": Case({"field_chosen": "better"}, {"datasets.type": "chat_template"}, (DIALOG,)),
     "limit": Case(3),
