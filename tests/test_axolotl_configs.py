@@ -203,7 +203,7 @@ def test_loftq_without_its_packages_or_a_device_is_told_before_anything_is_conve
         ({"model_quantization_config": "Mxfp4Config"}, "MXFP4 cannot train; add model_quantiz"),
         (
             {"tokens": {"pad_token": "<pad>"}},
-            "tokens: .* is not a list of texts; axolotl .* special_tokens",
+            "tokens: .* is not a list of strings; axolotl .* special_tokens",
         ),
         ({"peft": {"loftq": 1}}, "no key named 'peft.loftq'"),
         (

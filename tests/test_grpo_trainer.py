@@ -226,7 +226,7 @@ def test_replay_leaves_a_run_with_signals_as_it_is(tmp_path) -> None:
 def test_replay_needs_whole_groups_on_each_device(tmp_path) -> None:
     trainer = make_trainer(tmp_path, distinct, GrpoSettings(replay_buffer_size=2))
     trainer.args.per_device_train_batch_size = 2
-    with pytest.raises(OptionError, match="is 2, which is no multiple"):
+    with pytest.raises(OptionError, match="is 2, which is not a multiple"):
         trainer._set_up()
 
 

@@ -187,7 +187,7 @@ def test_what_cannot_be_merged_is_refused_by_name(dpo, model, tmp_path):
         fmtkit.merge(tmp_path / "nowhere")
     with pytest.raises(ResumeError, match="no run folder"):
         fmtkit.merge(model)
-    with pytest.raises(OptionError, match="one of both"):
+    with pytest.raises(OptionError, match="give either a RUN folder, or --adapter"):
         fmtkit.merge()
     with pytest.raises(OptionError, match="holds no adapter"):
         fmtkit.merge(adapter=model, out=tmp_path / "out")

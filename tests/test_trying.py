@@ -211,7 +211,7 @@ def test_what_a_model_cannot_be_tried_on_is_refused_by_name(runs, tmp_path):
         fmtkit.try_run(runs("prm"), prompt="red")
     with pytest.raises(OptionError, match=r"Stepwise.*: this model cannot be tried on it"):
         fmtkit.try_run(runs("dpo"), data=rows_of(runs("prm")))
-    with pytest.raises(fmtkit.FmtkitError, match="needs column completions"):
+    with pytest.raises(fmtkit.FmtkitError, match="needs columns completions, labels"):
         fmtkit.try_run(runs("prm"), data=rows_of(runs("dpo")))
     with pytest.raises(OptionError, match="give either"):
         fmtkit.try_run(runs("sft"))

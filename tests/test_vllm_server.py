@@ -237,7 +237,7 @@ def test_a_server_that_dies_leaves_a_checkpoint_to_go_on_from(model, tmp_path, a
             vllm_lora_sync=True, async_prefetch=ahead, folder=tmp_path / "adapters"
         )
         with (
-            pytest.raises(TrainingError, match=r"is gone .* saved in .*checkpoint-2") as told,
+            pytest.raises(TrainingError, match=r"has been gone .* saved in .*checkpoint-2") as told,
             saving(trainer),
         ):
             trainer.train()

@@ -70,7 +70,7 @@ def check_whole_groups(rows: int, group: int, what: str, name: str = "") -> None
         name = name or "micro_batch_size · steps_per_generation"
         raise OptionError(
             f"{name} is {rows}, which is not a multiple of trl.num_generations ({group}); {what} "
-            "needs the whole group of a prompt on one device"
+            "must have the whole group of a prompt on one device"
         )
 
 
