@@ -9,9 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from runs import INTEL, KTO, convert, convert_file, line, lines
 
-from fmtkit.core.codes import REASONS
+from fmtkit.core.codes import RAW_BYTES, REASONS
 from fmtkit.core.errors import ColumnMismatchError, NothingWrittenError, OptionError
-from fmtkit.writing.quarantine import RAW_BYTES
 
 TOKENIZER = str(Path(__file__).parents[1] / "fixtures" / "tokenizer")
 USER, BOT = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmtkit.core.codes import REASONS, Reject
+from fmtkit.core.codes import RAW_BYTES, REASONS, Reject
 from fmtkit.writing import quarantine
-from fmtkit.writing.quarantine import RAW_BYTES, QuarantineFile
+from fmtkit.writing.quarantine import QuarantineFile
 
 SCHEMA = json.loads((files("fmtkit.schemas") / "quarantine.schema.json").read_text())
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fmtkit.core.codes import Reject
-from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, RAW_BYTES, JsonBlock
+from fmtkit.core.codes import RAW_BYTES, Reject
+from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, JsonBlock
 from fmtkit.sources.json_array import Cutting, blocks_of_elements
 from fmtkit.sources.opening import open_sources
 from fmtkit.sources.raw import Location

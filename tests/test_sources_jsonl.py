@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fmtkit.core.codes import RAW_BYTES
 from fmtkit.core.errors import SourceError
-from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, RAW_BYTES, JsonBlock
+from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, JsonBlock
 from fmtkit.sources.jsonl import blocks_of_lines, line_feeds
 from fmtkit.sources.locations import local
 from fmtkit.sources.opening import open_sources

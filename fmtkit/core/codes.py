@@ -221,6 +221,10 @@ WARNINGS: dict[str, str] = {code: entry.means for code, entry in ODD_ROWS.items(
 PRECEDENCE: dict[str, int] = {code: rank for rank, code in enumerate(BAD_ROWS)}
 
 
+RAW_BYTES = 1 << 20
+"""Bytes of a row that are kept in its reject."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reject:
     """A row that could not be converted: where it is, why, and its bytes.
@@ -236,4 +240,10 @@ class Reject:
     message: str
     raw: bytes
     raw_bytes: int | None = None
-    """Length of the whole row, if `raw` is only its beginning."""
+    """Length of the whole row, known where `raw` is only its beginning."""
+
+    def __post_init__(self) -> None:
+        """Keep only the beginning of a long row."""
+        if len(self.raw) > RAW_BYTES:
+            object.__setattr__(self, "raw_bytes", self.raw_bytes or len(self.raw))
+            object.__setattr__(self, "raw", self.raw[:RAW_BYTES])

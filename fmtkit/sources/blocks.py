@@ -20,8 +20,6 @@ from fmtkit.sources.marks import NON_FINITE, NOT_TEXT, OVERFLOW, Fault, NotText
 from fmtkit.sources.strict import parse
 from fmtkit.sources.structure import Lines, find_lines
 
-RAW_BYTES = 1 << 20
-"""Bytes of a record that are kept in its reject."""
 Row = Mapping[str, Any]
 
 
@@ -97,9 +95,7 @@ class Records:
 
     def reject(self, record: int, code: str, column: str | None, message: str) -> Reject:
         """Make the reject of a record."""
-        raw = self.raw(record)
-        whole = len(raw) if len(raw) > RAW_BYTES else None
-        return Reject(record, self.line(record), code, column, message, raw[:RAW_BYTES], whole)
+        return Reject(record, self.line(record), code, column, message, self.raw(record))
 
 
 class Rows(Protocol):
@@ -162,8 +158,7 @@ class ListedRows:
     def reject(self, record: int, code: str, column: str | None, message: str) -> Reject:
         """Make the reject of a record; its bytes are its canonical JSON text."""
         raw = canonical(plain_json(self.rows[record])).encode("utf-8", "surrogatepass")
-        whole = len(raw) if len(raw) > RAW_BYTES else None
-        return Reject(record, self.line(record), code, column, message, raw[:RAW_BYTES], whole)
+        return Reject(record, self.line(record), code, column, message, raw)
 
 
 class JoinedRows:
@@ -289,9 +284,7 @@ class MadeRows:
 
     def reject(self, record: int, code: str, column: str | None, message: str) -> Reject:
         """Make the reject of a record; its bytes are what the function made."""
-        raw = self.rows[record]
-        whole = len(raw) if len(raw) > RAW_BYTES else None
-        return Reject(record, self.line(record), code, column, message, raw[:RAW_BYTES], whole)
+        return Reject(record, self.line(record), code, column, message, self.rows[record])
 
 
 def marked(value: Any) -> Any:

@@ -12,7 +12,7 @@ from itertools import islice
 
 from fmtkit.core.codes import Reject
 from fmtkit.core.errors import OptionError, SourceError
-from fmtkit.sources.blocks import RAW_BYTES, RowsBlock
+from fmtkit.sources.blocks import RowsBlock
 from fmtkit.sources.jsonl import blocks_of_lines
 from fmtkit.sources.raw import RawBytes, Readable
 
@@ -118,9 +118,7 @@ class Rows:
     def reject(self, fault: tuple[str, str], text: bytes, size: int, line: int) -> None:
         """Add a row that does not fit, with code and message."""
         row = len(self.rows) + len(self.rejects)
-        raw = text[:RAW_BYTES]
-        raw_bytes = size if size > len(raw) else None
-        self.rejects.append(Reject(row, line, fault[0], None, fault[1], raw, raw_bytes))
+        self.rejects.append(Reject(row, line, fault[0], None, fault[1], text, size))
 
     def block(self, bytes_read: int) -> RowsBlock:
         """Make the block."""

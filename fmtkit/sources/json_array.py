@@ -13,7 +13,8 @@ from typing import cast
 
 import numpy as np
 
-from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, RAW_BYTES, JsonBlock
+from fmtkit.core.codes import RAW_BYTES
+from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, JsonBlock
 from fmtkit.sources.jsonl import BOM, line_feeds, long_line
 from fmtkit.sources.lookahead import BLANK, Records, Text, on_one_line
 from fmtkit.sources.raw import RawBytes, Readable, read_fully

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fmtkit.core.codes import Reject
-from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, RAW_BYTES, JsonBlock
+from fmtkit.core.codes import RAW_BYTES, Reject
+from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, JsonBlock
 from fmtkit.sources.raw import RawBytes, Readable, fill, read_fully
 from fmtkit.sources.structure import PIECE_BYTES, places_of_line_feeds
 
@@ -102,7 +102,7 @@ def _finish_line(file: Readable, begun: bytes, limit: int) -> tuple[bytes, int, 
     return b"".join(parts), length, False, b""
 
 
-def long_line(begun: bytes, size: int, line: int, limit: int, row: int = 0) -> Reject:
+def long_line(begun: bytes, size: int, line: int, limit: int) -> Reject:
     """Make the reject of a record of `size` bytes, of which `begun` is at least the beginning."""
     message = f"the record has {size} bytes, the limit is {limit}"
-    return Reject(row, line, "line_too_long", None, message, begun[:RAW_BYTES], size)
+    return Reject(0, line, "line_too_long", None, message, begun, size)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fmtkit.core.codes import Reject
-from fmtkit.sources.blocks import RAW_BYTES, JsonBlock
+from fmtkit.sources.blocks import JsonBlock
 from fmtkit.sources.jsonl import line_feeds
 from fmtkit.sources.raw import RawBytes, Readable, read_fully
 
@@ -78,10 +78,9 @@ class Records:
 
     def reject(self, code: str, message: str, record: bytes, line: int, size: int = 0) -> None:
         """Add a record of `size` bytes (0 if all are given) that is not parsed."""
-        row = len(self)
-        whole = size or len(record)
-        raw_bytes = whole if whole > RAW_BYTES or whole > len(record) else None
-        self.rejects.append(Reject(row, line, code, None, message, record[:RAW_BYTES], raw_bytes))
+        self.rejects.append(
+            Reject(len(self), line, code, None, message, record, size or len(record))
+        )
 
     def block(self, bytes_read: int) -> JsonBlock:
         """Make the block; it may be empty."""

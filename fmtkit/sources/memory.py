@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from fmtkit.core.codes import Reject
-from fmtkit.sources.blocks import BLOCK_BYTES, RAW_BYTES, ArrowBlock, JsonBlock
+from fmtkit.sources.blocks import BLOCK_BYTES, ArrowBlock, JsonBlock
 from fmtkit.sources.columnar import PARQUET_BATCH_ROWS, cut_tables, decoded_schema, present
 
 
@@ -125,5 +125,4 @@ def _json_line(row: object) -> bytes:
 
 def _not_json(row: int, value: object, error: Exception) -> Reject:
     raw = repr(value).encode("utf-8", "backslashreplace")
-    whole = len(raw) if len(raw) > RAW_BYTES else None
-    return Reject(row, None, "type_error", None, f"not JSON: {error}", raw[:RAW_BYTES], whole)
+    return Reject(row, None, "type_error", None, f"not JSON: {error}", raw)

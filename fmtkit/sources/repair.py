@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fmtkit.sources.blocks import RAW_BYTES, JsonBlock
+from fmtkit.core.codes import RAW_BYTES
+from fmtkit.sources.blocks import JsonBlock
 from fmtkit.sources.kinds import LONGEST_TOKEN
 from fmtkit.sources.lookahead import Records, Text
 from fmtkit.sources.raw import PEEK_BYTES

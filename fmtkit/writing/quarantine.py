@@ -9,9 +9,6 @@ from pathlib import Path
 from fmtkit.core.atomic import PartialFile, Written
 from fmtkit.core.codes import Reject
 
-RAW_BYTES = 2**20
-"""A longer row is cut to this many bytes; `raw_bytes` is then its full length."""
-
 # Control characters of terminals; many tools take some of them for line ends.
 _ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
 
@@ -46,8 +43,7 @@ def _line(file: str, reject: Reject) -> bytes:
         "column": reject.column,
         "message": reject.message,
     }
-    raw = reject.raw[:RAW_BYTES]
-    length = reject.raw_bytes or len(reject.raw)
+    raw, length = reject.raw, reject.raw_bytes or len(reject.raw)
     is_cut = length > len(raw)
     text = _decode(raw, is_cut=is_cut)
     if text is None:
