@@ -49,7 +49,7 @@ def read_scores(block: Block, names: Sequence[str]) -> dict[str, Floats]:
         return {name: _scan(block.data, records.found.starts, name) for name in names}
     if isinstance(block, ArrowBlock):
         return {name: _column(block.batch, name) for name in names}
-    rows = [row for row, _ in map(block.records().value, range(len(block.rows)))]
+    rows = [row for row, _ in block.records().values()]
     return {name: np.array([_number(row.get(name)) for row in rows], np.float64) for name in names}
 
 

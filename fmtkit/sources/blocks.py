@@ -4,12 +4,13 @@ Where a block ends depends on the bytes of the source and the constants here (fo
 also on the columns that are read), never on workers, on the size of single reads or on the clock.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
 from math import isfinite
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,44 @@ from fmtkit.sources.structure import Lines, find_lines
 Row = Mapping[str, Any]
 
 
-class Records:
+class Rows(ABC):
+    """Random access to the records of a block: a value, its line, its reject."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @property
+    def blank(self) -> int:
+        """Count the blank lines between the records."""
+        return 0
+
+    @abstractmethod
+    def raw(self, record: int) -> bytes:
+        """Return the bytes of a record, for its reject."""
+
+    @abstractmethod
+    def line(self, record: int) -> int | None:
+        """Return the physical line on which a record begins, 1-based; None of rows in memory."""
+
+    def value(self, record: int, *, written: bool = False) -> tuple[Any, Fault | None]:
+        """Return a record's value, or the fault for which it has none."""
+        return parse(self.raw(record), written=written)
+
+    def values(self, *, written: bool = False) -> Iterator[tuple[Any, Fault | None]]:
+        """Yield the value of every record, or its fault."""
+        return (self.value(record, written=written) for record in range(len(self)))
+
+    def lines_of(self, records: np.ndarray) -> np.ndarray | None:
+        """Return the lines of records (int64); None unless all have one."""
+        found = [self.line(record) for record in records.tolist()]
+        return None if None in found else np.array(found, np.int64)
+
+    def reject(self, record: int, code: str, column: str | None, message: str) -> Reject:
+        """Make the reject of a record."""
+        return Reject(record, self.line(record), code, column, message, self.raw(record))
+
+
+class Records(Rows):
     """Records that are JSON, one per line of `data`; the arguments are those of a JsonBlock."""
 
     def __init__(
@@ -72,7 +110,7 @@ class Records:
         return Records(data, lines=self.lines_of(records))
 
     def line(self, record: int) -> int | None:
-        """Return the physical line on which a record begins, 1-based; None of rows in memory."""
+        """Return the physical line on which a record begins."""
         if self.lines is not None:
             return int(self.lines[record])
         if not self.first_line:
@@ -85,137 +123,67 @@ class Records:
             return np.asarray(self.lines[records], np.int64)
         return self.first_line + self._numbers[records] if self.first_line else None
 
-    def value(self, record: int, *, written: bool = False) -> tuple[Any, Fault | None]:
-        """Parse a record strictly."""
-        return parse(self.raw(record), written=written)
 
-    def values(self, *, written: bool = False) -> Iterator[tuple[Any, Fault | None]]:
-        """Parse every record strictly."""
-        return (self.value(record, written=written) for record in range(len(self)))
-
-    def reject(self, record: int, code: str, column: str | None, message: str) -> Reject:
-        """Make the reject of a record."""
-        return Reject(record, self.line(record), code, column, message, self.raw(record))
-
-
-class Rows(Protocol):
-    """Random access to the records of a block: a value, its line, its reject."""
-
-    @property
-    def blank(self) -> int:
-        """Count the blank lines between the records of a block of JSON lines."""
-        ...
-
-    def __len__(self) -> int: ...
-    def value(self, record: int, *, written: bool = False) -> tuple[Any, Any]:
-        """Return a record's value, or the fault for which it has none."""
-        ...
-
-    def values(self, *, written: bool = False) -> Iterator[tuple[Any, Any]]:
-        """Yield the value of every record, or its fault."""
-        ...
-
-    def line(self, record: int) -> int | None:
-        """Return the physical line on which a record begins."""
-        ...
-
-    def lines_of(self, records: np.ndarray) -> np.ndarray | None:
-        """Return the lines of records (int64); None where the source has no lines."""
-        ...
-
-    def reject(self, record: int, code: str, column: str | None, message: str) -> Reject:
-        """Make the reject of a record."""
-        ...
-
-
-class ListedRows:
-    """Records that are Python objects: of CSV, of columnar sources, of a user function."""
+class ListedRows(Rows):
+    """Records in a list, each with its line: of JSON, made by a user function."""
 
     def __init__(
-        self, rows: Sequence[Row], lines: Sequence[int] | None = None, blank: int = 0
+        self, rows: Sequence[Any], lines: Sequence[int | None], blank_lines: int = 0
     ) -> None:
-        self.rows, self.lines, self.blank = rows, lines, blank
+        self.rows, self.lines, self.blank_lines = rows, lines, blank_lines
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def value(self, record: int, *, written: bool = False) -> tuple[Any, Any]:  # noqa: ARG002
-        """Return a record's value; it always has one."""
-        return self.rows[record], None
-
-    def values(self, *, written: bool = False) -> Iterator[tuple[Any, Any]]:
-        """Yield the value of every record."""
-        return (self.value(record, written=written) for record in range(len(self)))
-
-    def line(self, record: int) -> int | None:
-        """Return the line of a record, None where the source has no lines."""
-        return None if self.lines is None else self.lines[record]
-
-    def lines_of(self, records: np.ndarray) -> np.ndarray | None:
-        """Return the lines of records; None where the source has no lines."""
-        return None if self.lines is None else np.asarray(self.lines, np.int64)[records]
-
-    def reject(self, record: int, code: str, column: str | None, message: str) -> Reject:
-        """Make the reject of a record; its bytes are its canonical JSON text."""
-        raw = canonical(plain_json(self.rows[record])).encode("utf-8", "surrogatepass")
-        return Reject(record, self.line(record), code, column, message, raw)
-
-
-class JoinedRows:
-    """The records of several blocks, counted one after the other."""
-
-    def __init__(self, parts: Sequence[Rows]) -> None:
-        self.parts = parts
-        self.ends = np.cumsum([len(part) for part in parts])
-
-    def _find(self, record: int) -> tuple[Rows, int]:
-        part = int(np.searchsorted(self.ends, record, side="right"))
-        return self.parts[part], record - int(self.ends[part]) + len(self.parts[part])
-
-    def __len__(self) -> int:
-        return int(self.ends[-1])
-
-    def value(self, record: int, *, written: bool = False) -> tuple[Any, Any]:
-        """Return a record's value and the fault that it has none for."""
-        rows, own = self._find(record)
-        return rows.value(own, written=written)
-
-    def values(self, *, written: bool = False) -> Iterator[tuple[Any, Any]]:
-        """Yield the value of every record, or its fault."""
-        return (value for rows in self.parts for value in rows.values(written=written))
-
     @property
     def blank(self) -> int:
         """Count the blank lines between the records."""
-        return sum(part.blank for part in self.parts)
+        return self.blank_lines
+
+    def raw(self, record: int) -> bytes:
+        """Return the bytes of a record."""
+        raw: bytes = self.rows[record]
+        return raw
 
     def line(self, record: int) -> int | None:
-        """Return the physical line on which a record begins, in its own source."""
-        rows, own = self._find(record)
-        return rows.line(own)
-
-    def lines_of(self, records: np.ndarray) -> np.ndarray | None:
-        """Return the lines of records; None unless all have one."""
-        found = [self.line(int(record)) for record in records]
-        return None if None in found else np.array(found, np.int64)
-
-    def reject(self, record: int, code: str, column: str | None, message: str) -> Reject:
-        """Make the reject of a record."""
-        rows, own = self._find(record)
-        return replace(rows.reject(own, code, column, message), row=record)
+        """Return the line of a record, or of the row that it was made of."""
+        return self.lines[record]
 
 
-class ArrowRows(ListedRows):
+class CellRows(ListedRows):
+    """Records of a CSV file, their cells as text or as they were read."""
+
+    def raw(self, record: int) -> bytes:
+        """Return the canonical JSON text of a record."""
+        return _text_of(self.rows[record])
+
+    def value(self, record: int, *, written: bool = False) -> tuple[Any, Fault | None]:  # noqa: ARG002
+        """Return a record's value; it always has one."""
+        return self.rows[record], None
+
+
+class ArrowRows(Rows):
     """Records of a columnar batch, converted to Python objects one at a time."""
 
     def __init__(self, batch: pa.Table) -> None:
-        super().__init__(())
         self.batch = batch
 
     def __len__(self) -> int:
         return int(self.batch.num_rows)
 
-    def value(self, record: int, *, written: bool = False) -> tuple[Any, Any]:  # noqa: ARG002
+    def raw(self, record: int) -> bytes:
+        """Return the canonical JSON text of a record."""
+        row = self.batch.slice(record, 1)
+        fields = [f.with_type(_undecoded(f.type)) for f in row.schema]
+        return _text_of(row.cast(pa.schema(fields)).to_pylist()[0])
+
+    def line(self, record: int) -> None:
+        """Return None: columns have no lines."""
+
+    def lines_of(self, records: np.ndarray) -> None:
+        """Return None: columns have no lines."""
+
+    def value(self, record: int, *, written: bool = False) -> tuple[Any, Fault | None]:  # noqa: ARG002
         """Return a record's value; None and a fault if one of its texts is not UTF-8."""
         row = self.batch.slice(record, 1)
         for name, column in zip(row.schema.names, row.columns, strict=True):
@@ -225,20 +193,13 @@ class ArrowRows(ListedRows):
                 return None, Fault("invalid_utf8", name, f"{name} is not UTF-8")
         return marked(row.to_pylist()[0]), None
 
-    def values(self, *, written: bool = False) -> Iterator[tuple[Any, Any]]:
+    def values(self, *, written: bool = False) -> Iterator[tuple[Any, Fault | None]]:
         """Yield the value of every record, converted together if their texts are UTF-8."""
         try:
             rows = self.batch.to_pylist()
         except UnicodeDecodeError:
             return super().values(written=written)
         return ((marked(row), None) for row in rows)
-
-    def reject(self, record: int, code: str, column: str | None, message: str) -> Reject:
-        """Make the reject of a record."""
-        row = self.batch.slice(record, 1)
-        fields = [f.with_type(_undecoded(f.type)) for f in row.schema]
-        made = ListedRows(row.cast(pa.schema(fields)).to_pylist())
-        return replace(made.reject(0, code, column, message), row=record)
 
 
 def _undecoded(dtype: pa.DataType) -> pa.DataType:
@@ -256,35 +217,43 @@ def _undecoded(dtype: pa.DataType) -> pa.DataType:
     return dtype
 
 
-class MadeRows:
-    """Records made by a user function, as JSON, with the lines of their source rows."""
+def _text_of(row: Row) -> bytes:
+    return canonical(plain_json(row)).encode("utf-8", "surrogatepass")
 
-    def __init__(self, rows: Sequence[bytes], lines: Sequence[int | None], blank: int = 0) -> None:
-        self.rows, self.lines, self.blank = rows, lines, blank
+
+class JoinedRows(Rows):
+    """The records of several blocks, counted one after the other."""
+
+    def __init__(self, parts: Sequence[Rows]) -> None:
+        self.parts = parts
+        self.ends = np.cumsum([len(part) for part in parts])
+
+    def _find(self, record: int) -> tuple[Rows, int]:
+        part = int(np.searchsorted(self.ends, record, side="right"))
+        return self.parts[part], record - int(self.ends[part]) + len(self.parts[part])
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return int(self.ends[-1])
 
-    def value(self, record: int, *, written: bool = False) -> tuple[Any, Any]:
-        """Parse a record."""
-        return parse(self.rows[record], written=written)
+    @property
+    def blank(self) -> int:
+        """Count the blank lines between the records."""
+        return sum(part.blank for part in self.parts)
 
-    def values(self, *, written: bool = False) -> Iterator[tuple[Any, Any]]:
-        """Parse every record."""
-        return (parse(row, written=written) for row in self.rows)
+    def raw(self, record: int) -> bytes:
+        """Return the bytes of a record."""
+        rows, own = self._find(record)
+        return rows.raw(own)
 
     def line(self, record: int) -> int | None:
-        """Return the line of the row that the record was made of."""
-        return self.lines[record]
+        """Return the line of a record in its own source."""
+        rows, own = self._find(record)
+        return rows.line(own)
 
-    def lines_of(self, records: np.ndarray) -> np.ndarray | None:
-        """Return the lines of the rows that records were made of; None unless all have one."""
-        found = [self.lines[record] for record in records]
-        return None if None in found else np.array(found, np.int64)
-
-    def reject(self, record: int, code: str, column: str | None, message: str) -> Reject:
-        """Make the reject of a record; its bytes are what the function made."""
-        return Reject(record, self.line(record), code, column, message, self.rows[record])
+    def value(self, record: int, *, written: bool = False) -> tuple[Any, Fault | None]:
+        """Return a record's value, or the fault for which it has none."""
+        rows, own = self._find(record)
+        return rows.value(own, written=written)
 
 
 def marked(value: Any) -> Any:
@@ -334,15 +303,58 @@ MAX_LINE_BYTES = 16 << 20
 """The longest line, array element or CSV row that is read; longer ones become `line_too_long`."""
 
 
-@dataclass(frozen=True, slots=True)
-class JsonBlock:
-    """Whole JSON records, one per line; the records in `rejects` are not among those in `data`.
+class Block(ABC):
+    """Rows of a source that are read and converted together."""
+
+    __slots__ = ()
+
+    rejects: tuple[Reject, ...] = ()
+    """Records that are not among the others.
 
     Rows are counted over both together: a reject's `row` is its place among all records of the
-    block, blank lines apart. So the rows of the n records in `data` are
+    block, blank lines apart. So the rows of the other n records are
     `numpy.delete(numpy.arange(n + len(rejects)), [reject.row for reject in rejects])`.
-    A block of JSON lines has data or one reject, never both.
     The `line` of a reject is absolute, unlike that of rejects made by a parser.
+    """
+    filtered: int = 0
+    """Rows for which a user function returned nothing."""
+    joined: int = 0
+    """Rows that are part of a row made of another one."""
+    bytes_read: int
+    """Bytes of the source consumed so far (before decompression), for a progress bar."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Return the size of the rows, of cells the approximate one; of many, that they are many."""
+
+    @abstractmethod
+    def records(self, read: ReadCells | None = None) -> Rows:
+        """Return the records, the cells of a CSV file as text or as `read` converts them."""
+
+    def places(self, records: int) -> np.ndarray:
+        """Return the row of each record among all records of the block (int64)."""
+        everything = np.arange(records + len(self.rejects))
+        own = [reject.row for reject in self.rejects]
+        return np.delete(everything, own) if own else everything
+
+    def head(self, rows: int) -> "tuple[Block, int]":
+        """Return the first rows, and how many more are wanted."""
+        count = len(self.records()) + len(self.rejects) + self.filtered + self.joined
+        if count <= rows:
+            return self, rows - count
+        return self._cut(rows, tuple(reject for reject in self.rejects if reject.row < rows)), 0
+
+    @abstractmethod
+    def _cut(self, rows: int, rejects: tuple[Reject, ...]) -> "Block":
+        """Return the first rows of a block that has more, of which these are rejects."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonBlock(Block):
+    """Whole JSON records, one per line.
+
+    A block of JSON lines has data or one reject, never both.
     """
 
     data: bytes
@@ -353,12 +365,8 @@ class JsonBlock:
     """int64: physical first line of each record of `data`, where a record may span lines."""
     rejects: tuple[Reject, ...] = ()
     bytes_read: int = 0
-    """Bytes of the source consumed so far (before decompression), for a progress bar."""
     line_feeds: np.ndarray | None = field(default=None, compare=False)
     """int64: offsets of the line feeds of `data`, if they were found while cutting."""
-    filtered: ClassVar[int] = 0
-    joined: ClassVar[int] = 0
-    blank_lines: ClassVar[int] = 0
 
     @property
     def nbytes(self) -> int:
@@ -378,32 +386,18 @@ class JsonBlock:
         """Return the records in `data`."""
         return Records(self.data, self.first_line, self.lines, self.line_feeds)
 
-    def places(self, records: int) -> np.ndarray:
-        """Return the row of each record among all records of the block (int64)."""
-        return places(self.rejects, records)
-
-    def head(self, rows: int) -> "tuple[Block, int]":
-        """Return the first rows, and how many more are wanted."""
-        found = self.records().found
-        count = len(found.ends) + len(self.rejects)
-        if count <= rows:
-            return self, rows - count
-        kept = _head_of(self.rejects, rows)
-        records = rows - len(kept)
-        end = int(found.ends[records - 1]) if records else 0
-        return replace(self, data=self.data[:end], rejects=kept, line_feeds=None), 0
+    def _cut(self, rows: int, rejects: tuple[Reject, ...]) -> "JsonBlock":
+        records = rows - len(rejects)
+        end = int(self.records().found.ends[records - 1]) if records else 0
+        return replace(self, data=self.data[:end], rejects=rejects, line_feeds=None)
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowBlock:
+class ArrowBlock(Block):
     """Rows of a columnar source; dictionary columns are decoded."""
 
     batch: pa.Table
     bytes_read: int = 0
-    rejects: ClassVar[tuple[Reject, ...]] = ()
-    filtered: ClassVar[int] = 0
-    joined: ClassVar[int] = 0
-    blank_lines: ClassVar[int] = 0
 
     @property
     def nbytes(self) -> int:
@@ -414,21 +408,13 @@ class ArrowBlock:
         """Return the rows of the batch."""
         return ArrowRows(self.batch)
 
-    def places(self, records: int) -> np.ndarray:
-        """Return the row of each record: its own number."""
-        return np.arange(records)
-
-    def head(self, rows: int) -> "tuple[Block, int]":
-        """Return the first rows, and how many more are wanted."""
-        return replace(self, batch=self.batch.slice(0, rows)), max(rows - self.batch.num_rows, 0)
+    def _cut(self, rows: int, rejects: tuple[Reject, ...]) -> "ArrowBlock":  # noqa: ARG002
+        return replace(self, batch=self.batch.slice(0, rows))
 
 
 @dataclass(frozen=True, slots=True)
-class RowsBlock:
-    """Rows of a CSV file: column -> text, an empty cell is None.
-
-    `rejects` are counted as in JsonBlock: `row` among all records of the block, `line` absolute.
-    """
+class RowsBlock(Block):
+    """Rows of a CSV file: column -> text, an empty cell is None."""
 
     rows: list[dict[str, str | None]]
     lines: list[int]
@@ -436,8 +422,6 @@ class RowsBlock:
     rejects: tuple[Reject, ...] = ()
     blank_lines: int = 0
     bytes_read: int = 0
-    filtered: ClassVar[int] = 0
-    joined: ClassVar[int] = 0
 
     @property
     def nbytes(self) -> int:
@@ -446,32 +430,19 @@ class RowsBlock:
             return BLOCK_BYTES
         return sum(len(cell or "") for row in self.rows for cell in row.values())
 
-    def records(self, read: ReadCells | None = None) -> ListedRows:
+    def records(self, read: ReadCells | None = None) -> CellRows:
         """Return the rows, their cells as text or as `read` takes them."""
         rows = self.rows if read is None else [read(row) for row in self.rows]
-        return ListedRows(rows, self.lines, self.blank_lines)
+        return CellRows(rows, self.lines, self.blank_lines)
 
-    def places(self, records: int) -> np.ndarray:
-        """Return the row of each record among all records of the block (int64)."""
-        return places(self.rejects, records)
-
-    def head(self, rows: int) -> "tuple[Block, int]":
-        """Return the first rows, and how many more are wanted."""
-        count = len(self.rows) + len(self.rejects)
-        if count <= rows:
-            return self, rows - count
-        kept = _head_of(self.rejects, rows)
-        records = rows - len(kept)
-        return replace(self, rows=self.rows[:records], lines=self.lines[:records], rejects=kept), 0
+    def _cut(self, rows: int, rejects: tuple[Reject, ...]) -> "RowsBlock":
+        records = rows - len(rejects)
+        return replace(self, rows=self.rows[:records], lines=self.lines[:records], rejects=rejects)
 
 
 @dataclass(frozen=True, slots=True)
-class MadeBlock:
-    """Rows that were made from a block: JSON objects, with the row that each came from.
-
-    `rejects` are counted as in JsonBlock; `filtered` are the rows that a user's function returned nothing
-    for, `joined` those that are part of a row made of another one.
-    """
+class MadeBlock(Block):
+    """Rows that were made from a block: JSON objects, with the row that each came from."""
 
     rows: list[bytes]
     made_of: list[int]
@@ -488,44 +459,29 @@ class MadeBlock:
         """Return the size of the rows; of many, that they are many."""
         return BLOCK_BYTES if len(self.rows) > _SMALL_ROWS else sum(map(len, self.rows))
 
-    def records(self, read: ReadCells | None = None) -> MadeRows:  # noqa: ARG002
+    def records(self, read: ReadCells | None = None) -> ListedRows:  # noqa: ARG002
         """Return the rows that the function made."""
-        return MadeRows(self.rows, self.lines, self.blank_lines)
+        return ListedRows(self.rows, self.lines, self.blank_lines)
 
     def places(self, records: int) -> np.ndarray:
         """Return the row that each record was made of (int64)."""
         return np.asarray(self.made_of, dtype=np.int64)[:records]
 
-    def head(self, rows: int) -> "tuple[Block, int]":
-        """Return what was made of the first rows, and how many more are wanted."""
-        count = len(self.rows) + len(self.rejects) + self.filtered + self.joined
-        if count <= rows:
-            return self, rows - count
+    def _cut(self, rows: int, rejects: tuple[Reject, ...]) -> "MadeBlock":
         kept = [i for i, place in enumerate(self.made_of) if place < rows]
-        rejects = _head_of(self.rejects, rows)
+        others = rows - len(kept) - len(rejects)
         return replace(
             self,
             rows=[self.rows[i] for i in kept],
             lines=[self.lines[i] for i in kept],
             made_of=[self.made_of[i] for i in kept],
             rejects=rejects,
-            filtered=0 if self.joined else rows - len(kept) - len(rejects),
-            joined=rows - len(kept) - len(rejects) if self.joined else 0,
-        ), 0
+            filtered=0 if self.joined else others,
+            joined=others if self.joined else 0,
+        )
 
 
-Block = JsonBlock | ArrowBlock | RowsBlock | MadeBlock
 _SMALL_ROWS = 256
-
-
-def places(own: Sequence[Reject], records: int) -> np.ndarray:
-    """Return the row of each record among all of a block, the block's own rejects too (int64)."""
-    everything = np.arange(records + len(own))
-    return np.delete(everything, [reject.row for reject in own]) if own else everything
-
-
-def _head_of(rejects: Sequence[Reject], rows: int) -> tuple[Reject, ...]:
-    return tuple(reject for reject in rejects if reject.row < rows)
 
 
 class Readable(Protocol):

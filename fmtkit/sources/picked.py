@@ -12,7 +12,7 @@ import pyarrow as pa
 from fmtkit.core import buffers
 from fmtkit.core.codes import Reject
 from fmtkit.core.errors import OptionError
-from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock, MadeBlock, RowsBlock
+from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock, RowsBlock
 from fmtkit.sources.readers import Reader
 
 if TYPE_CHECKING:
@@ -86,7 +86,6 @@ def _rows(block: Block) -> int:
 
 def _taken(block: Block, wanted: Mask) -> Block:
     """Return some rows of a block; `wanted` says it of its records and rejects in their order."""
-    assert not isinstance(block, MadeBlock)
     if isinstance(block, ArrowBlock):
         return replace(block, batch=block.batch.filter(buffers.booleans(wanted)))
     number = np.cumsum(wanted) - 1
@@ -100,6 +99,7 @@ def _taken(block: Block, wanted: Mask) -> Block:
     if isinstance(block, RowsBlock):
         rows, lines = [block.rows[i] for i in kept], [block.lines[i] for i in kept]
         return replace(block, rows=rows, lines=lines, rejects=rejects)
+    assert isinstance(block, JsonBlock)
     return _taken_lines(block, kept, rejects)
 
 
