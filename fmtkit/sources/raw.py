@@ -8,7 +8,7 @@ digests one after the other, and how many they are: `HEX-N`.
 import hashlib
 import io
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
@@ -64,6 +64,17 @@ TAIL_BYTES = 64 << 10
 
 PEEK_BYTES = 1 << 20
 """Bytes of a source that are read to recognise its format."""
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Name the source that the system cannot read."""
+    try:
+        yield
+    except SourceError:
+        raise
+    except OSError as error:
+        raise SourceError(f"{name}: {error.strerror or error}") from error
 
 
 class Readable(Protocol):
@@ -126,12 +137,13 @@ class RawBytes(AbstractContextManager["RawBytes"]):
         """Fill the buffer as far as a read goes; raise SourceError as `read` does."""
         if self._window is not None:
             buffer = buffer[: self._window[1] - self.count]
-        try:
+        with reading(self._location.name):
             size = self._take(buffer)
-        except OSError as error:
-            raise SourceError(f"{self._location.name}: {error.strerror or error}") from error
         if self._window is not None and len(buffer) and not size:
-            raise self._location.cut_short(self.count)
+            raise SourceError(
+                f"{self._location.name}: it is cut short: it ends after {self.count} of "
+                f"{self._location.size} bytes"
+            )
         self.count += size
         if self._hash is not None:
             self._hash.update(buffer[:size])
@@ -157,14 +169,12 @@ class RawBytes(AbstractContextManager["RawBytes"]):
         end_at = self.begin + (self.size or 0)
         if not isinstance(file, io.FileIO) or start + size >= end_at:
             return None
-        try:
+        with reading(self._location.name):
             file.seek(start + max(size - TAIL_BYTES, 0))
             end = file.read(min(size, TAIL_BYTES)).rfind(b"\n") + 1
             file.seek(start)
             data = file.read(max(size - TAIL_BYTES, 0) + end) if end else b""
             file.seek(max(start + len(data), self.count))
-        except OSError as error:
-            raise SourceError(f"{self._location.name}: {error.strerror or error}") from error
         if len(data) <= again or not data.endswith(b"\n"):
             file.seek(self.count)
             return None
@@ -225,10 +235,8 @@ class Location:
     def peek(self, size: int = PEEK_BYTES) -> bytes:
         """Return the first bytes; raise SourceError where the source cannot be opened or read."""
         file = self.open()
-        try:
+        with reading(self.name):
             head = read_fully(file, size)
-        except OSError as error:
-            raise SourceError(f"{self.name}: {error.strerror or error}") from error
         if self.once:
             self._kept = (head, file)
         else:
@@ -246,50 +254,51 @@ class Location:
         self._kept = None
         return RawBytes(self, head, file, hashed=hashed)
 
+    def range(self, start: int, end: int) -> RawBytes:
+        """Start a pass over a range of bytes, of a seekable file that does not change."""
+        return self._part(lambda _: (start, end))
+
     def lines(self, start: int, end: int) -> RawBytes:
         """Start a pass over the lines of a range of bytes, of a seekable file that does not change.
 
         They begin after the first line feed at or after `start`, and end with the line that holds the
         byte `end`. No byte but those of lines that the range has is looked at more than once.
         """
-        size, file = self.size or 0, self.open()
-        try:
-            self.check()
-            begin = self._after_line_feed(file, start, end) if start else 0
-            window = (end, end)
-            if begin is not None:
-                stop = None if end >= size else self._after_line_feed(file, end, size)
-                window = (begin, size if stop is None else stop)
-            cast("io.FileIO", file).seek(window[0])
-        except OSError as error:
-            file.close()
-            if isinstance(error, SourceError):
-                raise
-            raise SourceError(f"{self.name}: {error.strerror or error}") from error
-        return RawBytes(self, b"", file, hashed=False, window=window)
 
-    def check(self) -> None:
-        """Raise SourceError where a file of this machine has another size than when it was listed."""
+        def window(file: Seekable) -> tuple[int, int]:
+            begin = self._after_line_feed(file, start, end) if start else 0
+            if begin is None:
+                return end, end
+            size = self.size or 0
+            return begin, self._after_line_feed(file, end, size) or size
+
+        return self._part(window)
+
+    def _part(self, window: Callable[[Seekable], tuple[int, int]]) -> RawBytes:
+        file = cast("Seekable", self.open())
+        try:
+            with reading(self.name):
+                self._check()
+                found = window(file)
+                file.seek(found[0])
+        except SourceError:
+            file.close()
+            raise
+        return RawBytes(self, b"", file, hashed=False, window=found)
+
+    def _check(self) -> None:
         if self.path is not None and self.path.stat().st_size != self.size:
             raise SourceError(f"{self.name}: it changed since it was listed; run again")
 
-    def _after_line_feed(self, file: Readable, start: int, end: int) -> int | None:
+    def _after_line_feed(self, file: Seekable, start: int, end: int) -> int | None:
         """Return what follows the first line feed from `start` on; None where there is none before `end`."""
-        cast("io.FileIO", file).seek(start)
-        at = start
-        while at < end:
-            data = file.read(min(TAIL_BYTES, end - at))
-            if not data:
-                raise self.cut_short(at)
-            place = data.find(b"\n")
-            if place >= 0:
-                return at + place + 1
-            at += len(data)
+        file.seek(start)
+        raw = RawBytes(self, b"", file, hashed=False, window=(start, end))
+        while data := raw.read(TAIL_BYTES):
+            place = data.find(b"\n") + 1
+            if place:
+                return raw.count - len(data) + place
         return None
-
-    def cut_short(self, at: int) -> SourceError:
-        """Return the error for a file that ends before its end."""
-        return SourceError(f"{self.name}: it is cut short: it ends after {at} of {self.size} bytes")
 
     def sha256(self) -> str:
         """Return the hash of the raw bytes, read for it unless a whole pass has gone before."""
@@ -334,21 +343,8 @@ def digest_of_range(location: Location, start: int, end: int) -> bytes:
 
     Raises SourceError where it cannot be read, or ends before.
     """
-    digest, at = hashlib.sha256(), start
-    file = cast("Seekable", location.open())
-    try:
-        location.check()
-        file.seek(start)
-        while at < end:
-            data = file.read(min(READ_BYTES, end - at))
-            if not data:
-                raise location.cut_short(at)
+    digest = hashlib.sha256()
+    with location.range(start, end) as raw:
+        while data := raw.read(READ_BYTES):
             digest.update(data)
-            at += len(data)
-    except OSError as error:
-        if isinstance(error, SourceError):
-            raise
-        raise SourceError(f"{location.name}: {error.strerror or error}") from error
-    finally:
-        file.close()
     return digest.digest()
