@@ -121,5 +121,5 @@ def test_a_relative_path_is_of_the_directory_that_one_is_in_now(tmp_path, monkey
         monkeypatch.chdir(folder)
         Path("rows.arrow").write_bytes(sound("arrow"))
         trial = arrow_trial.Trial("rows.arrow", "rows.arrow")
-        trial.open()
-        assert trial.opened
+        with trial.opened():
+            assert trial.begun

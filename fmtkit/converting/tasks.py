@@ -13,7 +13,7 @@ from fmtkit.sources import parts
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.opening import Source
 from fmtkit.sources.parts import Part, blocks_of_part, parts_of
-from fmtkit.sources.readers import CsvReader, IpcReader, JsonReader, ParquetReader
+from fmtkit.sources.readers import FileReader
 from fmtkit.sources.spooling import MadeSource
 
 T = TypeVar("T")
@@ -83,14 +83,13 @@ def blocks_of(sources: Sequence[Any], tasks: Iterable[Task]) -> Iterator[tuple[i
 
 def can_travel(source: Any) -> bool:
     """Return whether other processes can read a source."""
-    readers = (JsonReader, CsvReader, ParquetReader, IpcReader)
     if isinstance(source, MadeSource):
         # Its rows are made again where they are read.
         source = source.source
     return (
         isinstance(source, Source)
         and not source.once
-        and isinstance(source.reader, readers)
+        and isinstance(source.reader, FileReader)
         and not source.name.startswith(HERE)
     )
 

@@ -9,8 +9,10 @@ process, and 0.13 s for 446 MB (uncompressed, in the page cache) that are read o
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,15 @@ import pyarrow as pa
 
 from fmtkit.core.errors import SourceError
 from fmtkit.core.worker import Limits, Overrun, Worker
-from fmtkit.sources.columnar import ARROW_ERRORS, IpcReader, checked, each_batch, open_ipc, reason
+from fmtkit.sources.columnar import (
+    ARROW_ERRORS,
+    IpcFile,
+    arrow_errors,
+    checked,
+    each_batch,
+    open_ipc,
+    reason,
+)
 
 PIECE_BYTES = 128 << 20
 """Bytes validated at a time; they are read again while still in the page cache."""
@@ -35,18 +45,28 @@ class Trial:
     """The file's name in errors."""
     sound: int = 0
     """Batches validated."""
-    opened: bool = False
+    begun: bool = False
     ended: bool = False
 
-    def open(self) -> None:
-        """Let the worker read the schema; raise SourceError if the file cannot be read."""
-        if not self.opened:
+    @contextmanager
+    def opened(self) -> Iterator[IpcFile]:
+        """Open the file after the worker has read its schema; raise SourceError if it cannot be read."""
+        if not self.begun:
             self._go_on()
+        with pa.OSFile(self.path) as file, arrow_errors(self.name):
+            yield open_ipc(file)
 
-    def reach(self, batch: int) -> None:
-        """Let the worker validate a batch; raise SourceError if it, or one before it, is damaged."""
-        while batch >= self.sound and not self.ended:
-            self._go_on()
+    def passed(self, batches: Iterator[pa.RecordBatch], start: int) -> Iterator[pa.RecordBatch]:
+        """Yield batches from number `start` on, read after the worker has validated them.
+
+        Raises SourceError at a batch that is damaged.
+        """
+        for batch in count(start):
+            while batch >= self.sound and not self.ended:
+                self._go_on()
+            if (found := next(batches, None)) is None:
+                return
+            yield found
 
     def _go_on(self) -> None:
         # The worker outlives a change of the working directory.
@@ -61,7 +81,7 @@ class Trial:
         found = json.loads(answer)
         if "error" in found:
             raise SourceError(f"{self.name} cannot be read: {found['error']}")
-        self.opened, self.sound, self.ended = True, found["sound"], found["ended"]
+        self.begun, self.sound, self.ended = True, found["sound"], found["ended"]
 
 
 @cache
@@ -109,6 +129,6 @@ class _Pieces:
 
     def _open(self, path: str, start: int) -> None:
         self.forget()
-        reader: IpcReader = open_ipc(pa.OSFile(path))
+        reader: IpcFile = open_ipc(pa.OSFile(path))
         self._path, self._place = path, start
         self._batches = each_batch(reader, start)

@@ -1,12 +1,14 @@
 """Columnar sources: Parquet, Arrow IPC and tables in memory, in slices bounded by bytes."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fmtkit.core.errors import SourceError
 from fmtkit.sources.blocks import BLOCK_BYTES
 
 PARQUET_BATCH_ROWS = 2048
@@ -33,19 +35,18 @@ BYTES_OF: dict[pa.DataType, pa.DataType] = {
 }
 """Types of text -> the types of bytes with the same memory layout."""
 
-IpcReader: TypeAlias = "pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader"
+IpcFile: TypeAlias = "pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader"
 
 ARROW_ERRORS = (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError)
 """Errors that pyarrow raises for damaged data: impossible lengths, names that are not UTF-8."""
 
 
 def parquet_batches(
-    file: pq.ParquetFile, columns: Sequence[str] | None, groups: Iterable[int] | None = None
+    file: pq.ParquetFile, columns: Sequence[str] | None, groups: Iterable[int]
 ) -> Iterator[pa.RecordBatch]:
-    """Read a Parquet file, or some row groups of it, in batches of about a block or less."""
-    metadata = file.metadata
-    for group in range(metadata.num_row_groups) if groups is None else groups:
-        size = metadata.row_group(group)
+    """Read row groups of a Parquet file in batches of about a block or less."""
+    for group in groups:
+        size = file.metadata.row_group(group)
         if not size.num_rows:
             continue
         rows = size.num_rows * BLOCK_BYTES // max(size.total_byte_size, 1)
@@ -58,14 +59,16 @@ def parquet_batches(
         yield from map(checked, batches)
 
 
-def ipc_batches(reader: IpcReader, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
-    """Read an Arrow file or stream record batch by record batch."""
+def ipc_batches(
+    reader: IpcFile, columns: Sequence[str] | None, start: int
+) -> Iterator[pa.RecordBatch]:
+    """Read an Arrow file or stream record batch by record batch, from one of them on."""
     kept = None if columns is None else present(columns, reader.schema)
-    for batch in each_batch(reader):
+    for batch in each_batch(reader, start):
         yield checked(batch if kept is None else batch.select(kept))
 
 
-def each_batch(reader: IpcReader, start: int = 0) -> Iterator[pa.RecordBatch]:
+def each_batch(reader: IpcFile, start: int = 0) -> Iterator[pa.RecordBatch]:
     """Yield the record batches of an Arrow file or stream from one of them on."""
     if isinstance(reader, pa.ipc.RecordBatchStreamReader):
         yield from islice(reader, start, None)
@@ -74,7 +77,7 @@ def each_batch(reader: IpcReader, start: int = 0) -> Iterator[pa.RecordBatch]:
         yield reader.get_batch(index)
 
 
-def open_ipc(file: pa.NativeFile) -> IpcReader:
+def open_ipc(file: pa.NativeFile) -> IpcFile:
     """Open an Arrow file (which knows its end) or an Arrow stream."""
     magic = file.read(len(ARROW_MAGIC))
     file.seek(0)
@@ -120,6 +123,17 @@ def _check_but_for_text(array: pa.Array) -> None:
         _check_but_for_text(array.storage)
     else:
         array.validate(full=True)
+
+
+@contextmanager
+def arrow_errors(name: str) -> Iterator[None]:
+    """Name the file for which pyarrow raises an error."""
+    try:
+        yield
+    except SourceError:
+        raise
+    except ARROW_ERRORS as error:
+        raise SourceError(f"{name} cannot be read: {reason(error)}") from error
 
 
 def reason(error: BaseException) -> str:

@@ -3,26 +3,23 @@
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from itertools import count
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
 from typing import IO, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fmtkit.core.errors import SourceError
 from fmtkit.sources.arrow_trial import Trial
 from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock, RowsBlock
 from fmtkit.sources.columnar import (
-    ARROW_ERRORS,
     READ_BUFFER_BYTES,
-    checked,
+    arrow_errors,
     cut_tables,
     decoded_schema,
     ipc_batches,
-    open_ipc,
     parquet_batches,
-    reason,
 )
 from fmtkit.sources.compression import compression_of, decompressed
 from fmtkit.sources.delimited import Table
@@ -30,7 +27,7 @@ from fmtkit.sources.json_array import Cutting, blocks_of_elements
 from fmtkit.sources.jsonl import blocks_of_lines
 from fmtkit.sources.kinds import Layout
 from fmtkit.sources.parts import Part, byte_parts, grouped, is_small
-from fmtkit.sources.raw import PEEK_BYTES, Location, RawBytes
+from fmtkit.sources.raw import PEEK_BYTES, Location, RawBytes, Readable
 from fmtkit.sources.temporary import room_for
 
 
@@ -51,12 +48,57 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True)
-class JsonReader:
-    """JSON lines, a JSON array, or objects spread over lines."""
+class FileReader:
+    """Reader of a file or stream of bytes."""
 
     location: Location
     head: bytes
     """The first raw bytes, which show the compression."""
+
+    def sha256(self) -> str:
+        """Return the hash of the file as it is stored."""
+        return self.location.sha256()
+
+    def _text(self, raw: RawBytes) -> Readable:
+        return decompressed(raw, self.location.name, self.head)
+
+    @property
+    def _is_plain(self) -> bool:
+        return compression_of(self.head) is None and not self.location.once
+
+    @property
+    def _seeks(self) -> bool:
+        """Whether reading may begin anywhere in the location."""
+        return self._is_plain and self.location.seeks
+
+    @property
+    def _whole(self) -> tuple[Part, ...]:
+        return (Part(bytes=self.location.size),)
+
+    def _local_path(self) -> str:
+        """Return the path of the source's text: its own, or that of a temporary file with it."""
+        if self._is_plain and self.location.path is not None:
+            return str(self.location.path)
+        if self.location.spool is None:
+            self.location.spool = self._spooled()
+        return self.location.spool.name
+
+    def _spooled(self) -> IO[bytes]:
+        spool = tempfile.NamedTemporaryFile(prefix="fmtkit-")  # noqa: SIM115 - it lives as the location
+        name = self.location.name
+        with self.location.bytes(hashed=True) as raw, room_for(f"the text of {name}"):
+            text = self._text(raw)
+            while data := text.read(PEEK_BYTES):
+                spool.write(data)
+            raw.drain()
+            spool.flush()
+        return spool
+
+
+@dataclass(frozen=True)
+class JsonReader(FileReader):
+    """JSON lines, a JSON array, or objects spread over lines."""
+
     layout: Layout
     max_line_bytes: int
     hashed: bool
@@ -65,7 +107,7 @@ class JsonReader:
         """Cut the text; `columns` is only used by the parser."""
         del columns
         with self.location.bytes(hashed=self.hashed) as raw:
-            text = decompressed(raw, self.location.name, self.head)
+            text = self._text(raw)
             if self.layout == "lines":
                 for block in blocks_of_lines(text, max_line_bytes=self.max_line_bytes):
                     yield block if text is raw else replace(block, bytes_read=raw.count)
@@ -77,8 +119,8 @@ class JsonReader:
     def parts(self) -> tuple[Part, ...]:
         """Cut files of lines in place."""
         size = self.location.size
-        if self.layout != "lines" or size is None or not can_seek(self.location, self.head):
-            return (Part(bytes=size),)
+        if self.layout != "lines" or size is None or not self._seeks:
+            return self._whole
         return byte_parts(size)
 
     def part_blocks(self, part: Part, first_line: int) -> Iterator[JsonBlock]:
@@ -97,17 +139,11 @@ class JsonReader:
     def schema(self) -> None:
         """Return None: JSON has no schema."""
 
-    def sha256(self) -> str:
-        """Return the hash of the file as it is stored."""
-        return self.location.sha256()
-
 
 @dataclass(frozen=True)
-class CsvReader:
+class CsvReader(FileReader):
     """Rows of text, separated by commas or tabs."""
 
-    location: Location
-    head: bytes
     delimiter: str
     max_line_bytes: int
     hashed: bool
@@ -126,38 +162,25 @@ class CsvReader:
         with self.location.bytes() as raw:
             return pa.schema([(name, pa.string()) for name in self._table(raw).header])
 
-    def sha256(self) -> str:
-        """Return the hash of the file as it is stored."""
-        return self.location.sha256()
-
     def _table(self, raw: RawBytes) -> Table:
-        text = decompressed(raw, self.location.name, self.head)
+        text = self._text(raw)
         return Table(text, self.location.name, self.delimiter, self.max_line_bytes)
 
 
 @dataclass(frozen=True)
-class ParquetReader:
+class ParquetReader(FileReader):
     """A Parquet file, read row group by row group."""
-
-    location: Location
-    head: bytes
 
     def blocks(self, columns: Sequence[str] | None) -> Iterator[ArrowBlock]:
         """Decode the columns in slices bounded by bytes."""
-        with native_file(self.location, self.head) as file, arrow_errors(self.location.name):
-            parquet = open_parquet(file)
-            total, rows = parquet.metadata.num_rows, 0
-            for table in cut_tables(parquet_batches(parquet, columns)):
-                rows += table.num_rows
-                yield ArrowBlock(table, (self.location.size or 0) * rows // total)
+        return self._decoded(columns, 0, None)
 
     def parts(self) -> tuple[Part, ...]:
-        """Group adjacent row groups."""
-        size = self.location.size
-        if is_small(size) or not can_seek(self.location, self.head):
-            return (Part(bytes=size),)
-        with native_file(self.location, self.head) as file, arrow_errors(self.location.name):
-            metadata = open_parquet(file).metadata
+        """Group consecutive row groups."""
+        if is_small(self.location.size) or not self._seeks:
+            return self._whole
+        with self._opened() as parquet:
+            metadata = parquet.metadata
             groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
             sizes = [
                 sum(group.column(i).total_compressed_size for i in range(group.num_columns))
@@ -168,157 +191,77 @@ class ParquetReader:
     def part_blocks(self, part: Part, first_line: int) -> Iterator[ArrowBlock]:
         """Decode some row groups."""
         del first_line
-        with native_file(self.location, self.head) as file, arrow_errors(self.location.name):
-            parquet = open_parquet(file)
-            metadata = parquet.metadata
-            total = metadata.num_rows
-            rows = sum(metadata.row_group(i).num_rows for i in range(part.start))
-            groups = range(part.start, part.end or 0)
-            for table in cut_tables(parquet_batches(parquet, None, groups)):
-                rows += table.num_rows
-                yield ArrowBlock(table, (self.location.size or 0) * rows // total)
+        return self._decoded(None, part.start, part.end)
 
     def schema(self) -> pa.Schema:
         """Read the footer."""
-        with native_file(self.location, self.head) as file, arrow_errors(self.location.name):
-            return decoded_schema(open_parquet(file).schema_arrow)
+        with self._opened() as parquet:
+            return decoded_schema(parquet.schema_arrow)
 
-    def sha256(self) -> str:
-        """Return the hash of the file as it is stored."""
-        return self.location.sha256()
+    def _decoded(
+        self, columns: Sequence[str] | None, start: int, end: int | None
+    ) -> Iterator[ArrowBlock]:
+        with self._opened() as parquet:
+            metadata = parquet.metadata
+            rows = sum(metadata.row_group(i).num_rows for i in range(start))
+            groups = range(start, metadata.num_row_groups if end is None else end)
+            for table in cut_tables(parquet_batches(parquet, columns, groups)):
+                rows += table.num_rows
+                yield ArrowBlock(table, (self.location.size or 0) * rows // metadata.num_rows)
+
+    @contextmanager
+    def _opened(self) -> Iterator[pq.ParquetFile]:
+        """Open the file where it is; what cannot seek is written to a temporary file first."""
+        location = self.location
+        in_place = self._seeks and location.path is None
+        opened = pa.PythonFile(location.open(), "r") if in_place else pa.OSFile(self._local_path())
+        with opened as file, arrow_errors(location.name):
+            # With a buffer size a huge row group is not read at once.
+            yield pq.ParquetFile(file, buffer_size=READ_BUFFER_BYTES, pre_buffer=False)
 
 
-@dataclass
-class IpcReader:
+@dataclass(frozen=True)
+class IpcReader(FileReader):
     """An Arrow file or stream."""
-
-    location: Location
-    head: bytes
-    _trial: Trial | None = field(default=None, init=False, repr=False)
 
     def blocks(self, columns: Sequence[str] | None) -> Iterator[ArrowBlock]:
         """Read record batches, joined and sliced to blocks."""
-        with self._opened() as (file, trial):
-            read = 0
-            for table in cut_tables(self._batches(file, trial, columns)):
-                read += table.nbytes
-                yield ArrowBlock(table, min(read, self.location.size or read))
+        return self._decoded(columns, 0, None)
 
     def parts(self) -> tuple[Part, ...]:
-        """Group adjacent record batches of a local file."""
-        size, path = self.location.size, self.location.path
-        if path is None or size is None or is_small(size) or compression_of(self.head):
-            return (Part(bytes=size),)
-        with self._opened() as (file, _):
-            reader = open_ipc(file)
+        """Group consecutive record batches, of a local file."""
+        size = self.location.size
+        if size is None or is_small(size) or not self._is_plain or self.location.path is None:
+            return self._whole
+        with self._trial.opened() as reader:
             if isinstance(reader, pa.ipc.RecordBatchStreamReader):
-                return (Part(bytes=size),)
+                return self._whole
             count = reader.num_record_batches
-        # The size of each is unknown before reading.
-        return grouped([size // count] * count) if count else (Part(bytes=size),)
+        # How large each is, only reading would tell.
+        return grouped([size // count] * count) if count else self._whole
 
     def part_blocks(self, part: Part, first_line: int) -> Iterator[ArrowBlock]:
         """Decode some record batches."""
         del first_line
-        path = local_path(self.location, self.head)
-        trial = Trial(path, self.location.name, sound=part.start)
-        trial.open()
-        with pa.OSFile(path) as file, arrow_errors(self.location.name):
-            reader = open_ipc(file)
-            size, count = self.location.size or 0, reader.num_record_batches
-            done = part.start
-
-            def batches() -> Iterator[pa.RecordBatch]:
-                nonlocal done
-                for index in range(part.start, part.end or 0):
-                    trial.reach(index)
-                    yield checked(reader.get_batch(index))
-                    done = index + 1
-
-            for table in cut_tables(batches()):
-                yield ArrowBlock(table, size * done // count)
+        return self._decoded(None, part.start, part.end)
 
     def schema(self) -> pa.Schema:
         """Read the schema message."""
-        with self._opened() as (file, _):
-            return decoded_schema(open_ipc(file).schema)
+        with self._trial.opened() as reader:
+            return decoded_schema(reader.schema)
 
-    def sha256(self) -> str:
-        """Return the hash of the file as it is stored."""
-        return self.location.sha256()
+    def _decoded(
+        self, columns: Sequence[str] | None, start: int, end: int | None
+    ) -> Iterator[ArrowBlock]:
+        size, name = self.location.size, self.location.name
+        trial = Trial(self._local_path(), name, sound=start) if start else self._trial
+        with trial.opened() as reader:
+            read = (size or 0) * start // reader.num_record_batches if start else 0
+            batches = trial.passed(ipc_batches(reader, columns, start), start)
+            for table in cut_tables(islice(batches, None if end is None else end - start)):
+                read += table.nbytes
+                yield ArrowBlock(table, min(read, size or read))
 
-    @contextmanager
-    def _opened(self) -> Iterator[tuple[pa.NativeFile, Trial]]:
-        """Open the file from a path, after another process has validated it."""
-        path = local_path(self.location, self.head)
-        if self._trial is None:
-            self._trial = Trial(path, self.location.name)
-        self._trial.open()
-        with pa.OSFile(path) as file, arrow_errors(self.location.name):
-            yield file, self._trial
-
-    @staticmethod
-    def _batches(
-        file: pa.NativeFile, trial: Trial, columns: Sequence[str] | None
-    ) -> Iterator[pa.RecordBatch]:
-        batches = ipc_batches(open_ipc(file), columns)
-        for index in count():
-            trial.reach(index)
-            batch = next(batches, None)
-            if batch is None:
-                return
-            yield batch
-
-
-def can_seek(location: Location, head: bytes) -> bool:
-    """Return whether a location can be read from any offset."""
-    return location.seeks and not location.once and compression_of(head) is None
-
-
-def open_parquet(file: pa.NativeFile) -> pq.ParquetFile:
-    """Open a Parquet file so that a huge row group is not read at once."""
-    return pq.ParquetFile(file, buffer_size=READ_BUFFER_BYTES, pre_buffer=False)
-
-
-@contextmanager
-def arrow_errors(name: str) -> Iterator[None]:
-    """Return the file that pyarrow complains about."""
-    try:
-        yield
-    except ARROW_ERRORS as error:
-        if isinstance(error, SourceError):
-            raise
-        raise SourceError(f"{name} cannot be read: {reason(error)}") from error
-
-
-@contextmanager
-def native_file(location: Location, head: bytes) -> Iterator[pa.NativeFile]:
-    """Open a source for random access; a non-seekable one is written to a temporary file first."""
-    plain = compression_of(head) is None and not location.once
-    if plain and location.seeks and location.path is None:
-        with pa.PythonFile(location.open(), "r") as file:
-            yield file
-        return
-    with pa.OSFile(local_path(location, head)) as file:
-        yield file
-
-
-def local_path(location: Location, head: bytes) -> str:
-    """Return the path of a source's text: its own, or that of a temporary file with it."""
-    plain = compression_of(head) is None and not location.once
-    if plain and location.path is not None:
-        return str(location.path)
-    if location.spool is None:
-        location.spool = _spooled(location, head)
-    return location.spool.name
-
-
-def _spooled(location: Location, head: bytes) -> IO[bytes]:
-    spool = tempfile.NamedTemporaryFile(prefix="fmtkit-")  # noqa: SIM115 - it lives as the location
-    with location.bytes(hashed=True) as raw, room_for(f"the text of {location.name}"):
-        text = decompressed(raw, location.name, head)
-        while data := text.read(PEEK_BYTES):
-            spool.write(data)
-        raw.drain()
-        spool.flush()
-    return spool
+    @cached_property
+    def _trial(self) -> Trial:
+        return Trial(self._local_path(), self.location.name)

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
 
 from fmtkit.core.errors import OptionError, SourceError
 from fmtkit.inspection.masked import common_prefix
 from fmtkit.sources.arrow_trial import Trial
-from fmtkit.sources.columnar import ARROW_ERRORS, each_batch, open_ipc, reason
+from fmtkit.sources.columnar import each_batch
 from fmtkit.tokenizers.tokens import Tokenizer
 from fmtkit.training.comparing.spool import Row
 
@@ -88,11 +87,8 @@ def _no_dataset(place: Path) -> str:
 
 
 def _names(file: Path) -> tuple[str, ...]:
-    Trial(str(file), str(file)).open()
-    try:
-        return tuple(open_ipc(pa.memory_map(str(file))).schema.names)
-    except ARROW_ERRORS as error:
-        raise SourceError(f"{file} cannot be read: {reason(error)}") from error
+    with Trial(str(file), str(file)).opened() as reader:
+        return tuple(reader.schema.names)
 
 
 def rows(prepared: Prepared, tokenizer: Tokenizer) -> Iterator[Row]:
@@ -114,17 +110,11 @@ def _batches(prepared: Prepared) -> Iterator[Mapping[str, list[Any]]]:
     names = [n for n in prepared.columns if _SCORES_BEFORE.get(n, n) in wanted]
     for file in prepared.files:
         trial = Trial(str(file), str(file))
-        trial.open()
-        try:
-            for number, batch in enumerate(each_batch(open_ipc(pa.memory_map(str(file))))):
-                trial.reach(number)
+        with trial.opened() as reader:
+            for batch in trial.passed(each_batch(reader), 0):
                 for start in range(0, batch.num_rows, 1024):
                     part = batch.slice(start, 1024)
                     yield {_SCORES_BEFORE.get(n, n): part.column(n).to_pylist() for n in names}
-        except ARROW_ERRORS as error:
-            if isinstance(error, SourceError):
-                raise
-            raise SourceError(f"{file} cannot be read: {reason(error)}") from error
 
 
 def _tokens(batch: Mapping[str, list[Any]]) -> Iterator[Row]:
