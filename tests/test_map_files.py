@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from runs import fmtkit as command
+from test_engines import TOKENIZER
 
 import fmtkit
 from fmtkit.core.errors import OptionError
@@ -30,6 +32,21 @@ def test_a_plain_map_file_is_as_good_as_flags(tmp_path, source, name):
     assert fmtkit.table(source, "intel", map_file=given, columns={"chosen": "q"})[
         "chosen"
     ].to_pylist()[0] == [{"role": "assistant", "content": "Hi"}]
+
+
+def test_an_inspection_of_a_config_reads_by_a_map_file(tmp_path, source, capsys):
+    given = write(tmp_path / "map.json", {"question": "q", "chosen": "good", "rejected": "bad"})
+    config = write(
+        tmp_path / "dpo.yaml",
+        {
+            "base_model": TOKENIZER,
+            "chat_template": "llama3",
+            "rl": "dpo",
+            "datasets": [{"path": source, "type": "intel"}],
+        },
+    )
+    done = command(capsys, "inspect", "-c", config, "--map-file", given, "--json")
+    assert (done.code, json.loads(done.out)["rows"]) == (0, len(ROWS))
 
 
 def test_a_dataset_info_is_read_in_its_own_words(tmp_path, source):

@@ -1,7 +1,7 @@
 """The options of a conversion: how sources are read, rows converted, and outputs written."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,6 +125,11 @@ class SourceOptions(Options):
     def now(self) -> datetime:
         """Return the time that templates are told."""
         return self.begun if self.date is None else datetime.fromisoformat(self.date)
+
+    def of_sources(self) -> dict[str, Any]:
+        """Return what these say of sources, as keywords for other options."""
+        names = (entry.name for entry in fields(SourceOptions) if entry.name != "typed")
+        return {name: getattr(self, name) for name in names}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -261,25 +261,12 @@ def _row_options(name: typenames.TypeName, options: InspectOptions) -> RowOption
     is_text = any(converter.text for converter in named)
     # Tokens are made for one length, of everything else the messages are looked at.
     strided = any(issubclass(converter.makes, Untokenized) for converter in named)
-    return RowOptions(
-        type=name.type,
-        as_=None if is_text or strided else "messages",
-        tokenizer=options.tokenizer if strided else None,
-        chat_template=options.chat_template if strided else None,
-        max_length=max(options.max_length, default=None) if strided else None,
-        plugins=options.plugins,
-        method=options.method,
-        date=options.date,
-        begun=options.begun,
-        columns=options.columns,
-        map_file=options.map_file,
-        options=options.options,
-        limit=options.limit,
-        workers=options.workers,
-        engine=options.engine,
-        ray_address=options.ray_address,
-        shared_filesystem=options.shared_filesystem,
-    )
+    values = options.of_sources() | {"type": name.type}
+    if strided:
+        return RowOptions(**values, max_length=max(options.max_length, default=None))
+    # What a template would write is looked at later.
+    values |= {"tokenizer": None, "chat_template": None}
+    return RowOptions(**values, as_=None if is_text else "messages")
 
 
 def _stride(opened: Opened, sample: int | None) -> int:

@@ -50,15 +50,9 @@ def _inspected(
     typed = given.chosen()
     typed.pop("config", None)
     limit = own.max_length or _max_length(made)
-    values: dict[str, Any] = {
-        "type": own.type,
-        "method": own.method,
+    values: dict[str, Any] = own.of_sources() | {
         "columns": {**own.columns, **typed.pop("columns", {})},
         "options": {**own.options, **typed.pop("options", {})},
-        "limit": own.limit,
-        "date": own.date,
-        "workers": own.workers,
-        "plugins": own.plugins,
         "tokenizer": own.tokenizer or _tokenizer(made),
         "chat_template": _template(made, dataset),
         "train_on_inputs": made.config.is_true("train_on_inputs"),
@@ -69,17 +63,13 @@ def _inspected(
     options = replace(replace(given, ebft=_anchors(made)), **{**values, **typed})
     # Every row is looked at, those too long as well: what a length cuts is reported.
     whole: dict[str, Any] = {"max_length": None, "on_overlong": "keep"}
+    reading = options.of_sources()
+    # By what a model's text is made, and where the config's functions are, is the dataset's own.
+    for name in ("tokenizer", "chat_template", "plugins"):
+        del reading[name]
     rows = replace(
         own,
-        type=options.type,
-        columns=options.columns,
-        options=options.options,
-        limit=options.limit,
-        date=options.date,
-        begun=options.begun,
-        engine=options.engine,
-        ray_address=options.ray_address,
-        shared_filesystem=options.shared_filesystem,
+        **reading,
         **({} if dataset.table == "Tokens" else whole),
         cut_in_training=False,
     )
