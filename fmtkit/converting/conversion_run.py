@@ -370,19 +370,8 @@ class ConversionRun:
 def fingerprint_of(job: Job, options: ConvertOptions) -> dict[str, Any]:
     """Return what must be unchanged for a run to be resumed."""
     # Code is hashed by itself; what else is left out makes no other rows.
-    ignored = {
-        "workers",
-        "engine",
-        "ray_address",
-        "shared_filesystem",
-        "overwrite",
-        "resume",
-        "plugins",
-        "folders",
-        "function_config",
-        "typed",
-        "begun",
-    }
+    own = {"resume", "plugins", "folders", "function_config", "typed", "begun"}
+    ignored = options.with_same_rows() | own
     kept = {k: _plain(v) for k, v in vars(options).items() if k not in ignored}
     # Of the user, whose code makes rows.
     functions = {s.function.file for s in job.sources if isinstance(s, TransformedSource)}

@@ -95,7 +95,10 @@ class SourceOptions(Options):
         COUNT, "Read the first N rows only.", keys=("datasets.limit", "limit")
     )
     workers: int | None = option(
-        COUNT, "Number of threads; the output does not depend on it.", keys=("dataset_processes",)
+        COUNT,
+        "Number of threads; the output does not depend on it.",
+        keys=("dataset_processes",),
+        same_rows=True,
     )
     plugins: tuple[str, ...] = option(
         PATHS,
@@ -109,14 +112,18 @@ class SourceOptions(Options):
         "Where blocks are converted: threads of this process, or Ray's workers.",
         default="threads",
         choices=("threads", "ray"),
+        same_rows=True,
     )
     ray_address: str | None = option(
-        TEXT, "A Ray cluster, HOST:PORT or auto; without it one is started here."
+        TEXT,
+        "A Ray cluster, HOST:PORT or auto; without it one is started here.",
+        same_rows=True,
     )
     shared_filesystem: bool = option(
         SWITCH,
         "The cluster's machines see local files (sources, OUT) under the same paths.",
         default=False,
+        same_rows=True,
     )
     begun: datetime = field(default_factory=moments.now, compare=False, repr=False, kw_only=True)
     """When the run began; options that are made of these keep it."""
@@ -238,7 +245,9 @@ class ConvertOptions(RowOptions):
     )
     split: "Split | None" = None
     """A train/validation split over several datasets that was computed before."""
-    overwrite: bool = option(SWITCH, "Replace an output that fmtkit wrote.", default=False)
+    overwrite: bool = option(
+        SWITCH, "Replace an output that fmtkit wrote.", default=False, same_rows=True
+    )
     resume: bool = option(SWITCH, "Continue an interrupted run.", default=False)
     format: str | None = option(
         TEXT, "parquet, jsonl, arrow, or a format that an installed package adds."

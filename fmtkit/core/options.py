@@ -60,6 +60,8 @@ class Option:
     keys: tuple[str, ...] = ()
     """Keys of a config that say it, the first that is set: `datasets.limit` is in an entry of
     `datasets`, `limit` beside them. None where a config has no use for it, such as `overwrite`."""
+    same_rows: bool = False
+    """Whether the same rows are written whatever its value, such as `workers`."""
 
     @property
     def words(self) -> str:
@@ -117,6 +119,11 @@ class Options:
             for entry in fields(cls)
             if _METADATA in entry.metadata
         }
+
+    @classmethod
+    def with_same_rows(cls) -> set[str]:
+        """Return the names of the options on whose values no row depends."""
+        return {name for name, declared in cls.declared().items() if declared.same_rows}
 
     @classmethod
     def panel_of(cls, name: str) -> str:

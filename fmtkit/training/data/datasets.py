@@ -404,23 +404,8 @@ def _form(plan: Plan, dataset: DatasetPlan) -> dict[str, object]:
 def _key(
     files: Iterable[str], options: ConvertOptions, template: str | None, plan: Plan
 ) -> dict[str, object]:
-    kept = {
-        name: value
-        for name, value in vars(options).items()
-        if name
-        not in {
-            "workers",
-            "engine",
-            "ray_address",
-            "shared_filesystem",
-            "overwrite",
-            "config",
-            "hash",
-            "typed",
-            "begun",
-            "split",
-        }
-    }
+    ignored = options.with_same_rows() | {"config", "hash", "typed", "begun", "split"}
+    kept = {name: value for name, value in vars(options).items() if name not in ignored}
     return {
         "fmtkit": version("fmtkit"),
         "sources": [[name, _digest(name)] for file in files for name in _expanded(file)],
