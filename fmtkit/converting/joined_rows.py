@@ -5,14 +5,12 @@ is made of them is an object with the list of them, `{"rows": [...]}`, at the pl
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import Any
 
-from fmtkit.columns.kinds import RowKind
-from fmtkit.columns.strict_kinds import judge
-from fmtkit.core.codes import Reject
-from fmtkit.sources.blocks import Block, MadeBlock
+from fmtkit.converting.made_rows import MadeRows
+from fmtkit.sources.blocks import Block
 from fmtkit.sources.canonical_json import canonical
 from fmtkit.sources.spooling import MadeSource
 
@@ -80,15 +78,15 @@ class JoinedSource(MadeSource):
         blocks = pairwise(chain(self.source.blocks(), (None,)))
         for block, following in blocks:
             assert block is not None
-            made = _Made(block)
+            made = _Joined(block)
             for record, value in made.sound():
                 run = self._with(run, value, made, record)
             if run.rows and not self._goes_on(run, following):
                 made.end(run)
                 run = _Run()
-            yield made.block()
+            yield made.block(joined=made.count - len(made.rows))
 
-    def _with(self, run: _Run, value: Mapping[str, Any], made: "_Made", record: int) -> _Run:
+    def _with(self, run: _Run, value: Mapping[str, Any], made: "_Joined", record: int) -> _Run:
         """Add a row to the run that it belongs to, or begin the next one."""
         key = value.get(self.by)
         if not run.rows or key is None or key != run.value:
@@ -108,54 +106,16 @@ class JoinedSource(MadeSource):
         """Return whether the first sound row of the next block belongs to a run."""
         if block is None or run.value is None or len(run.rows) >= MOST:
             return False
-        first = next((value for _, value in _Made(block).sound()), {})
+        first = next((value for _, value in MadeRows(block).sound()), {})
         return bool(first.get(self.by) == run.value)
 
 
-class _Made:
+class _Joined(MadeRows):
     """The rows of a block, while they are joined."""
 
-    def __init__(self, block: Block) -> None:
-        self.source = block
-        self.records = block.records()
-        self.places = block.places(len(self.records))
-        self.rejects: list[Reject] = list(block.rejects)
-        self.runs: list[_Run] = []
-        self.count = 0
-        """Rows that runs took, of this block."""
-
-    def sound(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Yield the number and the value of each row that is sound, and refuse the others."""
-        for record in range(len(self.records)):
-            value, fault = self.records.value(record, written=True)
-            fault = fault or next(iter(judge(RowKind(), value, "")), None)
-            if fault is None:
-                yield record, value
-            else:
-                self.refuse(record, fault.code, fault.column, fault.message)
-
-    def place(self, record: int) -> int:
-        """Return the row of the block that a record is."""
-        return int(self.places[record])
-
-    def refuse(self, record: int, code: str, column: str | None, message: str) -> None:
-        """Reject a row."""
-        reject = self.records.reject(record, code, column, message)
-        self.rejects.append(replace(reject, row=self.place(record)))
+    count = 0
+    """Rows that runs took, of this block."""
 
     def end(self, run: _Run) -> None:
-        """Make a row of a run of rows."""
-        self.runs.append(run)
-
-    def block(self) -> MadeBlock:
-        """Return the rows made, each at the place of the last row that it is made of."""
-        texts = (run.text() for run in self.runs)
-        return MadeBlock(
-            rows=[text.encode("utf-8", "surrogatepass") for text in texts],
-            made_of=[run.place for run in self.runs],
-            lines=[run.line for run in self.runs],
-            rejects=tuple(sorted(self.rejects, key=lambda reject: reject.row)),
-            joined=self.count - len(self.runs),
-            blank_lines=self.records.blank,
-            bytes_read=self.source.bytes_read,
-        )
+        """Make a row of a run, at the place of the last row that it is made of."""
+        self.add(run.text().encode("utf-8", "surrogatepass"), run.place, run.line)

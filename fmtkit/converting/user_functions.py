@@ -7,15 +7,13 @@ temporary file, so that the function runs once however often its rows are read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fmtkit.columns.kinds import RowKind
-from fmtkit.columns.strict_kinds import judge
+from fmtkit.converting.made_rows import MadeRows
 from fmtkit.converting.row_functions import FILTERED
 from fmtkit.core.carried_code import CarriedCode, carried
-from fmtkit.core.codes import Reject
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.core.worker import Limits, Overrun, Worker
 from fmtkit.sources.blocks import Block, MadeBlock
@@ -102,41 +100,21 @@ class TransformedSource(MadeSource):
 
 def _transform(block: Block, worker: Worker, function: UserFunction) -> MadeBlock:
     """Run the row function over a block's sound rows."""
-    records = block.records()
-    places = block.places(len(records))
-    rejects: list[Reject] = list(block.rejects)
+    made, filtered = MadeRows(block), 0
     sound: list[int] = []
     items: list[bytes] = []
-    for record in range(len(records)):
-        value, fault = records.value(record, written=True)
-        # The function sees the whole row, and could be handed no NaN by way of JSON.
-        fault = fault or next(iter(judge(RowKind(), value, "")), None)
-        if fault is not None:
-            reject = records.reject(record, fault.code, fault.column, fault.message)
-            rejects.append(replace(reject, row=int(places[record])))
-            continue
+    for record, value in made.sound():
         sound.append(record)
         items.append(canonical(value).encode("utf-8", "surrogatepass"))
-    rows, lines, filtered = [], [], 0
     for record, answer in zip(sound, worker.answer(items), strict=True):
-        made = _made(answer, function)
-        if made is None:
+        row = _made(answer, function)
+        if row is None:
             filtered += 1
-        elif isinstance(made, str):
-            reject = records.reject(record, "value_error", None, made)
-            rejects.append(replace(reject, row=int(places[record])))
+        elif isinstance(row, str):
+            made.refuse(record, "value_error", None, row)
         else:
-            rows.append((int(places[record]), made))
-            lines.append(records.line(record))
-    return MadeBlock(
-        made_of=[place for place, _ in rows],
-        rows=[row for _, row in rows],
-        lines=lines,
-        rejects=tuple(sorted(rejects, key=lambda reject: reject.row)),
-        filtered=filtered,
-        blank_lines=records.blank,
-        bytes_read=block.bytes_read,
-    )
+            made.add(row, made.place(record), made.records.line(record))
+    return made.block(filtered=filtered)
 
 
 def _made(answer: bytes | Overrun, function: UserFunction) -> bytes | str | None:
