@@ -128,7 +128,7 @@ def checksum(counts: list[int]) -> int:
 def survey_plain(path: Path, folder: Path) -> dict[str, object]:
     """Inspect without a tokenizer."""
     del folder
-    from fmtkit.inspection.survey import inspect
+    from fmtkit import inspect
 
     begun = time.monotonic()
     found = inspect(path, type="intel")
@@ -137,7 +137,7 @@ def survey_plain(path: Path, folder: Path) -> dict[str, object]:
 
 def survey_tokens(path: Path, folder: Path) -> dict[str, object]:
     """Inspect with a tokenizer and a template: lengths, cutting report, masks, findings."""
-    from fmtkit.inspection.survey import inspect
+    from fmtkit import inspect
 
     begun = time.monotonic()
     found = inspect(path, type="chatml.intel", tokenizer=str(folder))

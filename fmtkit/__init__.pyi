@@ -15,7 +15,7 @@ from fmtkit.core.errors import RejectedRowsWarning as RejectedRowsWarning
 from fmtkit.core.errors import UnreadTurnsWarning as UnreadTurnsWarning
 from fmtkit.formats.registry import converter as converter
 from fmtkit.rendering.chat import ChatTemplate
-from fmtkit.inspection.survey import Survey
+from fmtkit.inspection.survey_record import Survey
 from fmtkit.training.comparing.comparison import Comparison
 from fmtkit.training.trained.merging import Merged
 from fmtkit.training.run.run import Outcome

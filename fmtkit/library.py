@@ -35,7 +35,7 @@ from fmtkit.training.train_options import CompareOptions, MergeOptions, TrainOpt
 from fmtkit.writing.formats import compression_of
 
 if TYPE_CHECKING:
-    from fmtkit.inspection.survey import Survey
+    from fmtkit.inspection.survey_record import Survey
     from fmtkit.training.comparing.comparison import Comparison
     from fmtkit.training.run.run import Outcome
     from fmtkit.training.trained.merging import Merged
@@ -221,9 +221,9 @@ def inspect(source: Source, type: str | None = None, *, options: InspectOptions)
     Example:
         >>> fmtkit.inspect("pairs.jsonl", tokenizer="./model").rows  # doctest: +SKIP
     """
-    from fmtkit.inspection.survey import inspect as survey
+    from fmtkit.inspection.inspection import run
 
-    return survey(source, options)
+    return run(source, options).survey
 
 
 def render(

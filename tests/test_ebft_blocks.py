@@ -284,7 +284,7 @@ def test_the_worked_policy_loss_tiles_advantages_over_steps() -> None:
         [[[-0.5, -1.0], [-0.2, -0.4]], [[-0.7, -0.3], [-0.1, -0.9]]]
     )  # sample, step, anchor
     rewards = tensor([[1.0, 0.2], [0.4, 0.6]])  # sample, anchor
-    from fmtkit.training.rl.ebft.advantages import advantages
+    from fmtkit.training.rl.ebft.energy_reward import advantages
 
     gained = advantages(rewards.T, "rloo").T
     torch.testing.assert_close(gained, tensor([[0.6, -0.4], [-0.6, 0.4]]))

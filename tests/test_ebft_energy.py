@@ -8,8 +8,7 @@ from torch import Tensor, tensor
 
 from fmtkit.core.errors import FmtkitError
 from fmtkit.training.rl.ebft import whitening
-from fmtkit.training.rl.ebft.advantages import advantages
-from fmtkit.training.rl.ebft.energy_reward import Weights, energy
+from fmtkit.training.rl.ebft.energy_reward import Weights, advantages, energy
 from fmtkit.training.rl.ebft.features import (
     check_finite,
     layer_indices,

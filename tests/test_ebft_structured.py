@@ -18,10 +18,9 @@ from fmtkit.training.rl.ebft.ebft_reward import padded
 from fmtkit.training.rl.ebft.ebft_settings import read_settings
 from fmtkit.training.rl.ebft.feature_network import adapter_network, copied_network
 from fmtkit.training.rl.ebft.features import layer_indices, pool, token_features
-from fmtkit.training.rl.ebft.generation_cap import generation_cap
 from fmtkit.training.rl.ebft.reference_loss import reference_batch, reference_loss
 from fmtkit.training.rl.ebft.reference_sequences import Renderer, TokenSequence, without_opened_tag
-from fmtkit.training.rl.ebft.structured import EBFTTrainer
+from fmtkit.training.rl.ebft.structured import EBFTTrainer, generation_cap
 from fmtkit.training.rl.rollouts.settings import RolloutSettings, capped
 
 TOKENIZER = word_tokenizer()

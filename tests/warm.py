@@ -21,7 +21,12 @@ from pathlib import Path
 from typing import Any
 
 IMPORTED = (
-    *("fmtkit.cli", "fmtkit.library", "fmtkit.converting.conversions", "fmtkit.inspection.survey"),
+    *(
+        "fmtkit.cli",
+        "fmtkit.library",
+        "fmtkit.converting.conversions",
+        "fmtkit.inspection.inspection",
+    ),
     *(
         "fmtkit.training.run.run",
         "fmtkit.training.planning.checklist",

@@ -89,10 +89,15 @@ def run(
     masks: Callable[[Masking], Masking] | None = None,
     watch: Watch | None = None,
 ) -> Inspection:
-    """Inspect sources (see survey.inspect).
+    """Inspect sources.
 
     `rows` says how they are converted where options do not say it all, as a config's dataset does;
     `masks` adds what a config says of masks, `watch` follows the rows that were read.
+
+    Raises:
+        OptionError, UnknownNameError, ColumnMismatchError, TemplateError, TokenizerError: before
+            the rows are read.
+        SourceError: if a source cannot be read.
     """
     # A cluster is started once for all that is looked at.
     with session():

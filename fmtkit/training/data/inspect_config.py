@@ -28,7 +28,7 @@ def inspect_config(
 ) -> list[tuple[str, Inspection]]:
     """Return the source of each dataset of a config, and what an inspection by its keys finds there.
 
-    Flags that were given win over the config's keys. Raises what `survey.inspect` raises; OptionError
+    Flags that were given win over the config's keys. Raises what `inspection.run` raises; OptionError
     if sources are given as well, or there is no dataset.
     """
     if sources:

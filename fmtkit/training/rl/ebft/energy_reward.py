@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity, normalize
 
 from fmtkit.core.errors import OptionError
+from fmtkit.training.rl.ebft.ebft_settings import AdvantageEstimator
 from fmtkit.training.rl.ebft.whitening import Space, whiten
 
 Baseline = Literal["group", "loo"]
@@ -121,3 +122,18 @@ def _place(samples: Tensor, reference: Tensor, space: Space | None) -> tuple[Ten
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             failed = True
     return normalize(samples, dim=-1), normalize(reference, dim=-1), failed
+
+
+def advantages(rewards: Tensor, estimator: AdvantageEstimator) -> Tensor:
+    """Return what each of the n samples of a group gains over the others; shape (..., n).
+
+    rloo: r_j − mean of the other rewards (Ahmadian et al., arXiv 2402.14740). group_norm: (r −
+    mean) / (std + 1e-8), std with n−1 (Shao et al., arXiv 2402.03300). reinforce: r itself.
+    """
+    if estimator == "reinforce":
+        return rewards
+    n = rewards.shape[-1]
+    centred = rewards - rewards.mean(dim=-1, keepdim=True)
+    if estimator == "rloo":
+        return centred * (n / (n - 1))
+    return centred / (rewards.std(dim=-1, keepdim=True) + 1e-8)

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fmtkit.training.rl.ebft.advantages import advantages
 from fmtkit.training.rl.ebft.block_generation import generate_blocks
 from fmtkit.training.rl.ebft.block_layout import BlockLayout
 from fmtkit.training.rl.ebft.block_mask import additive, dense_mask
 from fmtkit.training.rl.ebft.ebft_settings import EbftSettings
-from fmtkit.training.rl.ebft.energy_reward import Energy, Weights, energy
+from fmtkit.training.rl.ebft.energy_reward import Energy, Weights, advantages, energy
 from fmtkit.training.rl.ebft.feature_network import FeatureNetwork, evaluating
 from fmtkit.training.rl.ebft.features import check_finite, layer_indices, pool_steps, token_features
 from fmtkit.training.rl.ebft.language_model import LanguageModel, layer_count

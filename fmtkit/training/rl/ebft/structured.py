@@ -5,6 +5,7 @@ the reward, a cap on generation that follows the references, rollouts of several
 cross-entropy loss on the references.
 """
 
+import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -17,7 +18,6 @@ from fmtkit.training.rl.ebft.conversation_rollout import roll_out_conversations
 from fmtkit.training.rl.ebft.ebft_reward import EBFTReward, check_group_rows
 from fmtkit.training.rl.ebft.ebft_settings import EbftSettings
 from fmtkit.training.rl.ebft.feature_network import FeatureNetwork, adapter_network
-from fmtkit.training.rl.ebft.generation_cap import generation_cap
 from fmtkit.training.rl.ebft.language_model import LanguageModel
 from fmtkit.training.rl.ebft.reference_loss import reference_batch, reference_loss
 from fmtkit.training.rl.ebft.reference_sequences import Renderer
@@ -25,6 +25,9 @@ from fmtkit.training.rl.ebft.settings_plan import check_group
 from fmtkit.training.rl.grpo.group_rule import check_whole_groups
 from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
 from fmtkit.training.rl.rollouts.settings import RolloutSettings, capped
+
+LEAST_CAP = 64
+"""References of a few words still leave room for an answer of another length."""
 
 
 class EBFTTrainer(FmtkitGRPOTrainer):
@@ -181,3 +184,9 @@ def _check_in_step(rollouts: RolloutSettings | None) -> None:
             "trl.async_prefetch: multi-turn conversations are sampled turn by turn from the model "
             "that trains, so they cannot be prefetched; leave it out, or drop remaining_turns"
         )
+
+
+def generation_cap(lengths: Sequence[int], multiplier: float, longest: int) -> int:
+    """Return the cap for references of these lengths; never above `longest`, the user's own."""
+    wanted = min(math.ceil(max(lengths) * multiplier), longest)
+    return max(wanted, min(LEAST_CAP, longest))

@@ -1,13 +1,14 @@
 """From a job to the trainer of an online method: its rewards, rollouts and features."""
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fmtkit.core.errors import OptionError
 from fmtkit.training.rl.dialogs.environment import ExternalEnvironment
-from fmtkit.training.rl.grpo import tool_template
 from fmtkit.training.rl.grpo.keep_samples import keeper
 from fmtkit.training.rl.grpo.samples import FILE, SampleTable
 from fmtkit.training.rl.grpo.settings import read_settings
@@ -21,6 +22,11 @@ from fmtkit.training.rl.rollouts.settings import read_settings as read_rollouts
 from fmtkit.training.rl.verifiers.rollout import open_environment
 from fmtkit.training.run.build import Parts, load_class, trainer_inputs
 from fmtkit.training.run.job import Job
+
+_OWN_TEMPLATE = (
+    "use a model that calls tools with its own template (chat_template: tokenizer_default), such as "
+    "Qwen3, Llama 3.1 or GLM 4"
+)
 
 
 def build_grpo(job: Job, parts: Parts) -> Any:
@@ -138,8 +144,30 @@ def _objects(job: Job, parts: Parts) -> dict[str, Any]:
     out = rollout_objects(section, [Path(place) for place in job.places])
     for name in ("tools", "environment_factory"):
         if out.get(name):
-            tool_template.check(parts.tokenizer, f"trl.{name}")
+            check_tool_template(parts.tokenizer, f"trl.{name}")
     return out
+
+
+def check_tool_template(tokenizer: Any, origin: str) -> None:
+    """Raise OptionError unless the template writes tool calls and TRL knows how to read them.
+
+    TRL itself checks later, when the model is loaded.
+    """
+    from trl.chat_template_utils import add_response_schema, supports_tool_calling
+
+    if not supports_tool_calling(tokenizer):
+        raise OptionError(f"{origin}: the chat template cannot write tool calls; {_OWN_TEMPLATE}")
+    told = (getattr(tokenizer, name, None) for name in ("response_template", "response_schema"))
+    if any(value is not None for value in told):
+        return
+    try:
+        # TRL knows templates by their text; what it finds is put on the copy.
+        add_response_schema(copy.copy(tokenizer))
+    except ValueError as error:
+        raise OptionError(
+            f"{origin}: TRL does not know how to read tool calls in this chat template; "
+            f"{_OWN_TEMPLATE}, or set the tokenizer's response_template"
+        ) from error
 
 
 def _rewards(job: Job, parts: Parts, gym: ExternalEnvironment | None) -> Rewards:
