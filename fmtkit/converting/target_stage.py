@@ -496,13 +496,9 @@ def _disk_type(dtype: pa.DataType, path: str, json: frozenset[str]) -> pa.DataTy
 def _typed(made: pl.DataFrame, schema: pa.Schema) -> pa.Table:
     """Return a frame as a table of these types."""
     table = made.select(schema.names).to_arrow(compat_level=pl.CompatLevel.newest())
-    plain = pa.schema([f.with_type(_storage(f.type)) for f in schema])
+    plain = pa.schema([f.with_type(buffers.with_leaves(f.type, _storage)) for f in schema])
     return table.cast(plain).cast(schema).combine_chunks()
 
 
 def _storage(dtype: pa.DataType) -> pa.DataType:
-    if isinstance(dtype, pa.BaseExtensionType):
-        return dtype.storage_type
-    if pa.types.is_struct(dtype):
-        return pa.struct([f.with_type(_storage(f.type)) for f in dtype])
-    return pa.list_(_storage(dtype.value_type)) if pa.types.is_list(dtype) else dtype
+    return dtype.storage_type if isinstance(dtype, pa.BaseExtensionType) else dtype

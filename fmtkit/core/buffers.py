@@ -5,7 +5,7 @@ Where pandas is installed, pyarrow imports it (0.9 s, 55 MB) at the first `pa.ar
 object. Buffers are never recognised: `pa.py_buffer` takes a numpy array as it is.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,16 @@ Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 MAX_INT32 = 2**31 - 1
+
+
+def with_leaves(dtype: pa.DataType, made: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Return a type with what is made of each type inside of its structs and lists, or of itself."""
+    if pa.types.is_struct(dtype):
+        return pa.struct([field.with_type(with_leaves(field.type, made)) for field in dtype])
+    if pa.types.is_list(dtype) or pa.types.is_large_list(dtype):
+        list_of = pa.list_ if pa.types.is_list(dtype) else pa.large_list
+        return list_of(dtype.value_field.with_type(with_leaves(dtype.value_type, made)))
+    return made(dtype)
 
 
 def texts(values: Iterable[str | None]) -> pa.Array:

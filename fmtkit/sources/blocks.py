@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from fmtkit.core.buffers import with_leaves
 from fmtkit.core.codes import Reject
 from fmtkit.sources.canonical_json import canonical, number_of
 from fmtkit.sources.marks import NON_FINITE, NOT_TEXT, OVERFLOW, Fault, NotText
@@ -162,6 +163,10 @@ class CellRows(ListedRows):
         return self.rows[record], None
 
 
+_BYTES_OF = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
+"""Types of texts, which may not be UTF-8 -> those of their bytes."""
+
+
 class ArrowRows(Rows):
     """Records of a columnar batch, converted to Python objects one at a time."""
 
@@ -174,7 +179,9 @@ class ArrowRows(Rows):
     def raw(self, record: int) -> bytes:
         """Return the canonical JSON text of a record."""
         row = self.batch.slice(record, 1)
-        fields = [f.with_type(_undecoded(f.type)) for f in row.schema]
+        fields = [
+            f.with_type(with_leaves(f.type, lambda t: _BYTES_OF.get(t, t))) for f in row.schema
+        ]
         return _text_of(row.cast(pa.schema(fields)).to_pylist()[0])
 
     def line(self, record: int) -> None:
@@ -200,21 +207,6 @@ class ArrowRows(Rows):
         except UnicodeDecodeError:
             return super().values(written=written)
         return ((marked(row), None) for row in rows)
-
-
-def _undecoded(dtype: pa.DataType) -> pa.DataType:
-    """Return the type with bytes for text, which may not be UTF-8."""
-    if pa.types.is_string(dtype):
-        return pa.binary()
-    if pa.types.is_large_string(dtype):
-        return pa.large_binary()
-    if pa.types.is_list(dtype) or pa.types.is_large_list(dtype):
-        make = pa.list_ if pa.types.is_list(dtype) else pa.large_list
-        return make(_undecoded(dtype.value_type))
-    if pa.types.is_struct(dtype):
-        fields = [dtype.field(i) for i in range(dtype.num_fields)]
-        return pa.struct([f.with_type(_undecoded(f.type)) for f in fields])
-    return dtype
 
 
 def _text_of(row: Row) -> bytes:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fmtkit.core.buffers import with_leaves
 from fmtkit.core.errors import SourceError
 from fmtkit.sources.blocks import BLOCK_BYTES
 
@@ -205,7 +206,7 @@ def decoded_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _plain_field(field: pa.Field) -> pa.Field:
-    plain = field.with_type(_plain(field.type))
+    plain = field.with_type(with_leaves(field.type, _plain))
     if not isinstance(field.type, pa.BaseExtensionType):
         return plain
     # As Arrow itself marks a type that a reader does not know: JSON is not any text.
@@ -219,12 +220,7 @@ def _plain(dtype: pa.DataType) -> pa.DataType:
         # Python has no nanoseconds, and what has them depends on the packages that are installed.
         return pa.string()
     if pa.types.is_dictionary(dtype):
-        return _plain(dtype.value_type)
+        return with_leaves(dtype.value_type, _plain)
     if isinstance(dtype, pa.BaseExtensionType):
-        return _plain(dtype.storage_type)
-    if pa.types.is_struct(dtype):
-        return pa.struct([field.with_type(_plain(field.type)) for field in dtype])
-    if pa.types.is_list(dtype) or pa.types.is_large_list(dtype):
-        make = pa.list_ if pa.types.is_list(dtype) else pa.large_list
-        return make(dtype.value_field.with_type(_plain(dtype.value_type)))
+        return with_leaves(dtype.storage_type, _plain)
     return dtype

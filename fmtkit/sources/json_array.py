@@ -15,8 +15,8 @@ import numpy as np
 
 from fmtkit.core.codes import RAW_BYTES
 from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, JsonBlock
-from fmtkit.sources.jsonl import BOM, line_feeds, long_line
-from fmtkit.sources.lookahead import BLANK, Records, Text, on_one_line
+from fmtkit.sources.jsonl import BLANK, BOM, line_feeds, long_line
+from fmtkit.sources.lookahead import Records, Text, on_one_line
 from fmtkit.sources.raw import RawBytes, Readable, read_fully
 from fmtkit.sources.repair import blocks_with_care, is_damaged, not_closed, text_after_the_end
 from fmtkit.sources.structure import Structure, in_strings, structure_of

@@ -10,6 +10,7 @@ from fmtkit.sources.raw import RawBytes, Readable, fill, read_fully
 from fmtkit.sources.structure import PIECE_BYTES, places_of_line_feeds
 
 BOM = b"\xef\xbb\xbf"
+BLANK = b" \t\r\n"
 LINE_FEED = ord("\n")
 
 

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from fmtkit.core.errors import SourceError
-from fmtkit.sources.jsonl import BOM
+from fmtkit.sources.jsonl import BLANK, BOM
 from fmtkit.sources.raw import PEEK_BYTES
 
 Kind = Literal["json", "arrow", "csv"]
@@ -74,10 +74,8 @@ FOREIGN_MAGIC: dict[bytes, str] = {
 }
 
 UTF16_WITHOUT_MARK = re.compile(rb"\s?\x00?[\[{]\x00|\x00[\[{]")
-BLANK = b" \t\r\n"
 STANDARD_INPUT = "-"
-LONGEST_TOKEN = 16
-"""Parse errors this close to the end may only be due to truncation."""
+_LONGEST_TOKEN = 16
 
 
 def data_suffix(name: str) -> str:
@@ -151,7 +149,7 @@ def _is_spread(start: bytes, *, is_cut: bool) -> bool:
     # A line with a whole object and something after it is a bad line of JSON lines.
     if not _begins_value(line, slack=1, whole=False):
         return False
-    return _begins_value(start.rstrip(BLANK), slack=LONGEST_TOKEN if is_cut else 1, whole=True)
+    return _begins_value(start.rstrip(BLANK), slack=_LONGEST_TOKEN if is_cut else 1, whole=True)
 
 
 def _begins_value(text: bytes, slack: int, *, whole: bool) -> bool:
@@ -165,7 +163,12 @@ def _begins_value(text: bytes, slack: int, *, whole: bool) -> bool:
     try:
         json.JSONDecoder(parse_int=str).raw_decode(text.decode("latin-1"))
     except json.JSONDecodeError as error:
-        return error.pos >= len(text) - slack or error.msg.startswith("Unterminated string")
+        return may_be_cut(error, len(text), slack)
     except RecursionError:
         return False
     return whole
+
+
+def may_be_cut(error: json.JSONDecodeError, size: int, slack: int = _LONGEST_TOKEN) -> bool:
+    """Return whether an error in a text of `size` bytes may only be due to truncation there."""
+    return error.pos >= size - slack or error.msg.startswith("Unterminated string")

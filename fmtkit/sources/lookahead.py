@@ -6,10 +6,8 @@ import numpy as np
 
 from fmtkit.core.codes import Reject
 from fmtkit.sources.blocks import JsonBlock
-from fmtkit.sources.jsonl import line_feeds
+from fmtkit.sources.jsonl import BLANK, line_feeds
 from fmtkit.sources.raw import RawBytes, Readable, read_fully
-
-BLANK = b" \t\r\n"
 
 
 @dataclass

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from fmtkit.core.codes import RAW_BYTES
 from fmtkit.sources.blocks import JsonBlock
-from fmtkit.sources.kinds import LONGEST_TOKEN
+from fmtkit.sources.kinds import may_be_cut
 from fmtkit.sources.lookahead import Records, Text
 from fmtkit.sources.raw import PEEK_BYTES
 from fmtkit.sources.strict import MAX_DEPTH, TOKEN
@@ -202,8 +202,7 @@ def _read_window(window: bytes, decoder: json.JSONDecoder, *, is_whole: bool) ->
         # One character for each byte, so that positions are the same; the parser decodes again.
         _, end = decoder.raw_decode(window.decode("latin-1"))
     except json.JSONDecodeError as error:
-        near_the_end = error.pos >= len(window) - LONGEST_TOKEN
-        if not is_whole and (near_the_end or error.msg.startswith("Unterminated string")):
+        if not is_whole and may_be_cut(error, len(window)):
             return None
         return Fault(error.pos, "json_syntax", f"not JSON: {error.msg}")
     except RecursionError:
