@@ -185,8 +185,8 @@ def test_completions_of_a_file_stand_for_the_rows_that_they_name(run):
     [
         ("{", "mine.jsonl:1:"),
         ('{"row": 99, "completion": "a"}', "row 99: there are rows 0 to 7; see --n"),
-        ('{"text": "a"}', "takes a text or messages under `completion`"),
-        ('{"completion": 3}', "takes a text or messages"),
+        ('{"text": "a"}', "takes a string or messages under `completion`"),
+        ('{"completion": 3}', "takes a string or messages"),
         ("", "holds no completion"),
     ],
 )

@@ -224,7 +224,7 @@ def test_texts_of_the_older_form_end_and_are_cut(model, tokenizer, tmp_path, pla
 def test_the_older_form_must_return_texts(model, tmp_path, places):
     rollout = loading.rollout_objects({"rollout_func": "math_env.number"}, places)["rollout_func"]
     trainer = scripted.make_trainer(model, tmp_path, rollout=rollout)
-    with pytest.raises(RolloutError, match=r"math_env.number must return a list of texts"):
+    with pytest.raises(RolloutError, match=r"math_env.number must return a list of strings"):
         trainer.train()
 
 

@@ -109,7 +109,7 @@ def one_filled(columns: Mapping[str, Column], *, needed: bool = True) -> Column:
             "ambiguous_fields",
             name,
             column.value.str.contains(r"\S") & (column.value != chosen),
-            f"{name} and another of {', '.join(columns)} hold a text: --map says which one counts",
+            f"{name} and another of {', '.join(columns)} have text: choose one with --map",
         )
         for name, column in columns.items()
     ]

@@ -18,9 +18,9 @@ STYLE = "style"
 _AS_SEGMENTS = "write its rows as segments of type input_output"
 REFUSED: Mapping[str, str] = {
     "_synthetic": "rows of random tokens hold nothing to train on; name a source",
-    "creative_acr.load_answer": f"its prompts are long texts of axolotl's own; {_AS_SEGMENTS}",
-    "creative_acr.load_critique": f"its prompts are long texts of axolotl's own; {_AS_SEGMENTS}",
-    "creative_acr.load_revise": f"its prompts are long texts of axolotl's own; {_AS_SEGMENTS}",
+    "creative_acr.load_answer": f"its prompts are axolotl's own long texts; {_AS_SEGMENTS}",
+    "creative_acr.load_critique": f"its prompts are axolotl's own long texts; {_AS_SEGMENTS}",
+    "creative_acr.load_revise": f"its prompts are axolotl's own long texts; {_AS_SEGMENTS}",
     "llama2_chat": "write type: chat_template, and Llama 2's template as chat_template_jinja",
     "messages.chat": "write type: chat_template, which reads the same rows",
     "metharme": "it learns three EOS tokens behind a reply; for one write type: {field_instruction: "

@@ -27,8 +27,8 @@ BAD_ROWS: dict[str, Code] = {
     ),
     "type_error": Code(
         "a value is of another kind than its column",
-        "Write the value as its kind says: a text in quotes, a label as true or false. Labels"
-        " that are texts need `--option label_map=…`.",
+        "Write the value as its kind says: a string in quotes, a label as true or false. Labels"
+        " that are strings need `--option label_map=…`.",
     ),
     "empty_field": Code(
         "a required text or list is empty or blank",
@@ -128,7 +128,7 @@ BAD_ROWS: dict[str, Code] = {
     "template_not_prefix_preserving": Code(
         "the template rewrites the prompt once a reply follows",
         "The template writes earlier turns anew once a reply follows, so prompt and reply "
-        "cannot be told apart. Use the training variant of the template (TRL has some) or "
+        "cannot be separated. Use the training variant of the template (TRL has some) or "
         "another template.",
     ),
     "ambiguous_fields": Code(

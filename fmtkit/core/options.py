@@ -446,7 +446,7 @@ COLUMNS = Reader(
     "Mapping[str, str]",
     _columns,
     {"type": "object", "additionalProperties": _STRING},
-    "a mapping of texts",
+    "a mapping of strings",
     "COLUMN=PATH",
 )
 DATE = Reader(

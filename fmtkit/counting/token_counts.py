@@ -236,7 +236,7 @@ class TokenCounter:
         if len(wrong):
             text = texts[int(sample[wrong[0]])].as_py()
             raise TokenizerError(
-                f"fmtkit counts the tokens of a text wrong with tokenizer {self.tokenizer.name!r}: "
+                f"fmtkit counts the tokens of a string wrong with tokenizer {self.tokenizer.name!r}: "
                 f"please report it with this text: {text[:200]!r}"
             )
 

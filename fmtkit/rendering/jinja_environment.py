@@ -113,7 +113,7 @@ def refuse_growth(operator: str, left: Any, right: Any) -> None:
         for text, times in ((left, right), (right, left)):
             repeats = isinstance(text, (str, list, tuple)) and isinstance(times, int)
             if repeats and len(text) * times > MAX_REPEATED:
-                raise OverflowError("a text or list repeated too often")
+                raise OverflowError("a string or list repeated too often")
     power = operator == "**" and isinstance(left, int) and isinstance(right, int)
     if power and left.bit_length() * right > MAX_BITS:
         raise OverflowError("a power that is too large")

@@ -66,8 +66,8 @@ class RowTemplate:
         """Write messages out, with the spans (in characters) of the generation blocks."""
         if not self.has_generation:
             raise TemplateError(
-                "the chat template has no {% generation %} block, so that replies cannot be told "
-                "from prompts; take one that has, or train on prompt and completion"
+                "the chat template has no {% generation %} block, so replies cannot be "
+                "distinguished from prompts; choose one that has, or train on prompt and completion"
             )
         request = self._request(messages, tools, generation_prompt=False)
         return _split_marks(_text(self._marked(request)))

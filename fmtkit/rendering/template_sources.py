@@ -221,7 +221,7 @@ def _trl_training(name: str) -> str | None:
 def _trl(name: str) -> ChatTemplate:
     if _trl_folder() is None:
         raise DependencyError(
-            f"the template {name!r} lies in TRL, which is missing: pip install 'fmtkit[train]'"
+            f"the template {name!r} is part of TRL, which is not installed: pip install 'fmtkit[train]'"
         )
     if name not in trl_names():
         raise UnknownNameError("template in TRL", name, trl_names())

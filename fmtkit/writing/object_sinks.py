@@ -566,7 +566,7 @@ def refuse_folder(
     is_unfinished = is_begun(names)
     if is_unfinished and not overwrite:
         raise OutputExistsError(
-            f"{path} holds a run that is not finished, or is still under way; --resume goes on with "
+            f"{path} holds a run that is not finished, or is still under way; --resume continues "
             "it, --overwrite starts again"
         )
     found = {

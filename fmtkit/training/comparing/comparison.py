@@ -25,7 +25,7 @@ _AROUND = 12
 _WHAT: Mapping[Form, str] = {
     "tokens": "tokens with labels (sft, process reward models)",
     "scores": "pairs of tokens (a reward model)",
-    "pairs": "pairs of texts (dpo and related methods)",
+    "pairs": "preference pairs (dpo and related methods)",
     "replies": "single replies with labels (kto)",
 }
 

@@ -161,7 +161,7 @@ def _texts(batch: Mapping[str, list[Any]], tokenizer: Tokenizer) -> Iterator[Row
     ):
         if not all(isinstance(text, str) for text in (prompt, *replies)):
             raise OptionError(
-                "--against: its prompts are messages, not texts: axolotl leaves those to its trainer, "
+                "--against: its prompts are messages, not strings: axolotl leaves those to its trainer, "
                 "so there is no token to compare"
             )
         yield _text_row(prompt, replies, label, tokenizer)

@@ -11,7 +11,7 @@ from fmtkit.training.comparing.spool import Row
 
 RULES = {
     "bos": "one begins with another number of BOS tokens: a template writes one, a tokenizer adds one",
-    "eos": "one ends with another number of EOS tokens: trainers add one to a text that has none",
+    "eos": "one ends with another number of EOS tokens: trainers add one to text that has none",
     "cut": "one is truncated, and the other is not: sequence_len, and when it is applied",
     "whitespace": "the text differs only in spaces and line ends",
     "tokenization": "same text, different tokens: texts are joined before or after tokenization",

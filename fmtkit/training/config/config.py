@@ -359,7 +359,7 @@ def _quoted(key: Key, value: object) -> str:
     with contextlib.suppress(OptionError):
         bare = parsed(f"value: {value}", "value")[0].get("value")
         if not isinstance(bare, str) and bare is not None and takes(key, bare):
-            return "; it is a text: take the quotes away"
+            return "; it is a string there: remove the quotes"
     return ""
 
 

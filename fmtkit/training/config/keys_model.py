@@ -19,7 +19,7 @@ KEYS: tuple[Key, ...] = (
         "base_model_config",
         "text",
         "fmtkit",
-        "where the model's config lies; must be the base_model",
+        "path of the model's config; must be the base_model",
     ),
     Key(
         "base_model_ignore_patterns",

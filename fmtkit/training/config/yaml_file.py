@@ -115,7 +115,7 @@ def parse(text: str, name: str) -> dict[str, object]:
 _SYNTAX: tuple[tuple[str, str], ...] = (
     ("'\\t' that cannot start", "a tab indents this line; YAML takes spaces alone"),
     ("expected <block end>", "this line is indented unlike the lines that it stands with"),
-    ("mapping values are not allowed", "a colon too many; put a text that holds one in quotes"),
+    ("mapping values are not allowed", "a colon too many; quote strings that contain one"),
     ("could not find expected ':'", "this line is no KEY: VALUE"),
     ("undefined alias", "an alias (*name) without its anchor (&name)"),
     ("special characters are not allowed", "this is no text, and so no YAML"),
@@ -150,14 +150,16 @@ def parsed(text: str, name: str) -> tuple[dict[str, object], list[tuple[int, obj
         return {}, []
     if not isinstance(raw, dict):
         is_text = isinstance(raw, str)
-        what = "a list" if isinstance(raw, list) else "a text" if is_text else f"the value {raw!r}"
+        what = (
+            "a list" if isinstance(raw, list) else "a string" if is_text else f"the value {raw!r}"
+        )
         raise OptionError(
             f"{name}: a configuration is a mapping of keys, not {what}; write lines such as "
             "base_model: NAME"
         )
     wrong = next((key for key in raw if not isinstance(key, str)), None)
     if wrong is not None:
-        raise OptionError(f"{name}: the key {wrong!r} is no text; put it in quotes")
+        raise OptionError(f"{name}: the key {wrong!r} is not a string; put it in quotes")
     return cast("dict[str, object]", raw), loader.doubles
 
 

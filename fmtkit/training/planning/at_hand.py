@@ -58,6 +58,6 @@ def arguments(values: Values, *, has_cuda: bool, say: Callable[[str], None]) -> 
         say("tf32 is a number format of GPUs; it changes nothing here")
         del out["tf32"]
     if out.get("activation_offloading") is True and not has_cuda:
-        say("activation_offloading moves what lies on a GPU; it changes nothing here")
+        say("activation_offloading moves activations off a GPU; it has no effect here")
         del out["activation_offloading"]
     return out

@@ -98,10 +98,12 @@ def _weights(run: Path, checkpoint: str | None) -> tuple[Path, tuple[str, ...]]:
     if newest is None:
         told = f" ({halves[0]})" if halves else ""
         raise OptionError(
-            f"{run}: nothing was trained yet: it has no model, and no whole checkpoint{told}"
+            f"{run}: nothing was trained yet: it has no model and no complete checkpoint{told}"
         )
     why = f": {_fault(found)}" if found.is_dir() else ""
-    notes = [f"the run has saved no whole model yet{why}; its newest checkpoint is {newest.name}"]
+    notes = [
+        f"the run has saved no complete model yet{why}; its newest checkpoint is {newest.name}"
+    ]
     return newest, (*notes, *(f"{half}; an older one is taken" for half in halves))
 
 
@@ -172,7 +174,7 @@ def load_base(found: TrainedModel, tokenizer: Any, dtype: str | None = None) -> 
         OptionError: if the base model cannot be found or loaded.
     """
     if _is_path(found.base) and not Path(found.base).expanduser().is_dir():
-        raise OptionError(f"base model {found.base}: no such folder; --model says where it lies")
+        raise OptionError(f"base model {found.base}: no such folder; give its path with --model")
     with loading(found.base, "base model"):
         model = _pretrained(found, Path(found.base).expanduser(), dtype)
     sizes = [s[0] for n, s in found.shapes.items() if n.endswith("embed_tokens.weight") and s]

@@ -103,7 +103,7 @@ def _line(line: str, number: int, path: str, count: int) -> tuple[int, list[Any]
     if not isinstance(row, int) or not 0 <= row < count:
         raise OptionError(f"{where}: row {row!r}: there are rows 0 to {count - 1}; see --n")
     if not isinstance(found, list) or not found or not all(map(_is_completion, found)):
-        raise OptionError(f"{where}: takes a text or messages under `completion`")
+        raise OptionError(f"{where}: takes a string or messages under `completion`")
     return row, found
 
 

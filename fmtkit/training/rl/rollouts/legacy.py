@@ -40,7 +40,7 @@ def adapt(name: str, function: Callable[..., Any]) -> Callable[[list[Any], Any],
         with _policy(trainer) as model, torch.no_grad():
             texts = function(model=model, **named)
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise RolloutError(f"{name} must return a list of texts, one for each prompt")
+            raise RolloutError(f"{name} must return a list of strings, one for each prompt")
         prompt_ids, _, _ = trainer._tokenize_prompts(prompts)
         return {
             "prompt_ids": prompt_ids,

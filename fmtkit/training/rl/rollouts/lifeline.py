@@ -156,8 +156,8 @@ class Lifeline:
             if time.monotonic() >= end:
                 took = "a signal came" if is_stopped else f"{self.request_seconds:g} s"
                 line = (
-                    f"error: {self.lost(f'did not end {what} after {took}')}; --resume goes on from "
-                    "the last checkpoint\n"
+                    f"error: {self.lost(f'did not end {what} after {took}')}; --resume continues "
+                    "from the last checkpoint\n"
                 )
                 sys.stderr.write(line)
                 sys.stderr.flush()
