@@ -315,7 +315,7 @@ def test_an_arrow_file_that_is_cut_is_one_line(tmp_path, kept):
 def test_a_dataset_of_another_method_or_form_is_refused_by_name(tmp_path):
     from datasets import Dataset
 
-    refused(OptionError, "holds pairs of texts .* is of sft", HERE / "prepared" / "dpo_chat")
+    refused(OptionError, "holds preference pairs .* is of sft", HERE / "prepared" / "dpo_chat")
     refused(OptionError, "is of dpo", HERE / "prepared" / "chat", "dpo_chat")
     refused(OptionError, "single replies", HERE / "prepared" / "kto_intel", "dpo_chat")
     Dataset.from_list([{"messages": "x"}]).save_to_disk(tmp_path / "raw")
