@@ -213,7 +213,7 @@ def test_the_command_takes_the_keys_of_a_config(tmp_path, tokenizer, capsys):
     done = command(capsys, *words, "--ebft", "stride=5", "--ebft", "min_completion_prefix=2")
     assert done.code == 0
     keys = "stride 5, context_length 8, generate_max_len 8, min_completion_prefix 2"
-    assert f"windows that strided EBFT generates anew ({keys})" in done.out
+    assert f"windows that strided EBFT regenerates ({keys})" in done.out
     wrong = command(capsys, *words, "--ebft", "strid=5")
     assert wrong.code == 2
     assert "did you mean 'stride'?" in wrong.err

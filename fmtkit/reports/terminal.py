@@ -376,7 +376,7 @@ def _print_anchors(survey: Survey, console: Console) -> None:
     keys = ", ".join(
         f"{entry.name} {getattr(anchors.rule, entry.name)}" for entry in fields(anchors.rule)
     )
-    _heading(console, f"windows that strided EBFT generates anew ({keys})")
+    _heading(console, f"windows that strided EBFT regenerates ({keys})")
     figures = anchors.per_row
     console.print(
         Text(
