@@ -138,7 +138,7 @@ def _said(turn: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_conversation(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a completion as the conversation whose earlier replies are not learnt."""
+    """Return a completion as the conversation whose earlier replies are not trained on."""
     if "completion" not in row or "label" in row:
         return row
     earlier = [

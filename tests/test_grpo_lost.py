@@ -1,4 +1,4 @@
-"""A run that a server or a reward ends: what was learnt is saved, and the error says how to go on."""
+"""A run that a server or a reward ends: what was trained is saved, and the error says how to go on."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What of an axolotl config's sft data is learnt: from the config to ids and labels of TRL's batch."""
+"""What of an axolotl config's sft data is trained on: from the config to ids and labels of TRL's batch."""
 
 import json
 from pathlib import Path
@@ -50,7 +50,7 @@ BOS_TOO = [False, pytest.param(True, marks=pytest.mark.slow)]
 
 @pytest.fixture(scope="module", params=BOS_TOO, ids=["plain", "bos"])
 def model(request, tmp_path_factory):
-    """The same for what is learnt of a template's text, whose BOS test_training_masks looks at."""
+    """The same for what is trained on of a template's text, whose BOS test_training_masks looks at."""
     process._quiet()
     return tiny.make_model(tmp_path_factory.mktemp("model"), bos=request.param)
 
@@ -92,7 +92,7 @@ def batches_of(folder: Path) -> list[tuple]:
 
 
 def spelled(model: str, ids: list[int], labels: list[int]) -> str:
-    """Write tokens out, what is learnt in brackets."""
+    """Write tokens out, what is trained on in brackets."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(model)
@@ -107,7 +107,7 @@ def spelled(model: str, ids: list[int], labels: list[int]) -> str:
 
 
 def one(folder: Path, model: str, row: dict, entry: dict, **keys) -> str:
-    """Return the one row of a run as text, what is learnt in brackets, without a BOS."""
+    """Return the one row of a run as text, what is trained on in brackets, without a BOS."""
     [(ids, labels)] = batches(folder, model, [row], entry, **keys)
     return spelled(model, ids, labels).removeprefix("<s>").removeprefix("<|bos|>")
 

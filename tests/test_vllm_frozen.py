@@ -1,4 +1,4 @@
-"""A vLLM server that is frozen by SIGSTOP: nothing waits for it for good, and what was learnt is kept."""
+"""A vLLM server that is frozen by SIGSTOP: nothing waits for it for good, and what was trained is kept."""
 
 import os
 import signal

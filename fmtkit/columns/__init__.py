@@ -66,17 +66,17 @@ def records(fields: Mapping[str, Kind], optional: tuple[str, ...] = ()) -> ListK
 
 
 def filled(text: Expr) -> Expr:
-    """Return whether a text is there and not empty."""
+    """Return whether a string is there and not empty."""
     return text.fill_null("").str.len_bytes() > 0
 
 
 def blank(text: Expr) -> Expr:
-    """Return whether a text is there and has nothing but white space."""
+    """Return whether a string is there and has nothing but white space."""
     return ~text.str.contains(r"\S")
 
 
 def first_filled(**columns: Column) -> Column:
-    """Take the first of these columns that holds a text; what is blank counts as empty."""
+    """Take the first of these columns that holds a string; what is blank counts as empty."""
     values = {name: column.value for name, column in columns.items()}
     chosen = pl.coalesce(
         pl.when(value.str.contains(r"\S")).then(value) for value in values.values()
@@ -98,7 +98,7 @@ def first_filled(**columns: Column) -> Column:
 
 
 def one_filled(columns: Mapping[str, Column], *, needed: bool = True) -> Column:
-    """Take the one of these columns that holds a text; two that say different things are a problem.
+    """Take the one of these columns that holds a string; two that say different things are a problem.
 
     With `needed` a row in which all are null or blank has a problem too.
     """

@@ -171,7 +171,7 @@ class DialogNode:
 
 @dataclass(frozen=True)
 class TextsNode:
-    """All texts in a value in order, except under a key of `without`; a fault is not a text.
+    """All texts in a value in order, except under a key of `without`; a fault is not a string.
 
     With `is_label` MARK comes after them, unless the value is null, [], {} or a text that is, without
     the white space around it, one of `nothing`.

@@ -563,7 +563,7 @@ def _parsed(value: Any) -> Any:
 
 
 def json_value(text: str) -> Any:
-    """Parse a text as JSON, keeping how numbers were written; return the text if it is none."""
+    """Parse a string as JSON, keeping how numbers were written; return the string if it is none."""
     value, fault = parse(b'{"v":' + text.encode("utf-8", "surrogatepass") + b"}", written=True)
     # `1,"w":2` would be two members: a text that is JSON only here.
     is_one = fault is None and list(value) == ["v"] and not isinstance(value, Duplicated)

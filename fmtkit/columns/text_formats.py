@@ -1,4 +1,4 @@
-"""Text formats of a user: a text with placeholders such as {prompt}, checked before a row is read.
+"""Text formats of a user: a string with placeholders such as {prompt}, checked before a row is read.
 
 Only the named placeholders and the escapes {{ and }} are known. What `str.format` knows beside them
 ({prompt.__class__}, {prompt[0]}, {prompt:>9}, {prompt!r}) could expose or cut values.

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from fmtkit.columns.turn_sources import Rule, Source, names_of
 
 LEFT, RIGHT = 1, 2
-"""Sides on which a text is trimmed; their sum is both."""
+"""Sides on which a string is trimmed; their sum is both."""
 
 MOST_TURNS, MOST_VIEWS = 128, 256
 """Limits of a shape; lines with more turns are not fused."""
@@ -24,7 +24,7 @@ Trim: TypeAlias = tuple[int, str | None]
 
 
 class Ask(IntEnum):
-    """A question about a text and another one."""
+    """A question about a string and another one."""
 
     NONEMPTY = 0
     STARTSWITH = 1

@@ -58,7 +58,7 @@ def blocks(text: str) -> Iterator[tuple[int, int]]:
 
 
 def without_blocks(text: str) -> str:
-    """Return a text without its blocks of thinking."""
+    """Return a string without its blocks of thinking."""
     kept, reached = [], 0
     for start, end in blocks(text):
         kept.append(text[reached:start])

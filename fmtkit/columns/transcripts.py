@@ -67,13 +67,13 @@ MARKS = {
 Marks with ### may also be within a line.
 """
 SIGN = "\x1e"
-"""A character before each turn while a text is cut: no text of a conversation has it."""
+"""A character before each turn while text is cut: no text of a conversation has it."""
 END = r"\s*<\|endoftext\|>\s*\z"
 """What some sources put after each answer."""
 
 
 def is_marked(text: Expr) -> Expr:
-    """Return whether a text is a transcript: it begins with a mark and has an assistant turn."""
+    """Return whether a string is a transcript: it begins with a mark and has an assistant turn."""
     found = [_is(text, first) for first in MARKS]
     return reduce(Expr.or_, found) & ~text.str.contains(SIGN)
 

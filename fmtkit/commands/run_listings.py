@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fmtkit.training.trained.trying import Item, Trial
 
 _WIDTH = 100
-"""Characters of a text in an example; --json has the whole."""
+"""Characters of a string in an example; --json has the whole."""
 _LEFT = ("model", "merged", "metrics.jsonl", "report.html", "answers.html")
 """What of a run folder its user looks at first."""
 

@@ -130,7 +130,7 @@ class SourceOptions(Options):
 
     @property
     def now(self) -> datetime:
-        """Return the time that templates are told."""
+        """Return the time that templates get."""
         return self.begun if self.date is None else datetime.fromisoformat(self.date)
 
     def of_sources(self) -> dict[str, Any]:

@@ -135,7 +135,7 @@ class Job:
 
     @property
     def now(self) -> datetime | None:
-        """Return the time that its template is told; None where the rows do not depend on it."""
+        """Return the time that its template gets; None where the rows do not depend on it."""
         template = self.text.template
         return template.now if template is not None and template.writes_date else None
 

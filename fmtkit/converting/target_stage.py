@@ -481,7 +481,7 @@ def _select(frame: pl.DataFrame, rows: Rows) -> tuple[pl.DataFrame, list[tuple[i
 
 
 def _disk_type(dtype: pa.DataType, path: str, json: frozenset[str]) -> pa.DataType:
-    """Return the type on disk: plain texts and lists, JSON where the target says that a text is."""
+    """Return the type on disk: plain texts and lists, JSON where the target says that a string is."""
     if pa.types.is_struct(dtype):
         return pa.struct(
             [pa.field(f.name, _disk_type(f.type, f"{path}.{f.name}", json)) for f in dtype]

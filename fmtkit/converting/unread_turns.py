@@ -137,7 +137,7 @@ _SPEAKERS = frozenset({"role", "from", "speaker", "author"})
 _SAID = frozenset({"content", "value", "text", "parts"})
 _NOTHING = ("", "[]", "{}", "null")
 _PREFIX = 16
-"""From how many characters on a text counts as read where a text that was read begins with it."""
+"""From how many characters on a string counts as read where a string that was read begins with it."""
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 

@@ -1,4 +1,4 @@
-"""The time that chat templates are told: one for a whole run, whatever the clock says meanwhile."""
+"""The time that chat templates get: one for a whole run, whatever the clock says meanwhile."""
 
 import os
 from datetime import UTC, datetime

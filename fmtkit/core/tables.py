@@ -49,7 +49,7 @@ MARKS = frozenset({"train", "train_detail"})
 """Keys of a message that say which parts are trained on; templates do not see them."""
 
 SEGMENT = pa.struct([("text", pa.string()), ("label", pa.bool_())])
-"""A part of a text, and whether it is trained on."""
+"""A part of a string, and whether it is trained on."""
 
 DIALOG_COLUMNS = frozenset({"messages", "prompt", "completion", "chosen", "rejected"})
 """Columns that hold messages, or their text once rendered."""

@@ -133,7 +133,7 @@ class LengthLimit(PickledByFields):
         return row.cut(self.tokens, at_start=self.action == "truncate-start")
 
     def count(self, text: str) -> int:
-        """Count the tokens of a text."""
+        """Count the tokens of a string."""
         return len(self.tokenizer.encode(text))
 
     def _cut(self, text: str, room: int) -> str:

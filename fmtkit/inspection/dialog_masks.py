@@ -150,7 +150,7 @@ def _token_behind(encoding: Encoding, content: Span | None, first: int, final: i
 def trained_replies(
     messages: Sequence[Mapping[str, Any]], flags: Sequence[bool], spans: Sequence[Span]
 ) -> list[bool]:
-    """Return for each generation block of a text whether its reply is trained on."""
+    """Return for each generation block of a string whether its reply is trained on."""
     replies = [flag for m, flag in zip(messages, flags, strict=True) if m["role"] == "assistant"]
     if len(replies) != len(spans):
         raise TemplateError(

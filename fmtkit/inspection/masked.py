@@ -68,7 +68,7 @@ class Masked:
 
 
 def encoded(text: str, tokenizer: Tokenizer, rule: str) -> Masked:
-    """Tokenize a text without adding special tokens; nothing of it is trained yet."""
+    """Tokenize a string without adding special tokens; nothing of it is trained yet."""
     encoding = tokenizer.encode(text)
     ids = np.array(encoding.ids, dtype=np.int64)
     nothing = np.zeros(len(ids), dtype=np.bool_)

@@ -16,7 +16,7 @@ TRANSCRIPT = "transcript"
 FULL = 0.5
 """Share of a column's texts that must be written so."""
 TOKENS = 2
-"""Control tokens of one template that a text must hold: one alone may be what the text is about."""
+"""Control tokens of one template that a string must hold: one alone may be what the text is about."""
 
 
 def find(sample: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
@@ -88,7 +88,7 @@ def _template_of(texts: Sequence[str]) -> tuple[str, int] | None:
 
 
 def _written_with(text: str) -> str | None:
-    """Return the template of whose control tokens a text holds the largest share."""
+    """Return the template of whose control tokens a string holds the largest share."""
     if not any(mark in text for mark in ("<", "[")):
         return None
     held = {name: sum(token in text for token in tokens) for name, tokens in _tokens().items()}

@@ -21,7 +21,7 @@ from fmtkit.tokenizers.tokens import Tokenizer
 Bools = npt.NDArray[np.bool_]
 
 TAIL = 200
-"""Characters at the end of a text in which its end of turn is searched."""
+"""Characters at the end of a string in which its end of turn is searched."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ class ReplyChecks:
 
     @cached_property
     def end_pattern(self) -> str:
-        """Return the pattern of a text that ends with such a token."""
+        """Return the pattern of a string that ends with such a token."""
         return f"(?:{'|'.join(map(_escaped, self.ends))})\\s*$"
 
     @cached_property
     def twice_pattern(self) -> str:
-        """Return the pattern of a text that ends with the same token twice."""
+        """Return the pattern of a string that ends with the same token twice."""
         doubled = (f"{t}\\s*{t}" for t in map(_escaped, self.ends))
         return f"(?:{'|'.join(doubled)})\\s*$"
 

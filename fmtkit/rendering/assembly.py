@@ -25,7 +25,7 @@ class Assembly:
     """Columns of texts over the same rows, sharing their buffers."""
 
     def __init__(self, rows: Rows, count: int, columns: int) -> None:
-        """Begin without a text; a row that gets none is null."""
+        """Begin without text; a row that gets none is null."""
         self._rows = rows
         self._count = count
         self._parts: list[list[tuple[Int64s, list[Views]]]] = [[] for _ in range(columns)]

@@ -127,7 +127,7 @@ def _one(row: int) -> Int64s:
 
 
 def trimmed_slot(text: str, unknowns: Unknowns) -> tuple[Slot, tuple[Trim, ...]] | None:
-    """Read a text that is one slot, trimmed or not: which one, and how."""
+    """Read a string that is one slot, trimmed or not: which one, and how."""
     trims: list[Trim] = []
     while len(text) == 1 and symbolic(text):
         unknown = unknowns[ord(text) - FIRST]

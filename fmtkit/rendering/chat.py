@@ -62,7 +62,7 @@ class ChatTemplate(PickledByFields):
         return replace(self, kwargs={**self.kwargs, **kwargs})
 
     def at(self, now: datetime) -> "ChatTemplate":
-        """Return the template with the time that it is told."""
+        """Return the template with the time that it gets."""
         return replace(self, now=now)
 
     @property

@@ -121,7 +121,7 @@ def in_form(message: Mapping[str, Any], forms: Forms) -> dict[str, Any]:
 
 
 def texts_of(content: Sequence[Any]) -> tuple[str, ...]:
-    """Return the texts of parts, each a text or an object with one."""
+    """Return the texts of parts, each a string or an object with one."""
     return tuple(part if isinstance(part, str) else str(part["text"]) for part in content)
 
 

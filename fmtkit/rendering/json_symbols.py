@@ -161,7 +161,7 @@ def _derived(operation: str, text: str, *arguments: Any) -> Symbol:
 
 
 def _real(text: str) -> str:
-    """Return what a text is in the row that is traced; who decides by it must ask about it too."""
+    """Return what a string is in the row that is traced; who decides by it must ask about it too."""
     trace = ACTIVE.get()
     return expand(text, trace.unknowns, trace.row)
 

@@ -123,7 +123,7 @@ class PlainRows:
         return PlainRow(row, outcome, tuple(warnings + ["content_dropped"] * bool(lost)))
 
     def _lost(self, row: int, said: Mapping[Slot, str], text: str) -> list[Slot]:
-        """Return the slots of which nothing occurs in a text."""
+        """Return the slots of which nothing occurs in a string."""
         shapes = (signature(self.batch.parts, row), tuple(said))
         if shapes not in self._absent:
             probe = self._probe_with_symbols(row)

@@ -87,7 +87,7 @@ ESCAPED = 6
 
 
 def _moderate(text: str, unknowns: Sequence[Unknown], growth: int, spare: int) -> bool:
-    """Count how often a text holds each slot at most, and its constants, through all operations."""
+    """Count how often a string holds each slot at most, and its constants, through all operations."""
     held = Counter(text)
     times = Counter({ord(c) - FIRST: n for c, n in held.items() if symbolic(c)})
     constants = len(text) - times.total()

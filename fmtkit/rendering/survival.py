@@ -39,7 +39,7 @@ ALL_LOST = Problem("template_error", "the template leaves out every text of the 
 
 @dataclass
 class Found:
-    """How the contents occur in a text."""
+    """How the contents occur in a string."""
 
     whole: set[Slot] = field(default_factory=set)
     pieces: dict[Slot, list[Unknown]] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Found:
 
 
 def find(text: str, unknowns: Unknowns) -> Found:
-    """Return which slots a text holds, and of which it holds pieces."""
+    """Return which slots a string holds, and of which it holds pieces."""
     found = Found()
     for symbol in dict.fromkeys(c for c in text if symbolic(c)):
         unknown = unknowns[ord(symbol) - FIRST]
@@ -93,7 +93,7 @@ def spoken(signature: Signature, dialogs: Iterable[int]) -> list[Slot]:
 
 
 def absent(slot: Slot, found: Found, rows: Rows, chosen: Int64s) -> Bools:
-    """Return which rows have a text in the slot of which nothing occurs."""
+    """Return which rows have a string in the slot of which nothing occurs."""
     if slot in found.whole or slot in found.pieces:
         return np.zeros(len(chosen), np.bool_)
     return rows.column(slot).nonempty((STRIP,))[rows.places(slot, chosen)]

@@ -116,7 +116,7 @@ def _kind(key: str, value: Any) -> tuple[str, str]:
 
 
 def is_encodable(text: str) -> bool:
-    """Return whether a text can be in a column: half a surrogate pair cannot."""
+    """Return whether a string can be in a column: half a surrogate pair cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

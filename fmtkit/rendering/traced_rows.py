@@ -63,7 +63,7 @@ class TracedRows:
     """The rows of a batch that were rendered by columns so far."""
 
     def __init__(self, plan: Plan, batch: Batch, training: Compiled | None) -> None:
-        """Begin without a text; `training` is another template for prompts that change."""
+        """Begin without text; `training` is another template for prompts that change."""
         self.plan, self.batch, self.training = plan, batch, training
         self.dialogs = batch.dialogs
         self.rows = Rows(batch.parts)

@@ -34,7 +34,7 @@ TOOL = "tool"
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The text of one key of one message of one conversation; a text within tool calls has its path."""
+    """The text of one key of one message of one conversation; a string within tool calls has its path."""
 
     dialog: int
     message: int
@@ -57,7 +57,7 @@ def read_call_key(key: str) -> tuple[int, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """What an operation makes of a text; `text` and strings in `arguments` may hold symbols."""
+    """What an operation makes of a string; `text` and strings in `arguments` may hold symbols."""
 
     operation: str
     text: str
@@ -66,7 +66,7 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A yes-or-no question about a text; `text` and strings in `arguments` may hold symbols."""
+    """A yes-or-no question about a string; `text` and strings in `arguments` may hold symbols."""
 
     predicate: str
     text: str

@@ -16,7 +16,7 @@ _FORMULA = re.compile(
     re.DOTALL,
 )
 _NEAR = 500
-"""Characters of a text's end that a formula may fill."""
+"""Characters of a string's end that a formula may fill."""
 _CONTINUES = re.compile(r"(?:[-+*/^=<>,(]|and|or|not)\Z", re.IGNORECASE)
 
 
@@ -79,7 +79,7 @@ def _phrase(text: str) -> str | None:
 
 
 def _formula(text: str) -> str | None:
-    """Return the formula that ends a text, unless it is a part of something longer."""
+    """Return the formula that ends a string, unless it is a part of something longer."""
     match = _FORMULA.search(text[-_NEAR:])
     if match is None or _CONTINUES.search(match["before"]):
         return None

@@ -253,18 +253,18 @@ def expression(text: str) -> str | None:
 
 
 def quantity_of(text: str) -> Quantity | None:
-    """Return the number that a text is as a whole, with its unit; None for anything else."""
+    """Return the number that a string is as a whole, with its unit; None for anything else."""
     return _quantity(_sides(_plain(text))[1])
 
 
 def number_of(text: str) -> Fraction | None:
-    """Return the number that a text is, or None; 1,234.5, $3, 50%, 1/2 and -2e3 are numbers."""
+    """Return the number that a string is, or None; 1,234.5, $3, 50%, 1/2 and -2e3 are numbers."""
     found = quantity_of(text)
     return None if found is None else found.value
 
 
 def last_number(text: str) -> str | None:
-    """Return the last number of a text that marks no answer, with its unit; None where it is a part."""
+    """Return the last number of a string that marks no answer, with its unit; None where it is a part."""
     words = text.split()
     at = next((i for i in range(len(words) - 1, -1, -1) if re.search(r"\d", words[i])), None)
     if at is None or _GOES_ON_BEFORE.search(" ".join(words[max(at - 2, 0) : at])[-_NEAR:]):
@@ -283,7 +283,7 @@ def last_number(text: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def _plain(text: str) -> str:
-    """Return a text with one way to write each thing, and its spaces and capitals as they are."""
+    """Return a string with one way to write each thing, and its spaces and capitals as they are."""
     plain = text.strip()
     if len(plain) > _LONGEST:
         return plain

@@ -87,7 +87,7 @@ def _holds_giant(value: Any) -> bool:
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether a text has no unpaired surrogate."""
+    """Return whether a string has no unpaired surrogate."""
     return text.isascii() or _LONE.search(text) is None
 
 

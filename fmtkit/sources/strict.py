@@ -135,7 +135,7 @@ def parse(line: bytes, *, written: bool = False) -> tuple[Any, Fault | None]:
 
 
 def _decoded(text: str, line: bytes, decoder: json.JSONDecoder) -> Any:
-    """Decode a text; Inf and -NaN, which pyarrow and others write, are numbers that are not finite too."""
+    """Decode a string; Inf and -NaN, which pyarrow and others write, are numbers that are not finite too."""
     try:
         return decoder.decode(text)
     except json.JSONDecodeError:

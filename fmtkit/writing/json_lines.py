@@ -124,5 +124,5 @@ def _joined(*texts: pa.StringArray | str, by: str = "", null_handling: str = "em
 
 
 def _text(value: str | None) -> pa.StringScalar:
-    """Return a text for pyarrow's functions: they import pandas to look at one of Python's."""
+    """Return a string for pyarrow's functions: they import pandas to look at one of Python's."""
     return buffers.texts([value])[0]

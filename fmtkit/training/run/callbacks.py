@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 METRICS = "metrics.jsonl"
 _PATIENCE = 5
 _AGREEMENT = 10
-"""Steps after which several processes ask each other at the latest whether one was told to stop."""
+"""Steps after which several processes ask each other at the latest whether one was asked to stop."""
 
 
 class TrainingError(FmtkitError, RuntimeError):

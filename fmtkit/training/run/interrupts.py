@@ -50,7 +50,7 @@ class Stop:
         self.same_wish = same_wish
         self.asked = False
         self.granted = False
-        """Whether the trainer was told to save and stop."""
+        """Whether the trainer was asked to save and stop."""
         self._training = False
         self._last = float("-inf")
 

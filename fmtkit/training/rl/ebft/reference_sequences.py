@@ -31,7 +31,7 @@ class Renderer:
 
     tokenizer: Any
     ends: Collection[int]
-    """Ids that end a text or fill a batch, and are cut off before texts are compared."""
+    """Ids that end a string or fill a batch, and are cut off before texts are compared."""
     longest: int
     """Sequences lose tokens on the left beyond this length: the pooled end must survive."""
     options: Mapping[str, Any] = field(default_factory=dict)

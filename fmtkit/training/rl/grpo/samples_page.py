@@ -118,7 +118,7 @@ def _shown(value: object) -> str:
 
 
 def _said_of(text: str) -> list[tuple[str, str]]:
-    """Return the messages of a text that is a list of them, as role and content; else ("", text)."""
+    """Return the messages of a string that is a list of them, as role and content; else ("", text)."""
     try:
         messages = json.loads(text) if text.startswith("[") else None
     except ValueError:

@@ -188,7 +188,7 @@ def _question(prompt: Any) -> str:
 
 
 def _shaped(completion: Any, prompt: Any) -> Any:
-    """Give a text the form that TRL gives completions: messages where the prompt is messages."""
+    """Give a string the form that TRL gives completions: messages where the prompt is messages."""
     if isinstance(prompt, str):
         return completion if isinstance(completion, str) else text_of(completion)
     if isinstance(completion, str):

@@ -114,7 +114,7 @@ class Episodes:
 
 
 def _said(error: Any) -> str:
-    """Return an error in one line: an exception, its record, or a text."""
+    """Return an error in one line: an exception, its record, or a string."""
     for kind, message in (("type", "message"), ("error", "error_chain_repr")):
         found = error.get(kind) if isinstance(error, dict) else getattr(error, kind, None)
         more = error.get(message) if isinstance(error, dict) else getattr(error, message, "")

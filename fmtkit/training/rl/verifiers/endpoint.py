@@ -157,7 +157,7 @@ def _as_text(function: Mapping[str, Any]) -> dict[str, str]:
 
 
 def plain(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message as templates read it: its content a text, arguments of calls as values."""
+    """Return a message as templates read it: its content a string, arguments of calls as values."""
     out = {name: message[name] for name in ("role", "name", "tool_call_id") if message.get(name)}
     out["content"] = text_of(message)
     if message.get("tool_calls"):
@@ -187,7 +187,7 @@ def text_of(message: Mapping[str, Any]) -> str:
 
 
 def told(message: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return what is compared of a message: environments may format an answer anew when they send it back."""
+    """Return what is compared of a message: environments may reformat an answer when they send it back."""
     calls = [
         (call["function"]["name"], _as_values(call["function"])["arguments"])
         for call in message.get("tool_calls") or ()
