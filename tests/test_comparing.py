@@ -96,14 +96,14 @@ def test_an_eos_behind_the_end_that_the_template_writes_is_told():
     assert {e.detail for e in found.examples} == {"EOS 1 times in axolotl, 0 in fmtkit"}
 
 
-def test_ends_of_turns_that_are_no_eos_are_learnt_by_fmtkit_alone():
+def test_ends_of_turns_that_are_no_eos_are_trained_on_by_fmtkit_alone():
     found = compared("chat_own")
     assert found.rules == {"end_mask": 6}
     assert "[<|im_end|>" in found.examples[0].fmtkit
     assert "[" not in found.examples[0].axolotl
 
 
-def test_prompts_that_are_learnt_with_their_headers_differ_by_their_masks():
+def test_prompts_that_are_trained_on_with_their_headers_differ_by_their_masks():
     assert compared("chat_inputs").rules == {"mask": 6, "end_mask": 6}
 
 
@@ -262,7 +262,7 @@ def test_a_spool_gives_back_any_row(tmp_path):
     assert [spool[n] for n in (0, 511, 512, 1099)] == [rows[n] for n in (0, 511, 512, 1099)]
 
 
-def test_a_turn_that_ends_with_a_character_of_several_tokens_is_learnt_to_its_end():
+def test_a_turn_that_ends_with_a_character_of_several_tokens_is_trained_on_to_its_end():
     """An emoji is four tokens: its first alone was trained, and the end of the turn was not found."""
     from fmtkit.inspection.masks import Masking, mask_row
     from fmtkit.rendering import template_sources

@@ -165,7 +165,7 @@ def test_the_features_of_grpo_hold_for_ebft(tmp_path: Path, model: str, ce: floa
 
 
 @pytest.mark.parametrize(("ce", "skips"), [(0.0, True), (0.1, False)])
-def test_a_batch_without_a_signal_is_skipped_unless_references_are_learnt(
+def test_a_batch_without_a_signal_is_skipped_unless_references_are_trained_on(
     tmp_path: Path, model: str, ce: float, skips: bool
 ) -> None:
     ebft = {"ce_coef": ce, "alignment_coef": 0.0, "diversity_coef": 0.0}

@@ -60,6 +60,6 @@ def share_at_the_end(folder: Path, reward, seed: int) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_the_rewarded_token_is_learnt_and_nothing_without_a_reward(tmp_path, seed) -> None:
+def test_the_rewarded_token_is_trained_on_and_nothing_without_a_reward(tmp_path, seed) -> None:
     assert share_at_the_end(tmp_path, share_of_wanted, seed) > LEARNT
     assert share_at_the_end(tmp_path, constant, seed) < CHANCE

@@ -254,7 +254,7 @@ def test_the_reward_passes_on_what_the_agent_told_and_counts(tokenizer):
     }
 
 
-def test_a_dialog_that_the_gym_masks_has_no_reward_and_no_token_that_is_learnt(tokenizer):
+def test_a_dialog_that_the_gym_masks_has_no_reward_and_no_token_that_is_trained_on(tokenizer):
     logged = {}
     with playing(tokenizer) as (_, rollout):
         output = rollout(ROW, ROW | {"mask_sample": True}, ROW | {"mask_sample": False})

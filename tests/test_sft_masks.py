@@ -118,7 +118,7 @@ REPLIES = ["a river", "the blue river", "good"]
 PROMPTS = ["warm apple", "small of", "green red"]
 
 
-def learnt(text: str) -> list[str]:
+def trained_parts(text: str) -> list[str]:
     return [part.split("]")[0] for part in text.split("[")[1:]]
 
 
@@ -144,30 +144,35 @@ def learnt(text: str) -> list[str]:
         ),
     ],
 )
-def test_turns_and_ends_are_learnt_as_the_config_names_them(keys, expected, model, tmp_path):
+def test_turns_and_ends_are_trained_on_as_the_config_names_them(keys, expected, model, tmp_path):
     text = one(tmp_path, model, {"conversations": PLAIN}, CHAT | keys)
-    assert learnt(text) == expected
+    assert trained_parts(text) == expected
 
 
 def test_the_keys_of_the_run_hold_for_datasets_that_set_none(model, tmp_path):
     keys = {"roles_to_train": ["user"], "train_on_eos": "none"}
-    assert learnt(one(tmp_path, model, {"conversations": PLAIN}, CHAT, **keys)) == PROMPTS
+    assert trained_parts(one(tmp_path, model, {"conversations": PLAIN}, CHAT, **keys)) == PROMPTS
 
 
-def test_messages_say_themselves_whether_they_are_learnt(any_model, tmp_path):
+def test_messages_say_themselves_whether_they_are_trained_on(any_model, tmp_path):
     keys = {"roles_to_train": [], "message_field_training": "train"}
     text = one(tmp_path, any_model, {"conversations": TURNS}, CHAT | keys)
-    assert learnt(text) == ["a river" + END, "small of" + END, "green red" + END]
+    assert trained_parts(text) == ["a river" + END, "small of" + END, "green red" + END]
 
 
-def test_a_prompt_that_is_to_be_learnt_is_learnt_beside_the_replies(model, tmp_path):
+def test_a_prompt_that_is_to_be_trained_on_is_trained_on_beside_the_replies(model, tmp_path):
     text = one(tmp_path, model, {"conversations": TURNS}, CHAT)
-    assert learnt(text) == ["a river" + END, "small of" + END, "green red" + END, "good" + END]
+    assert trained_parts(text) == [
+        "a river" + END,
+        "small of" + END,
+        "green red" + END,
+        "good" + END,
+    ]
 
 
-def test_all_inputs_are_learnt_where_that_is_asked_for(any_model, tmp_path):
+def test_all_inputs_are_trained_on_where_that_is_asked_for(any_model, tmp_path):
     text = one(tmp_path, any_model, {"conversations": PLAIN}, CHAT, train_on_inputs=True)
-    assert len(learnt(text)) == 1
+    assert len(trained_parts(text)) == 1
 
 
 def stretches(*found: tuple[int, int, bool]) -> list[dict]:
@@ -189,7 +194,7 @@ SAID = "the blue river warm apple"
         ("which", stretches((99, 120, True)), [END]),
     ],
 )
-def test_stretches_of_a_reply_are_learnt_by_their_characters(
+def test_stretches_of_a_reply_are_trained_on_by_their_characters(
     key, details, expected, model, tmp_path
 ):
     turns = [
@@ -198,10 +203,10 @@ def test_stretches_of_a_reply_are_learnt_by_their_characters(
     ]
     keys = {"message_field_training_detail": key}
     text = one(tmp_path, model, {"conversations": turns}, CHAT | keys)
-    assert [part.strip() for part in learnt(text)] == expected
+    assert [part.strip() for part in trained_parts(text)] == expected
 
 
-def test_a_prompt_with_stretches_is_learnt_and_an_exempt_reply_is_not(model, tmp_path):
+def test_a_prompt_with_stretches_is_trained_on_and_an_exempt_reply_is_not(model, tmp_path):
     turns = [
         {"from": "human", "value": "small of", "train_detail": stretches((0, 4, True))},
         {"from": "gpt", "value": SAID, "train_detail": stretches((0, 9, True)), "train": False},
@@ -209,7 +214,7 @@ def test_a_prompt_with_stretches_is_learnt_and_an_exempt_reply_is_not(model, tmp
         {"from": "gpt", "value": "good"},
     ]
     text = one(tmp_path, model, {"conversations": turns}, CHAT)
-    assert learnt(text) == ["small", END, "good" + END]
+    assert trained_parts(text) == ["small", END, "good" + END]
 
 
 @pytest.mark.parametrize(("flag", "value"), [("train", False), ("weight", 0), ("weight", 0.0)])
@@ -222,7 +227,7 @@ def test_parts_of_a_content_that_say_so_are_not_learnt(flag, value, model, tmp_p
     ]
     turns = [{"role": "user", "content": "small"}, {"role": "assistant", "content": parts}]
     text = one(tmp_path, model, {"messages": turns}, {"type": "chat_template"})
-    assert [part.strip() for part in learnt(text)] == ["river", "apple" + END]
+    assert [part.strip() for part in trained_parts(text)] == ["river", "apple" + END]
 
 
 def test_stretches_without_their_offsets_are_quarantined(model, tmp_path):
@@ -266,16 +271,16 @@ def test_contents_that_stand_twice_and_white_space_do_not_move_a_mask(role, mode
     ]
     keys = {"roles_to_train": [role], "train_on_eos": "none"}
     text = one(tmp_path, model, {"conversations": turns}, CHAT | keys)
-    assert learnt(text) == ([" red ", "red red"] if role == "user" else ["red", "red"])
+    assert trained_parts(text) == ([" red ", "red red"] if role == "user" else ["red", "red"])
 
 
-def test_an_alpaca_row_is_learnt_in_stanfords_prompt_text(any_model, tmp_path):
+def test_an_alpaca_row_is_trained_on_in_stanfords_prompt_text(any_model, tmp_path):
     row = {"instruction": "red", "input": "", "output": "blue"}
     text = one(tmp_path, any_model, row, {"type": "alpaca"}, chat_template=None)
     assert text == STANFORD.format("red") + "[blue" + END + "]"
 
 
-def test_an_alpaca_row_is_learnt_whole_with_its_inputs(any_model, tmp_path):
+def test_an_alpaca_row_is_trained_on_whole_with_its_inputs(any_model, tmp_path):
     row = {"instruction": "red", "input": "", "output": "blue"}
     [(ids, labels)] = batches(
         tmp_path, any_model, [row], {"type": "alpaca"}, chat_template=None, train_on_inputs=True
@@ -283,7 +288,7 @@ def test_an_alpaca_row_is_learnt_whole_with_its_inputs(any_model, tmp_path):
     assert labels == ids
 
 
-def test_what_is_learnt_and_what_is_not_are_tokenized_apart(any_model, tmp_path):
+def test_what_is_trained_on_and_what_is_not_are_tokenized_apart(any_model, tmp_path):
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(any_model)
@@ -296,7 +301,7 @@ def test_what_is_learnt_and_what_is_not_are_tokenized_apart(any_model, tmp_path)
     assert ids[: -len(output)] == tokenizer(prompt)["input_ids"]
 
 
-def test_segments_are_learnt_as_they_are_marked_and_nothing_is_added(any_model, tmp_path):
+def test_segments_are_trained_on_as_they_are_marked_and_nothing_is_added(any_model, tmp_path):
     segments = [
         {"label": True, "text": "<|im_start|>good\n"},
         {"label": True, "text": "a river. "},
@@ -310,7 +315,7 @@ def test_segments_are_learnt_as_they_are_marked_and_nothing_is_added(any_model, 
     assert text == "[<|im_start|>good\na river. ]green [small<|im_end|>]"
 
 
-def test_raw_text_is_learnt_whole_and_cut_into_rows(any_model, tmp_path):
+def test_raw_text_is_trained_on_whole_and_cut_into_rows(any_model, tmp_path):
     rows = [{"body": "red blue " * 40}, {"body": "warm"}]
     entry = {"type": "completion", "field": "body"}
     found = batches(tmp_path, any_model, rows, entry, chat_template=None, sequence_len=32)
@@ -354,7 +359,7 @@ def test_segments_and_conversations_are_mixed_in_one_run(any_model, tmp_path):
             {"path": str(other), "type": "completion"},
         ],
     )
-    texts = [learnt(spelled(any_model, *row)) for row in found]
+    texts = [trained_parts(spelled(any_model, *row)) for row in found]
     assert sorted(texts) == sorted(
         [["a river", "the blue river", "good" + END], ["blue" + END], ["warm" + END]]
     )
@@ -433,7 +438,7 @@ def test_the_key_that_marks_a_message_may_have_any_name(model, tmp_path):
         "message_field_training": "learn it",
     }
     text = one(tmp_path, model, {"messages": turns}, entry)
-    assert learnt(text) == ["red" + END, "warm" + END]
+    assert trained_parts(text) == ["red" + END, "warm" + END]
 
 
 def test_properties_of_messages_may_have_other_names(model, tmp_path):

@@ -109,7 +109,7 @@ def test_an_id_without_an_embedding_is_explained(model, tmp_path, capfd, monkeyp
     assert "the tokenizer has ids that the model has no embedding for" in line
 
 
-def test_rows_of_which_no_token_is_learnt_are_one_line(model, tmp_path, capfd):
+def test_rows_of_which_no_token_is_trained_on_are_one_line(model, tmp_path, capfd):
     dialog = [
         {"role": "user", "content": "red"},
         {"role": "assistant", "content": "blue", "train": False},

@@ -135,7 +135,7 @@ def test_gkd_takes_prompts_with_completions_as_conversations(model, tmp_path):
     assert sorted(seen("gkd", batch)) == sorted(expected)
 
 
-def test_prompts_that_are_learnt_are_shown_as_learnt(model, tmp_path):
+def test_prompts_that_are_trained_on_are_shown_as_learnt(model, tmp_path):
     rows, work = one_batch(tmp_path, model, "sft", train_on_inputs=True)
     expected = shown(model, "Conversation", rows, Masking("sft", train_on_inputs=True))
     assert sorted(seen("sft", batch_of(work))) == sorted(expected)

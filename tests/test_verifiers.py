@@ -364,7 +364,7 @@ def test_an_answer_that_was_cut_is_ended_by_the_environments_tokens(wording, ask
     assert one.dialog.env_mask[: len(words) + 1] == [1] * len(words) + [0]
 
 
-def test_a_history_that_was_rewritten_ends_what_is_learnt(wording, asked):
+def test_a_history_that_was_rewritten_ends_what_is_trained_on(wording, asked):
     end = wording.tokenizer.eos_token_id
     one = asked(*[[*ids_of(wording, "river"), end]] * 4)
     one.say([user("hello")])

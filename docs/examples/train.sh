@@ -15,7 +15,7 @@ say fmtkit inspect "$data" --type chatml.intel --tokenizer runs/tiny --show-mask
 
 say fmtkit train docs/examples/dpo.yaml
 echo
-echo "What was learnt, step by step (runs/dpo-demo/report.html draws it):"
+echo "The training metrics, step by step (runs/dpo-demo/report.html draws it):"
 grep -o '"step": [0-9]*\|"loss": [-0-9.e]*\|"rewards/margins": [-0-9.e]*' runs/dpo-demo/metrics.jsonl |
     awk '/step/ { step = $2 } /"loss"/ { loss = $2 }
          /margins/ && step % 8 == 0 { printf "  step %3d   loss %.4f   reward margin %.3f\n", step, loss, $2 }'

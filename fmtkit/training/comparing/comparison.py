@@ -263,7 +263,7 @@ def _why(
     if not is_theirs and row.length < (shortest if isinstance(shortest, int) else 2):
         return "short"
     if not row.has_loss:
-        return "no_learnt_token"
+        return "no_trained_token"
     return "refused" if is_theirs and own.reasons else "absent"
 
 
