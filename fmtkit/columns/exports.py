@@ -115,15 +115,15 @@ def whole(prompt: Column, reply: Column) -> Column:
 def must_end_with_prompt(prompt: Column) -> Column:
     """Refuse prompts that end with no turn that asks for a reply."""
     asks = role_of(prompt.value.list.last()).is_in(list(PROMPT_END_ROLES)).fill_null(value=False)
-    told = "a prompt that does not end with a user or tool turn"
-    return prompt.with_value(prompt.value, no_place("turns", ~asks, told))
+    why = "a prompt that does not end with a user or tool turn"
+    return prompt.with_value(prompt.value, no_place("turns", ~asks, why))
 
 
 def must_be_one_message(reply: Column) -> Column:
     """Refuse replies that are not one message of the assistant."""
     is_one = (reply.value.list.len() == 1) & (role_of(reply.value.list.last()) == "assistant")
-    told = "a reply that is not one message of the assistant"
-    return reply.with_value(reply.value, no_place("turns", ~is_one.fill_null(value=False), told))
+    why = "a reply that is not one message of the assistant"
+    return reply.with_value(reply.value, no_place("turns", ~is_one.fill_null(value=False), why))
 
 
 def must_be_one_answer(reply: Column) -> Column:
@@ -139,16 +139,16 @@ def must_be_one_answer(reply: Column) -> Column:
         & ((turns.list.len() == 1) | (role_of(before.list.last()) == "tool"))
         & ~any_turn(reply, key("role").is_in(["user", "system", "developer"]))
     )
-    told = "a reply of more than tool calls, their results and the answer"
-    return reply.with_value(turns, no_place("turns", ~sound.fill_null(value=False), told))
+    why = "a reply of more than tool calls, their results and the answer"
+    return reply.with_value(turns, no_place("turns", ~sound.fill_null(value=False), why))
 
 
 def must_start_apart(chosen: Column, rejected: Column) -> Column:
     """Refuse pairs of which both replies begin with the same call: a reader takes it for the prompt's."""
     several = (chosen.value.list.len() > 1) & (rejected.value.list.len() > 1)
     alike = chosen.value.list.first().eq_missing(rejected.value.list.first())
-    told = "two replies that begin with the same message"
-    return rejected.with_value(rejected.value, no_place("turns", several & alike, told))
+    why = "two replies that begin with the same message"
+    return rejected.with_value(rejected.value, no_place("turns", several & alike, why))
 
 
 def alternating(dialog: Column, *, ends_with_reply: bool) -> Column:
@@ -157,8 +157,8 @@ def alternating(dialog: Column, *, ends_with_reply: bool) -> Column:
     asks = key("role").is_in(list(PROMPT_END_ROLES))
     wrong = rest.list.eval(asks != (pl.int_range(pl.len()) % 2 == 0)).list.any()
     odd = rest.list.len() % 2 == (1 if ends_with_reply else 0)
-    told = "turns that do not alternate between user and assistant: LLaMA-Factory skips such rows"
-    return dialog.with_value(dialog.value, no_place("turns", wrong | odd, told))
+    why = "turns that do not alternate between user and assistant: LLaMA-Factory skips such rows"
+    return dialog.with_value(dialog.value, no_place("turns", wrong | odd, why))
 
 
 def functions(calls: str) -> list[str] | None:

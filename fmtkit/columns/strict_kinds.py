@@ -177,8 +177,8 @@ def _(kind: ToolsKind, value: Any, path: str, found: Found) -> None:
             _add(found, _wrong(kind, item, f"{path}[{i}]"))
         _add(found, faults(tools, path))
     elif isinstance(value, str):
-        told = f"{path} is text, but not the JSON of a list of tools"
-        _add(found, Fault("value_error", path, told))
+        why = f"{path} is text, but not the JSON of a list of tools"
+        _add(found, Fault("value_error", path, why))
     else:
         _add(found, _wrong(kind, value, path))
 
@@ -241,8 +241,8 @@ def _(kind: DialogKind, value: Any, path: str, found: Found) -> None:
             if message is None:
                 _add(found, Fault("null_field", here, f"{here} is null"))
             elif not isinstance(message, dict):
-                told = f"{here} is {kind_of(message)}, not a message"
-                _add(found, Fault("type_error", here, told))
+                why = f"{here} is {kind_of(message)}, not a message"
+                _add(found, Fault("type_error", here, why))
             else:
                 _judge_message(kind, message, here, found)
 
@@ -267,8 +267,8 @@ def _judge_message(kind: DialogKind, message: dict[str, Any], path: str, found: 
     if not kind.wide:
         carried = (k for k in message if k in CARRIED and message[k] not in (None, [], ""))
         for key in carried:
-            told = f"the type cannot carry {key} in a message"
-            _add(found, Fault("unsupported", f"{path}.{key}", told))
+            why = f"the type cannot carry {key} in a message"
+            _add(found, Fault("unsupported", f"{path}.{key}", why))
 
 
 def _judge_content(kind: DialogKind, message: dict[str, Any], path: str, found: Found) -> None:
@@ -333,15 +333,15 @@ def _judge_call(content: str, path: str, found: Found) -> None:
             return
         if fault and fault.code == "not_an_object" and content.lstrip().startswith("["):
             return
-    told = f"{path} is a function call, but not a JSON object"
-    _add(found, Fault("value_error", path, told))
+    why = f"{path} is a function call, but not a JSON object"
+    _add(found, Fault("value_error", path, why))
 
 
 def _judge_written_calls(message: Mapping[str, Any], path: str, found: Found) -> None:
     calls = _called(message)
     if calls is None:
-        told = f"{path} is text, but not the JSON of a list of calls"
-        _add(found, Fault("value_error", path, told))
+        why = f"{path} is text, but not the JSON of a list of calls"
+        _add(found, Fault("value_error", path, why))
     else:
         _add(found, faults(calls, path))
 
@@ -350,8 +350,8 @@ def _judge_flag(message: Mapping[str, Any], name: str, path: str, found: Found) 
     """Refuse what a key holds that was named for a flag, and is none: to pass it over changes a mask."""
     value = message.get(name)
     if value is not None and not isinstance(value, bool | int | float):
-        told = f"{path}.{name} holds {kind_of(value)}, not true or false"
-        _add(found, Fault("type_error", f"{path}.{name}", told))
+        why = f"{path}.{name} holds {kind_of(value)}, not true or false"
+        _add(found, Fault("type_error", f"{path}.{name}", why))
 
 
 def _judge_spans(key: MessageKey, message: Mapping[str, Any], path: str, found: Found) -> None:
@@ -360,8 +360,8 @@ def _judge_spans(key: MessageKey, message: Mapping[str, Any], path: str, found: 
         return
     spans = _parsed(message[name])
     if not isinstance(spans, list) or not all(map(_is_span, spans)):
-        told = f"{path}.{name} is not a list of objects of begin_offset, end_offset and train"
-        _add(found, Fault("value_error", f"{path}.{name}", told))
+        why = f"{path}.{name} is not a list of objects of begin_offset, end_offset and train"
+        _add(found, Fault("value_error", f"{path}.{name}", why))
 
 
 def _is_span(span: Any) -> bool:

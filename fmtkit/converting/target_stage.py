@@ -178,8 +178,8 @@ class TargetStage(PickledByFields):
         if rows.problems:
             frame = frame.filter(pl.Series(rows.sound))
         made, bad = _select(frame, self.rows)
-        told = [(row, *problem) for row, problem in rows.problems.items()]
-        told += [(row, problem.column or "", problem.message) for row, problem in bad]
+        found = [(row, *problem) for row, problem in rows.problems.items()]
+        found += [(row, problem.column or "", problem.message) for row, problem in bad]
         places = made.get_column("__row").to_numpy()
         made = made.drop("__row")
         if self.target.keeps:
@@ -192,7 +192,7 @@ class TargetStage(PickledByFields):
         losses = Counter(
             {n: int(np.isin(np.flatnonzero(m), places).sum()) for n, m in rows.lost.items()}
         )
-        return _Applied(made, places, sorted(told), +losses)
+        return _Applied(made, places, sorted(found), +losses)
 
     def _without_lost_columns(self, table: pa.Table, rows: "_Rows") -> dict[str, pa.ChunkedArray]:
         """Return the columns that are not conversations; those without a place are dropped or reported."""
@@ -253,9 +253,9 @@ class _Rows:
 
     def refuse(self, name: str, rows: Bools, message: str) -> None:
         """Refuse rows that the target cannot represent, because of a field."""
-        told = f"the layout has no place for {message}"
+        why = f"the layout has no place for {message}"
         for row in np.flatnonzero(rows).tolist():
-            self.problems.setdefault(row, (name, told))
+            self.problems.setdefault(row, (name, why))
 
     def lose(self, name: str, rows: Bools, message: str = "") -> bool:
         """Count a loss in these rows, or refuse them; return whether the field is to be dropped."""
@@ -313,8 +313,8 @@ class _Rows:
 
     def _with_written_arguments(self, turns: TurnTable) -> TurnTable:
         odd = turns.where(pl.col("tool_calls").str.contains(_UNTEXTUAL_ARGUMENTS))
-        told = "arguments of a call as an object, not as JSON text"
-        if not self.lose("arguments", turns.rows_of(odd), told):
+        why = "arguments of a call as an object, not as JSON text"
+        if not self.lose("arguments", turns.rows_of(odd), why):
             return turns
         return _mapped(turns, odd, _arguments_as_text)
 
@@ -339,7 +339,7 @@ class _Rows:
         """Drop the system turns that the target does not hold."""
         system, developer = (pl.col("role") == role for role in ("system", "developer"))
         if "system" not in self.target.holds:
-            odd, told = turns.where(system | developer), "a system turn"
+            odd, why = turns.where(system | developer), "a system turn"
         elif self.target.system == "first":
             odd = turns.where(developer) | (
                 turns.where(system)
@@ -347,12 +347,12 @@ class _Rows:
             )
             if name not in ("prompt", "messages"):
                 odd = turns.where(system | developer)
-            told = "a system turn that is empty, not the first, or the developer's"
+            why = "a system turn that is empty, not the first, or the developer's"
         elif "developer" not in self.target.holds:
-            odd, told = turns.where(developer), "a developer turn"
+            odd, why = turns.where(developer), "a developer turn"
         else:
             return turns
-        if self.lose("system", turns.rows_of(odd), told):
+        if self.lose("system", turns.rows_of(odd), why):
             turns = turns.only(~odd)
         return turns
 

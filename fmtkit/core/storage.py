@@ -189,25 +189,25 @@ def within(call: Callable[[], T]) -> T:
 
 def is_transient(error: BaseException) -> bool:
     """Return whether the same request may succeed later."""
-    told = error.__cause__ or error
+    cause = error.__cause__ or error
     hopeless = (*_HOPELESS, ChangedError, FmtkitError)
-    if isinstance(error, hopeless) or isinstance(told, hopeless):
+    if isinstance(error, hopeless) or isinstance(cause, hopeless):
         return False
-    if "Credential" in type(told).__name__:
+    if "Credential" in type(cause).__name__:
         return False
-    status = _status(told)
+    status = _status(cause)
     if status is not None and 400 <= status < 500:
         return status in _TRY_AGAIN
     return "FileExpired" not in type(error).__name__
 
 
-def _status(told: BaseException) -> int | None:
+def _status(cause: BaseException) -> int | None:
     """Return the HTTP status in an error of a client library, if it has one."""
-    if type(told) is OSError and str(told).startswith("Forbidden: "):
+    if type(cause) is OSError and str(cause).startswith("Forbidden: "):
         return 403  # gcsfs's
     # `code` is gcsfs's; aiohttp has it too, as 400, of an answer that broke off. `status_code` is Azure's.
-    names = ("code",) if type(told).__name__ == "HttpError" else ("status", "status_code")
-    found = (getattr(told, name, None) for name in names)
+    names = ("code",) if type(cause).__name__ == "HttpError" else ("status", "status_code")
+    found = (getattr(cause, name, None) for name in names)
     return next((status for status in found if isinstance(status, int)), None)
 
 
@@ -227,12 +227,12 @@ def in_one_line(error: Exception, limit: float = 0) -> Exception:
 
 def _reason(error: Exception) -> str:
     # fsspec says "not found" of whatever its client said before.
-    told = error.__cause__ or error
-    if isinstance(told, FileNotFoundError):
+    cause = error.__cause__ or error
+    if isinstance(cause, FileNotFoundError):
         return "no such file there"
     # Behind its own line Azure says which request it was, and repeats itself as XML.
-    words = public(" ".join(str(told).partition("\nRequestId:")[0].split()))
-    return f"{type(told).__name__}: {words}" if words else type(told).__name__
+    words = public(" ".join(str(cause).partition("\nRequestId:")[0].split()))
+    return f"{type(cause).__name__}: {words}" if words else type(cause).__name__
 
 
 def place_of(url: str) -> tuple[str, str]:

@@ -308,5 +308,5 @@ def _alone(
 ) -> Example:
     text = _marked(row, 0, 0, decode)
     row_of, text_of = ((number, None), (text, "")) if is_theirs else ((None, number), ("", text))
-    told = f"{row.length} tokens"
-    return Example((why,), row_of[0], row_of[1], "", None, told, "", text_of[0], text_of[1])
+    length = f"{row.length} tokens"
+    return Example((why,), row_of[0], row_of[1], "", None, length, "", text_of[0], text_of[1])

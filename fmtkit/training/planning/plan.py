@@ -104,11 +104,11 @@ class Plan:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the plan, with what is missing first."""
-        severity, told = "fine", f"{self.method}: nothing is missing"
+        severity, title = "fine", f"{self.method}: nothing is missing"
         if self.missing:
-            severity, told = "error", f"{self.method}: missing {', '.join(self.missing)}"
+            severity, title = "error", f"{self.method}: missing {', '.join(self.missing)}"
         table = notebook_html.table(["", "value", "origin"], self.lines(), most=None)
-        return notebook_html.card(told, table, severity=severity)
+        return notebook_html.card(title, table, severity=severity)
 
     def lines(self) -> list[tuple[str, str, str]]:
         """Return the lines of the plan: name, value, origin."""

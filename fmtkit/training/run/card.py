@@ -38,9 +38,9 @@ def text(job: Job, report: Mapping[str, object], *, merged: bool = False) -> str
 def of_merge(base: str, adapter: Path) -> str:
     """Return the card of a base model into which an adapter from elsewhere was merged."""
     head = {"base_model": base, "library_name": "transformers", "tags": ["fmtkit", "merge"]}
-    told = f"The adapter `{adapter}` merged into `{base}` by fmtkit."
+    text = f"The adapter `{adapter}` merged into `{base}` by fmtkit."
     return "\n\n".join(
-        ["---\n" + yaml.safe_dump(head, sort_keys=False) + "---", f"# {adapter.name}", told, ""]
+        ["---\n" + yaml.safe_dump(head, sort_keys=False) + "---", f"# {adapter.name}", text, ""]
     )
 
 

@@ -48,13 +48,13 @@ def find(planned: "Plan", *, resume: bool) -> Resumed:
         return Resumed()
     folder = planned.run / "checkpoints"
     found, halves = checkpoints.latest(folder, _expected(planned))
-    told = "; ".join(map(str, halves))
+    reasons = "; ".join(map(str, halves))
     if found is not None:
         newer = [half for half in halves if half.step > checkpoints.step_of(found)]
         going = f"{'; '.join(map(str, newer))}; resuming from {found.name}, the last complete one"
         return Resumed(found, halves, (going,) if newer else ())
     if halves or (planned.run / job.FILE).is_file():
-        why = told or f"{folder} holds no checkpoint"
+        why = reasons or f"{folder} holds no checkpoint"
         return Resumed(None, halves, (f"{why}; the run begins again",))
     if planned.config.is_true("auto_resume_from_checkpoints"):
         return Resumed()

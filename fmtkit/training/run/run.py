@@ -52,10 +52,10 @@ class Outcome:
         """Return what a notebook shows: the report of a run that ended, else its plan."""
         if self.report is None:
             return self.plan._repr_html_()
-        told = {k: v for k, v in self.report.items() if isinstance(v, str | int | float)}
+        shown = {k: v for k, v in self.report.items() if isinstance(v, str | int | float)}
         title = f"{self.plan.method}: {self.plan.run / 'model'}"
         severity = "fine" if self.exit_code == 0 else "error"
-        return notebook_html.card(title, notebook_html.facts(told), severity=severity)
+        return notebook_html.card(title, notebook_html.facts(shown), severity=severity)
 
 
 @config_words.advice()

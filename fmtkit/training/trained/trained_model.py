@@ -96,9 +96,9 @@ def _weights(run: Path, checkpoint: str | None) -> tuple[Path, tuple[str, ...]]:
         return found, ()
     newest, halves = checkpoints.latest(folder, expected)
     if newest is None:
-        told = f" ({halves[0]})" if halves else ""
+        reason = f" ({halves[0]})" if halves else ""
         raise OptionError(
-            f"{run}: nothing was trained yet: it has no model and no complete checkpoint{told}"
+            f"{run}: nothing was trained yet: it has no model and no complete checkpoint{reason}"
         )
     why = f": {_fault(found)}" if found.is_dir() else ""
     notes = [

@@ -103,9 +103,9 @@ def _kept(file: Path) -> list[Row]:
         aside = file.with_name(f"damaged-{file.name}")
         with atomic.writing(aside):
             file.replace(aside)
-        told = str(error).partition("\n")[0]
+        why = str(error).partition("\n")[0]
         print(  # noqa: T201
-            f"warning: {file} cannot be read ({told}) and is {aside.name} now; the answers before this "
+            f"warning: {file} cannot be read ({why}) and is {aside.name} now; the answers before this "
             "are not in the new one",
             file=sys.stderr,
         )

@@ -99,7 +99,7 @@ class Rollout:
         except TrainingError:
             raise
         except Exception as error:
-            raise RolloutError(f"{self.name} raised {told(error)}") from error
+            raise RolloutError(f"{self.name} raised {in_one_line(error)}") from error
         problem = problem_of(output, len(prompts), needs_logprobs=_corrects(trainer))
         if problem is not None:
             raise RolloutError(f"{self.name}: {problem}")
@@ -166,7 +166,7 @@ def _corrects(trainer: Any) -> bool:
     return bool(trainer.use_vllm and trainer.vllm_importance_sampling_correction)
 
 
-def told(error: BaseException) -> str:
+def in_one_line(error: BaseException) -> str:
     """Return an exception in one line, with the place where it was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""

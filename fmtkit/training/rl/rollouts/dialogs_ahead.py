@@ -17,7 +17,7 @@ from typing import Any
 
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-from fmtkit.training.rl.rollouts.contract import RolloutError, told
+from fmtkit.training.rl.rollouts.contract import RolloutError, in_one_line
 from fmtkit.training.run.callbacks import TrainingError
 
 Rows = Sequence[dict[str, Any]]
@@ -128,5 +128,5 @@ def _prefetch(copied: Any, rows: Rows) -> Prefetched:
     except TrainingError:
         raise
     except Exception as error:
-        raise RolloutError(f"a prefetched conversation raised {told(error)}") from error
+        raise RolloutError(f"a prefetched conversation raised {in_one_line(error)}") from error
     raise AssertionError("TRL scored a batch without generating")

@@ -15,7 +15,7 @@ from typing import Any
 from fmtkit.core.errors import OptionError
 from fmtkit.core.foreign_calls import OverdueError, retried, within
 from fmtkit.training.rl.failed_samples import Timings, processes
-from fmtkit.training.rl.rollouts.contract import told
+from fmtkit.training.rl.rollouts.contract import in_one_line
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
 
 _TOLD = (ValueError, TypeError)
@@ -136,7 +136,9 @@ def _failed(
     if name in _OWN and not masks and not overdue and processes() == 1:
         raise error
     what = (
-        f"took more than {settings.environment_timeout:g} s" if overdue else f"raised {told(error)}"
+        f"took more than {settings.environment_timeout:g} s"
+        if overdue
+        else f"raised {in_one_line(error)}"
     )
     environment.fmtkit_failure = environment.fmtkit_failure or f"environment {label} {what}"
     if name not in _OWN:
