@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fmtkit.converting.engines import Engine
 from fmtkit.converting.tasks import look_at_all
-from fmtkit.core import arrow_functions as pc
 from fmtkit.reading import clean_lines
 from fmtkit.sources.blocks import ArrowBlock, Block, Readable, Records
 from fmtkit.sources.marks import NonFinite, NotText, Overflow, WrittenFloat, is_unicode

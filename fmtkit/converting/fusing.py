@@ -39,7 +39,6 @@ from fmtkit.columns.turn_sources import Null, turns
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.conversion import columns_of
 from fmtkit.converting.text_stage import SIDES, TextStage, rendered_of
-from fmtkit.core import arrow_functions as pc
 from fmtkit.core.buffers import Int64s, values_of
 from fmtkit.core.tables import DIALOG_COLUMNS, MESSAGE, TEXT_NAMES, WIDE_MESSAGE
 from fmtkit.reading import clean_lines
@@ -228,7 +227,7 @@ class Fusion:
             frame = fused.frame.select(pl.col(bound).alias(name) for name, bound in rest.items())
             arrow = frame.to_arrow(compat_level=pl.CompatLevel.newest())
             schema = pa.schema([field for field in self.schema if field.name in rest])
-            arrow = pc.cast_table(arrow.select(schema.names), schema).combine_chunks()
+            arrow = arrow.select(schema.names).cast(schema).combine_chunks()
             made |= dict(zip(schema.names, arrow.columns, strict=True))
         return pa.table([made[name] for name in self.schema.names], schema=self.schema)
 

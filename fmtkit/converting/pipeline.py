@@ -23,7 +23,6 @@ from fmtkit.converting.fusing import Fused
 from fmtkit.converting.preparation import Job
 from fmtkit.converting.reading import Parsed, ReadPlan
 from fmtkit.converting.tasks import PART_SHIFT, Task, tasks_of
-from fmtkit.core import arrow_functions as pc
 from fmtkit.core import buffers
 from fmtkit.core.codes import PRECEDENCE, Reject
 from fmtkit.core.tables import DIALOG_COLUMNS
@@ -726,4 +725,4 @@ def _canonical(frame: pl.DataFrame, job: Job, binding: Binding) -> pa.Table:
     out = frame.drop("__row").rename(names)
     schema = job.canonical
     table = out.select(schema.names).to_arrow(compat_level=pl.CompatLevel.newest())
-    return pc.cast_table(table, schema).combine_chunks()
+    return table.cast(schema).combine_chunks()

@@ -323,10 +323,8 @@ def _as_converters_see(frame: pl.DataFrame, rows: np.ndarray, binding: Binding) 
         texts = columns[watched.name]
         if texts.null_count() < len(texts):
             columns[watched.name] = carried(texts)
-    # Of Arrow, since polars asks numpy.ma of numbers that are numpy's, which takes 20 ms to import; in a
-    # batch, since of an array alone it asks pyarrow.compute, which takes 36.
-    batch = pa.RecordBatch.from_arrays([buffers.int64s(rows)], names=["__row"])
-    numbers = pl.DataFrame(batch).get_column("__row")
+    # Of Arrow, since polars asks numpy.ma of numbers that are numpy's, which takes 20 ms to import.
+    numbers = pl.Series("__row", buffers.int64s(rows))
     return pl.DataFrame([*columns.values(), numbers])
 
 

@@ -15,7 +15,6 @@ import polars as pl
 import pyarrow as pa
 from polars import Expr
 
-from fmtkit.core import arrow_functions as pc
 from fmtkit.core import buffers
 from fmtkit.core.errors import OptionError
 from fmtkit.core.pickling import PickledByFields
@@ -162,7 +161,7 @@ class Encoding(PickledByFields):
         if self.split is not None and table.num_rows:
             mask = buffers.booleans(self.split.is_validation(frame_of(table), places))
             parts = [
-                (TRAIN, table.filter(pc.invert(mask))),
+                (TRAIN, table.filter(pa.compute.invert(mask))),
                 (VALIDATION, table.filter(mask)),
             ]
         return [

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fmtkit.converting.convert_options import AS_MADE, RowOptions
 from fmtkit.converting.typenames import TypeName
-from fmtkit.core import arrow_functions as pc
 from fmtkit.core import buffers
 from fmtkit.core.errors import OptionError
 from fmtkit.core.tables import (
@@ -502,7 +502,7 @@ def render_table(
     kept = np.delete(np.arange(table.num_rows), sorted({failure.row for failure in failures}))
     schema = pa.schema(_text_schema(table.schema, texts))
     arrays = [texts.get(name, column) for name, column in columns.items()]
-    out = pc.cast_table(pa.table(arrays, names=schema.names), schema)
+    out = pa.table(arrays, names=schema.names).cast(schema)
     if failures:
         out = out.take(buffers.int64s(kept))
     nothing = np.zeros(0, dtype=np.int64)

@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 from polars import Expr
 
 from fmtkit.columns.kinds import Kind
 from fmtkit.columns.read_spec import MARK, Node, TextsNode, node_of
 from fmtkit.columns.strict_kinds import holds, json_value, value_of
 from fmtkit.columns.typed_kinds import dtype_of, read
-from fmtkit.core import arrow_functions as pc
 from fmtkit.core import buffers
 from fmtkit.core.buffers import Int64s
 from fmtkit.sources.marks import is_unicode

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
-
-from fmtkit.core import arrow_functions as pc
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]

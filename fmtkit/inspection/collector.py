@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fmtkit.converting.control_tokens import written_by
 from fmtkit.counting import lengths
@@ -165,12 +164,12 @@ class Viewer:
 
     def _separators(self, lists: pa.ListArray, counter: lengths.Counter) -> Ints:
         size = int(counter.count(pa.array([self.masking.step_separator]))[0])
-        steps: Ints = pc.list_value_length(lists).to_numpy().astype(np.int64)
+        steps: Ints = pa.compute.list_value_length(lists).to_numpy().astype(np.int64)
         return steps * size
 
     def _around(self, table: pa.Table, written: Written) -> Ints:
         """Count BOS and EOS of rows of segments that the tokenizer closes."""
-        closed = pc.not_equal(table["ends"].take(pa.array(written.kept)), "none")
+        closed = pa.compute.not_equal(table["ends"].take(pa.array(written.kept)), "none")
         tokens: Ints = closed.to_numpy().astype(np.int64) * (1 + self._bos())
         return tokens if self.tokenizer is not None else tokens * 0
 
@@ -197,7 +196,7 @@ def _every(written: Written, stride: int) -> Written:
 
 
 def _equal(left: Any, right: Any) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = pc.equal(left, right).to_numpy(zero_copy_only=False)
+    found: npt.NDArray[np.bool_] = pa.compute.equal(left, right).to_numpy(zero_copy_only=False)
     return found
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fmtkit.core import arrow_functions as pc
 from fmtkit.core.buffers import MAX_INT32, Bools, Int64s, ends, from_offsets, offsets_of, texts
 from fmtkit.rendering.batch_answers import Rows, Unknowns, trimmed_slot
 from fmtkit.rendering.text_columns import TextColumn, Trim, text_column
@@ -106,5 +105,5 @@ def _joined(
     held = [buffer if buffer is not None else pa.py_buffer(b"") for buffer in buffers]
     pieces = pa.Array.from_buffers(pa.string_view(), len(views), [None, pa.py_buffer(views), *held])
     size = int(views.view(np.int32)[::4].sum(dtype=np.int64))
-    laid = pc.cast(pieces, pa.large_string() if size > MAX_INT32 else pa.string())
+    laid = pieces.cast(pa.large_string() if size > MAX_INT32 else pa.string())
     return from_offsets(offsets_of(laid)[bounds], laid.buffers()[2] or pa.py_buffer(b""), valid)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fmtkit.core import arrow_functions as pc
 from fmtkit.core.buffers import Bools, Int64s, numbers, offsets_of, texts, validity
 from fmtkit.rendering.content_parts import TEXTS, Cuts, Form, Forms
 from fmtkit.rendering.jinja_environment import text_part, write_json
@@ -183,12 +182,12 @@ def _in_parts(dialog: DialogColumn, forms: Forms, cuts: Mapping[int, Cuts]) -> D
 def _string(array: pa.Array) -> pa.Array:
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
         return array
-    return pc.cast(array, pa.large_string())
+    return array.cast(pa.large_string())
 
 
 def _roles(array: pa.Array) -> tuple[Int64s, list[str]]:
-    encoded = array if pa.types.is_dictionary(array.type) else pc.dictionary_encode(array)
-    indices = pc.cast(encoded.indices, pa.int64())
+    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    indices = encoded.indices.cast(pa.int64())
     found = numbers(indices.buffers()[1], np.int64, indices.offset, len(indices))
     return np.where(validity(indices), found, NO_ROLE), encoded.dictionary.to_pylist()
 
@@ -229,7 +228,7 @@ def _tool_column(tools: pa.Array | None, count: int, *, known: bool) -> DialogCo
     names: dict[str, int] = {}
     written: list[str | None] = []
     if tools is not None and valid.any():
-        encoded = pc.dictionary_encode(tools)
+        encoded = tools.dictionary_encode()
         bounds = [0]
         for text in encoded.dictionary.to_pylist():
             header, members = (text, []) if known else _opened(text)

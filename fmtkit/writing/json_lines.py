@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from fmtkit.core import arrow_functions as pc
 from fmtkit.core import buffers
 from fmtkit.core.errors import WriteError
 
