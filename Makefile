@@ -103,7 +103,7 @@ check: $(VENV)/dev
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not stress" -q --session-timeout=60 $$files
 
 test: $(VENV)/dev
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not stress" -rs
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not stress" -rfEs
 
 coverage: $(VENV)/dev
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not stress" -q \
@@ -120,17 +120,17 @@ azurite: .azurite/node_modules/.bin/azurite-blob
 	npm install --silent --no-audit --no-fund --prefix .azurite azurite@3.35.0
 
 test-slow: $(VENV)/dev
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "slow and not stress" -rs
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "slow and not stress" -rfEs
 
 test-all: $(VENV)/dev
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not stress" -rs
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not stress" -rfEs
 
 test-stress: $(VENV)/dev sanitized
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m stress -rs
-	$(WITH_SANITIZERS) $(BIN)/python -m pytest -m stress -rs $(KERNEL_TESTS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m stress -rfEs
+	$(WITH_SANITIZERS) $(BIN)/python -m pytest -m stress -rfEs $(KERNEL_TESTS)
 
 test-sanitized: $(VENV)/dev sanitized
-	$(WITH_SANITIZERS) $(BIN)/python -m pytest -m "not stress" -rs $(KERNEL_TESTS)
+	$(WITH_SANITIZERS) $(BIN)/python -m pytest -m "not stress" -rfEs $(KERNEL_TESTS)
 
 # A copy of the tree with another build of the kernel: the plain one stays where it is.
 sanitized: $(VENV)/dev
@@ -165,7 +165,7 @@ $(OLD_VENV)/dev: $(BUILD_FILES)
 	touch $@
 
 test-old-trl: $(OLD_VENV)/dev
-	$(OLD_VENV)/bin/python -m pytest tests/test_training_legacy.py -n $(JOBS) -rs
+	$(OLD_VENV)/bin/python -m pytest tests/test_training_legacy.py -n $(JOBS) -rfEs
 
 $(VERIFIERS_VENV)/dev:
 	$(PYTHON) -m venv $(VERIFIERS_VENV)
@@ -173,7 +173,7 @@ $(VERIFIERS_VENV)/dev:
 	touch $@
 
 test-verifiers: $(VENV)/dev $(VERIFIERS_VENV)/dev
-	FMTKIT_VERIFIERS=$(CURDIR)/$(VERIFIERS_VENV) $(BIN)/python -m pytest tests/test_verifiers.py tests/test_verifiers_server.py -m slow -n 0 -rs
+	FMTKIT_VERIFIERS=$(CURDIR)/$(VERIFIERS_VENV) $(BIN)/python -m pytest tests/test_verifiers.py tests/test_verifiers_server.py -m slow -n 0 -rfEs
 
 # uv tells the versions within seconds; pip would go back through hundreds of them.
 $(LOWEST_VENV)/dev: $(BUILD_FILES) .ci/lowest.py
@@ -185,7 +185,7 @@ $(LOWEST_VENV)/dev: $(BUILD_FILES) .ci/lowest.py
 	touch $@
 
 test-lowest: $(LOWEST_VENV)/dev
-	$(LOWEST_VENV)/bin/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not stress" -rs
+	$(LOWEST_VENV)/bin/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not stress" -rfEs
 
 lint: $(VENV)/dev lint-c
 	$(BIN)/ruff format --check .

@@ -202,9 +202,12 @@ def test_aliases_that_stand_for_millions_of_values_are_refused():
         parse("\n".join(lines), "f.yaml")
 
 
-@pytest.mark.parametrize(
-    "text", ["a: 2024-13-45", "a: " + "9" * 5_000, "? [a]\n: 1", "a: !!float x", "a: &a [*a]"]
-)
+@pytest.mark.parametrize("text", ["2024-07-26", "2024-13-45", "2024-07-26 10:00:00"])
+def test_a_date_is_the_string_that_was_written(text):
+    assert parse(f"a: {text}", "f.yaml") == {"a": text}
+
+
+@pytest.mark.parametrize("text", ["a: " + "9" * 5_000, "? [a]\n: 1", "a: !!float x", "a: &a [*a]"])
 def test_a_value_that_yaml_cannot_hold_is_refused_in_one_line(text):
     with pytest.raises(OptionError, match=r"f\.yaml") as refused:
         parse(text, "f.yaml")

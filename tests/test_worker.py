@@ -78,6 +78,24 @@ def test_an_answer_that_is_too_long_is_refused(worker):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits address space")
+def test_what_is_collected_with_its_connection_closes_it_once(worker):
+    def served():
+        try:
+            yield worker.answer([b"a"])
+        finally:
+            worker.close()
+
+    rows = served()
+    assert next(rows) == [b"A"]
+    connection, taken = worker._connection, worker._connection.fileno()
+    # The collector's order is any: here the connection's finalizer comes before the generator's.
+    connection.__del__()
+    with open(os.devnull, "rb") as other:  # noqa: PTH123 - the same number once more
+        assert other.fileno() == taken
+        rows.close()
+        assert other.read() == b""
+
+
 def test_memory_is_limited(worker):
     assert worker.answer([b"memory"]) == [b"refused"]
 

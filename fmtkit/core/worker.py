@@ -121,8 +121,6 @@ class Worker:
             self.close()
         if self._connection is not None:
             return self._connection
-        from multiprocessing.connection import Connection
-
         ours, theirs = socket.socketpair()
         _limit_waits(ours, self._limits.seconds + _STALLED)
         # -P: a module in the working directory is not one of ours.
@@ -135,7 +133,7 @@ class Worker:
             stderr=self._stderr,
         )
         theirs.close()
-        self._connection = connection = Connection(ours.detach())
+        self._connection = connection = _connection(ours.detach())
         connection.send_bytes(self._first)
         greeting = self._received(connection, self._limits.start_seconds)
         if isinstance(greeting, Overrun) or greeting:
@@ -163,6 +161,22 @@ class Worker:
 
     def __del__(self) -> None:
         self.close()
+
+
+def _connection(descriptor: int) -> "Connection":
+    from multiprocessing.connection import Connection
+
+    class ClosedOnce(Connection):
+        """A connection that, once collected, is closed for those that are collected with it.
+
+        The standard one's finalizer leaves the descriptor in place: a worker that is closed after it
+        would close the same number again, which by then may be another file's.
+        """
+
+        def __del__(self) -> None:
+            self.close()
+
+    return ClosedOnce(descriptor)
 
 
 def _limit_waits(ours: socket.socket, seconds: float) -> None:

@@ -4,7 +4,7 @@ import io
 import pickle
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -72,6 +72,9 @@ class BlockFile:
                 self._file.flush()
         except BaseException as error:
             self._error = error
+            # What makes the blocks may hold a process: it ends now, not when it is collected.
+            if isinstance(self._blocks, Generator):
+                self._blocks.close()
             raise
         self._places.append(place)
         return True

@@ -142,7 +142,7 @@ def parsed(text: str, name: str) -> tuple[dict[str, object], list[tuple[int, obj
     except RecursionError:
         raise OptionError(f"{name}: {TOO_DEEP}") from None
     except (TypeError, ValueError) as error:
-        # An impossible date (2024-13-01), a number of 5,000 digits, a list as a key.
+        # A number of 5,000 digits, a list as a key.
         raise OptionError(f"{name}: a value that YAML cannot read: {error}") from error
     if size > MAX_VALUES:
         raise OptionError(f"{name}: its aliases (*name) stand for more than {MAX_VALUES:,} values")
