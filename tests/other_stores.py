@@ -134,14 +134,13 @@ def variables(scheme: str, server: Server) -> dict[str, str]:
 
 
 def skip_without(scheme: str) -> None:
-    """Skip by the name of what is missing; in CI that is an error instead."""
-    if "CI" in os.environ:
-        return
-    pytest.importorskip("gcsfs" if scheme == "gs" else "adlfs")
-    if scheme == "gs":
-        pytest.importorskip("gcp_storage_emulator")
-    elif azurite() is None:
+    """Skip by the name of what is missing; in CI a package that is missing is an error instead."""
+    if scheme == "az" and azurite() is None:
+        # Of npm's registry, which .ci/run may not reach.
         pytest.skip("there is no azurite: make azurite")
+    if "CI" not in os.environ:
+        for package in ("gcsfs", "gcp_storage_emulator") if scheme == "gs" else ("adlfs",):
+            pytest.importorskip(package)
 
 
 @pytest.fixture(scope="module", params=["gs", "az"])

@@ -178,7 +178,7 @@ def test_pairs_train_with_the_real_trainer(tmp_path, type, method, unpaired):
     assert train(tmp_path / "run.yaml", say=said.append).exit_code == 0
     report = json.loads((tmp_path / "run" / "data" / "00" / "report.json").read_text())
     assert report["unpaired"] == unpaired
-    told = [line for line in said if "pairs were taken apart for kto" in line]
-    assert bool(told) == bool(unpaired)
+    notes = [line for line in said if "pairs were split for kto" in line]
+    assert bool(notes) == bool(unpaired)
     metrics = (tmp_path / "run" / "metrics.jsonl").read_text()
     assert '"loss"' in metrics
