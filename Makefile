@@ -53,7 +53,7 @@ help:
 	@echo "make wheel     a wheel with the native kernel, for every Linux of this architecture; tried"
 	@echo "make test-old-trl  methods that TRL removed, in an environment with TRL $(OLD_TRL)"
 	@echo "make test-verifiers  runs in environments of the real package verifiers $(VERIFIERS), which it installs aside"
-	@echo "make test-lowest  the tests with the lowest versions that pyproject.toml allows"
+	@echo "make test-lowest  the tests with the lowest versions that pyproject.toml allows, but for torch and TRL"
 	@echo "make coverage  the tests, and the share of lines and branches that they run"
 	@echo "make lint      ruff and mypy"
 	@echo "make format    ruff format and its safe fixes"

@@ -2,7 +2,8 @@
 
 What fmtkit and its extras name gets its lower bound; what these need in turn gets the newest version that
 goes with them. `uv` resolves this in seconds, where pip's resolver goes back through hundreds of versions.
-torch stays as constraints.txt has it: older builds for the CPU are not on every index.
+torch and TRL stay as constraints.txt has them: older builds of torch for the CPU are not on every index,
+and the online methods are made for one version of TRL (`make test-old-trl` trains on older ones).
 """
 
 import subprocess
@@ -16,9 +17,9 @@ ROOT = Path(__file__).resolve().parents[1]
 def lowest() -> str:
     """Return NAME==VERSION for all that the tests need."""
     pinned = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    torch = next(line for line in pinned if line.startswith("torch=="))
+    kept = [line for line in pinned if line.startswith(("torch==", "trl=="))]
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as fixed:
-        fixed.write(f"{torch}\n")
+        fixed.write("\n".join(kept))
         fixed.flush()
         options = ["--quiet", "--no-annotate", "--no-header", "--extra", "dev"]
         options += ["--resolution", "lowest-direct", "--override", fixed.name]
