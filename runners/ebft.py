@@ -28,6 +28,9 @@ _STRUCTURED = Runner(
 _STRIDED = replace(
     _STRUCTURED,
     tables=("Tokens",),
+    # Older ones take logits_to_keep for the same tokens of every row.
+    transformers=">=5.21",
+    instead="or set ebft.mode: structured",
     trainer="fmtkit.training.rl.ebft.strided:StridedTrainer",
     config="transformers:TrainingArguments",
     about="regenerate short blocks within a text and reward their similarity to it",

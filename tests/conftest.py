@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache, wraps
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -20,29 +21,45 @@ settings.load_profile("fmtkit")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # As on a terminal: under nohup a lost one is ignored, and so would tests of signals be.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # And as in the foreground: a shell lets its background jobs ignore an interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @cache
-def has_another_trl() -> bool:
-    """Return whether grpo and its kin refuse the TRL that is installed: they are made for one version."""
+def unfit() -> dict[str, str]:
+    """Return what fmtkit says where a version does not suit a method -> the package and that version.
+
+    grpo and its kin are made for one version of TRL, and strided EBFT needs a newer transformers than others.
+    """
     from packaging.specifiers import SpecifierSet
 
     from fmtkit.core.runner import find
 
-    try:
-        return version("trl") not in SpecifierSet(find("grpo").trl)
-    except PackageNotFoundError:
-        return False
+    ranges = {
+        "trainer was made for trl": ("trl", find("grpo").trl),
+        "trainer needs transformers": (
+            "transformers",
+            find("ebft").variant("strided").transformers,
+        ),
+    }
+    out = {}
+    for said, (package, wanted) in ranges.items():
+        with suppress(PackageNotFoundError):
+            if (here := version(package)) not in SpecifierSet(wanted):
+                out[said] = f"needs {package}{wanted}; {package} {here} is installed"
+    return out
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Skip what cannot be tested with the TRL that is installed, by what fmtkit itself says of it."""
+    """Skip what cannot be tested with the versions that are installed, by what fmtkit itself says of them."""
     try:
         return (yield)
     except Exception as error:
-        if "trainer was made for trl" in f"{error} {error.__cause__}" and has_another_trl():
-            pytest.skip(f"needs the TRL of grpo's trainer; trl {version('trl')} is installed")
+        for said, reason in unfit().items():
+            if said in f"{error} {error.__cause__}":
+                pytest.skip(reason)
         raise
 
 

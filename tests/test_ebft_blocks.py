@@ -12,6 +12,7 @@ from transformers import (
     MistralConfig,
     MistralForCausalLM,
 )
+from versions import logits_of_each_row
 
 from fmtkit.core.errors import OptionError
 from fmtkit.counting.anchors import AnchorRule, anchor_positions
@@ -21,6 +22,7 @@ from fmtkit.training.rl.ebft.block_layout import BlockLayout
 from fmtkit.training.rl.ebft.block_loss import cross_entropy, policy_loss, token_log_probs
 from fmtkit.training.rl.ebft.block_mask import additive, dense_mask, flex_mask
 
+pytestmark = logits_of_each_row
 WORKED = BlockLayout(anchors=tensor([[2, 4]]), document=6, steps=2)
 WORKED_MASK = """
 1000000000

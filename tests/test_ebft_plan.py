@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("trl")
 
-from fmtkit.core.errors import OptionError, UnknownNameError
+from fmtkit.core.errors import DependencyError, OptionError, UnknownNameError
 from fmtkit.training.config.yaml_file import parse
 from fmtkit.training.planning import plan as planning
 
@@ -64,6 +64,17 @@ def test_groups_of_two_are_refused_for_the_unbiased_diversity(text, key) -> None
 def test_what_changes_nothing_is_a_note(text, override, words) -> None:
     notes = planned(text, override).notes
     assert [note for note in notes if words in note], notes
+
+
+def test_a_transformers_that_gives_no_logits_per_row_is_refused_with_what_to_do(
+    monkeypatch,
+) -> None:
+    monkeypatch.setattr(planning, "installed", {"trl": "1.16.0", "transformers": "5.17.0"}.get)
+    with pytest.raises(
+        DependencyError, match=r"needs transformers>=5.21, and transformers 5.17.0 is .*structured"
+    ):
+        planned(STRIDED)
+    assert planned(STRUCTURED).runner.method == "ebft"
 
 
 def test_thinking_is_left_out_by_the_type_that_knows_it() -> None:

@@ -10,6 +10,7 @@ from datasets import Dataset
 from ebft_toys import lora, tiny_model, word_tokenizer
 from torch import Tensor, tensor
 from transformers import MistralConfig, MistralForCausalLM, TrainingArguments
+from versions import logits_of_each_row
 
 from fmtkit.core.errors import ColumnMismatchError, FmtkitError, OptionError
 from fmtkit.counting.anchors import AnchorRule
@@ -19,6 +20,7 @@ from fmtkit.training.rl.ebft.strided import StridedTrainer
 from fmtkit.training.rl.ebft.strided_batch import StridedCollator, survey_rows
 from fmtkit.training.rl.ebft.strided_rollout import roll_out
 
+pytestmark = logits_of_each_row
 SMALL = {
     "mode": "strided",
     "stride": 4,

@@ -115,7 +115,7 @@ def by_hand(method: str, model: str, folder: Path, **values):
         use_cpu=True,
         bf16=False,
         save_strategy="no",
-        activation_checkpointing=False,
+        **tiny.ALL_ACTIVATIONS,
         model_init_kwargs={"dtype": "float32"},
         report_to="none",
         disable_tqdm=True,

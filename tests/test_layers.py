@@ -289,8 +289,10 @@ def test_a_conversion_imports_nothing_that_it_does_not_use(tmp_path):
     source, out = str(tmp_path / "a.jsonl"), str(tmp_path / "a.parquet")
     flags = ["--overwrite", "--limit", "5", "--workers", "2", "--seed", "3", "--keep", "question"]
     arguments = ["fmtkit", "convert", source, "--type", "chatml.intel", "-o", out]
-    assert loaded(CALL.format(arguments)) & set(UNUSED) == set()
-    assert loaded(CALL.format([*arguments, *flags])) & set(UNUSED) == set()
+    # Older versions of numpy and typer import all of theirs at once.
+    unused = set(UNUSED) - loaded("import numpy, typer")
+    assert loaded(CALL.format(arguments)) & unused == set()
+    assert loaded(CALL.format([*arguments, *flags])) & unused == set()
 
 
 def test_every_public_name_is_listed_sorted_and_there():

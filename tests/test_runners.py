@@ -290,7 +290,7 @@ def by_hand(method: str, model: str, folder: Path):
         bf16=False,
         save_strategy="no",
         max_length=128,
-        activation_checkpointing=False,
+        **tiny.ALL_ACTIVATIONS,
         model_init_kwargs={"dtype": "float32"},
         report_to="none",
         disable_tqdm=True,

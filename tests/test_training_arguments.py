@@ -36,6 +36,7 @@ def test_no_import_is_made_to_read_them():
 
 def test_every_trainer_key_is_an_argument_of_some_method():
     known = {name for config in CONFIGS for name in fields_of(config).annotations}
+    known |= {name for name, former in FORMER_NAMES.items() if former in known}
     known |= {name for runner in shipped() if not runner.variants for name in runner.own}
     for key in table().values():
         if key.to == "trainer" and key.target != "*":

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from fmtkit.core.tables import TABLES
 from fmtkit.training import demo
+from fmtkit.training.config.arguments import FORMER_NAMES, fields_of
 from fmtkit.training.planning import checklist
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.check import Run
@@ -40,6 +41,13 @@ STEP = {
     "save_strategy": "no",
     "sequence_len": 128,
 }
+_OF_TRL = fields_of("trl:DPOConfig").fields
+ALL_ACTIVATIONS = {
+    name: False
+    for name in ("activation_checkpointing", FORMER_NAMES["activation_checkpointing"])
+    if name in _OF_TRL
+}
+"""The argument of a trainer that keeps all activations, by the name that it has here."""
 TYPES = {"prm": "stepwise_supervised", "sft": "openai", "gkd": "openai", "distillation": "gsm8k"}
 
 

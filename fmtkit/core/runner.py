@@ -117,8 +117,10 @@ class Runner:
     about: str
     trl: str = ">=1.8,<2"
     """TRL versions that it was run with."""
+    transformers: str = ""
+    """Versions of transformers that it needs, where not all that fmtkit trains with will do."""
     instead: str = ""
-    """What to do where the installed TRL has no such trainer."""
+    """What to do where the installed TRL has no such trainer, or transformers is another."""
     arguments: Mapping[str, object] = field(default_factory=dict)
     """Arguments that the method fixes."""
     defaults: Mapping[str, object] = field(default_factory=dict)

@@ -259,6 +259,8 @@ def _package(chosen: Runner, problems: Problems) -> str:
 
 def _version(chosen: Runner) -> str:
     """Return the package and version that the trainer comes from, or raise DependencyError."""
+    if chosen.transformers:
+        _check_transformers(chosen)
     name = chosen.trainer.partition(":")[0].partition(".")[0]
     if name not in _TAKEN_AS_THEY_ARE:
         return _on_trl(chosen, name)
@@ -274,6 +276,19 @@ def _version(chosen: Runner) -> str:
             f"install a version that has: pip install '{name}{chosen.trl}'{instead}"
         )
     return f"{name} {found}"
+
+
+def _check_transformers(chosen: Runner) -> None:
+    """Raise DependencyError for a transformers that the method cannot train with."""
+    from packaging.specifiers import SpecifierSet
+
+    found, wanted = installed("transformers"), chosen.transformers
+    if found and found not in SpecifierSet(wanted, prereleases=True):
+        instead = f"; {chosen.instead}" if chosen.instead else ""
+        raise DependencyError(
+            f"{chosen.method}: its trainer needs transformers{wanted}, and transformers {found} is "
+            f"installed; install another with: pip install 'transformers{wanted}'{instead}"
+        )
 
 
 def _on_trl(chosen: Runner, package: str) -> str:
