@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from versions import as_generated
+from versions import as_pinned
 
 from fmtkit.core import codes
 from fmtkit.formats import registry
@@ -69,7 +69,7 @@ def test_a_block_that_is_not_run_says_why(block):
     pytest.skip(block.detail)
 
 
-@as_generated
+@as_pinned
 def test_generated_pages_are_as_the_code_has_them():
     assert _docs("generate").stale() == [], "run `make docs`"
 

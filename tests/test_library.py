@@ -265,7 +265,11 @@ def test_a_type_checker_sees_keywords_and_results(tmp_path):
         text=True,
         cwd=Path(__file__).parents[1],
     )
-    found = [line.split(":")[1] for line in done.stdout.splitlines() if ": error:" in line]
+    found = [
+        line.split(":")[1]
+        for line in done.stdout.splitlines()
+        if "used.py:" in line and ": error:" in line
+    ]
     assert found == ["2", "3", "4", "5"], done.stdout
 
 

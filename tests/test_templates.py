@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from nasty_dialogs import column, dialogs, in_parts, joined, say
+from versions import as_pinned
 
 from fmtkit.rendering import chat, survival, template_sources
 from fmtkit.rendering.content_parts import in_form
@@ -165,6 +166,7 @@ def every_template() -> list[str]:
     return [*template_sources.SHIPPED, *trl]
 
 
+@as_pinned
 @settings(max_examples=40, deadline=None)
 @given(
     st.sampled_from(every_template()), st.lists(dialogs(), min_size=1, max_size=6), st.booleans()
@@ -173,6 +175,7 @@ def test_columns_rows_and_transformers_agree_on_nasty_dialogs(name, rows, prompt
     check_against_transformers(name, rows, prompt)
 
 
+@as_pinned
 @settings(max_examples=40, deadline=None)
 @given(
     st.sampled_from(every_template()),

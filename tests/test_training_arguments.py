@@ -55,8 +55,11 @@ def test_a_misspelt_argument_is_refused_with_the_near_one():
     [("rpo_alpha", "loss_weights"), ("warmup_ratio", "warmup_steps"), ("no_cuda", "use_cpu")],
 )
 def test_an_argument_of_older_versions_is_refused_with_its_successor(name, advice):
+    config = fields_of("trl:DPOConfig")
+    if name in config.fields:
+        pytest.skip(f"the installed versions have {name}")
     with pytest.raises(OptionError, match=advice):
-        fields_of("trl:DPOConfig").check(name, "trainer_args")
+        config.check(name, "trainer_args")
 
 
 def test_a_value_of_the_wrong_type_is_refused():

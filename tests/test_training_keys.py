@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from jsonschema import Draft202012Validator
-from versions import as_generated
+from versions import as_pinned
 
 from fmtkit.formats import resources
 from fmtkit.training.config import schema
@@ -13,7 +13,7 @@ from fmtkit.training.config.keys import aliases, table
 from fmtkit.training.config.keys_data import DATASET_KEYS
 
 
-@as_generated
+@as_pinned
 def test_the_shipped_schema_is_that_of_the_table():
     assert json.loads(resources.schema_text("config")) == json.loads(schema.dumps())
 
@@ -43,7 +43,7 @@ def test_every_key_of_the_documents_sections_is_known():
     assert known == {f.name for f in ebft_settings.fields(ebft_settings.EbftSettings)}
 
 
-@as_generated
+@as_pinned
 def test_the_page_of_keys_is_that_of_the_table():
     from fmtkit.training.config import config_page
 

@@ -1,4 +1,4 @@
-"""Tests that hold for some versions alone: what is generated, and what a trainer is computed with."""
+"""Tests that hold for some versions alone: of what is generated, and of what other packages compute."""
 
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -27,9 +27,9 @@ def _foreign(*names: str) -> list[str]:
 
 
 _OTHERS = _foreign("transformers", "trl")
-as_generated = pytest.mark.skipif(
+as_pinned = pytest.mark.skipif(
     bool(_OTHERS),
-    reason=f"generated with the versions of constraints.txt; here is {', '.join(_OTHERS)}",
+    reason=f"holds for the versions of constraints.txt; here is {', '.join(_OTHERS)}",
 )
 
 _WANTED = find("ebft").variant("strided").transformers
