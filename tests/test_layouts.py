@@ -288,6 +288,25 @@ def test_text_that_was_rendered_already_is_a_finding_that_names_the_template(
     assert [f.count for f in found] == ([5] if template else [])
 
 
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_what_fmtkit_rendered_is_no_error_until_it_is_to_be_rendered_again(tmp_path, suffix):
+    chat = [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Ho"}]
+    tools = [
+        {"name": "find", "description": "Find.", "parameters": {"type": "object", "properties": {}}}
+    ]
+    source = written([{"conversations": chat, "tools": tools}] * 3, tmp_path)
+    made = tmp_path / f"made.{suffix}"
+    fmtkit.convert(source, "qwen3.sharegpt", out=made)
+    survey = fmtkit.inspect(made)
+    assert [f.code for f in survey.findings] == []
+    assert (
+        "fmtkit rendered these texts as qwen3.sharegpt: train on them as they are" in survey.notes
+    )
+    again = fmtkit.inspect(made, type="chatml.text")
+    assert "rendered_text" in [f.code for f in again.findings]
+    assert not [note for note in again.notes if "rendered these" in note]
+
+
 @pytest.mark.parametrize(
     ("row", "column", "marks"),
     [

@@ -73,6 +73,10 @@ class Inspection:
     look: Look | None = None
 
 
+_OF_RENDERED = frozenset({rendered_text.CODE, "unread_turns"})
+"""Findings that hold for every text that fmtkit rendered: its control tokens, and tools beside it."""
+
+
 @dataclass(frozen=True)
 class Opened:
     """The sources, and the types that their first rows fit."""
@@ -122,7 +126,8 @@ def _run(
         if found is None:
             sources = _sources(opened, {})
             bare = make_bare_survey(opened.sources, sources, opened.samples, options)
-            return Inspection(replace(bare, **told, findings=_written(opened, options)))
+            bare = replace(bare, **told, findings=_written(opened, options))
+            return Inspection(_without_type(bare, opened))
         name, job = found
     else:
         name = typenames.read(options.type, functions=rows is not None)
@@ -155,7 +160,21 @@ def _run(
         findings=worst_first((*survey.findings, *_written(opened, options))),
         notes=(*notes, *survey.notes),
     )
+    survey = _without_type(survey, opened) if options.type is None else survey
     return Inspection(survey, fetch, shown, seen.look)
+
+
+def _without_type(survey: Survey, opened: Opened) -> Survey:
+    """Say as which type fmtkit rendered the texts, where it did, in place of findings on rendered texts.
+
+    With a type named they would be rendered once more, and the findings are right.
+    """
+    rendered = _rendered_by(opened)
+    if rendered is None:
+        return survey
+    findings = tuple(found for found in survey.findings if found.code not in _OF_RENDERED)
+    note = f"fmtkit rendered these texts as {rendered}: train on them as they are"
+    return replace(survey, findings=findings, notes=(*survey.notes, note))
 
 
 def _block_viewer(job: Job, opened: Opened, viewer: Viewer) -> BlockViewer:
@@ -184,6 +203,17 @@ def _written(opened: Opened, options: InspectOptions) -> tuple[Found, ...]:
             told = replace(one, details={**one.details, **also})
         made.append(found_of(told))
     return (*made, *_mixed(opened, options))
+
+
+def _rendered_by(opened: Opened) -> str | None:
+    """Return the type whose template fmtkit rendered all sources with, as their metadata says; else None."""
+    types = set()
+    for source in opened.sources:
+        schema = source.schema if source.kind == "arrow" else None
+        said = (schema.metadata if schema is not None else None) or {}
+        types.add(said.get(b"fmtkit.type") if said.get(b"fmtkit.template") else None)
+    found = types.pop() if len(types) == 1 else None
+    return found.decode() if found else None
 
 
 def _mixed(opened: Opened, options: InspectOptions) -> tuple[Found, ...]:
