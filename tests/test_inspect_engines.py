@@ -340,6 +340,26 @@ def test_a_config_is_inspected_alike_by_ray(cluster, tmp_path, capsys):
     assert json.loads(printed[0])["rows"] == 100
 
 
+def test_flags_of_reading_count_beside_a_config(tmp_path, capsys):
+    rows = [INTEL | {"question": f"q{number}"} for number in range(5)]
+    source = write(tmp_path / "a.jsonl", rows)
+    (tmp_path / "dpo.yaml").write_text(
+        f"base_model: {TOKENIZER}\nrl: dpo\nchat_template: chatml\n"
+        f"datasets:\n  - path: {source}\n    type: intel\n"
+    )
+
+    def inspected(*flags):
+        done = command(capsys, "inspect", "-c", str(tmp_path / "dpo.yaml"), "--json", *flags)
+        assert done.code == 0, done.err
+        return json.loads(done.out)
+
+    plain = inspected()
+    assert plain["table"] == "Preference"
+    assert inspected("--workers", "3") == plain
+    unpaired = inspected("--method", "kto")
+    assert (unpaired["table"], unpaired["rows"]) == ("Unpaired", 10)
+
+
 FUNCTION = """
 def asked(cfg, **keywords):
     def made(row):
