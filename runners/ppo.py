@@ -12,5 +12,6 @@ RUNNER = Runner(
     needs=frozenset({"reward_model"}),
     own=frozenset({"max_length"}),
     build="fmtkit.training.run.legacy:build_ppo",
+    resumes=False,
     instead="or write rl: grpo or rl: rloo, which need no value model",
 )

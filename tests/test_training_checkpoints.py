@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ import runs as commands
 import tiny_training as tiny
 
 from fmtkit.core.errors import ResumeError
+from fmtkit.core.runner import find
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.run import checkpoints, process
+from fmtkit.training.run import checkpoints, process, resuming
 from fmtkit.training.run import run as runs
 from fmtkit.training.run.checkpoints import Expected
 
@@ -128,6 +130,17 @@ def run(request, trained, tmp_path):
         text = file.read_text().replace(str(source / "run"), str(copy / "run"))
         file.write_text(text)
     return copy / "c.yaml", copy / "run", copy / "run" / "checkpoints" / "checkpoint-3"
+
+
+def test_a_method_whose_trainer_cannot_resume_refuses_a_checkpoint(run):
+    config, _, last = run
+    plan = planning.plan(config)
+    assert resuming.find(plan, resume=True).checkpoint == last
+    anew = replace(plan, runner=replace(plan.runner, resumes=False))
+    with pytest.raises(ResumeError, match=f"the trainer of {plan.runner.method} cannot continue"):
+        resuming.find(anew, resume=True)
+    assert resuming.find(anew, resume=False).checkpoint is None
+    assert not find("ppo").resumes
 
 
 @pytest.mark.parametrize(("run", "kind"), CASES, indirect=["run"])

@@ -173,6 +173,8 @@ class Runner:
     """A function (job, parts) -> trainer; the one for its needs where empty."""
     needs_cuda: bool = False
     """Whether the trainer itself demands a device."""
+    resumes: bool = True
+    """Whether its trainer can continue from a checkpoint."""
     variant_key: str = ""
     """A key on which the method's nature depends."""
     variants: Mapping[str, "Runner"] = field(default_factory=dict)

@@ -1,6 +1,7 @@
 """Trainers that TRL has removed, for the versions that still have them: BCO, PPO, Nash-MD and XPO.
 
-The online ones' rewards come from a reward model; prompts are tokenized here where the trainer does not.
+PPO, Nash-MD and XPO take their rewards from a reward model. PPO's trainer expects tokenized prompts, so
+they are tokenized here.
 """
 
 from types import SimpleNamespace
@@ -12,31 +13,31 @@ from fmtkit.training.run.job import Job
 
 
 def build_bco(job: Job, parts: Parts) -> Any:
-    """Make a BCO trainer over rendered rows."""
+    """Make a BCO trainer, which takes rows that are rendered already."""
     parts.train = rendered(parts.train, parts.tokenizer)
     parts.evaluation = rendered(parts.evaluation, parts.tokenizer)
     return build_trainer(job, parts)
 
 
 def build_online(job: Job, parts: Parts) -> Any:
-    """Make a Nash-MD or XPO trainer that is judged by the reward model."""
+    """Make a Nash-MD or XPO trainer, whose rewards are the scores of the reward model."""
     trainer_class = load_class(parts.runner.trainer)
     inputs = trainer_inputs(job, parts, trainer_class)
     inputs["model"] = _policy(job, parts)
     parts.arguments.model_init_kwargs = None
-    inputs["reward_funcs"] = _scorer(job)
+    inputs["reward_funcs"] = _reward_model(job)
     if "reward_processing_classes" in trainer_class.__init__.__annotations__:
         inputs["reward_processing_classes"] = parts.tokenizer
     return trainer_class(**inputs)
 
 
 def build_ppo(job: Job, parts: Parts) -> Any:
-    """Make a PPO trainer; its value model starts as the reward model."""
+    """Make a PPO trainer; its value model is initialized with the weights of the reward model."""
     trainer_class = load_class(parts.runner.trainer)
     arguments = parts.arguments
     if arguments.total_episodes is None and arguments.max_steps > 0:
         batch = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps
-        # PPO's config hides the property of this name behind a field that its trainer fills.
+        # Not arguments.world_size: in PPOConfig it is a field, None until the trainer sets it.
         processes = arguments.distributed_state.num_processes
         arguments.total_episodes = arguments.max_steps * batch * processes
     trainer = trainer_class(
@@ -44,8 +45,8 @@ def build_ppo(job: Job, parts: Parts) -> Any:
         processing_class=parts.tokenizer,
         model=_policy(job, parts),
         ref_model=None if parts.peft is not None else load_model(job, parts.runner),
-        reward_model=_scorer(job),
-        value_model=_scorer(job),
+        reward_model=_reward_model(job),
+        value_model=_reward_model(job),
         train_dataset=tokenized(parts.train, parts.tokenizer),
         eval_dataset=tokenized(
             parts.train if parts.evaluation is None else parts.evaluation, parts.tokenizer
@@ -53,12 +54,12 @@ def build_ppo(job: Job, parts: Parts) -> Any:
         callbacks=parts.callbacks,
         peft_config=parts.peft,
     )
-    begin = trainer.train
+    run_ppo = trainer.train
 
     def train(resume_from_checkpoint: str | None = None) -> Any:
-        """Run PPO's own loop, which neither resumes nor returns a loss."""
+        """Run PPO's own loop, which returns no loss and cannot resume (`resumes` of its runner)."""
         del resume_from_checkpoint
-        begin()
+        run_ppo()
         return SimpleNamespace(training_loss=float("nan"))
 
     trainer.train = train
@@ -66,7 +67,7 @@ def build_ppo(job: Job, parts: Parts) -> Any:
 
 
 def tokenized(rows: Any, tokenizer: Any) -> Any:
-    """Return the ids of the prompts, each with its generation prompt."""
+    """Return prompts as token ids, each followed by the generation prompt of the chat template."""
 
     def encode(row: dict[str, Any]) -> dict[str, list[int]]:
         ids = tokenizer.apply_chat_template(
@@ -81,8 +82,8 @@ def _policy(job: Job, parts: Parts) -> Any:
     return load_model(job, parts.runner) if isinstance(parts.model, str) else parts.model
 
 
-def _scorer(job: Job) -> Any:
-    """Load the reward model with its one output."""
+def _reward_model(job: Job) -> Any:
+    """Load the reward model: a sequence classifier with one output."""
     from transformers import AutoModelForSequenceClassification
 
     return AutoModelForSequenceClassification.from_pretrained(

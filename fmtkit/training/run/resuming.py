@@ -1,4 +1,4 @@
-"""Where a run continues: the checkpoint that it takes up, and what must be as it was."""
+"""How a run is resumed: the checkpoint that it continues from, and what must not have changed."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ _FREE_TO_CHANGE = frozenset(
 
 
 def check(run: Run) -> None:
-    """Raise ResumeError where there is no whole checkpoint to continue from."""
+    """Raise ResumeError if the run cannot be resumed as configured."""
     find(run.plan, resume=run.resume)
 
 
@@ -32,10 +32,21 @@ class Resumed:
 
 
 def find(planned: "Plan", *, resume: bool) -> Resumed:
-    """Find the checkpoint to continue from: the last whole one, or the one that the configuration names.
+    """Find the checkpoint to continue from: the one that the configuration names, or the last complete one.
 
-    Raises ResumeError where the named one is not whole, and where there was no run.
+    Raises ResumeError if the named one is not complete, if there was no run, or if the method's trainer
+    cannot resume.
     """
+    found = _find(planned, resume=resume)
+    if found.checkpoint is not None and not planned.runner.resumes:
+        raise ResumeError(
+            f"--resume: the trainer of {planned.runner.method} cannot continue from a checkpoint; begin "
+            "anew in another output_dir"
+        )
+    return found
+
+
+def _find(planned: "Plan", *, resume: bool) -> Resumed:
     named = planned.config.get("resume_from_checkpoint")
     if isinstance(named, str):
         path = Path(named).expanduser()
