@@ -49,7 +49,7 @@ def test_a_run_under_a_clock_that_jumps_makes_the_same_files(tmp_path, request):
 
 
 def test_a_time_limit_ends_neither_early_nor_never(jumping, monkeypatch):
-    monkeypatch.setenv(storage.WAITING, "0.3")
+    monkeypatch.setenv(storage.SECONDS_VARIABLE, "0.3")
     assert storage.within(lambda: "answer") == "answer"
     begun = time.monotonic()
     with pytest.raises(OSError, match=r"0\.3"):

@@ -9,7 +9,7 @@ from runs import INTEL
 
 import fmtkit
 from fmtkit.core import storage
-from fmtkit.core.errors import DependencyError, SourceError
+from fmtkit.core.errors import DependencyError, OptionError, SourceError
 from fmtkit.sources import remote
 from fmtkit.sources.opening import open_sources
 
@@ -78,6 +78,14 @@ def test_a_server_that_stops_midway_is_not_waited_for_forever(server, monkeypatc
         "stall" if method == "GET" and "a.jsonl" in path and next(calls) == 1 else None
     )
     assert rows(A) == expected
+
+
+@pytest.mark.parametrize("seconds", ["a minute", "0", "-1", "nan", "inf"])
+def test_a_time_limit_that_is_no_number_of_seconds_is_refused(monkeypatch, seconds):
+    monkeypatch.setenv("FMTKIT_STORAGE_SECONDS", seconds)
+    for request in (storage.attempted, storage.within):
+        with pytest.raises(OptionError, match=f"FMTKIT_STORAGE_SECONDS={seconds}: give a number"):
+            request(lambda: "an answer")
 
 
 def test_a_server_that_always_fails_is_named_with_its_reason(server):

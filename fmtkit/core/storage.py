@@ -1,9 +1,10 @@
-"""Files at URLs, by fsspec: packages of schemes, time limits, retries, and credentials hidden in messages.
+"""Files at URLs, by fsspec: the package for each scheme, time limits, retries, and hidden credentials.
 
-Each backend of fsspec asks a client library with errors of its own. `attempted` gives every call a time
-limit, repeats what fails for a moment, and raises an OSError of one line for what does not.
+Each backend of fsspec uses another client library, with its own errors. `attempted` gives every call a time
+limit, retries transient errors, and raises any other as an OSError with a one-line message.
 """
 
+import math
 import os
 import re
 import time
@@ -14,7 +15,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
-from fmtkit.core.errors import DependencyError, FmtkitError
+from fmtkit.core.errors import DependencyError, FmtkitError, OptionError
 from fmtkit.core.foreign_calls import OverdueError, within_or_abandoned
 
 T = TypeVar("T")
@@ -33,19 +34,20 @@ PACKAGES = {
 
 PAUSES = (0.5, 2.0, 6.0)
 """Seconds between attempts after a transient error."""
-WAITING = "FMTKIT_STORAGE_SECONDS"
-"""The environment variable that says how long one request may take."""
+SECONDS_VARIABLE = "FMTKIT_STORAGE_SECONDS"
+"""The environment variable with the time limit of one request."""
 REQUEST_SECONDS = 60.0
+"""The time limit of one request, in seconds, unless the variable is set."""
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
 _CONTAINERS = frozenset({"abfs", "abfss", "wasb", "wasbs"})
 """Schemes whose URLs name a container where others have a user: abfs://CONTAINER@ACCOUNT/PATH."""
 _SHOWN = frozenset({"versionid", "version_id", "generation", "snapshot", "revision", "download"})
-"""Parameters of a query whose values are no secret; any other may be a signature or a token."""
+"""Query parameters whose values are not secret; any other may be a signature or a token."""
 _HIDDEN = "***"
 _PARAMETER = re.compile(r"([^&=]+)=([^&]*)")
 _SECRET = re.compile(r"(?i)^x-|sig|token|secret|key|credential|password|auth")
-_HOPELESS = (
+_PERMANENT = (
     FileNotFoundError,
     FileExistsError,
     PermissionError,
@@ -56,11 +58,12 @@ _HOPELESS = (
     ValueError,
     TypeError,
 )
-_MARKS = ("ETag", "etag", "md5Hash", "generation", "content_md5", "blob_id", "mtime", "LastModified",
+"""Errors that a retry does not help against."""
+_VERSION_KEYS = ("ETag", "etag", "md5Hash", "generation", "content_md5", "blob_id", "mtime", "LastModified",
           "last_modified", "created", "modify")  # fmt: skip
-"""Details of a file that change with its content, the most reliable first."""
-_TRY_AGAIN = frozenset({408, 425, 429})
-"""HTTP statuses of 4xx after which the same request may succeed."""
+"""Keys of fsspec's info that change with the content of a file, the most reliable first."""
+_RETRIED_STATUS = frozenset({408, 425, 429})
+"""4xx statuses after which the same request may succeed."""
 
 
 class ChangedError(OSError):
@@ -72,7 +75,7 @@ class CutShortError(OSError):
 
 
 def public(text: str) -> str:
-    """Return a URL, or a message with URLs in it, without user, password and values of a query."""
+    """Return a URL, or a message that contains URLs, without user, password and query values."""
     return _URL.sub(lambda found: _public(found[0]), text)
 
 
@@ -88,9 +91,13 @@ def _public(url: str) -> str:
 
 
 def _public_query(query: str, *, is_object: bool) -> str:
-    """Hide the values of a query; of an object store, where names may hold a "?", those of secrets."""
+    """Hide the values of a query.
+
+    Object names may contain "?", so for an object store only the values of parameters that look secret
+    are hidden.
+    """
     if query and "=" not in query and not is_object:
-        return _HIDDEN  # no list of parameters: it may be the secret itself
+        return _HIDDEN  # no key=value pairs: it may be the secret itself
     return _PARAMETER.sub(
         lambda found: (
             found[0]
@@ -104,11 +111,11 @@ def _public_query(query: str, *, is_object: bool) -> str:
 def file_system(url: str, use: str) -> tuple[Any, str]:
     """Return the file system of a URL and the path in it.
 
-    `use` is what is done, for the error: "reading".
+    `use` names the operation for error messages: "reading".
 
     Raises:
-        DependencyError: if the package that serves the scheme is not installed.
-        OSError: if fsspec knows no such scheme, or the client cannot be made.
+        DependencyError: if the package for the scheme is not installed.
+        OSError: if fsspec does not know the scheme, or the client cannot be created.
     """
     scheme = url.partition(":")[0].lower()
     package, extra = PACKAGES.get(scheme, ("fsspec", "hub"))
@@ -123,7 +130,7 @@ def file_system(url: str, use: str) -> tuple[Any, str]:
             raise _missing(url, use, package, extra) from error
         raise DependencyError(f"{use} {public(url)} needs another package: {error}") from error
     except Exception as error:
-        # Any: clients look for credentials when they are made, each in its own way.
+        # Any error: each client looks for credentials in its own way when it is created.
         raise in_one_line(error) from error
     return system, str(path)
 
@@ -135,23 +142,29 @@ def _missing(url: str, use: str, package: str, extra: str) -> DependencyError:
 
 
 def seconds() -> float:
-    """Return how long one request may take."""
-    try:
-        return float(os.environ.get(WAITING, ""))
-    except ValueError:
+    """Return the time limit of one request; raise OptionError if the variable is not a number above 0."""
+    given = os.environ.get(SECONDS_VARIABLE)
+    if not given:
         return REQUEST_SECONDS
+    try:
+        limit = float(given)
+    except ValueError:
+        limit = 0.0
+    if not 0 < limit < math.inf:
+        raise OptionError(f"{SECONDS_VARIABLE}={given}: give a number of seconds above 0")
+    return limit
 
 
 def attempted(call: Callable[[], T], *, first: float | None = None) -> T:
-    """Return what a request returns, tried up to four times after transient errors.
+    """Return the result of a request, which is made up to four times if errors are transient.
 
-    Each attempt may take as many seconds as FMTKIT_STORAGE_SECONDS says. With `first`, so many: nothing
-    was heard of this storage before, and who does not answer now is not asked again.
+    Each attempt may take FMTKIT_STORAGE_SECONDS. For the first request to a storage, `first` is the time
+    limit instead, and a timeout or a refused connection is not retried.
 
     Raises:
-        OSError: of one line, with the class of the error where Python has one for it
-            (FileNotFoundError, FileExistsError, PermissionError, TimeoutError).
-        ImportError, FmtkitError: as they are.
+        OSError: With a one-line message; its subclass is FileNotFoundError, FileExistsError,
+            PermissionError or TimeoutError where one of them applies.
+        ImportError, FmtkitError: Unchanged.
     """
     limit = seconds() if first is None else first
     return repeated(
@@ -164,15 +177,15 @@ def attempted(call: Callable[[], T], *, first: float | None = None) -> T:
 def repeated(
     call: Callable[[], T], *, final: tuple[type[Exception], ...] = (), limit: float = 0
 ) -> T:
-    """Return what a call returns that has its own timeouts; raises what `attempted` does.
+    """Return the result of a call with timeouts of its own; retry and raise as `attempted` does.
 
-    Errors of the types in `but` are final.
+    Errors of the types in `final` are not retried.
     """
     for pause in (*PAUSES, None):
         try:
             return call()
         except Exception as error:
-            # Any: botocore's and httpx's errors have no base in common with each other, nor with OSError.
+            # Any error: those of botocore and of httpx have no base class in common but Exception.
             if pause is None or isinstance(error, final) or not is_transient(error):
                 raise in_one_line(error, limit) from error
         time.sleep(pause)
@@ -180,7 +193,7 @@ def repeated(
 
 
 def within(call: Callable[[], T]) -> T:
-    """Return what a request returns that is not retried; raises what `attempted` does."""
+    """Return the result of a request that is made once; raise as `attempted` does."""
     try:
         return within_or_abandoned(seconds(), call)
     except Exception as error:
@@ -190,29 +203,33 @@ def within(call: Callable[[], T]) -> T:
 def is_transient(error: BaseException) -> bool:
     """Return whether the same request may succeed later."""
     cause = error.__cause__ or error
-    hopeless = (*_HOPELESS, ChangedError, FmtkitError)
-    if isinstance(error, hopeless) or isinstance(cause, hopeless):
+    permanent = (*_PERMANENT, ChangedError, FmtkitError)
+    if isinstance(error, permanent) or isinstance(cause, permanent):
         return False
     if "Credential" in type(cause).__name__:
         return False
     status = _status(cause)
     if status is not None and 400 <= status < 500:
-        return status in _TRY_AGAIN
+        return status in _RETRIED_STATUS
     return "FileExpired" not in type(error).__name__
 
 
 def _status(cause: BaseException) -> int | None:
     """Return the HTTP status in an error of a client library, if it has one."""
     if type(cause) is OSError and str(cause).startswith("Forbidden: "):
-        return 403  # gcsfs's
-    # `code` is gcsfs's; aiohttp has it too, as 400, of an answer that broke off. `status_code` is Azure's.
+        return 403  # gcsfs raises it without a status
+    # `code` is gcsfs's; aiohttp's errors also have it, as 400 where a response broke off, so it counts
+    # for gcsfs alone. `status_code` is Azure's.
     names = ("code",) if type(cause).__name__ == "HttpError" else ("status", "status_code")
     found = (getattr(cause, name, None) for name in names)
     return next((status for status in found if isinstance(status, int)), None)
 
 
 def in_one_line(error: Exception, limit: float = 0) -> Exception:
-    """Return an OSError of one line for an error of a client library; ImportErrors and ours unchanged."""
+    """Return an OSError with a one-line message for an error of a client library.
+
+    ImportError and errors of fmtkit are returned unchanged.
+    """
     if isinstance(error, ImportError | FmtkitError | ChangedError | CutShortError):
         return error
     if isinstance(error, OverdueError):
@@ -220,44 +237,47 @@ def in_one_line(error: Exception, limit: float = 0) -> Exception:
     if type(error).__name__ == "FileExpired":
         return ChangedError("it changed while it was read; run again")
     kinds = (FileNotFoundError, FileExistsError, PermissionError, TimeoutError)
-    said = {401: PermissionError, 403: PermissionError, 404: FileNotFoundError}
-    kind = said.get(_status(error.__cause__ or error) or 0, OSError)
+    by_status = {401: PermissionError, 403: PermissionError, 404: FileNotFoundError}
+    kind = by_status.get(_status(error.__cause__ or error) or 0, OSError)
     return next((kind for kind in kinds if isinstance(error, kind)), kind)(_reason(error))
 
 
 def _reason(error: Exception) -> str:
-    # fsspec says "not found" of whatever its client said before.
+    # fsspec raises FileNotFoundError for many errors of its clients; the cause is the client's.
     cause = error.__cause__ or error
     if isinstance(cause, FileNotFoundError):
         return "no such file there"
-    # Behind its own line Azure says which request it was, and repeats itself as XML.
+    # Azure appends the id of the request, and the same message as XML.
     words = public(" ".join(str(cause).partition("\nRequestId:")[0].split()))
     return f"{type(cause).__name__}: {words}" if words else type(cause).__name__
 
 
 def place_of(url: str) -> tuple[str, str]:
-    """Return the store of a URL (one for all of its schemes) and the path there; for a path, no store."""
+    """Return the store of a URL, the same for all schemes of a store, and the path in it.
+
+    The store of a local path is empty.
+    """
     scheme, found, place = url.partition("://")
     store = PACKAGES.get(scheme.lower(), (scheme.lower(), ""))[0] if found else ""
     return store, place.strip("/")
 
 
 def mark_of(details: Mapping[str, Any]) -> tuple[int | None, str]:
-    """Return the version of a file: its size, and its etag or a substitute."""
+    """Return what identifies the version of a file: its size, and its ETag or the best substitute."""
     size = details.get("size")
-    known = next((details[name] for name in _MARKS if details.get(name)), "")
-    # Listings have times as numbers where the file itself has them as datetimes.
+    known = next((details[name] for name in _VERSION_KEYS if details.get(name)), "")
+    # Listings return times as numbers, where the info of a single file has datetimes.
     mark = known.timestamp() if isinstance(known, datetime) else known
     return (None if size is None else int(size)), str(mark)
 
 
 WRITABLE = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory")
-"""Schemes whose files can be written: each appears whole, and only where there is none if that is asked."""
+"""Schemes that can be written: files appear atomically, and on request only if none exists yet."""
 
 
 @dataclass(frozen=True)
 class ObjectPath:
-    """A file or a folder on an object store; its text hides what the URL holds of credentials."""
+    """A file or folder on an object store; str() hides credentials in its URL."""
 
     url: str
 
@@ -269,7 +289,7 @@ class ObjectPath:
 
     @property
     def name(self) -> str:
-        """Return the last part of the path; nothing of the root."""
+        """Return the last part of the path; an empty string for the root."""
         return self.url.partition("://")[2].rstrip("/").rpartition("/")[2]
 
     @property
