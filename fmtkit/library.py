@@ -169,10 +169,10 @@ def _warn(rows: RowStream, rejects: Rejects | None, function: str) -> None:
     if not lost:
         return
     codes = dict(ledger.reasons.most_common()) | {"no_pair": ledger.no_pair}
-    told = ", ".join(f"{code} {count:,}" for code, count in codes.items() if count)
+    counts = ", ".join(f"{code} {count:,}" for code, count in codes.items() if count)
     where = "" if rejects is not None else f"; fmtkit.{function}(..., rejects=LIST) collects them"
     warn(
-        f"{lost:,} of {ledger.rows_read:,} rows are left out ({told}){where}",
+        f"{lost:,} of {ledger.rows_read:,} rows are left out ({counts}){where}",
         RejectedRowsWarning,
         stacklevel=level,
     )

@@ -189,7 +189,7 @@ def cut(tmp_path, monkeypatch):
     return [str(path) for path in sorted(folder.iterdir())]
 
 
-WORK = {"TaskView", "RowsOfPart", "CheckOfTask", "BareTask", "OfBlocks", "RowCount"}
+WORK = {"TaskView", "RowsOfPart", "CheckOfTask", "BareTask", "BlockScan", "RowCount"}
 
 
 @pytest.mark.parametrize(

@@ -14,21 +14,22 @@ HEAD = f"""\
 
 | code | meaning |
 | --- | --- |
-| 0 | done; rows quarantined within `--max-errors` leave 0 |
+| 0 | done; quarantined rows up to `--max-errors` do not change this |
 | 1 | findings of `validate` or `inspect --fail-on`, or more bad rows than `--max-errors` or `--on-error fail` allows |
-| 2 | usage or configuration: a flag, a name, a column, a template, an output that exists |
+| 2 | usage or configuration: a flag, a name, a column or a template is wrong, or the output exists |
 | 3 | a source cannot be read, or an output cannot be written |
 | 4 | not one row could be converted (quarantine and report are written), or `validate` found no rows |
 | 130 | interrupted; a folder can be resumed with `--resume` |
 
-An error is one line on stderr: what is wrong, where, and what to do next. There is no traceback for a mistake of the
-user; one that does appear is a bug of fmtkit, please report it with the output of `fmtkit env`.
+An error is one line on stderr: what is wrong, where, and what to do next. Mistakes of the user
+give no traceback. A traceback is a bug in fmtkit: please report it with the output of `fmtkit env`.
 """
 
 TREE = """
 ## Errors of the library
 
-Every error that fmtkit raises on purpose is a `fmtkit.FmtkitError` and a builtin, so that either can be caught.
+Every error that fmtkit raises on purpose is a `fmtkit.FmtkitError`, and most also derive from a builtin exception, so
+that either can be caught.
 `error.exit_code` is the exit code of the command line.
 
 ```text
@@ -39,24 +40,24 @@ Every error that fmtkit raises on purpose is a `fmtkit.FmtkitError` and a builti
 REASONS_HEAD = """
 ## Why a row is quarantined
 
-A row's verdict depends on that row alone. Of several codes the first in this order is given. A line of the quarantine
-is a JSON object with `file`, `row` (0-based), `line` (1-based, null where a source has no lines), `code`, `column`,
-`message` and the row itself as `raw` (cut at 1 MiB, `raw_bytes` then tells its length; `raw_base64` where it is not
-UTF-8). [How to repair and convert them](converting.md#bad-rows).
+Whether a row is bad depends on that row alone. A row with several faults gets the code that comes first in this table.
+A line of the quarantine is a JSON object with `file`, `row` (0-based), `line` (1-based, null where a source has no
+lines), `code`, `column`, `message` and the row itself as `raw` (at most 1 MiB; `raw_bytes` is then its full length) or,
+if it is not UTF-8, as `raw_base64`. [How to repair and convert bad rows](converting.md#bad-rows).
 
 """
 
 WARNINGS_HEAD = """
 ## Warnings
 
-The row is kept and counted in the report.
+A row with a warning is converted, and counted in the report.
 
 """
 
 FINDINGS_HEAD = """
 ## Findings of inspect
 
-`fmtkit inspect --fail-on CODE` makes any of them, or of the codes above, exit with 1.
+`fmtkit inspect --fail-on CODE` exits with 1 if it finds CODE: one of these, or of the codes above.
 
 """
 

@@ -264,9 +264,9 @@ def _type(name: str, method: str) -> str:
         for one in registry.named(read.source)
         if table_for(one.table, tables) and (method != "sft" or one.makes is not Ranking)
     ]
-    told = "; ".join(dict.fromkeys(one.differs for one in found if one.differs))
+    differs = "; ".join(dict.fromkeys(one.differs for one in found if one.differs))
     style = f", style {read.options['style']}" if read.options else ""
-    return read.reading.removesuffix(", as messages") + style + (f"; {told}" if told else "")
+    return read.reading.removesuffix(", as messages") + style + (f"; {differs}" if differs else "")
 
 
 def _plugins() -> str:

@@ -33,7 +33,7 @@ system prompt where none can stand are `no_place` too.
 
 """
 
-TABLES_TOLD = """
+NOTES = """
 A Completion is written where a Conversation is taken, its earlier replies with the mark that they are not trained on (loss
 `train` where there is no place for it); a conversation of one exchange is written where a Completion is taken. Of a ranking
 the pairs are written (`--option pairs=…`).
@@ -81,8 +81,8 @@ def text() -> str:
             for t in every
         ),
     )
-    lost = table(["loss", "what is dropped"], ([code(n), told] for n, told in LOSSES.items()))
-    parts = [HEAD, held, "\n## Losses\n\n", lost, TABLES_TOLD, "\n## A row of each\n"]
+    lost = table(["loss", "what is dropped"], ([code(n), dropped] for n, dropped in LOSSES.items()))
+    parts = [HEAD, held, "\n## Losses\n\n", lost, NOTES, "\n## A row of each\n"]
     for name in target_registry.names():
         found = [t for t in every if t.name == name]
         parts.append(f"\n### {name}\n\n{found[0].summary}.\n")

@@ -82,11 +82,11 @@ class _Beginnings:
         )
         ours, theirs = pl.col("one").struct, pl.col("other").struct
         names = [name for name in pairs.get_column("one").struct.fields if name not in MARKS]
-        told = pairs.select(
+        flags = pairs.select(
             equal=pl.all_horizontal(ours.field(n).eq_missing(theirs.field(n)) for n in names),
             asks=ours.field("role").is_in(list(PROMPT_END_ROLES)).fill_null(value=False),
         )
-        return cls(sizes, within, told["equal"].to_numpy(), told["asks"].to_numpy())
+        return cls(sizes, within, flags["equal"].to_numpy(), flags["asks"].to_numpy())
 
     def common(self) -> Int64s:
         """Return of each row how many messages are equal before the first one that is not."""

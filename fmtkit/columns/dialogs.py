@@ -46,9 +46,9 @@ def message(role: str, content: Expr, *, wide: bool = False) -> Expr:
 def dialog(*, wide: bool = False, **turns: Column) -> Column:
     """Make one message of each named turn, in order; a row's null or empty turns are left out."""
     messages = [message(role, said.value, wide=wide) for role, said in turns.items()]
-    told = {role: said.bound for role, said in turns.items() if said is not ABSENT}
-    texts = tuple((role, bound) for role, bound in told.items() if bound is not None)
-    known = None if len(texts) < len(told) else Texts(texts)
+    columns = {role: said.bound for role, said in turns.items() if said is not ABSENT}
+    texts = tuple((role, bound) for role, bound in columns.items() if bound is not None)
+    known = None if len(texts) < len(columns) else Texts(texts)
     if all(map(_is_required, turns.values())):
         return Column(pl.concat_list(messages), turns=known).depending_on(*turns.values())
     # concat_arr and a filter, not concat_list and drop_nulls: 20 times as fast (polars 2.1).

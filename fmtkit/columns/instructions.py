@@ -87,13 +87,13 @@ def answered(
     """
     asked = {"instruction": instruction, "input": input}
     alone = {"instruction": instruction}
-    told = _formatted("system_format", style.system_format, {"system": system})
+    introduction = _formatted("system_format", style.system_format, {"system": system})
     turn = (
         pl.when(filled(input.value))
         .then(_formatted("format", style.format, asked))
         .otherwise(_formatted("no_input_format", style.no_input_format, alone))
     )
-    before = pl.when(filled(system.value)).then(told).otherwise(pl.lit(""))
+    before = pl.when(filled(system.value)).then(introduction).otherwise(pl.lit(""))
     prompt = Column(pl.concat_str([before, turn]))
     return trained_output(prompt.depending_on(instruction, input, system), output)
 

@@ -82,9 +82,9 @@ def marks_of(texts: Sequence[str]) -> list[str | None]:
     """Return of each text the marks of its turns, as a reader would call them; None where it has none."""
     text = pl.col("text")
     names = {first: " ".join(list(marks)[:2]) for first, marks in MARKS.items()}
-    told = (pl.when(_is(text, first)).then(pl.lit(name)) for first, name in names.items())
+    marks = (pl.when(_is(text, first)).then(pl.lit(name)) for first, name in names.items())
     found = pl.DataFrame({"text": list(texts)}, schema={"text": pl.String})
-    named = found.select(pl.when(is_marked(text)).then(pl.coalesce(told)))
+    named = found.select(pl.when(is_marked(text)).then(pl.coalesce(marks)))
     return named.to_series().to_list()
 
 
@@ -103,7 +103,7 @@ def marked_turns(text: Expr) -> Expr:
     return pl.when(open_end).then(turns.list.head(turns.list.len() - 1)).otherwise(turns)
 
 
-def untold(system: Expr) -> Expr:
+def without_system_mark(system: Expr) -> Expr:
     """Return a system prompt without the mark before it."""
     return system.str.replace(r"\A\s*SYSTEM:\s*", "")
 

@@ -218,24 +218,24 @@ Rule: TypeAlias = (
 """When rows are bad, or are warned of, as data."""
 
 
-def names_of(told: Iterable[Source | Rule]) -> tuple[str, ...]:
+def names_of(found: Iterable[Source | Rule]) -> tuple[str, ...]:
     """Return the bound columns that sources and rules name, each once."""
-    return tuple(dict.fromkeys(name for one in told for name in _names(one)))
+    return tuple(dict.fromkeys(name for one in found for name in _names(one)))
 
 
-def _names(told: Source | Rule) -> Iterator[str]:
-    if isinstance(told, Texts):
-        yield from (name for _, name in told.said)
+def _names(found: Source | Rule) -> Iterator[str]:
+    if isinstance(found, Texts):
+        yield from (name for _, name in found.said)
         return
-    held = [getattr(told, entry.name) for entry in fields(told)]
+    held = [getattr(found, entry.name) for entry in fields(found)]
     yield from (name for name in held if isinstance(name, str))
-    for source in sources_of(told):
+    for source in sources_of(found):
         yield from _names(source)
 
 
-def sources_of(told: Source | Rule) -> list[Source]:
+def sources_of(found: Source | Rule) -> list[Source]:
     """Return the conversations that a source or a rule is about."""
-    held = (getattr(told, entry.name) for entry in fields(told))
+    held = (getattr(found, entry.name) for entry in fields(found))
     return [source for source in held if isinstance(source, Source)]
 
 

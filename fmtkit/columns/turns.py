@@ -48,7 +48,7 @@ def turns(source: Column, message: Expr, name: str, *problems: Problem) -> Colum
         return made.value.list.eval(wrong).list.any()
 
     silent = any_turn((field("content").is_null() | blank(field("content"))) & ~may_be_empty)
-    told = reduce(Expr.or_, (problem.when for problem in problems), pl.lit(value=False))
+    has_problem = reduce(Expr.or_, (problem.when for problem in problems), pl.lit(value=False))
     return made.with_value(
         made.value,
         *problems,
@@ -61,7 +61,7 @@ def turns(source: Column, message: Expr, name: str, *problems: Problem) -> Colum
         Problem(
             "empty_field",
             f"{name}[]",
-            silent & ~told.fill_null(value=False),
+            silent & ~has_problem.fill_null(value=False),
             f"a turn of {name} is empty",
         ),
     )

@@ -367,8 +367,8 @@ def parameter(name: str, kind: Kind, *, required: bool, bound: str) -> Column:
         flaws += [flaw.inside("[]", seen.value == i) for i, flaw in enumerate(turns)]
         flaws += _silence(value) if required else []
         # Of a column that may be null nothing is said as data.
-        told = seen.with_value(value, *(flaw.problem(name, bound) for flaw in flaws))
-        return told.with_turns(Messages(bound) if required else None)
+        judged = seen.with_value(value, *(flaw.problem(name, bound) for flaw in flaws))
+        return judged.with_turns(Messages(bound) if required else None)
     # A null where none may be is one in an optional column too; what is empty there is nothing.
     flaws += (flaw for flaw in flaws_of(kind, value) if required or flaw.code == "null_field")
     return Column(value, tuple(f.problem(name, bound) for f in flaws), bound=bound)

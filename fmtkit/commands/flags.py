@@ -209,8 +209,10 @@ def _parameters(options: type[Options], name: str, found: Option) -> list[Parame
     )
     made = [_parameter(name, kind, default, info)]
     if found.json_flag:
-        told = 'The same as JSON: {"question": "meta.q"}.'
-        as_json = typer.Option(found.json_flag, help=told, rich_help_panel=panel, metavar="JSON")
+        help_text = 'The same as JSON: {"question": "meta.q"}.'
+        as_json = typer.Option(
+            found.json_flag, help=help_text, rich_help_panel=panel, metavar="JSON"
+        )
         made.append(_parameter(name + _JSON, str | None, None, as_json))
     return made
 

@@ -78,10 +78,10 @@ def print_comparison(found: "Comparison", *, as_json: bool) -> None:
     parts += _codes("only in axolotl", found.only_axolotl, found)
     parts += _codes("only in fmtkit", found.only_fmtkit, found)
     if found.reasons:
-        told = ", ".join(f"{code} {count:,}" for code, count in found.reasons.items())
+        codes = ", ".join(f"{code} {count:,}" for code, count in found.reasons.items())
         parts += [
             Text(""),
-            Text(f"rows that fmtkit refused: {told}; `fmtkit convert -c` lists them"),
+            Text(f"rows that fmtkit refused: {codes}; `fmtkit convert -c` lists them"),
         ]
     for example in found.examples:
         parts += [Text(""), *_example(example)]
@@ -136,14 +136,14 @@ def print_trial(trial: "Trial", *, as_json: bool) -> None:
         table = aligned("right", *["left"] * (len(names) - 1))
         table.add_row(*(Text(name, style="bold") for name in names))
         for item in trial.items:
-            told = [item.base, item.trained] + ([item.reward] if item.reward is not None else [])
-            values = [Text(_values(one)) for one in told]
+            answers = [item.base, item.trained] + ([item.reward] if item.reward is not None else [])
+            values = [Text(_values(one)) for one in answers]
             table.add_row(str(item.row), *values, Text(one_line(item.prompt, 60)))
         show(console, table)
     summary = aligned("left", "left")
     for name, figures in trial.summary.items():
-        told_figures = ", ".join(f"{figure} {value:.4g}" for figure, value in figures.items())
-        summary.add_row(Text(name, style="cyan"), Text(told_figures))
+        shown_figures = ", ".join(f"{figure} {value:.4g}" for figure, value in figures.items())
+        summary.add_row(Text(name, style="cyan"), Text(shown_figures))
     show(console, Text(""), summary)
 
 
@@ -159,11 +159,11 @@ def _answers(item: "Item") -> list[Any]:
 
 
 def _values(values: Mapping[str, Any]) -> str:
-    told = []
+    parts = []
     for side, value in values.items():
         if isinstance(value, list):
-            told.append(" ".join(f"{one:.2f}" for one in value))
+            parts.append(" ".join(f"{one:.2f}" for one in value))
         else:
             number = value.get("score", value.get("logps")) if isinstance(value, Mapping) else value
-            told.append(f"{side} {number:.4g}")
-    return ", ".join(told)
+            parts.append(f"{side} {number:.4g}")
+    return ", ".join(parts)

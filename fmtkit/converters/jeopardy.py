@@ -13,6 +13,6 @@ def clue(
     question: Text, answer: Text, category: Text = ABSENT, *, style: str = "instruct"
 ) -> Segments:
     """https://huggingface.co/datasets/openaccess-ai-collective/jeopardy."""
-    told = answer.with_value(pl.concat_str([pl.lit("what is "), answer.value]))
+    reply = answer.with_value(pl.concat_str([pl.lit("what is "), answer.value]))
     system = introduced(STANFORD, category)
-    return answered(style_of(style), question, told, input=category, system=system)
+    return answered(style_of(style), question, reply, input=category, system=system)

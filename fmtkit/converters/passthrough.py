@@ -150,9 +150,9 @@ def ranking(
 def segments(segments: Stretches, ends: Text) -> Segments:
     """Stretches of text that fmtkit wrote, and which of them are trained on."""
     unknown = ~ends.value.is_in(ENDS)
-    told = f"ends is none of {', '.join(ENDS)}"
+    message = f"ends is none of {', '.join(ENDS)}"
     return Segments(
-        segments, ends.with_value(ends.value, Problem("value_error", "ends", unknown, told))
+        segments, ends.with_value(ends.value, Problem("value_error", "ends", unknown, message))
     )
 
 

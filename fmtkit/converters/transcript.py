@@ -1,11 +1,11 @@
-r"""Transcripts: conversations written as one text of `USER:` and `ASSISTANT:` turns, or inside of a turn."""
+"""Transcripts: conversations as one text with `USER:` and `ASSISTANT:` marks, in a column or in a turn."""
 
 import polars as pl
 
 from fmtkit.columns import ABSENT, Messages, Text, first_given
 from fmtkit.columns.dialogs import conversation, with_system
 from fmtkit.columns.problems import Column, Problem
-from fmtkit.columns.transcripts import is_marked, marked_turns, untold
+from fmtkit.columns.transcripts import is_marked, marked_turns, without_system_mark
 from fmtkit.core.tables import Conversation
 from fmtkit.formats.registry import converter
 
@@ -21,8 +21,8 @@ def text(
 ) -> Conversation:
     """https://huggingface.co/datasets/glaiveai/glaive-function-calling-v2.
 
-    The marks at the beginning of the text say how its turns are marked: USER and ASSISTANT, Human and
-    Assistant, also as headings with ###; results of functions are tool turns.
+    The mark at the beginning of the text decides which marks separate its turns: USER and ASSISTANT, or
+    Human and Assistant, also as headings with ###; results of functions are tool turns.
     """
     given = first_given(
         text=text,
@@ -35,37 +35,34 @@ def text(
         "value_error",
         "text",
         ~is_marked(given.value),
-        "the text does not begin with USER: or the like",
+        "the text does not begin with USER: or another mark of a turn",
     )
     turns = given.with_value(marked_turns(given.value), unmarked).once("__turns")
-    led = (
-        with_system(system.with_value(untold(system.value)), turns)
-        if system is not ABSENT
-        else turns
-    )
-    return make_conversation(led, "text")
+    if system is not ABSENT:
+        turns = with_system(system.with_value(without_system_mark(system.value)), turns)
+    return make_conversation(turns, "text")
 
 
 @converter()
 def inside(messages: Messages, system: Text = ABSENT) -> Conversation:
     """https://huggingface.co/datasets/lmsys/lmsys-chat-1m; the transcript is a user turn."""
-    said = pl.element().struct
-    inner = (said.field("role") == "user") & is_marked(said.field("content"))
-    whole = pl.concat_list(pl.struct(role=said.field("role"), content=said.field("content")))
-    each = pl.when(inner).then(marked_turns(said.field("content"))).otherwise(whole)
+    role, content = pl.element().struct.field("role"), pl.element().struct.field("content")
+    is_transcript = (role == "user") & is_marked(content)
+    unchanged = pl.concat_list(pl.struct(role=role, content=content))
+    each = pl.when(is_transcript).then(marked_turns(content)).otherwise(unchanged)
     none = Problem(
         "value_error",
         "messages",
-        ~messages.value.list.eval(inner).list.any(),
+        ~messages.value.list.eval(is_transcript).list.any(),
         "no user turn holds a transcript",
     )
-    spoken = messages.with_value(messages.value.list.eval(each.explode()), none).once("__turns")
-    return make_conversation(with_system(system, spoken), "messages")
+    turns = messages.with_value(messages.value.list.eval(each.explode()), none).once("__turns")
+    return make_conversation(with_system(system, turns), "messages")
 
 
 def make_conversation(turns: Column, name: str) -> Conversation:
-    """Make a conversation of turns that all say something."""
+    """Make a conversation of turns; one with empty content makes the row bad."""
     content = pl.element().struct.field("content")
-    silent = turns.value.list.eval(content.str.len_bytes() == 0).list.any()
-    empty = Problem("empty_field", name, silent, f"a turn of {name} is empty")
+    has_empty = turns.value.list.eval(content.str.len_bytes() == 0).list.any()
+    empty = Problem("empty_field", name, has_empty, f"a turn of {name} is empty")
     return conversation(turns.with_value(turns.value, empty))

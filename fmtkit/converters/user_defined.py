@@ -79,8 +79,8 @@ def instruction(
     A row without a system prompt has `system_prompt`; one whose system prompt is empty has none.
     """
     style = Style(format, no_input_format, system_format)
-    told = system.with_value(system.value.fill_null(system_prompt))
-    return answered(style, instruction, output, input=input, system=told)
+    with_default = system.with_value(system.value.fill_null(system_prompt))
+    return answered(style, instruction, output, input=input, system=with_default)
 
 
 def _filled(columns: dict[str, Column], formats: dict[str, str]) -> dict[str, Column]:

@@ -68,10 +68,10 @@ def convert_frame(frame: pl.DataFrame, binding: Binding) -> Converted:
 
 def _raised(error: BaseException, binding: Binding) -> str:
     code = binding.converter.function.__code__
-    told = user_modules.told(error, code.co_filename)
+    reason = user_modules.describe(error, code.co_filename)
     place = f"{Path(code.co_filename).name}:"
-    where = "" if place in told else f" ({place}{code.co_firstlineno})"
-    return f"{code.co_name} raised {told}{where}"
+    where = "" if place in reason else f" ({place}{code.co_firstlineno})"
+    return f"{code.co_name} raised {reason}{where}"
 
 
 def _convert(frame: pl.DataFrame, binding: Binding) -> Converted:

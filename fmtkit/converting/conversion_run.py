@@ -25,7 +25,7 @@ from fmtkit.converting.task_work import (
     named,
     works_by_tasks,
 )
-from fmtkit.converting.tasks import HERE, Task
+from fmtkit.converting.tasks import IN_PROCESS, Task
 from fmtkit.converting.user_functions import TransformedSource
 from fmtkit.core.atomic import Written
 from fmtkit.core.codes import Reject
@@ -64,7 +64,7 @@ class ConversionRun:
         self.ledger = Ledger()
         self.progress = Progress()
         self.tiers = dict.fromkeys(TIERS, 0)
-        self._told = 0
+        self._first_open = 0
         """The first source that a checkpoint does not cover completely."""
         self._size = total_size(job.size for job in jobs)
         if not self.is_folder and options.engine == "ray":
@@ -170,7 +170,7 @@ class ConversionRun:
 
     def _by_tasks(self) -> bool:
         """Return whether workers read and write on their own."""
-        is_seen = isinstance(self.out, Path) or not self.out.url.startswith(HERE)
+        is_seen = isinstance(self.out, Path) or not self.out.url.startswith(IN_PROCESS)
         return is_seen and works_by_tasks(self.job)
 
     def _write_tasks(self, encode: Encoding) -> None:
@@ -180,7 +180,7 @@ class ConversionRun:
         left = [
             task for task in limited_tasks(self.job) if task.next_block > self.progress.next_block
         ]
-        if left and left[0].is_begun(self.progress.next_block):
+        if left and left[0].has_begun(self.progress.next_block):
             # On threads, with a shard that was full before its task came to its end.
             self._write_pieces(encode, [left.pop(0)])
         work = TaskWork(self.job, encode, place, self._metadata())
@@ -352,7 +352,7 @@ class ConversionRun:
         }
 
     def _state(self) -> dict[str, Any]:
-        since, self._told = self._told, self.progress.next_block[0]
+        since, self._first_open = self._first_open, self.progress.next_block[0]
         return {
             "ledger": self.ledger.as_dict(),
             "progress": self.progress.since(since),

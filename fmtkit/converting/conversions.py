@@ -170,11 +170,11 @@ class RowStream:
                 reason = why_ended(self.options, self.ledger, source, piece.rejects)
                 if reason is not None:
                     raise LimitError(reason)
-                self.tell()
+                self.report_progress()
                 yield piece
         self.ledger.check()
 
-    def tell(self) -> None:
+    def report_progress(self) -> None:
         """Tell `watch` how much is read."""
         if self.watch is not None:
             self.watch(self.progress.bytes_of_sources(), self.job.size, self.ledger)

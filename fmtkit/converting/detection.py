@@ -184,8 +184,10 @@ def fit(
     known = _known_by(len(registry.converters()))
     weight = sum(there[name] / len(sample) / max(known.get(name, 1), 1) for name in used)
     share = len(shaped) / len(sample)
-    renamed, told = dict(mapping or {}), dict(options or {})
-    return Fit(converter, (), sound, len(used), weight, len(foreign), share, unread, renamed, told)
+    renamed, chosen = dict(mapping or {}), dict(options or {})
+    return Fit(
+        converter, (), sound, len(used), weight, len(foreign), share, unread, renamed, chosen
+    )
 
 
 def _convertible(

@@ -284,13 +284,13 @@ class Fusion:
             ):
                 continue
             made = _ShapeMaking(signature)
-            told = [
+            paths = [
                 (path, outcome) for leaf in found for path, outcome in made.paths(leaf, self.plan)
             ]
-            if not told or len(made.views) > MOST_VIEWS:
+            if not paths or len(made.views) > MOST_VIEWS:
                 continue
-            shapes.append(made.shape([path for path, _ in told]))
-            shortened += [outcome.shortened for _, outcome in told]
+            shapes.append(made.shape([path for path, _ in paths]))
+            shortened += [outcome.shortened for _, outcome in paths]
         return (
             self._ready(replace(self._rules, shapes=tuple(shapes)), shortened) if shapes else None
         )
@@ -352,8 +352,8 @@ class _ShapeMaking:
         pieces = [self._pieces(text, leaf.unknowns) for text in outcome.texts]
         if None in conditions or None in pieces:
             return []
-        told = Path(tuple(filter(None, conditions)), tuple(p for p in pieces if p is not None))
-        return [(told, outcome)]
+        path = Path(tuple(filter(None, conditions)), tuple(p for p in pieces if p is not None))
+        return [(path, outcome)]
 
     def _view(self, text: str, unknowns: Unknowns) -> int | None:
         """Number the view that a symbolic text is; None where it is none."""

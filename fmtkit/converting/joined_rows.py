@@ -94,8 +94,8 @@ class JoinedSource(MadeSource):
                 made.end(run)
             run = _Run(key, is_whole=value.keys() == {ROWS})
         if len(run.rows) >= MOST:
-            told = f"more than {MOST:,} rows with this {self.by} follow each other"
-            made.refuse(record, "value_error", self.by, told)
+            message = f"more than {MOST:,} rows with this {self.by} follow each other"
+            made.refuse(record, "value_error", self.by, message)
             return run
         run.rows.append(canonical(value))
         run.place, run.line = made.place(record), made.records.line(record)

@@ -325,11 +325,11 @@ def _as_joined(opened: Sequence[Source], name: typenames.TypeName) -> list[AnySo
 
 def _with_map_file(settings: RowOptions, type_name: str, sources: Sequence[str]) -> RowOptions:
     """Apply the columns and options of a map file; flags take precedence."""
-    told = map_files.read(settings.map_file or "", type_name, sources)
+    mapped = map_files.read(settings.map_file or "", type_name, sources)
     return replace(
         settings,
-        columns={**told.columns, **settings.columns},
-        options={**told.options, **settings.options},
+        columns={**mapped.columns, **settings.columns},
+        options={**mapped.options, **settings.options},
         map_file=None,
     )
 

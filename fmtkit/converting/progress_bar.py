@@ -27,8 +27,8 @@ class Watch(Protocol):
 
 def may_be_terminal() -> bool:
     """Return whether stderr may be what rich takes for a terminal, without importing it."""
-    told = os.environ.get("FORCE_COLOR") or os.environ.get("TTY_COMPATIBLE")
-    return bool(told) or sys.stderr.isatty()
+    forced = os.environ.get("FORCE_COLOR") or os.environ.get("TTY_COMPATIBLE")
+    return bool(forced) or sys.stderr.isatty()
 
 
 @contextmanager

@@ -98,8 +98,8 @@ def replay(
         job = with_split(prepare(opened, options), options)
         _check_alike(run, fingerprint_of(job, options))
         _acknowledge(run)
-        told = {"originals": run.originals, "replayed": repairs.made}
-        return write_jobs([replace(job, replayed=told)], run.out, options, watch)
+        counts = {"originals": run.originals, "replayed": repairs.made}
+        return write_jobs([replace(job, replayed=counts)], run.out, options, watch)
 
 
 def _run_of(quarantine: Path) -> Run:
@@ -230,18 +230,19 @@ def _function(fix: str) -> Fix:
         raise OptionError(f"--fix {fix}: no file {file}; give FILE.function")
     module = module_from_spec(spec)
     user_modules.serve([file.parent], module.__name__)
-    found = _told(fix, file, lambda: spec.loader.exec_module(module) or vars(module).get(name))  # type: ignore[union-attr]
+    run_file = spec.loader.exec_module
+    found = _call_user_code(fix, file, lambda: run_file(module) or vars(module).get(name))
     if not callable(found):
         raise OptionError(f"--fix {fix}: {file} has no function {name!r}")
-    return lambda row: _told(fix, file, lambda: found(row))
+    return lambda row: _call_user_code(fix, file, lambda: found(row))
 
 
-def _told(fix: str, file: Path, call: Callable[[], Any]) -> Any:
+def _call_user_code(fix: str, file: Path, call: Callable[[], Any]) -> Any:
     """Call user code; an exception becomes a one-line error."""
     try:
         return call()
     except Exception as error:
-        raise OptionError(f"--fix {fix}: {user_modules.told(error, file)}") from error
+        raise OptionError(f"--fix {fix}: {user_modules.describe(error, file)}") from error
 
 
 def _fixed(raw: bytes, fix: Fix) -> bytes:

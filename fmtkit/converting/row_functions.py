@@ -26,7 +26,7 @@ def serve(setup: Mapping[str, Any]) -> Serve:
             return _encoded(made, row, removed)
         except Exception as error:  # noqa: BLE001
             # Whatever a user's function raises is that row's fault: it is quarantined with the reason.
-            return b"!" + _told(error, setup).encode("utf-8", "replace")
+            return b"!" + _reason(error, setup).encode("utf-8", "replace")
 
     return answer
 
@@ -46,7 +46,9 @@ def load(
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise OptionError(f"{file} cannot be loaded: {user_modules.told(error, file)}") from error
+        raise OptionError(
+            f"{file} cannot be loaded: {user_modules.describe(error, file)}"
+        ) from error
     factory = getattr(module, name, None)
     if not callable(factory):
         known = [key for key, value in vars(module).items() if callable(value)]
@@ -57,7 +59,7 @@ def load(
     try:
         made = factory(dict(config))
     except Exception as error:
-        raise OptionError(f"{file}: {name} raised {user_modules.told(error, file)}") from error
+        raise OptionError(f"{file}: {name} raised {user_modules.describe(error, file)}") from error
     row_function, extra = made if isinstance(made, tuple) and len(made) == 2 else (made, {})
     if not callable(row_function) or not isinstance(extra, Mapping):
         raise OptionError(
@@ -92,5 +94,5 @@ def _encoded(made: Any, row: dict[str, Any], removed: frozenset[str]) -> bytes:
     return json.dumps({**kept, **made}, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
-def _told(error: Exception, setup: Mapping[str, Any]) -> str:
-    return f"{setup['name']} raised {user_modules.told(error, setup['file'])}"
+def _reason(error: Exception, setup: Mapping[str, Any]) -> str:
+    return f"{setup['name']} raised {user_modules.describe(error, setup['file'])}"

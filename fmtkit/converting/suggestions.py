@@ -64,10 +64,10 @@ def untyped(
         )
     best = fits[0]
     command = convert_command(paths, best, sample, delimiter=delimiter)
-    told = f"--type is missing; it looks like {_named(best)} ({certainty(fits)}: {best.reason})"
+    message = f"--type is missing; it looks like {_named(best)} ({certainty(fits)}: {best.reason})"
     others = _rivals(fits)
     also = f"; or {', '.join(others)}" if others else ""
-    return f"{told}{also}: {command}" if command else f"{told}{also}; {advice}"
+    return f"{message}{also}: {command}" if command else f"{message}{also}; {advice}"
 
 
 def unfitting(paths: Sequence[str], sample: Sequence[Row]) -> str:

@@ -164,7 +164,7 @@ class TargetStage(PickledByFields):
         others = self._without_lost_columns(table, rows)
         dialogs = {} if self.has_text else _dialogs(table, self._own_fields)
         if dialogs:
-            dialogs = rows.told_of(dialogs, self.table)
+            dialogs = rows.adapt(dialogs, self.table)
         frame = pl.DataFrame(
             {
                 **{name: pl.from_arrow(column) for name, column in others.items()},
@@ -268,7 +268,7 @@ class _Rows:
         self.lost[name] = self.lost.get(name, np.zeros(self.count, np.bool_)) | rows
         return True
 
-    def told_of(self, dialogs: Mapping[str, TurnTable], table: type[Table]) -> dict[str, TurnTable]:
+    def adapt(self, dialogs: Mapping[str, TurnTable], table: type[Table]) -> dict[str, TurnTable]:
         """Return the conversations as the target's table has them, without what it does not hold."""
         found = dict(dialogs)
         if table is Completion and self.target.takes is Conversation:

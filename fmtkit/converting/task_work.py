@@ -15,7 +15,7 @@ from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.pipeline import Piece, Progress, stream
 from fmtkit.converting.preparation import AnySource, Job
 from fmtkit.converting.splitting import Encoding
-from fmtkit.converting.tasks import MOST_PARTS, Task, can_travel, tasks_of
+from fmtkit.converting.tasks import MAX_PARTS, Task, can_travel, tasks_of
 from fmtkit.core.errors import OptionError
 from fmtkit.core.storage import ObjectPath
 from fmtkit.sources.opening import Source
@@ -128,8 +128,8 @@ def counts_of(ledger: Ledger, progress: Progress, tiers: Mapping[str, int]) -> C
 
 def _trace(piece: Piece, counts: Counts, bad_bytes: int) -> Trace:
     first = next(iter(piece.rejects), None)
-    told = None if first is None else (first.row, first.line, first.code, first.message)
-    return Trace(piece.source, counts, bad_bytes, told)
+    reject = None if first is None else (first.row, first.line, first.code, first.message)
+    return Trace(piece.source, counts, bad_bytes, reject)
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ def hash_sources(sources: Sequence[AnySource], options: SourceOptions) -> None:
     tasks, held, size = list[HashTask](), list[tuple[int, int, int]](), 0
     for index, location in enumerate(locations):
         for start, end in ranges_of(location.size or 0):
-            if held and (size + end - start > RANGE_BYTES or len(held) == MOST_PARTS):
+            if held and (size + end - start > RANGE_BYTES or len(held) == MAX_PARTS):
                 tasks.append(HashTask(tuple(held)))
                 held, size = [], 0
             held.append((index, start, end))

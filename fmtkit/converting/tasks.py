@@ -1,7 +1,8 @@
-"""Tasks: the units that a run is cut into, by its sources alone.
+"""Tasks: the units of work that the sources of a run are cut into.
 
-A task is some parts of sources that follow each other: a range of a large file, or many small files.
-Its rows end in files of its own, so that any number of workers makes the same files.
+A task is one or more consecutive parts of sources: a range of a large file, or many small files. The cuts
+depend on the sources alone and each task writes files of its own, so the output files are the same with
+any number of workers.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -18,36 +19,36 @@ from fmtkit.sources.spooling import MadeSource
 
 T = TypeVar("T")
 
-HERE = "memory://"
-"""What only this process can read."""
+IN_PROCESS = "memory://"
+"""The scheme of files that only this process can read."""
 PART_SHIFT = 20
-"""A block's number has its part's number above this many bits."""
-MOST_PARTS = 4096
-"""The cost of opening a file, in bytes, when tasks are cut."""
+"""The number of a block is the number of its part, shifted left by this, plus its index in the part."""
+MAX_PARTS = 4096
+"""The most parts in a task: small files are grouped up to this many."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Parts of sources that are read one after the other: index of the source, and part."""
+    """Parts of sources, as (index of the source, part), that are read one after the other."""
 
     number: int
     parts: tuple[tuple[int, Part], ...]
     rows: int | None = None
-    """How many of its rows are read, if --limit ends in it."""
+    """How many of its rows are read, if --limit is reached within the task."""
 
     @property
     def next_block(self) -> tuple[int, int]:
-        """Return the source, and the number of the block in it, that come after the task."""
+        """Return the index of the source and the number of the block right after the task."""
         index, part = self.parts[-1]
         return index, (part.number + 1) << PART_SHIFT
 
-    def is_begun(self, next_block: tuple[int, int]) -> bool:
-        """Return whether the next block is behind the first of the task."""
+    def has_begun(self, next_block: tuple[int, int]) -> bool:
+        """Return whether the next block to read is in this task, but not its first one."""
         index, part = self.parts[0]
         return (index, part.number << PART_SHIFT) < next_block < self.next_block
 
     def named(self, sources: Sequence[Any]) -> str:
-        """Return what the task reads, for errors."""
+        """Describe what the task reads, for error messages."""
         index, part = self.parts[0]
         more = f" and {len(self.parts) - 1} more" if self.parts[1:] else ""
         if part.end is None:
@@ -57,14 +58,14 @@ class Task:
 
 
 def tasks_of(sources: Sequence[Any]) -> list[Task]:
-    """Cut sources; a file that cannot be cut is in one task as a whole."""
+    """Cut sources into tasks; a file that cannot be split is in one task as a whole."""
     tasks: list[Task] = []
     held: list[tuple[int, Part]] = []
     size = 0
     for index, source in enumerate(sources):
         for part in parts_of(source):
             own = parts.PART_BYTES if part.bytes is None else part.bytes
-            if held and (size + own > parts.PART_BYTES or len(held) == MOST_PARTS):
+            if held and (size + own > parts.PART_BYTES or len(held) == MAX_PARTS):
                 tasks.append(Task(len(tasks), tuple(held)))
                 held, size = [], 0
             held.append((index, part))
@@ -73,7 +74,7 @@ def tasks_of(sources: Sequence[Any]) -> list[Task]:
 
 
 def blocks_of(sources: Sequence[Any], tasks: Iterable[Task]) -> Iterator[tuple[int, int, Block]]:
-    """Read tasks block by block; each comes with the index of its source, and its number in it."""
+    """Yield the blocks of tasks as (index of the source, number of the block in it, block)."""
     for task in tasks:
         for index, part in task.parts:
             first = part.number << PART_SHIFT
@@ -82,28 +83,28 @@ def blocks_of(sources: Sequence[Any], tasks: Iterable[Task]) -> Iterator[tuple[i
 
 
 def can_travel(source: Any) -> bool:
-    """Return whether other processes can read a source."""
+    """Return whether other processes can read a source, so that its tasks can be sent to them."""
     if isinstance(source, MadeSource):
-        # Its rows are made again where they are read.
+        # Each process that reads it makes its rows again.
         source = source.source
     return (
         isinstance(source, Source)
         and not source.once
         and isinstance(source.reader, FileReader)
-        and not source.name.startswith(HERE)
+        and not source.name.startswith(IN_PROCESS)
     )
 
 
 @dataclass(frozen=True)
-class OfBlocks(Generic[T]):
-    """Looks at every block of a task; it can be pickled."""
+class BlockScan(Generic[T]):
+    """Applies a function to every block of a task and merges the results; it can be pickled."""
 
     sources: tuple[Any, ...]
     of_block: Callable[[Block], T]
     merged: Callable[[Iterable[T]], T]
 
     def __call__(self, task: Task) -> T:
-        """Return what is found in the task."""
+        """Return the merged result of the task."""
         blocks = (block for _, _, block in blocks_of(self.sources, [task]))
         return self.merged(map(self.of_block, blocks))
 
@@ -114,18 +115,18 @@ def look_at_all(
     of_block: Callable[[Block], T],
     merged: Callable[[Iterable[T]], T],
 ) -> T:
-    """Look at every block of sources before anything is converted, and merge what is found, in order.
+    """Apply a function to every block of sources before they are converted; merge the results in order.
 
-    On threads, or by tasks on the engine given where it can reach the sources.
+    Runs by tasks on the given engine if its workers can read all sources, else on threads.
     """
     if engine is not None and all(map(can_travel, sources)):
-        work = OfBlocks(tuple(sources), of_block, merged)
+        work = BlockScan(tuple(sources), of_block, merged)
         return _closed(engine.map(work, iter(tasks_of(sources))), merged)
     return _closed(Threads().map(of_block, _all_blocks(sources)), merged)
 
 
 def _closed(found: Iterator[T], merged: Callable[[Iterable[T]], T]) -> T:
-    """Merge results lazily: the consumer may stop early."""
+    """Merge results as they arrive, and close their generator: `merged` may stop before the last one."""
     try:
         return merged(found)
     finally:

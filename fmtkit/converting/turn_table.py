@@ -41,9 +41,9 @@ class TurnTable:
         )
         return cls(flat, np.repeat(np.arange(len(sizes)), sizes), len(sizes))
 
-    def where(self, told: Expr) -> Bools:
+    def where(self, condition: Expr) -> Bools:
         """Return for each message whether something is true of it; null is false."""
-        found: Bools = self.flat.select(told.fill_null(value=False)).to_series().to_numpy()
+        found: Bools = self.flat.select(condition.fill_null(value=False)).to_series().to_numpy()
         return found
 
     def rows_of(self, mask: Bools) -> Bools:

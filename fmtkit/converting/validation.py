@@ -60,12 +60,12 @@ class Findings:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: how many rows are sound, and the findings."""
-        told = f"{self.ledger.converted:,} of {counted(self.ledger.rows_read, 'row')} sound"
+        title = f"{self.ledger.converted:,} of {counted(self.ledger.rows_read, 'row')} sound"
         rows = (
             (i.file, i.row if i.line is None else i.line, i.code, i.message) for i in self.items
         )
         return notebook_html.card(
-            told,
+            title,
             notebook_html.table(["file", "line", "code", "message"], rows),
             severity="error" if self.items else "fine",
         )
@@ -126,7 +126,7 @@ def _by_tasks(rows: RowStream, *, schema: bool) -> list[Finding]:
             items += [_behind(f, *first) if own == source else f for own, f in found]
             rows.ledger.merge(Ledger.from_dict(counts.ledger))
             rows.progress.jump(task, counts)
-            rows.tell()
+            rows.report_progress()
     rows.ledger.check()
     return items
 

@@ -171,8 +171,13 @@ def _package(name: str, point: EntryPoint) -> Package:
     info = f"{name.replace('-', '_')}-{version}.dist-info"
     lines = [line for group in GROUPS for line in (f"[{group}]", *_lines(group, name))]
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-    told = {f"{info}/METADATA": metadata, f"{info}/entry_points.txt": "\n".join(lines) + "\n"}
-    return Package(name, version, root, {**files, **{k: v.encode() for k, v in told.items()}})
+    metadata_files = {
+        f"{info}/METADATA": metadata,
+        f"{info}/entry_points.txt": "\n".join(lines) + "\n",
+    }
+    return Package(
+        name, version, root, {**files, **{k: v.encode() for k, v in metadata_files.items()}}
+    )
 
 
 def _lines(group: str, package: str) -> Iterator[str]:

@@ -1,7 +1,6 @@
-"""The codes of bad rows and of warnings, and the reject: a row that no table can hold.
+"""The codes of bad rows and of warnings, and the reject: a row that could not be converted.
 
-Of several codes of one row the first in this order is given. Nothing is said here about columns: a
-code is the same for every source.
+A row with several faults gets the code that comes first here. Codes are the same for every source.
 """
 
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ BAD_ROWS: dict[str, Code] = {
     ),
     "type_error": Code(
         "a value is of another kind than its column",
-        "Write the value as its kind says: a string in quotes, a label as true or false. Labels"
+        "Write the value as the kind requires: a string in quotes, a label as true or false. Labels"
         " that are strings need `--option label_map=…`.",
     ),
     "empty_field": Code(
@@ -36,7 +35,7 @@ BAD_ROWS: dict[str, Code] = {
     ),
     "value_error": Code(
         "a value is out of its range",
-        "Bring the value into its range; the message names it.",
+        "Correct the value; the message names the range.",
     ),
     "role_order": Code(
         "the turns are not in an order that can be trained on",
@@ -58,8 +57,8 @@ BAD_ROWS: dict[str, Code] = {
     ),
     "no_place": Code(
         "the target of --to cannot hold the row",
-        "The message names what has no place there. `--allow-loss FIELD` writes such rows without it, and"
-        " counts them; another target may hold it (docs/targets.md).",
+        "The message names the field that has no place there. `--allow-loss FIELD` writes such rows"
+        " without it, and counts them; another target may hold it (docs/targets.md).",
     ),
     "length_mismatch": Code(
         "two lists that belong together differ in length",
@@ -75,8 +74,8 @@ BAD_ROWS: dict[str, Code] = {
     ),
     "json_syntax": Code(
         "the line is not JSON",
-        "The line is cut off or has stray characters; the message names the place. Often a "
-        "file was joined without a newline, or its writer was stopped.",
+        "The line is cut off or has stray characters; the message gives the position. Often two "
+        "files were joined without a newline, or the program that wrote the file was stopped.",
     ),
     "not_an_object": Code(
         "the line is JSON, but not an object",
@@ -85,7 +84,7 @@ BAD_ROWS: dict[str, Code] = {
     ),
     "duplicate_key": Code(
         "an object has the same key twice",
-        "Decide which value is meant: JSON readers differ in which one they take.",
+        "Remove the wrong one: JSON readers differ in which of the two they use.",
     ),
     "json_nonfinite": Code(
         "NaN or Infinity, which JSON does not have",
@@ -93,7 +92,7 @@ BAD_ROWS: dict[str, Code] = {
     ),
     "number_overflow": Code(
         "a number beyond 64 bits",
-        "Write such a number as text.",
+        "Write such a number as a string.",
     ),
     "invalid_utf8": Code(
         "bytes that are not UTF-8",
@@ -102,7 +101,7 @@ BAD_ROWS: dict[str, Code] = {
     ),
     "invalid_unicode": Code(
         "an escape that is half a surrogate pair",
-        "Half of an emoji was cut away: write the pair whole, or drop the row.",
+        "A character, often an emoji, was cut in half: write both halves, or drop the row.",
     ),
     "json_control_char": Code(
         "a raw control character inside a string",
@@ -110,7 +109,7 @@ BAD_ROWS: dict[str, Code] = {
     ),
     "json_too_deep": Code(
         "more than 100 nested arrays or objects",
-        "No dataset needs such nesting; look at what wrote the row.",
+        "No dataset needs such nesting; look at the program that wrote the row.",
     ),
     "line_too_long": Code(
         "a line longer than the limit",
@@ -123,17 +122,17 @@ BAD_ROWS: dict[str, Code] = {
     "template_error": Code(
         "the template refuses these messages, or leaves out what they say",
         "The message is the template's own, often about the order of roles or a system turn. "
-        "Choose another template or repair the turns.",
+        "Choose another template, or repair the turns.",
     ),
     "template_not_prefix_preserving": Code(
         "the template rewrites the prompt once a reply follows",
-        "The template writes earlier turns anew once a reply follows, so prompt and reply "
+        "The template writes earlier turns differently once a reply follows, so prompt and reply "
         "cannot be separated. Use the training variant of the template (TRL has some) or "
         "another template.",
     ),
     "ambiguous_fields": Code(
         "two columns claim the same part",
-        "Keep one of the two columns, or name the one that is meant with `--map`.",
+        "Remove one of the two columns, or name the right one with `--map`.",
     ),
     "no_assistant_turn": Code(
         "no reply to train on",
@@ -150,8 +149,8 @@ BAD_ROWS: dict[str, Code] = {
     ),
     "format_placeholder": Code(
         "a format names something that is not a placeholder",
-        "An error of the configuration: formats know only `{prompt}`, `{system}`, `{chosen}`,"
-        " `{rejected}` and `{completion}`; write other braces as `{{` and `}}`.",
+        "This is a mistake in the configuration: the only placeholders of formats are `{prompt}`,"
+        " `{system}`, `{chosen}`, `{rejected}` and `{completion}`; write other braces as `{{` and `}}`.",
     ),
 }
 """Code of a quarantined row -> its meaning; the order is the order of precedence."""
@@ -159,27 +158,26 @@ BAD_ROWS: dict[str, Code] = {
 ODD_ROWS: dict[str, Code] = {
     "control_tokens": Code(
         "a template's control tokens inside content",
-        "Take them out if they are not meant: a model reads them as the end of a turn.",
+        "Remove them unless they are intended: a model reads them as the end of a turn.",
     ),
     "trailing_user_turn": Code(
         "a conversation ends with an unanswered turn",
-        "Nothing follows the last question, so it is not trained on. Cut the turn off if "
-        "that is a mistake.",
+        "Nothing follows the last question, so it is not trained on. Remove the turn if "
+        "that is not intended.",
     ),
     "role_order": Code(
         "turns in an order that is unusual, but can be trained on",
-        "Two turns of one speaker follow each other, or a conversation begins with a reply. "
+        "Two consecutive turns have the same role, or a conversation begins with a reply. "
         "The template may refuse it; look at a rendered row.",
     ),
     "rank_tie": Code(
         "equally ranked answers, which make no pair",
-        "Equally ranked answers make no pair. Another pair policy may find pairs elsewhere in"
-        " the row.",
+        "Another pair policy (`--option pairs=…`) may find pairs among the other answers of the row.",
     ),
     "ranking_without_pair": Code(
         "a ranking without a pair, in a row where another ranking makes one",
-        "The row's other rankings are converted. Equal scores, or replies that say the same,"
-        " make no pair; another pair policy may find one.",
+        "The row's other rankings are converted. Equal scores or equal replies make no pair;"
+        " another pair policy (`--option pairs=…`) may find one.",
     ),
     "system_dropped": Code(
         "the format has no place for the system prompt",
@@ -192,26 +190,27 @@ ODD_ROWS: dict[str, Code] = {
     ),
     "generation_prompt_not_a_prefix": Code(
         "the template's generation prompt is not how its replies begin",
-        "The model is prompted in another way than it is trained. Look at a rendered row.",
+        "At inference the model is prompted differently than in training. Look at a rendered row.",
     ),
     "overlong": Code(
         "more tokens than --max-length; the row is kept as it is",
-        "Decide with `fmtkit inspect --tokenizer …` what the length may be, then `--on-overlong`.",
+        "Choose a length with `fmtkit inspect --tokenizer …`, and with `--on-overlong` what to do with"
+        " longer rows.",
     ),
     "truncated": Code(
         "cut to --max-length",
-        "`fmtkit inspect` shows how much each length cuts.",
+        "`fmtkit inspect --tokenizer …` shows how much each maximum length cuts.",
     ),
     "unread_turns": Code(
         "a column that the type does not read carries turns, answers, labels or a system prompt",
-        "`unread_columns` in the report names the columns and counts the rows; what was read "
-        "elsewhere in the row is not counted. Take a type that reads the column (`fmtkit "
-        "inspect`), read it under the type's own name (`--map`), or carry it through (`--keep`).",
+        "`unread_columns` in the report names the columns and counts the rows; text that is "
+        "also in a column that was read is not counted. Use a type that reads the column (`fmtkit "
+        "inspect`), map it to a column of the type (`--map`), or carry it through (`--keep`).",
     ),
     "extra_columns": Code(
         "columns that the type does not use and --keep does not name",
-        "Counted once for each source. `ignored_columns` in the report names them; name them "
-        "in `--keep` if they are needed.",
+        "Counted once for each source. `ignored_columns` in the report lists them; carry those that "
+        "are needed through with `--keep`.",
     ),
 }
 """Code of a warning -> its meaning. The row is kept and counted."""
@@ -222,15 +221,16 @@ PRECEDENCE: dict[str, int] = {code: rank for rank, code in enumerate(BAD_ROWS)}
 
 
 RAW_BYTES = 1 << 20
-"""Bytes of a row that are kept in its reject."""
+"""Up to this many bytes of a row are kept in its reject."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
     """A row that could not be converted: where it is, why, and its bytes.
 
-    `row` is the 0-based record and `line` the 1-based first physical line, both counted from the start
-    of the block until the pipeline adds the block's own place; `line` is None where a source has none.
+    `row` is the 0-based index of the record and `line` the 1-based number of its first line. Both count
+    from the start of the block until the pipeline adds the offset of the block; `line` is None where a
+    source has no lines.
     """
 
     row: int

@@ -29,10 +29,10 @@ def card(title: str, *parts: str, severity: str = "") -> str:
 
 def facts(pairs: Mapping[str, object]) -> str:
     """Return names with their values; what is None is left out."""
-    told = {name: value for name, value in pairs.items() if value is not None}
+    known = {name: value for name, value in pairs.items() if value is not None}
     rows = "".join(
         f'<tr><th scope="row" style="{_CELL}">{text(name)}</th>{_cell(value)}</tr>'
-        for name, value in told.items()
+        for name, value in known.items()
     )
     return f"<table>{rows}</table>"
 

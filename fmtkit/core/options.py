@@ -141,8 +141,8 @@ class Options:
         values: dict[str, Any] = {}
         for name, value in given.items():
             if name in former:
-                told = f"{function}({name}=) is {former[name]}= now"
-                warn(told, DeprecationWarning, stacklevel=4)
+                message = f"{function}({name}=) is {former[name]}= now"
+                warn(message, DeprecationWarning, stacklevel=4)
             now = former.get(name, name)
             if now not in cls.declared():
                 near = near_match(name, cls.declared())

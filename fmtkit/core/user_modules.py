@@ -21,7 +21,7 @@ _PICKLES = frozenset({__name__, "pickle", "multiprocessing", "concurrent"})
 """Modules, or their packages, that load pickles."""
 
 
-def told(error: BaseException, file: str | Path) -> str:
+def describe(error: BaseException, file: str | Path) -> str:
     """Return in one line what a user's code raised, and on which line of their file."""
     own = Path(file).resolve()
     frames = [f for f in extract_tb(error.__traceback__) if Path(f.filename).resolve() == own]

@@ -67,7 +67,7 @@ class Converter:
         except Exception as error:
             if self.is_ours or isinstance(error, FmtkitError):
                 raise
-            where = user_modules.told(error, self.file)
+            where = user_modules.describe(error, self.file)
             raise OptionError(f"type {self.name}: its converter raised {where}") from error
 
     @property
@@ -226,7 +226,7 @@ def load_plugin(path: str) -> None:
         # What a stranger's file raises is not a traceback of ours; half of it is not a plugin either.
         del _CONVERTERS[count:]
         target_registry.forget(str(file))
-        raise OptionError(f"--plugin {path}: {user_modules.told(error, file)}") from error
+        raise OptionError(f"--plugin {path}: {user_modules.describe(error, file)}") from error
     converters.cache_clear()
 
 

@@ -1,9 +1,9 @@
-"""Which targets there are, and which of them can hold a table.
+"""The registry of targets (`--to`), and which of them can hold a table.
 
-A target's signature is its layout the other way round: its one parameter is the canonical table that it
-takes, its result are the columns of a written row. Several functions may share a name; the table
-chooses. What a target holds of a conversation is declared, and what it does not hold is lost by name and by
-number (`fmtkit.converting.target_stage`).
+A target is the reverse of a converter: its one parameter is the canonical table that it takes, and it
+returns the columns of the written rows. Several functions may share a name; the table decides which is
+called. A target declares which parts of a conversation it holds; the others are dropped only if
+`--allow-loss` names them, and are counted (`fmtkit.converting.target_stage`).
 """
 
 import importlib
@@ -30,68 +30,68 @@ LOSSES: dict[str, str] = {
     "turns": "all turns but the last exchange",
     "tools": "the definitions of tools",
     "tool_calls": "tool calls, and tool turns",
-    "tool_call_id": "the ids of calls",
-    "arguments": "that the arguments of a call are an object and not its JSON text",
-    "content": "that a message which only calls tools has no content, not an empty one",
+    "tool_call_id": "the ids of tool calls",
+    "arguments": "whether the arguments of a call are an object or JSON text",
+    "content": "whether a message that only calls tools has no content or an empty one",
     "name": "the names of speakers",
     "reasoning_content": "reasoning",
     "train": "which messages are trained on",
     "margin": "by how much the chosen reply is better",
 }
-"""What `--allow-loss` may name beside kept columns -> what is dropped."""
+"""What `--allow-loss` may name, besides kept columns -> what is dropped."""
 _NAMES = {name: key.name for key in MESSAGE_KEYS for name in key.names if key.name in LOSSES}
 _NAMES |= {"weights": "train", "developer": "system"}
 MARGINAL = frozenset({"arguments", "content"})
-"""Losses of form, which a target that says nothing of them does not have."""
+"""Losses of form only: a target that does not declare them is not said to lose them."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A function from a canonical table to the columns of a layout, and what is declared of it."""
+    """A function from a canonical table to the columns of a layout, with its declarations."""
 
     name: str
     takes: type[Table]
     reads: str
     """The type that reads the rows back."""
     holds: frozenset[str]
-    """The LOSSES that do not happen."""
+    """The parts of a conversation, by their names in LOSSES, that it can hold."""
     system: Literal["turns", "first"]
-    """Where a system prompt is held: in turns at any place, or one that is not empty, as the first."""
+    """Where system prompts may be: in any turn ("turns"), or only a non-empty one as the first turn."""
     json: frozenset[str]
-    """Dotted paths of columns whose text is JSON: written as the values that they are."""
+    """Dotted paths of columns of JSON text, which are written as parsed values."""
     calls: Literal["any", "text", "bare"]
-    """What calls may be: any, with arguments that are JSON text, or a bare list of functions."""
+    """How tool calls are written: any way, with arguments as JSON text, or as a bare list of functions."""
     formats: tuple[str, ...]
     keeps: bool
     """Whether kept columns are written too."""
     text: bool
-    """Whether the conversations that it takes are text already."""
+    """Whether it takes conversations that are rendered to text already."""
     function: Callable[..., Rows] = field(compare=False)
     beside: Beside | None = field(default=None, compare=False)
-    """What the consumer reads the rows by: name of OUT, path of the rows, columns -> file name, text."""
+    """Makes the file that describes the rows: (name of OUT, path of the rows, columns) -> (name, text)."""
     summary: str = ""
     url: str = ""
     order: int = 0
 
     @property
     def is_ours(self) -> bool:
-        """Return whether fmtkit ships it."""
+        """Return whether it is part of fmtkit, not of a plugin."""
         return self.function.__module__.startswith("fmtkit.")
 
     @property
     def needs_width(self) -> bool:
-        """Return whether the function asks whether messages may hold more than a role and a content."""
+        """Return whether the function has a parameter `wide`: messages with more than role and content."""
         return "wide" in signature(self.function).parameters
 
     def make(self, table: Table, *, wide: bool) -> Rows:
-        """Call the function; OptionError names the file and line of one that raises."""
+        """Call the function; if it raises, raise OptionError with its file and line."""
         arguments = {"wide": wide} if self.needs_width else {}
         try:
             return self.function(table, **arguments)
         except Exception as error:
             if self.is_ours or isinstance(error, FmtkitError):
                 raise
-            where = user_modules.told(error, self.function.__code__.co_filename)
+            where = user_modules.describe(error, self.function.__code__.co_filename)
             raise OptionError(f"--to {self.name}: its target raised {where}") from error
 
 
@@ -111,7 +111,7 @@ def target(
     beside: Beside | None = None,
     name: str | None = None,
 ) -> Callable[[F], F]:
-    """Register a target; its module's name, with hyphens, is its own unless `name` says otherwise.
+    """Register a target, named as its module, with hyphens, unless `name` is given.
 
     The keywords are the fields of `Target`: the function's annotations say which table it takes.
     """
@@ -170,7 +170,7 @@ def _load() -> None:
 
 
 def forget(file: str) -> None:
-    """Unregister the targets of a plugin file, which is about to be run again."""
+    """Unregister the targets of a plugin file, which is about to be loaded again."""
     _TARGETS[:] = [t for t in _TARGETS if t.function.__code__.co_filename != file]
 
 
@@ -180,7 +180,7 @@ def names() -> list[str]:
 
 
 def named(name: str) -> tuple[Target, ...]:
-    """Return the functions of a target; UnknownNameError for a name that is not there."""
+    """Return the functions of a target; raise UnknownNameError if there is none of this name."""
     found = tuple(t for t in targets() if t.name == name)
     if not found:
         raise UnknownNameError("target", name, names())
@@ -188,14 +188,14 @@ def named(name: str) -> tuple[Target, ...]:
 
 
 WHOLE: dict[str, str] = {"Completion": "Conversation", "Conversation": "Completion"}
-"""Table -> the table as which its rows can be written too, where nothing is lost by that."""
+"""Table -> another table that its rows can also be written as, without loss."""
 
 
 def find(name: str, table: type[Table], *, text: bool) -> Target:
-    """Return the function of a target that takes a table, or the table that its rows can be.
+    """Return the function of a target that takes a table, or one that its rows can be written as.
 
-    Raises UnknownNameError for a target that is not there, OptionError for one that cannot hold the
-    table, naming those that can.
+    Raises UnknownNameError if there is no such target, and OptionError if it cannot hold the table; the
+    message names the targets that can.
     """
     found = named(name)
     chosen = _fitting(found, table, text=text)
@@ -220,7 +220,7 @@ def _fitting(found: Iterable[Target], table: type[Table], *, text: bool) -> Targ
 
 
 def loss_named(name: str) -> str:
-    """Return a loss by its name or one that sources use (`reasoning`, `weight`); others are columns."""
+    """Return the loss of this name, or of a name that sources use (`reasoning`, `weight`), else the name."""
     return name if name in LOSSES else _NAMES.get(name, name)
 
 

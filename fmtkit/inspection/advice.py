@@ -1,20 +1,20 @@
-"""What each finding means, what to do about it, and how much it weighs."""
+"""The meaning of each finding, what to do about it, and its severity."""
 
 from typing import NamedTuple
 
 
 class Advice(NamedTuple):
-    """What is said of a finding."""
+    """The message, advice and severity of a finding."""
 
     message: str
     advice: str
     severity: str
-    """`error`: rows teach something wrong, or not what they hold; `warning`: they teach less than they
-    could; `note`: it may well be meant."""
+    """`error`: training on the rows teaches something wrong; `warning`: it teaches less than it could;
+    `note`: it may be intended."""
 
 
 SEVERITIES = ("error", "warning", "note")
-"""The worst first."""
+"""From worst to least."""
 
 ADVICE: dict[str, Advice] = {
     "chosen_equals_rejected": Advice(
@@ -59,23 +59,23 @@ ADVICE: dict[str, Advice] = {
     ),
     "unread_turns": Advice(
         "columns that the type does not read carry turns, answers, labels or a system prompt",
-        "take a type that reads them, or name them: --map reads, convert --keep carries through",
+        "use a type that reads them, map them to its columns (--map), or carry them through (convert --keep)",
         "error",
     ),
     "rendered_text": Advice(
         "texts are full of the control tokens of a chat template: they were rendered already",
         "train on them as text (type text) with the template's tokenizer, or get the "
-        "messages they were made of: a template would write its tokens once more",
+        "messages they were made from: a template would add its control tokens a second time",
         "error",
     ),
     "mixed_layouts": Advice(
         "the rows are of two layouts, and one type reads only its own",
-        "split the file by layout and convert each part, or name one type and lose the other's rows",
+        "split the file by layout and convert each part; with one type, the rows of the other are bad",
         "error",
     ),
     "transcript": Advice(
         "a text, or a user turn, holds a whole conversation: USER: and ASSISTANT: or the like",
-        "make turns of it with type transcript, unless it is a quotation: as it is, one turn is trained on",
+        "convert it with type transcript, unless it is a quotation; otherwise it is trained on as one turn",
         "warning",
     ),
     "duplicate_rows": Advice(
@@ -90,7 +90,7 @@ ADVICE: dict[str, Advice] = {
     ),
     "control_tokens": Advice(
         "content holds control tokens of the template or the tokenizer",
-        "take them out, or tokenize content apart: the model reads them as the end of a turn",
+        "remove them, or tokenize content separately: the model reads them as the end of a turn",
         "error",
     ),
     "empty_turn": Advice(
@@ -115,12 +115,12 @@ ADVICE: dict[str, Advice] = {
     ),
     "tools_not_uniform": Advice(
         "some rows have tools and others have none",
-        "train on both on purpose, or give every row its tools",
+        "check that this is intended, or give every row its tools",
         "note",
     ),
     "soft_labels": Advice(
         "step labels between 0 and 1",
-        "a run takes one half and more as right; TRL's own trainer cut 0.7 to 0",
+        "fmtkit trains labels of 0.5 and more as correct; TRL's own trainer would truncate 0.7 to 0",
         "note",
     ),
     "missing_labels": Advice(
@@ -130,28 +130,28 @@ ADVICE: dict[str, Advice] = {
     ),
     "template_refused": Advice(
         "the template does not render the row",
-        "convert quarantines these rows with the template's own words: repair them, or take a "
-        "template that knows these roles",
+        "convert quarantines these rows with the template's message: repair them, or use a "
+        "template that supports these roles",
         "error",
     ),
     "prompt_rewritten": Advice(
         "the template writes the prompt differently once a reply follows",
-        "the mask of the reply is off by as much: take the template's training variant or another",
+        "the loss mask is shifted by the difference: use the template's training variant, or another one",
         "error",
     ),
     "content_dropped": Advice(
         "the template leaves out the text of a message",
-        "the model never sees it: look at the row, and at roles that the template does not know",
+        "the model never sees it: look at the row, and at roles that the template does not support",
         "error",
     ),
     "bos_missing": Advice(
         "the row does not begin with the BOS token that the tokenizer expects",
-        "write bos_token in the template",
+        "let the template write bos_token",
         "warning",
     ),
     "bos_doubled": Advice(
         "the row has more than one BOS token",
-        "take it out of the content, or of the template",
+        "remove it from the content or from the template",
         "warning",
     ),
     "end_not_trained": Advice(
@@ -161,7 +161,7 @@ ADVICE: dict[str, Advice] = {
     ),
     "end_doubled": Advice(
         "the reply ends with the same control token twice",
-        "take it out of the content, or of the template",
+        "remove it from the content or from the template",
         "warning",
     ),
     "no_anchor": Advice(
@@ -181,4 +181,4 @@ ADVICE: dict[str, Advice] = {
         "error",
     ),
 }
-"""Code -> what is said of it. `--fail-on CODE` takes these."""
+"""Code -> its advice. `--fail-on CODE` takes these codes."""

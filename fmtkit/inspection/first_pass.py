@@ -130,7 +130,7 @@ def look_at_rows(
     seen = Seen(viewer.viewer.empty())
     fetch = RowFetch(job, seen.starts)
 
-    def tell() -> None:
+    def report_progress() -> None:
         if watch is not None:
             watch(seen.progress.bytes_of_sources(), job.size, seen.ledger)
 
@@ -140,7 +140,7 @@ def look_at_rows(
         with closing(named(work, job.sources)) as found:
             for task, one in zip(tasks, found, strict=True):
                 seen.absorb(one, task)
-                tell()
+                report_progress()
     else:
         # Cut as the workers' tasks are: what is shown of a block does not depend on the engine.
         read = pipeline.stream(job, step=viewer, tasks=tasks_of(job.sources))
@@ -149,7 +149,7 @@ def look_at_rows(
                 start, view = seen.add(piece), piece.result
                 if view.table is not None:
                     fetch.hold(start, view.table, view.records, view.lines)
-                tell()
+                report_progress()
     seen.ledger.check()
     return seen, fetch
 

@@ -120,13 +120,13 @@ def _run(
     tokenizer = tokens.load(options.tokenizer) if options.tokenizer else None
     opened = _open(source, options)
     best = common(opened.guesses)
-    told = _told(opened, best, options.type)
+    first_look = _first_look(opened, best, options.type)
     if options.type is None:
         found = _guessed(opened, options)
         if found is None:
             sources = _sources(opened, {})
             bare = make_bare_survey(opened.sources, sources, opened.samples, options)
-            bare = replace(bare, **told, findings=_written(opened, options))
+            bare = replace(bare, **first_look, findings=_written(opened, options))
             return Inspection(_without_type(bare, opened))
         name, job = found
     else:
@@ -154,7 +154,7 @@ def _run(
     survey = make_survey(Passed(seen.look, seen.ledger, fetch), viewer, shown, options)
     survey = replace(
         survey,
-        **told,
+        **first_look,
         sources=_sources(opened, seen.progress.rows),
         bad_rows=seen.bad.rows(fetch),
         findings=worst_first((*survey.findings, *_written(opened, options))),
@@ -196,12 +196,12 @@ def _written(opened: Opened, options: InspectOptions) -> tuple[Found, ...]:
     paths = [source.name for source in opened.sources]
     made = []
     for one in found:
-        told = one
+        finding = one
         if one.code == rendered_text.TRANSCRIPT:
             command = command_as("transcript", rows, paths=paths, delimiter=options.delimiter)
             also = {"command": command} if command else {}
-            told = replace(one, details={**one.details, **also})
-        made.append(found_of(told))
+            finding = replace(one, details={**one.details, **also})
+        made.append(found_of(finding))
     return (*made, *_mixed(opened, options))
 
 
@@ -232,7 +232,7 @@ def _mixed(opened: Opened, options: InspectOptions) -> tuple[Found, ...]:
     return (found_of(Finding("mixed_layouts", round(share * rows), share, (), details)),)
 
 
-def _told(opened: Opened, best: Guess | None, chosen: str | None) -> dict[str, Any]:
+def _first_look(opened: Opened, best: Guess | None, chosen: str | None) -> dict[str, Any]:
     """Return what the first rows say: the best guess, how sure it is, its command, and the rows."""
     firsts = next((rows for rows in opened.samples if rows), [])[:FIRST_ROWS]
     shown = tuple(json.dumps(row, ensure_ascii=False, default=str)[:RAW_SHOWN] for row in firsts)

@@ -30,11 +30,11 @@ def find(sample: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
             if isinstance(value, str):
                 columns.setdefault(name, []).append(value)
     found = {name: _template_of(texts) for name, texts in columns.items()}
-    told = {name: written for name, written in found.items() if written is not None}
-    if not told:
+    templates = {name: written for name, written in found.items() if written is not None}
+    if not templates:
         return ()
-    count = max(count for _, count in told.values())
-    details = {name: template for name, (template, _) in told.items()}
+    count = max(count for _, count in templates.values())
+    details = {name: template for name, (template, _) in templates.items()}
     return (Finding(CODE, count, count / len(sample), (), details),)
 
 

@@ -1,8 +1,8 @@
-"""Foreign templates in a worker process: a template is a program that cannot be trusted.
+"""Foreign templates in a worker process: a template is a program, and one from a stranger is not trusted.
 
-The worker has the limits of worker.Limits and its output one in proportion to the input. Five rows
-that break a limit are enough to call the template harmful: each one costs seconds. A trace comes out as
-JSON, and is followed only where no row's texts can grow by it more than rendering allows.
+The worker runs under worker.Limits, and its output is limited in proportion to its input. After five
+rows that exceed a limit the template is refused, since each such row takes seconds. The worker returns a
+trace as JSON; it is used only if no row's output by it could exceed what rendering allows.
 """
 
 import json
@@ -31,7 +31,7 @@ from fmtkit.rendering.tracing import (
 from fmtkit.rendering.unknowns import FIRST, Derived, Question, Slot, Unknown, symbolic
 
 GROWING = frozenset({"replace", "expandtabs", "rewritten", "printed"})
-"""Operations that can make a long text of a short one: JSON grows by its indents and escapes."""
+"""Operations that can turn a short text into a long one: JSON grows by indentation and escapes."""
 
 
 def encode_leaf(leaf: Leaf) -> list[Any]:
@@ -72,29 +72,32 @@ def _tuples(values: list[Any]) -> tuple[Any, ...]:
 
 
 def harmless(leaf: Leaf, growth: int, spare: int) -> bool:
-    """Return whether no row's texts can grow by it more than rendering allows."""
+    """Return whether the outputs and questions of a leaf stay within the output limit, for any row."""
     if any(isinstance(u, Derived) and u.operation in GROWING for u in leaf.unknowns):
         return False
     made = [output.message if isinstance(output, Fault) else output for output in leaf.outputs]
     asked = ["".join([q.text, *_texts(q.arguments)]) for q, _ in leaf.path]
-    return all(_moderate(text, leaf.unknowns, growth, spare) for text in (*made, *asked))
+    return all(_is_bounded(text, leaf.unknowns, growth, spare) for text in (*made, *asked))
 
 
 PARTS = frozenset({"part", "key", "value", "member", "element", "sorted key", "sorted value"})
-"""Operations of which the results for other last arguments are other parts of one text."""
+"""Operations whose last argument selects a part of the text: different arguments, disjoint parts."""
 ESCAPED = 6
-"""Characters of JSON that one of a text may take."""
+"""The most characters of JSON that one character of a text can become."""
 
 
-def _moderate(text: str, unknowns: Sequence[Unknown], growth: int, spare: int) -> bool:
-    """Count how often a string holds each slot at most, and its constants, through all operations."""
+def _is_bounded(text: str, unknowns: Sequence[Unknown], growth: int, spare: int) -> bool:
+    """Return whether a string has each slot at most `growth` times, and at most `spare` other characters.
+
+    Operations are followed down to the slots.
+    """
     held = Counter(text)
     times = Counter({ord(c) - FIRST: n for c, n in held.items() if symbolic(c)})
     constants = len(text) - times.total()
     parts: Counter[Hashable] = Counter()
     waiting = [-number for number in times]
     heapify(waiting)
-    # What an unknown is made of comes before it.
+    # An unknown is made only of unknowns with smaller numbers, so going from the largest down ends.
     while waiting:
         number = -heappop(waiting)
         unknown, often = unknowns[number], times[number]
@@ -123,7 +126,7 @@ def _moderate(text: str, unknowns: Sequence[Unknown], growth: int, spare: int) -
 
 
 MAX_TIMES = 1 << 20
-"""Unknowns in a text, through all operations, beyond which it is not looked at any further."""
+"""A text with more occurrences of unknowns than this, through all operations, counts as unbounded."""
 
 
 def _texts(arguments: Sequence[Any]) -> Iterator[str]:
@@ -136,15 +139,16 @@ def _texts(arguments: Sequence[Any]) -> Iterator[str]:
 
 
 MAX_OVERRUNS = 5
+"""Rows that may exceed a limit before the template is refused."""
 SPARE_OUTPUT = 1 << 18
-"""Characters that a foreign template may write whatever it is given."""
+"""Characters that a foreign template may write for any row, even an empty one."""
 
 GROWTH = 8
-"""How many times its input a foreign template may write besides."""
+"""How many times the length of its input a foreign template may write in addition."""
 
 
 class Sandbox:
-    """A template in a process of its own; the same answers as tracing.Interpreter's."""
+    """A template in a process of its own, with the interface and the results of tracing.Interpreter."""
 
     def __init__(
         self,
@@ -154,11 +158,11 @@ class Sandbox:
         now: datetime | None = None,
         limits: Limits | None = None,
     ) -> None:
-        """Read the template, without running or compiling it here; raises TemplateSyntaxError."""
-        # Compiling works out constants: 9**9**9 would take this process with it. Parsing does not.
+        """Parse the template, without compiling or running it in this process; raises TemplateSyntaxError."""
+        # Compiling evaluates constants, so 9**9**9 would hang this process. Parsing does not.
         tree = environment(BoundedEnvironment).parse(source)
         self.traceable = traceable(tree, variables)
-        # Told to the worker, so that one that is started anew has the same.
+        # Part of the setup, so that a restarted worker uses the same time.
         moment = (moments.now() if now is None else now).isoformat()
         setup = {"source": source, "variables": dict(variables), "now": moment}
         self._worker = Worker("fmtkit.rendering.sandbox:serve_template", setup, limits or Limits())
@@ -175,7 +179,7 @@ class Sandbox:
     def trace(
         self, signature: Signature, views: Sequence[View], row: dict[Slot, str]
     ) -> Leaf | None:
-        """Trace a row; a leaf that could make more of its texts than rendering may is refused."""
+        """Trace a row; return None if it cannot be traced, or if the output of its leaf is not bounded."""
         item = {
             "signature": [
                 [[s.role, s.keys, s.in_part, s.calls] for s in shapes] for shapes in signature
@@ -202,8 +206,8 @@ class Sandbox:
             self._overruns += 1
             if self._overruns >= MAX_OVERRUNS:
                 raise TemplateError(
-                    f"the template broke its limits on {self._overruns} rows, the last time with "
-                    f"{answer.message}; look into it before you use it"
+                    f"the template exceeded its limits on {self._overruns} rows, the last time: "
+                    f"{answer.message}; review the template before you use it"
                 )
             return answer
         found = json.loads(answer)
@@ -219,7 +223,7 @@ def _output(answer: Any) -> str | Fault:
 
 
 def serve_template(setup: Mapping[str, Any]) -> Serve:
-    """Make the function that answers in the worker; the template is compiled at the first item."""
+    """Return the function that answers requests in the worker; the first one compiles the template."""
     compile_once = Compiling(setup, BoundedEnvironment)
 
     def answer(item: bytes) -> bytes:
@@ -235,15 +239,15 @@ def serve_template(setup: Mapping[str, Any]) -> Serve:
 
 
 class BoundedMarkingEnvironment(BoundedEnvironment):
-    """The environment that also puts marks around what generation blocks enclose."""
+    """An environment that also marks the beginning and the end of generation blocks in the output."""
 
     mark_generation = True
 
 
 def serve_marked(setup: Mapping[str, Any]) -> Serve:
-    """Make the function that answers RowTemplate in the worker: the text with marks, or a fault.
+    """Return the function that answers RowTemplate in the worker: the text with marks, or a fault.
 
-    It is here, since what row templates import costs a worker 0.4 s of CPU before its first row.
+    It is not in the module of RowTemplate, since the imports of that cost a worker 0.4 s of CPU at start.
     """
     compile_once = Compiling(setup, BoundedMarkingEnvironment)
 
@@ -259,10 +263,10 @@ def serve_marked(setup: Mapping[str, Any]) -> Serve:
 
 
 class Compiling:
-    """A template to compile in the worker, at the first item: its limits hold from there on."""
+    """Compiles a template at the first item, when the limits of the worker are in force."""
 
     def __init__(self, setup: Mapping[str, Any], kind: type[BoundedEnvironment]) -> None:
-        """Remember the source with its variables and clock."""
+        """Keep the source, its variables and the time for the template."""
         self._setup, self._kind = setup, kind
         self._made: Interpreter | str | None = None
 
@@ -273,8 +277,8 @@ class Compiling:
             source, variables = self._setup["source"], self._setup["variables"]
             try:
                 self._made = Interpreter(source, variables, now=now, kind=self._kind)
-            # Python itself refuses the code of deeply nested blocks: SyntaxError. Its parser has no
-            # room on its stack: MemoryError. A zero byte in the source: ValueError.
+            # Python's compiler raises SyntaxError for deeply nested blocks, MemoryError where its
+            # parser's stack overflows, and ValueError for a zero byte in the source.
             except SyntaxError as error:
                 self._made = error.msg
             except (TemplateSyntaxError, ValueError, MemoryError, RecursionError) as error:

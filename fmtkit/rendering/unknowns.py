@@ -1,8 +1,8 @@
-"""Unknown texts as data: what stands for a content, what a template made of it and asked about it.
+"""Placeholders for the contents of a row, and what a template did with them while it was traced.
 
-In a symbolic text one private-use character stands for each unknown; its number is its place in a
-list of unknowns. `expand` puts the texts of a row in their places again. A JSON value (the arguments
-of a tool call, a tool) is unknown as the text that `tojson` writes of it.
+In a symbolic text each unknown text is one private-use character; its code point minus FIRST is its index
+in a list of unknowns. `expand` replaces these characters by the texts of a row. The placeholder of a JSON
+value (the arguments of a tool call, a tool) stands for its JSON text, as `tojson` writes it.
 """
 
 import json
@@ -15,26 +15,26 @@ from typing import Any
 from fmtkit.rendering.jinja_environment import tojson
 
 FIRST, LAST = 0xF0000, 0xFFFFD
-"""The characters that stand for unknowns."""
+"""The range of characters that stand for unknowns."""
 
 TEXT, OBJECT = UNKNOWN = "text", "object"
-"""The kinds of what is unknown in a tool call."""
+"""The kinds of unknown value in a tool call."""
 
 CallShape = tuple[tuple[str, str], ...]
 Calls = tuple[CallShape, ...]
-"""The paths of each call of a message, in order, each with its kind: TEXT, OBJECT or a JSON scalar."""
+"""The paths in each tool call of a message, in order, with their kinds: TEXT, OBJECT or a JSON scalar."""
 
 
 SMALL_JSON = 512
-"""Characters of a JSON text whose value is remembered for the next question."""
+"""Up to this many characters, the value of a JSON text is cached for the next question about it."""
 
 TOOL = "tool"
-"""The key of a tool's text, where tools are in place of messages."""
+"""The key of a tool's JSON text: tools are a conversation of their own, one tool a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The text of one key of one message of one conversation; a string within tool calls has its path."""
+    """The text of one key of a message of a conversation; within tool calls the key is from `call_key`."""
 
     dialog: int
     message: int
@@ -48,7 +48,7 @@ def call_key(number: int, path: str) -> str:
 
 @lru_cache(maxsize=4096)
 def read_call_key(key: str) -> tuple[int, str] | None:
-    """Read what call_key wrote; None of another key."""
+    """Split a key made by `call_key` into number and path; return None for any other key."""
     if not key.startswith("tool_calls["):
         return None
     number, _, path = key.removeprefix("tool_calls[").partition("].")
@@ -57,7 +57,7 @@ def read_call_key(key: str) -> tuple[int, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """What an operation makes of a string; `text` and strings in `arguments` may hold symbols."""
+    """The result of an operation on a string; `text` and strings in `arguments` may hold symbols."""
 
     operation: str
     text: str
@@ -109,12 +109,12 @@ STRING_PREDICATES = (
 
 
 def _parsed(text: str) -> Any:
-    """Return the value of a JSON text, which nobody changes: more than one question is asked of it."""
-    return _remembered(text) if len(text) <= SMALL_JSON else json.loads(text)
+    """Return the value of a JSON text. Callers must not change it: it may be cached."""
+    return _cached(text) if len(text) <= SMALL_JSON else json.loads(text)
 
 
 @lru_cache(maxsize=4096)
-def _remembered(text: str) -> Any:
+def _cached(text: str) -> Any:
     return json.loads(text)
 
 
@@ -132,7 +132,7 @@ OPERATIONS: dict[str, Callable[..., str]] = {
         index
     ],
     "json": tojson,
-    # Of a JSON text: written otherwise, as Python prints the value, and what is in it.
+    # Of a JSON text: its value written with other options, as Python prints it, or a part of it.
     "rewritten": lambda text, *options: tojson(_parsed(text), *options),
     "printed": lambda text: str(_parsed(text)),
     "text": json.loads,
@@ -168,7 +168,7 @@ KINDS = {
 
 
 def kind_of(text: str) -> str:
-    """Return the kind of a JSON text, as `tojson` writes it."""
+    """Return the kind of value of a JSON text that `tojson` wrote."""
     return KINDS.get(text[0], "number")
 
 
@@ -176,17 +176,17 @@ ANY_SYMBOL = re.compile(f"[{chr(FIRST)}-{chr(LAST)}]")
 
 
 def symbolic(text: str) -> bool:
-    """Return whether an unknown text is part of this one."""
+    """Return whether a text contains a placeholder."""
     return ANY_SYMBOL.search(text) is not None
 
 
 def expand(text: str, unknowns: list[Unknown], row: dict[Slot, str]) -> str:
-    """Put the texts of a row in place of the symbols."""
+    """Replace the placeholders in a text by the texts of a row."""
     return ANY_SYMBOL.sub(lambda m: evaluate(unknowns[ord(m[0]) - FIRST], unknowns, row), text)
 
 
 def evaluate(unknown: Unknown, unknowns: list[Unknown], row: dict[Slot, str]) -> str:
-    """Return what an unknown is in a row."""
+    """Return the text that an unknown has in a row."""
     if isinstance(unknown, Slot):
         return row[unknown]
     text = expand(unknown.text, unknowns, row)
@@ -200,7 +200,7 @@ def answer(question: Question, unknowns: list[Unknown], row: dict[Slot, str]) ->
 
 
 def slots_of(texts: Iterable[Any], unknowns: Sequence[Unknown]) -> list[Slot]:
-    """Return the slots that some texts are made of, at any depth."""
+    """Return the slots that texts are made of, also through operations."""
     found: dict[Slot, None] = {}
     waiting = list(texts)
     seen: set[str] = set()

@@ -182,8 +182,8 @@ def _unread(data: Mapping[str, Any]) -> list[Part]:
         return []
     found = sorted(data["unread_columns"].items(), key=lambda entry: -entry[1])
     rows = [(Line(f"{count:,}"), Line(one_line(name), "yellow")) for name, count in found]
-    told = "turns not read, rows by column (take a type that reads it, --map or --keep it):"
-    return [Line(told), Columns((RIGHT, LEFT), [*rows], INDENT)]
+    title = "turns not read, rows by column (take a type that reads it, --map or --keep it):"
+    return [Line(title), Columns((RIGHT, LEFT), [*rows], INDENT)]
 
 
 def _lost(data: Mapping[str, Any]) -> list[Part]:
@@ -195,8 +195,8 @@ def _lost(data: Mapping[str, Any]) -> list[Part]:
     ]
     if not rows:
         return []
-    told = f"no place in {data['to']}, rows by field (--allow-loss):"
-    return [Line(told), Columns((RIGHT, LEFT, LEFT), [*rows], INDENT)]
+    title = f"no place in {data['to']}, rows by field (--allow-loss):"
+    return [Line(title), Columns((RIGHT, LEFT, LEFT), [*rows], INDENT)]
 
 
 def _title(data: Mapping[str, Any]) -> str:

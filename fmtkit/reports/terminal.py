@@ -221,8 +221,8 @@ def _print_columns(survey: Survey, console: Console, *, whole: bool) -> None:
         most = survey.columns[:MOST_COLUMNS]
         more = len(survey.columns) - len(most)
         ending = f", and {more:,} more" if more > 0 else ""
-        told = ", ".join(_column(column) for column in most) or "none"
-        console.print(Text(told + ending))
+        names = ", ".join(_column(column) for column in most) or "none"
+        console.print(Text(names + ending))
     width = min(console.width, ROW)
     for row in survey.first_rows:
         console.print(Text(one_line(row, width), style="dim"), soft_wrap=True)
@@ -306,8 +306,8 @@ def _print_cutting(survey: Survey, console: Console, *, whole: bool) -> None:
         _print_cuts(cutting, console)
     else:
         drops = [cut for cut in cutting.cuts if cut.way == "drop"]
-        told = (f"{cut.max_length:,}: {cut.rows_lost / cutting.rows:.1%}" for cut in drops)
-        console.print(Text(f"rows longer than {', '.join(told)}"))
+        shares = (f"{cut.max_length:,}: {cut.rows_lost / cutting.rows:.1%}" for cut in drops)
+        console.print(Text(f"rows longer than {', '.join(shares)}"))
     console.print(
         Text(
             f"smallest length that drops at most {cutting.loss_budget:.2%} of the rows: "

@@ -1,4 +1,4 @@
-"""The options of `fmtkit train`, beside those of its config, and of the commands on what it has trained."""
+"""Options of `fmtkit train` that are not keys of its config, and of the commands for trained runs."""
 
 from dataclasses import dataclass
 
@@ -23,25 +23,29 @@ class TrainOptions(Options):
 
     panel = "Run"
 
-    dry_run: bool = option(SWITCH, "Print the plan; write and start nothing.", default=False)
+    dry_run: bool = option(
+        SWITCH, "Print the plan; write nothing and start nothing.", default=False
+    )
     prepare: bool = option(
-        SWITCH, "Write the run folder, print the command, start nothing.", default=False
+        SWITCH, "Write the run folder and print the command, but do not start it.", default=False
     )
     partial: bool = option(
-        SWITCH, "With --dry-run: guess what a fragment leaves out.", default=False
+        SWITCH,
+        "With --dry-run: accept an incomplete config, and guess what is missing.",
+        default=False,
     )
     overrides: tuple[str, ...] = option(
         TEXTS,
-        "KEY=VALUE that overrides the config; dotted keys, lists by index.",
+        "KEY=VALUE to override the config; keys are dotted, with indexes into lists.",
         default=(),
         flags=("--set",),
     )
     num_processes: int | None = option(
-        COUNT, "Processes that train together on this machine.", keys=("num_processes",)
+        COUNT, "Number of training processes on this machine.", keys=("num_processes",)
     )
     accelerate_config: str | None = option(
         PATH,
-        "single, multi_gpu, fsdp2, zero1, zero2, zero3, or a file.",
+        "Config of accelerate: single, multi_gpu, fsdp2, zero1, zero2, zero3, or a file.",
         keys=("accelerate_config",),
     )
     resume: bool = option(SWITCH, "Resume from the run's last checkpoint.", default=False)
@@ -52,9 +56,9 @@ class TrainOptions(Options):
 class CompareOptions(Options):
     """Options of `fmtkit compare`."""
 
-    rows: int = option(NATURAL, "Examples of each rule.", default=3)
+    rows: int = option(NATURAL, "Number of example rows for each rule.", default=3)
     overrides: tuple[str, ...] = option(
-        TEXTS, "KEY=VALUE that overrides the config; dotted keys.", default=(), flags=("--set",)
+        TEXTS, "KEY=VALUE to override the config; keys are dotted.", default=(), flags=("--set",)
     )
 
 
@@ -64,13 +68,15 @@ class MergeOptions(Options):
 
     panel = "Merging"
 
-    out: str | None = option(PATH, "Folder to write; RUN/merged unless set.", flags=("--out", "-o"))
-    checkpoint: str | None = option(TEXT, "A checkpoint of the run, by name or by step.")
-    adapter: str | None = option(PATH, "Folder of an adapter, in place of a run.")
-    model: str | None = option(PATH, "The base model, where it is not where the adapter says.")
+    out: str | None = option(PATH, "Folder to write; default: RUN/merged.", flags=("--out", "-o"))
+    checkpoint: str | None = option(TEXT, "A checkpoint of the run, by name or step.")
+    adapter: str | None = option(PATH, "Folder of an adapter, instead of a run.")
+    model: str | None = option(
+        PATH, "The base model, if it is not at the path in the adapter's config."
+    )
     dtype: str | None = option(
         OPTIONAL_CHOICE,
-        "Data type of the merged weights; the base model's unless set.",
+        "Data type of the merged weights; default: that of the base model.",
         choices=("float32", "bfloat16", "float16"),
     )
 
@@ -80,17 +86,23 @@ class TryOptions(Options):
     """Options of `fmtkit try`."""
 
     prompt: tuple[str, ...] = option(
-        TEXTS, "A text to answer; lines on stdin where none is given.", default=()
+        TEXTS, "A prompt to answer; without one, each line of stdin is a prompt.", default=()
     )
-    data: str | None = option(PATH, "Rows to answer or to score: a source as of convert.")
+    data: str | None = option(PATH, "Rows to answer or score: a source, as for `convert`.")
     type: str | None = option(
-        TEXT, "Type of the rows; that of the run's dataset unless set.", flags=("--type", "-t")
+        TEXT, "Type of the rows; default: that of the run's dataset.", flags=("--type", "-t")
     )
-    limit: int = option(COUNT, "The first N rows or lines.", default=20)
-    checkpoint: str | None = option(TEXT, "A checkpoint of the run, by name or by step.")
-    model: str | None = option(PATH, "The base model, where it is not where the run found it.")
+    limit: int = option(COUNT, "Number of rows or lines to read.", default=20)
+    checkpoint: str | None = option(TEXT, "A checkpoint of the run, by name or step.")
+    model: str | None = option(
+        PATH, "The base model, if it is no longer at the path in the run's config."
+    )
     max_new_tokens: int = option(COUNT, "Maximum number of tokens in an answer.", default=128)
     temperature: float = option(
-        AMOUNT, "Sampling temperature; 0 takes the likeliest token.", default=0.0, shown="0"
+        AMOUNT, "Sampling temperature; 0 is greedy decoding.", default=0.0, shown="0"
     )
-    seed: int = option(NUMBER, "Seed of sampling, and of heads that a base model lacks.", default=0)
+    seed: int = option(
+        NUMBER,
+        "Random seed for sampling, and for initializing heads that the base model lacks.",
+        default=0,
+    )

@@ -76,8 +76,8 @@ class Judge:
         if theirs.liked is not ours.liked:
             rules["label"] = None
         if not found:
-            told = f"{theirs.liked} in axolotl, {ours.liked} in fmtkit"
-            return Difference(tuple(rules), "", 0, told)
+            detail = f"{theirs.liked} in axolotl, {ours.liked} in fmtkit"
+            return Difference(tuple(rules), "", 0, detail)
         return Difference(tuple(rules), found[0].side, found[0].token, found[0].detail)
 
 
@@ -111,8 +111,8 @@ class _Sequences:
             self._masks()
         if not self.rules:
             self._say("tokenization", "white space at the end is cut into other tokens")
-        told = "; ".join(self.details)
-        return Difference(tuple(dict.fromkeys(self.rules)), side, self.first, told)
+        details = "; ".join(self.details)
+        return Difference(tuple(dict.fromkeys(self.rules)), side, self.first, details)
 
     def _say(self, rule: str, detail: str) -> None:
         self.rules.append(rule)
@@ -200,12 +200,12 @@ class _Sequences:
                 continue
             chosen = [i for i in differing if (i in ends) == (rule == "end_mask")]
             mine = sum(self.la[i] != -100 for i in chosen)
-            told = [
+            counts = [
                 f"{n} {what} are trained on {_by(is_theirs)}"
                 for n, is_theirs in ((mine, True), (count - mine, False))
                 if n
             ]
-            self._say(rule, ", ".join(told))
+            self._say(rule, ", ".join(counts))
 
     def _is_end(self, place: int) -> bool:
         return self.a[place] in self.control or self._is_space(self.a[place])
@@ -237,8 +237,8 @@ class _Sequences:
         ]
         same = trained[0] and (trained[0] in trained[1] or trained[1] in trained[0])
         rule = "template" if same else "content"
-        told = "another text around the replies" if same else "other replies"
-        self._say(rule, told)
+        detail = "another text around the replies" if same else "other replies"
+        self._say(rule, detail)
 
     def _turns(self, ids: Sequence[int]) -> list[str]:
         """Return the texts between the control tokens, without the names of roles."""
@@ -252,8 +252,8 @@ class _Sequences:
             self._trained(ids, labels) for ids, labels in ((self.a, self.la), (self.b, self.lb))
         )
         if mine != own and not {"content", "turn_lost", "template"} & {*self.rules}:
-            told = f"trained on in axolotl {_short(mine)!r}, in fmtkit {_short(own)!r}"
-            self._say("mask", told)
+            detail = f"trained on in axolotl {_short(mine)!r}, in fmtkit {_short(own)!r}"
+            self._say("mask", detail)
 
     def _trained(self, ids: Sequence[int], labels: Sequence[int]) -> str:
         kept = [i for i, label in zip(ids, labels, strict=True) if label != -100]

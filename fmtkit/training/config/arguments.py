@@ -287,11 +287,11 @@ def _fields(config: Class, trainer: Class | None) -> dict[str, Field]:
 
 
 def _choices(config: Class, trainer: Class | None) -> dict[str, tuple[str, ...]]:
-    said = argument_choices.from_docstring(config)
-    told = argument_choices.from_chains(trainer) if trainer else {}
+    documented = argument_choices.from_docstring(config)
+    chains = argument_choices.from_chains(trainer) if trainer else {}
     both = {
-        name: tuple(dict.fromkeys((*said.get(name, ()), *sorted(told.get(name, ())))))
-        for name in {*said, *told}
+        name: tuple(dict.fromkeys((*documented.get(name, ()), *sorted(chains.get(name, ())))))
+        for name in {*documented, *chains}
     }
     return both | argument_choices.from_enumerations(config)
 

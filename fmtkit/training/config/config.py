@@ -203,15 +203,15 @@ def _check_foreign(values: Mapping[str, object], source: str) -> None:
     """Raise OptionError for a configuration that another tool reads."""
     parts = [name for name, v in values.items() if isinstance(v, Mapping) and _COMPONENT in v]
     if parts:
-        raise OptionError(_told(source, "torchtune", [f"{parts[0]}.{_COMPONENT}"]))
+        raise OptionError(_foreign_message(source, "torchtune", [f"{parts[0]}.{_COMPONENT}"]))
     for tool, own in _OTHER_TOOLS.items():
         found = sorted(own & set(values))
         # A model or a name alone may be anybody's.
         if len(found) > 1 and not {"base_model", "datasets"} & set(values):
-            raise OptionError(_told(source, tool, found[:3]))
+            raise OptionError(_foreign_message(source, tool, found[:3]))
 
 
-def _told(source: str, tool: str, found: list[str]) -> str:
+def _foreign_message(source: str, tool: str, found: list[str]) -> str:
     if tool == "accelerate":
         return (
             f"{source}: this is a configuration of accelerate ({', '.join(found)}); name it as "

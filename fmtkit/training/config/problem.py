@@ -85,18 +85,18 @@ class Problems:
 
         It is a RefusalError, or the problem's own class where there is only one.
         """
-        told = [p for p in self.found if not self.has(_SAID_BY.get(p.code, ()))]
-        found = sorted(dict.fromkeys(told), key=lambda p: line_of(p, lines) or 0)
+        causes = [p for p in self.found if not self.has(_SAID_BY.get(p.code, ()))]
+        found = sorted(dict.fromkeys(causes), key=lambda p: line_of(p, lines) or 0)
         if not found:
             return
-        lines_told = [one_line(f"{_place(p, source, lines)}{p.message} [{p.code}]") for p in found]
+        messages = [one_line(f"{_place(p, source, lines)}{p.message} [{p.code}]") for p in found]
         excerpts = [excerpt(source, line_of(p, lines), p.key) for p in found]
         if len(found) == 1:
-            raise with_excerpt(_alone(found[0], lines_told[0]), excerpts[0])
+            raise with_excerpt(_alone(found[0], messages[0]), excerpts[0])
         head = f"{source}: {len(found)} problems"
-        text = "\n".join([head, *(f"  {line}" for line in lines_told)])
+        text = "\n".join([head, *(f"  {line}" for line in messages)])
         shown = [head]
-        for line, below in zip(lines_told, excerpts, strict=True):
+        for line, below in zip(messages, excerpts, strict=True):
             shown += [f"  {line}", *(f"  {part}" for part in below)]
         error = RefusalError(found[0].code, text, tuple(found))
         error.__dict__["_shown"] = tuple(shown)

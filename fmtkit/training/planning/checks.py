@@ -178,17 +178,17 @@ def find_packages(run: Run) -> Problem | None:
     """Return the problem of an optimizer, or of LoftQ, whose package is not installed."""
     lacking = [name for name in _LOFTQ if find_spec(name) is None]
     if lacking and _is_loftq(run.plan):
-        told = (
+        message = (
             f"peft.loftq_config: LoftQ needs {' and '.join(lacking)}: pip install "
             f"{' '.join(lacking)}, or leave it out"
         )
-        return Problem("", told, "peft.loftq_config")
+        return Problem("", message, "peft.loftq_config")
     named = run.plan.resolution.trainer.get("optim")
     wish = "" if named is None else str(named.value)
     found = next((one for one in _OF_PACKAGES if re.fullmatch(one[0], wish)), None)
     if found is not None and find_spec(found[1]) is None:
-        told = f"optimizer: {wish} needs the package {found[2]}: pip install {found[2]}, or adamw_torch"
-        return Problem("", told, "optimizer")
+        message = f"optimizer: {wish} needs the package {found[2]}: pip install {found[2]}, or adamw_torch"
+        return Problem("", message, "optimizer")
     return None
 
 

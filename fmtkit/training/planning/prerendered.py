@@ -1,6 +1,6 @@
-"""Sources of prerendered text, where a type takes messages too (`passthrough`), by their first rows.
+"""Detection of prerendered text, from first rows, for types that take text or messages (`passthrough`).
 
-They are trained on as they are, with the identity template; another template would be applied on top.
+Prerendered text is trained on unchanged, with the identity template; any other would be applied on top.
 """
 
 from collections.abc import Mapping
@@ -19,16 +19,18 @@ from fmtkit.training.planning.plan import DatasetPlan, Plan
 
 
 def settled(plan: Plan, *, with_hub: bool) -> Plan:
-    """Return a plan that knows which of its sources hold text: local ones, or all.
+    """Return the plan with each dataset marked that holds prerendered text.
 
-    Raises OptionError where text is to be mixed with messages, or has a template named for it, or
-    where a dataset of the hub cannot be loaded.
+    Local datasets are read, and those of the hub too if `with_hub`.
+
+    Raises OptionError if prerendered text would be mixed with messages or has a template configured, or
+    if a dataset of the hub cannot be loaded.
     """
-    # Online methods sample from a prompt of text as it is.
+    # Online methods generate from a text prompt unchanged.
     if "rewards" in plan.runner.needs:
         return plan
     train, test = (
-        tuple(_known(plan, dataset, with_hub=with_hub) for dataset in listed)
+        tuple(_with_reading(plan, dataset, with_hub=with_hub) for dataset in listed)
         for listed in (plan.datasets, plan.test_datasets)
     )
     if (train, test) == (plan.datasets, plan.test_datasets):
@@ -38,24 +40,26 @@ def settled(plan: Plan, *, with_hub: bool) -> Plan:
     return replace(plan, datasets=train, test_datasets=test, template=template)
 
 
-def _known(plan: Plan, dataset: DatasetPlan, *, with_hub: bool) -> DatasetPlan:
+def _with_reading(plan: Plan, dataset: DatasetPlan, *, with_hub: bool) -> DatasetPlan:
     source = None if dataset.reading.function else typenames.read(dataset.reading.type).source
     if source is None or len(set(dataset_entries.makes_text(source))) < 2:
         return dataset
-    here: list[object] = [str(path) for path in _files(dataset)]
-    if not here and with_hub:
+    specs: list[object] = [str(path) for path in _files(dataset)]
+    if not specs and with_hub:
         wish = wish_of(dataset.entry, plan.config.get("seed"))
-        here, _ = datasets.specs_of(dataset, wish)
-    made = _made(plan, dataset, source, here)
-    if made is None or not made.text:
+        specs, _ = datasets.specs_of(dataset, wish)
+    chosen = _chosen_converter(plan, dataset, source, specs)
+    if chosen is None or not chosen.text:
         return dataset
-    segments = made.makes is Segments
-    reading = replace(dataset.reading, is_text=not segments, is_segments=segments)
-    return replace(dataset, reading=reading, table=made.table if segments else dataset.table)
+    is_segments = chosen.makes is Segments
+    reading = replace(dataset.reading, is_text=not is_segments, is_segments=is_segments)
+    return replace(dataset, reading=reading, table=chosen.table if is_segments else dataset.table)
 
 
-def _made(plan: Plan, dataset: DatasetPlan, name: str, specs: list[object]) -> Converter | None:
-    """Return the converter that the first rows of a dataset choose; None where there are none."""
+def _chosen_converter(
+    plan: Plan, dataset: DatasetPlan, name: str, specs: list[object]
+) -> Converter | None:
+    """Return the converter that fits the first rows of a dataset; None without rows or a fit."""
     columns = dataset.entry.get("columns")
     mapping = {str(k): str(v) for k, v in columns.items()} if isinstance(columns, Mapping) else {}
     fields = dataset.reading.options.items()
@@ -69,7 +73,7 @@ def _made(plan: Plan, dataset: DatasetPlan, name: str, specs: list[object]) -> C
                 name, sample, method=plan.method, mapping=mapping, source=source.name
             )
         except ColumnMismatchError:
-            # The conversion says what is missing.
+            # The conversion will report the missing columns.
             return None
     return None
 

@@ -101,8 +101,8 @@ def _environment(config: Config, runner: Runner) -> str | None:
 
 
 def _lengths(config: Config, runner: Runner) -> str | None:
-    told = "kto_order" in runner.refusals
-    if runner.sees_lengths or told or not config.is_true("group_by_length"):
+    has_kto_order = "kto_order" in runner.refusals
+    if runner.sees_lengths or has_kto_order or not config.is_true("group_by_length"):
         return None
     return (
         f"group_by_length: the rows of {runner.method} have no one length for transformers to group "

@@ -118,7 +118,7 @@ def check(subject: Subject) -> Iterator[Problem]:
     for failure in failures(config_class, values, find_class(runner.trainer)):
         key = _key(failure, out.trainer.values())
         yield Problem(
-            "trainer_rule", f"{fields.class_name} of {fields.package}: {_told(failure)}", key
+            "trainer_rule", f"{fields.class_name} of {fields.package}: {_shortened(failure)}", key
         )
 
 
@@ -128,7 +128,7 @@ def _key(failure: str, arguments: Iterable[Argument]) -> str:
     return named[0].origin.removeprefix("key ") if named else ""
 
 
-def _told(failure: str) -> str:
+def _shortened(failure: str) -> str:
     text = " ".join(failure.split())
     return text if len(text) <= 300 else text[:299] + "…"
 

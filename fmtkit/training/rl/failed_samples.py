@@ -173,8 +173,8 @@ class FailedSamples:
         if not any(self.reasons):
             return
         logged = self.trainer._pending_extra_logs
-        told = logged.pop("masked", [None] * len(self.reasons))
-        pairs = zip(self.reasons, told, strict=True)
+        logged_reasons = logged.pop("masked", [None] * len(self.reasons))
+        pairs = zip(self.reasons, logged_reasons, strict=True)
         self.trainer._log_completion_extra("masked", [failed or other for failed, other in pairs])
 
     def metrics(self) -> Iterator[tuple[str, float]]:
@@ -191,12 +191,12 @@ class FailedSamples:
             self.trainer._metrics[mode][name].append(value)
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def reporting(self) -> Iterator[None]:
         """Wrap a training: at its end, stop the reward workers and report the findings of the run."""
         try:
             yield
             for finding in self._findings():
-                self._tell(finding)
+                self._report(finding)
         finally:
             if self.rewards is not None:
                 self.rewards.close()
@@ -214,7 +214,7 @@ class FailedSamples:
             if found:
                 yield found
 
-    def _tell(self, finding: str) -> None:
+    def _report(self, finding: str) -> None:
         for callback in self.trainer.callback_handler.callbacks:
             if isinstance(callback, RunLog):
                 callback.findings.append(finding)

@@ -46,7 +46,7 @@ def check(key: str, name: str, places: Sequence[Path]) -> None:
     try:
         tree = ast.parse(Path(spec.origin).read_bytes(), spec.origin)
     except SyntaxError as error:
-        raise OptionError(f"{key}: {name}: {_told(error, spec.origin)}") from error
+        raise OptionError(f"{key}: {name}: {_located(error, spec.origin)}") from error
     defined = _defined(tree)
     if defined is not None and attribute not in defined:
         raise OptionError(_absent(key, attribute, spec.origin, defined))
@@ -62,7 +62,7 @@ def load(key: str, name: str, places: Sequence[Path]) -> Any:
     try:
         module = import_module(module_name)
     except Exception as error:
-        raise OptionError(f"{key}: {name}: {_told(error, origin)}") from error
+        raise OptionError(f"{key}: {name}: {_located(error, origin)}") from error
     if not hasattr(module, attribute):
         raise OptionError(_absent(key, attribute, origin, vars(module)))
     return getattr(module, attribute)
@@ -142,7 +142,7 @@ def _absent(key: str, attribute: str, origin: str, known: Any) -> str:
     return f"{key}: {origin} has no {attribute!r}" + (f"; did you mean {near!r}?" if near else "")
 
 
-def _told(error: Exception, origin: str) -> str:
+def _located(error: Exception, origin: str) -> str:
     """Return the error in the user's file, and its line."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == origin]
     line = error.lineno if isinstance(error, SyntaxError) else frames[-1].lineno if frames else None

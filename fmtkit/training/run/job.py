@@ -1,6 +1,6 @@
-"""A job: what the training processes read from the run folder, as plain values.
+"""A job: a resolved training run as plain JSON values, which the training processes read.
 
-The parent plans and converts, and writes `job.json`; each training process reads it.
+The parent process plans, converts and writes `job.json` into the run folder; each training process reads it.
 """
 
 import json
@@ -14,32 +14,32 @@ from fmtkit.core.errors import ResumeError
 
 FILE = "job.json"
 ALL_LINEAR = "all-linear"
-"""What PEFT calls every linear layer but the head."""
+"""PEFT's name for all linear layers except the output head."""
 BY_DEVICE = "bfloat16 or float32"
-"""The dtype of weights for `bf16: auto`: bfloat16 where the device has it."""
+"""The dtype of weights for `bf16: auto`: bfloat16 where the device supports it, else float32."""
 
 WITHOUT = "none"
-"""The chat template of a run whose rows no template writes: the tokenizer keeps its own, if any."""
+"""The chat template of a run whose rows need none: the tokenizer keeps its own, if it has one."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Converted files of one dataset, and which of its rows train.
+    """The converted files of one dataset, and how the trainer uses them.
 
-    `columns` are those that the trainer gets, where others were carried through; all of them where it is
-    empty.
+    `columns` are the columns that the trainer gets; empty for all of them. Files may have more, carried
+    through with `--keep`.
     """
 
     files: tuple[str, ...]
     weight: float = 1.0
     columns: tuple[str, ...] = ()
     turns: Mapping[str, object] | None = None
-    """Which turns of its conversations are trained on (TurnRule.as_dict); None for the usual."""
+    """Which turns of its conversations are trained on (TurnRule.as_dict); None for the default."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A resolved run. Arguments hold what was set; all else is the classes' own default."""
+    """A resolved run. Arguments are those that were set; any other has the default of its class."""
 
     run: str
     method: str
@@ -58,15 +58,15 @@ class Job:
     train: tuple[Source, ...]
     evaluation: tuple[Source, ...]
     settings: Mapping[str, object] = field(default_factory=dict)
-    """The keys that fmtkit itself acts on, by their names in the configuration."""
+    """The keys that fmtkit itself uses, by their names in the configuration."""
     sections: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """The keys of fmtkit's own online methods: rl, vllm, ebft, nemo_gym."""
     places: tuple[str, ...] = ()
-    """The folders where the user's own modules are looked for."""
+    """The folders in which the user's own modules are searched."""
     resume: str | None = None
     needs_cuda: bool = False
     processes: int | None = None
-    """How many processes train together; None where the launcher finds out."""
+    """How many processes train together; None if the launcher decides."""
 
     def dumps(self) -> str:
         """Return the job as JSON text."""
@@ -79,12 +79,12 @@ class Job:
         return path
 
     def setting(self, name: str) -> object:
-        """Return a key that fmtkit acts on, or None where it is unset."""
+        """Return the value of a key that fmtkit itself uses, or None if it is not set."""
         return self.settings.get(name)
 
 
 def read(run: Path) -> Job:
-    """Read the job of a run folder; raise ResumeError for one that no fmtkit of today wrote whole."""
+    """Read the job of a run folder; raise ResumeError if it is missing, incomplete or of another version."""
     try:
         return _read(run)
     except FileNotFoundError as error:

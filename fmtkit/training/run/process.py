@@ -34,7 +34,13 @@ from fmtkit.training.trained.trained_model import TrainedModel
 
 _CONNECTED: list[Any] = []
 """Trainers of several processes that have ended what connects them."""
-_TOLD = ("loss", "rewards/margins", "reward", "ebft/alignment", "ebft/alignment_unwhitened")
+_SHOWN_METRICS = (
+    "loss",
+    "rewards/margins",
+    "reward",
+    "ebft/alignment",
+    "ebft/alignment_unwhitened",
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -47,14 +53,14 @@ def main(arguments: list[str]) -> int:
         with interrupts.handling(stop.take):
             return train(job.read(run), stop)
     except FmtkitError as error:
-        return _told(error)
+        return _print_error(error)
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the process ends here, and says of what
-        return _told(failures.explained(error, run))
+        return _print_error(failures.explained(error, run))
 
 
-def _told(error: FmtkitError) -> int:
+def _print_error(error: FmtkitError) -> int:
     # Of one write, with PYTHONUNBUFFERED too: several processes may end with a line each.
     sys.stderr.write(f"error: {error}\n")
     return error.exit_code
@@ -162,8 +168,8 @@ def _check_world(work: Job, joined: int) -> None:
     wanted = work.processes or started
     if joined == started and joined in {wanted, wanted * machines}:
         return
-    told = " (use_cpu: false: several processes without a GPU need true)"
-    advice = told if joined < started and work.trainer.get("use_cpu") is False else ""
+    needs_cpu = " (use_cpu: false: several processes without a GPU need true)"
+    advice = needs_cpu if joined < started and work.trainer.get("use_cpu") is False else ""
     raise OptionError(
         f"{wanted} processes were to train together, {started} were started, and {joined} know of "
         f"each other{advice}; each group would train a copy of its own: see num_processes and "
@@ -289,8 +295,8 @@ def _report(work: Job, trainer: Any, log: RunLog, result: Any, seconds: float) -
 
 def _moved(log: RunLog) -> str:
     """Return how the metrics moved that show whether anything was learned."""
-    told = [name for name in _TOLD if name in log.first and name in log.last]
-    return "".join(f", {name} {log.first[name]:.4g} -> {log.last[name]:.4g}" for name in told)
+    names = [name for name in _SHOWN_METRICS if name in log.first and name in log.last]
+    return "".join(f", {name} {log.first[name]:.4g} -> {log.last[name]:.4g}" for name in names)
 
 
 def _say(trainer: Any, line: str) -> None:

@@ -157,8 +157,8 @@ def check_tool_template(tokenizer: Any, origin: str) -> None:
 
     if not supports_tool_calling(tokenizer):
         raise OptionError(f"{origin}: the chat template cannot write tool calls; {_OWN_TEMPLATE}")
-    told = (getattr(tokenizer, name, None) for name in ("response_template", "response_schema"))
-    if any(value is not None for value in told):
+    schemas = (getattr(tokenizer, name, None) for name in ("response_template", "response_schema"))
+    if any(value is not None for value in schemas):
         return
     try:
         # TRL knows templates by their text; what it finds is put on the copy.

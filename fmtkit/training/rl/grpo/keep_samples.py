@@ -49,9 +49,9 @@ def rows_of(
 
 def _masked(extra: Row, rewards: Sequence[float | None], *, cut: bool) -> str | None:
     """Return why an answer is not trained on; None if it is."""
-    told = extra.pop("masked", None)
-    if told:
-        return str(told)
+    reason = extra.pop("masked", None)
+    if reason:
+        return str(reason)
     if cut:
         return "cut off"
     return "no reward" if all(reward is None for reward in rewards) else None
@@ -78,7 +78,7 @@ class _Keeper:
         self.table = table
         self.trainer = trainer
         self._next_page = following(time.monotonic())
-        self._is_told = False
+        self._is_announced = False
 
     def keep(self, step: int) -> None:
         trainer = self.trainer
@@ -92,7 +92,7 @@ class _Keeper:
         self.table.add(step, list(rows))
         if time.monotonic() > self._next_page:
             self.show()
-            self._tell()
+            self._announce()
 
     def show(self) -> None:
         """Write the page."""
@@ -100,10 +100,10 @@ class _Keeper:
         samples_page.write(run, self.table.rows, self.table.how)
         self._next_page = following(begun)
 
-    def _tell(self) -> None:
+    def _announce(self) -> None:
         """Print once, during the run, where the page is."""
-        if not self._is_told:
-            self._is_told = True
+        if not self._is_announced:
+            self._is_announced = True
             page = self.table.file.with_name(samples_page.PAGE)
             print(f"answers with their rewards: {page}", file=sys.stderr)  # noqa: T201
 
@@ -119,8 +119,12 @@ def keeper(table: SampleTable, trainer: Any) -> Any:
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
             del args, control
-            told = logs or {}
-            if state.is_world_process_zero and "loss" in told and not _ANSWERED.isdisjoint(told):
+            values = logs or {}
+            if (
+                state.is_world_process_zero
+                and "loss" in values
+                and not _ANSWERED.isdisjoint(values)
+            ):
                 own.keep(state.global_step)
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:

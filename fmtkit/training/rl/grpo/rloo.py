@@ -61,5 +61,5 @@ class FmtkitRLOOTrainer(RLOOTrainer):
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """Train; then print a summary of calls and rewards, and stop the reward workers."""
-        with self.failed.told():
+        with self.failed.reporting():
             return super().train(*args, **kwargs)

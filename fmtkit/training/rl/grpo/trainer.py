@@ -169,5 +169,5 @@ class FmtkitGRPOTrainer(RolloutTrainer):
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """Train; then print a summary of calls and rewards, and stop the reward workers."""
-        with self.failed.told():
+        with self.failed.reporting():
             return super().train(*args, **kwargs)

@@ -107,7 +107,7 @@ class Called:
             if isinstance(error, FinalRewardError) or not isinstance(error, (*_MASKED, type(None))):
                 raise error
             values = part.value if part.value is not None else [None] * len(rows)
-            failed = {} if error is None else dict.fromkeys(part.rows, self._told(error, rows))
+            failed = {} if error is None else dict.fromkeys(part.rows, self._reason(error, rows))
             out.add(values, failed, _each(started, len(rows)))
             started = time.perf_counter()
         return out
@@ -128,7 +128,7 @@ class Called:
         replay(batch.context, [one for one in logged if whole or one[0] != "log_extra"])
         return values
 
-    def _told(self, error: Exception, rows: Batch) -> str:
+    def _reason(self, error: Exception, rows: Batch) -> str:
         if isinstance(error, OverdueError):
             return str(self.overdue(len(rows), error.where))
         if isinstance(error, _RaisedError):

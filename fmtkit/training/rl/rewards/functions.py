@@ -75,7 +75,7 @@ class _Standing:
         # Nothing is made of these numbers; TRL would warn of rewards that are None.
         return [0.0] * len(batch)
 
-    def told(self, batch: Batch, scored: Scored) -> list[Value]:
+    def finish(self, batch: Batch, scored: Scored) -> list[Value]:
         """Return the rewards after the judge has seen them; keep what failed and how long it took."""
         values = scored.values
         if self.failures is not None:
@@ -111,7 +111,7 @@ class Reward(_Standing):
             )
         except RewardError as error:
             return self.lost(batch, error)
-        return self.told(batch, Scored.joined(parts))
+        return self.finish(batch, Scored.joined(parts))
 
 
 class AsyncReward(_Standing):
@@ -131,7 +131,7 @@ class AsyncReward(_Standing):
             found = await asyncio.gather(*(self._part(part, self.called.seconds) for part in cut))
         except RewardError as error:
             return self.lost(batch, error)
-        return self.told(batch, Scored.joined(found))
+        return self.finish(batch, Scored.joined(found))
 
     async def _part(self, batch: Batch, seconds: float) -> Scored:
         """Score a batch; if it fails and samples may fail, score each half."""

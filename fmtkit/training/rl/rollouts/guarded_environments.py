@@ -18,7 +18,7 @@ from fmtkit.training.rl.failed_samples import Timings, processes
 from fmtkit.training.rl.rollouts.contract import in_one_line
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
 
-_TOLD = (ValueError, TypeError)
+_SHOWN_TO_MODEL = (ValueError, TypeError)
 """Errors by which an environment reports a wrong call to the model."""
 _OWN = ("reset", "get_reward")
 
@@ -122,7 +122,7 @@ def _begin(environment: Any, name: str) -> None:
 
 
 def _final(name: str) -> tuple[type[Exception], ...]:
-    return () if name in _OWN else _TOLD
+    return () if name in _OWN else _SHOWN_TO_MODEL
 
 
 def _failed(
@@ -131,7 +131,7 @@ def _failed(
     """Mask the sample, or let the exception through to TRL if it is for the model or ends the run."""
     overdue = isinstance(error, OverdueError)
     masks = settings.max_failed_share > 0
-    if name not in _OWN and not overdue and (not masks or isinstance(error, _TOLD)):
+    if name not in _OWN and not overdue and (not masks or isinstance(error, _SHOWN_TO_MODEL)):
         raise error
     if name in _OWN and not masks and not overdue and processes() == 1:
         raise error

@@ -42,7 +42,7 @@ class Conversation:
     limit: int
     sample: Sample
     dialog: Dialog | None = None
-    said: list[tuple[str, str, str]] = field(default_factory=list)
+    history: list[tuple[str, str, str]] = field(default_factory=list)
     fault: str = ""
     """Why the environment cannot be served, which ends the run."""
     is_closed: bool = False
@@ -186,7 +186,7 @@ def text_of(message: Mapping[str, Any]) -> str:
     return "".join(str(part.get("text") or "") for part in content)
 
 
-def told(message: Mapping[str, Any]) -> tuple[str, str, str]:
+def comparable(message: Mapping[str, Any]) -> tuple[str, str, str]:
     """Return what is compared of a message: environments may reformat an answer when they send it back."""
     calls = [
         (call["function"]["name"], _as_values(call["function"])["arguments"])
@@ -262,7 +262,7 @@ class Endpoint:
         message = self.wording.message(prompt, ids, tools)
         if conversation.follows:
             dialog.generate(ids, logprobs or ())
-            conversation.said = [*map(told, messages), told(message)]
+            conversation.history = [*map(comparable, messages), comparable(message)]
         ended = ids[-1] == self.wording.tokenizer.eos_token_id
         calls = "tool_calls" in message
         choice = {"index": 0, "message": message, "logprobs": None}
@@ -289,8 +289,10 @@ class Endpoint:
             ids = self.wording.prompt(messages, tools)
             conversation.dialog = Dialog(prompt_ids=ids)
             return list(ids)
-        count = len(conversation.said)
-        goes_on = len(messages) > count and [*map(told, messages[:count])] == conversation.said
+        count = len(conversation.history)
+        goes_on = (
+            len(messages) > count and [*map(comparable, messages[:count])] == conversation.history
+        )
         if not conversation.follows or not goes_on:
             # A different sequence from the one that is trained on: answered, and left out.
             dialog.outcome = MISMATCH

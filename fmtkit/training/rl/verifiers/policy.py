@@ -122,7 +122,7 @@ def generating(trainer: Any) -> Callable[[Sequence[list[int]], int], list[Sample
         # A turn of 8 tokens would be cut out of as many as a whole conversation may have.
         with capped(trainer, most):
             ids, logprobs = trainer._generate_single_turn(list(prompts), None, {}, 1)
-        told = logprobs if logprobs is not None else [None] * len(ids)
-        return list(zip(ids, told, strict=True))
+        known = logprobs if logprobs is not None else [None] * len(ids)
+        return list(zip(ids, known, strict=True))
 
     return generate

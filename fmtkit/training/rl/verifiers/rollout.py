@@ -178,10 +178,10 @@ class Rollout:
         return float(reward)
 
     def _outcome(
-        self, row: Mapping[str, Any], found: Conversation, told: Tried[float]
+        self, row: Mapping[str, Any], found: Conversation, judged: Tried[float]
     ) -> tuple[Dialog, float | None, str]:
         """Return a conversation, its reward, and the reason if it cannot be trained on."""
-        reward, reason = told.value, told.reason
+        reward, reason = judged.value, judged.reason
         dialog = found.dialog or Dialog(prompt_ids=self.wording.prompt(row["prompt"]))
         if not reason and dialog.is_empty:
             reward, reason = None, NOTHING
