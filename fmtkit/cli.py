@@ -81,7 +81,7 @@ fmtkit templates chatml""",
     "env": """\
 fmtkit env""",
 }
-"""Command -> calls that `--help` shows; tests run them beside the samples of docs/examples."""
+"""Command -> calls that `--help` shows; tests run them next to the samples of docs/examples."""
 AFTERWARDS = frozenset({"compare", "merge", "try", "vllm-serve", "rewards", "replay"})
 """Commands whose examples need what a run, another program or a user has made: tests parse them."""
 FIRST = """\

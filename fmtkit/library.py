@@ -153,7 +153,7 @@ def _collect(rows: RowStream, piece: Piece, rejects: Rejects | None) -> None:
 
 
 def _warn(rows: RowStream, rejects: Rejects | None, function: str) -> None:
-    """Warn of the rows that are missing although nobody asked to leave them out, and of unread turns."""
+    """Warn of rows that are missing without a request to leave them out, and of unread turns."""
     ledger = rows.ledger
     # From here: the iterator or the function, its wrapper, the caller.
     level = 4 if function == "table" else 3
@@ -466,7 +466,7 @@ def compare(
 
 @keywords(TryOptions)
 def try_run(run: str | Path, *, options: TryOptions) -> "Trial":
-    """Try what a run has trained beside its base model, with the run's chat template.
+    """Compare what a run has trained with its base model, with the run's chat template.
 
     Prompts are answered by both. Pairs and single replies are scored: by a reward model's head, else by
     their log-probabilities, and where the run was measured against a reference by its implicit rewards

@@ -100,7 +100,7 @@ def test_a_build_of_other_sources_is_not_used(monkeypatch, tmp_path):
         assert native.kernel() is None
     assert native.kernel() is None
     assert len(warned) == 1
-    assert native.why_not() == "it is stale: built from other sources than those beside it"
+    assert native.why_not() == "it is stale: built from other sources than those next to it"
     monkeypatch.setenv(native.VARIABLE, "require")
     with pytest.raises(DependencyError, match="stale"):
         native.kernel()

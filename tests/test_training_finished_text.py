@@ -91,10 +91,10 @@ def test_datasets_that_are_not_here_are_left_to_the_conversion(tmp_path):
     [
         (
             "needs column chosen (near: good; map it with --map chosen=good)",
-            "needs column chosen (near: good; map it with columns: {chosen: good} beside its type)",
+            "needs column chosen (near: good; map it with columns: {chosen: good} next to its type)",
         ),
         ("choose a pair policy, --option pairs=all", "choose a pair policy, options: {pairs: all}"),
-        ("no role 'bot'; map it by --option roles", "no role 'bot'; map it by roles beside"),
+        ("no role 'bot'; map it by --option roles", "no role 'bot'; map it by roles next to"),
         ("makes tokens: give --tokenizer", "makes tokens: give tokenizer_config or base_model"),
         ("--val-size 9: only 3 rows", "val_set_size 9: only 3 rows"),
         ("choose one with --method", "choose one with rl"),

@@ -15,7 +15,7 @@ HEAD = f"""\
 # Commands
 
 `fmtkit COMMAND --help` says the same. Results go to stdout, everything else to stderr; the
-[exit codes](errors.md#exit-codes) tell findings from failures. Guides: [converting](converting.md),
+[exit codes](errors.md#exit-codes) distinguish findings from failures. Guides: [converting](converting.md),
 [inspecting](inspect.md), [training](training.md).
 """
 

@@ -217,7 +217,7 @@ each rule, with trained tokens in [brackets], and `--json` follows `fmtkit schem
 differs does so by one rule or by several:
 
 """
-_ONLY = """A row that is on one side only is there for one of these reasons, as far as both datasets tell:
+_ONLY = """A row that is on one side only is there for one of these reasons, as far as both datasets show:
 
 """
 

@@ -49,7 +49,7 @@ numbers as they were written. `fmtkit schema TABLE` prints the JSON Schema.
 | ? | the column may be absent or null |
 
 Column names are those of the tables below; `--map NEW=OLD` reads a column of another name, with a dotted path where it
-lies inside another (`--map question=meta.q`). Other columns of the source are ignored unless `--keep` names them.
+is inside another (`--map question=meta.q`). Other columns of the source are ignored unless `--keep` names them.
 """
 
 OPTIONS = """\

@@ -43,8 +43,8 @@ Calls of tools: `openai`, `openai-preference` and `axolotl` have arguments as JS
 them as the values that chat templates render, so that `load_dataset("parquet", data_dir="OUT/data")` goes into a trainer as
 it is; `fmtkit.to_trl(table)` does the same to a table in memory.
 
-`llama-factory` writes `dataset_info.json` beside the rows of a folder, `axolotl` the lines of `datasets:`; of a single file
-they are printed and stand in the report (`beside`).
+`llama-factory` writes `dataset_info.json` next to the rows of a folder, `axolotl` the lines of `datasets:`; of a single file
+they are printed and are in the report (`beside`).
 
 A package adds a target as it adds a type: a function with `@fmtkit.formats.target_registry.target(...)` in a file that `--plugin`
 names, or an entry point in the group `fmtkit.targets`.

@@ -38,7 +38,7 @@ def begins_with(dialog: Expr, turns: Expr, where: Expr) -> Expr:
 
 def joined(first: Expr, second: Expr, where: Expr) -> Expr:
     """Append the second conversation to the first in some rows; elsewhere keep the second alone."""
-    # Both are lists of the same messages; polars is not told their dtype, so it takes the input's.
+    # Both are lists of the same messages; polars takes the dtype of the input, since none is given.
     return pl.map_batches([second, first, where], _joined, is_elementwise=True)
 
 

@@ -144,7 +144,7 @@ def must_be_one_answer(reply: Column) -> Column:
 
 
 def must_start_apart(chosen: Column, rejected: Column) -> Column:
-    """Refuse pairs of which both replies begin with the same call: a reader takes it for the prompt's."""
+    """Refuse pairs whose replies begin with the same call: a reader takes it for the prompt's."""
     several = (chosen.value.list.len() > 1) & (rejected.value.list.len() > 1)
     alike = chosen.value.list.first().eq_missing(rejected.value.list.first())
     why = "two replies that begin with the same message"

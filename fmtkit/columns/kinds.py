@@ -294,7 +294,7 @@ class DialogKind(Kind):
     function_calls: bool = False
     """Whether a turn of CALL_ROLE is a tool call of the assistant (ShareGPT)."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """Key of a wide message -> what this source calls it, in place of the usual names."""
+    """Key of a wide message -> what this source calls it, instead of the usual names."""
     nested: ClassVar[bool] = True
 
     @property

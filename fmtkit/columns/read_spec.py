@@ -218,7 +218,7 @@ class ReadSpec:
     watched: tuple[ReadColumn, ...]
     """Values whose texts are wanted too: for the judgement nobody uses them."""
     any_of: tuple[tuple[str, ...], ...]
-    """Groups of columns, by name, of which each line has one."""
+    """Groups of columns, by name; each line has one of each group."""
     media: tuple[str, ...]
     """Keys of the row that may hold nothing."""
     max_depth: int = MAX_DEPTH

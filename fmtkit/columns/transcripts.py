@@ -118,7 +118,7 @@ def _pattern(mark: str) -> str:
 
 
 def _signed(text: Expr, first: str) -> Expr:
-    """Put the sign and the number of the speaker in place of each mark."""
+    """Replace each mark by the sign and the number of the speaker."""
     numbers = {"user": "0", "assistant": "1", "tool": "2"}
     begun = text.str.strip_chars_start()
     return reduce(

@@ -32,7 +32,7 @@ INTERRUPTED = 130
 _JSON = "_as_json"
 _CONTEXT = "context"
 _ROOM = 24
-"""Characters of choices that are beside a flag; of more the help alone names them."""
+"""Up to this many characters, choices are shown next to a flag; longer ones only in its help."""
 _OTHER = "Output and help"
 """The panel of the flags that no class of options declares."""
 _KINDS = {"list[str]": "TEXT", "list[int]": "N", "str": "TEXT", "int": "N"}

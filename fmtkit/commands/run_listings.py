@@ -1,4 +1,4 @@
-"""Runs: what one left, a model beside its base, and the rows of a config beside those of axolotl."""
+"""Runs: what one left, a model compared with its base, and the rows of a config with those of axolotl."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""A conversation, and a worse reply to put in place of its last one, as in ms-swift."""
+"""A conversation, and a worse reply to replace its last one, as in ms-swift."""
 
 from fmtkit.columns import ABSENT, Text, Tools, WideMessages, WideReply, first_given
 from fmtkit.columns.dialogs import all_but_last, with_system

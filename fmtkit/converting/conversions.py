@@ -278,12 +278,12 @@ def _what_is_left(out: Destination, options: ConvertOptions) -> str:
     """Return what an interrupted run left, and what to do next."""
     if out.format is not None:
         return f"nothing was written to {out.path}"
-    instead = " in place of --overwrite" if options.overwrite else ""
+    instead = " instead of --overwrite" if options.overwrite else ""
     return f"{out.path} is not finished: run the same command with --resume{instead} to continue"
 
 
 def refuse_output(out: Destination, sources: Iterable[str], options: ConvertOptions) -> None:
-    """Raise, before anything is read or written, if OUT or a file beside it may not be written.
+    """Raise, before anything is read or written, if OUT or a file next to it may not be written.
 
     The sinks look again before they put anything in place.
 

@@ -69,7 +69,7 @@ def find_kept(
         names = [name for name in seen if name not in made and name not in used]
         if len(names) > MOST_KEPT:
             raise OptionError(
-                f"--keep all: the rows have {len(names)} columns beside those of the type, and each "
+                f"--keep all: the rows have {len(names)} columns besides those of the type, and each "
                 f"row of the table would hold all of them (at most {MOST_KEPT}); name those to keep"
             )
     else:

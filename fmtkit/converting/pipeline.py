@@ -502,7 +502,7 @@ class _Converted:
     rejects: list[Reject]
     warnings: Counter[str]
     without_pair: np.ndarray
-    """The records of rankings of which no pair can be made (int64)."""
+    """The records of rankings that make no pair (int64)."""
     unread: Counter[str]
     unpaired: int
     blank: int

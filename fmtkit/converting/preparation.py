@@ -153,7 +153,7 @@ class Job:
 
     @property
     def size(self) -> int | None:
-        """Return the bytes of all sources; None where only reading tells."""
+        """Return the bytes of all sources; None if only reading them would show it."""
         return total_size(source.size for source in self.sources)
 
     @property

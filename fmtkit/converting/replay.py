@@ -116,7 +116,7 @@ def _run_of(quarantine: Path) -> Run:
     report = read_json(path)
     if quarantine.name not in (entries_of(report) or {}):
         raise OptionError(
-            f"{quarantine}: no {path.name} beside it names it; convert the source again"
+            f"{quarantine}: no {path.name} next to it names it; convert the source again"
         )
     if not report["rows_written"]:
         raise OptionError(

@@ -33,7 +33,7 @@ from fmtkit.rendering.content_parts import Cuts
 from fmtkit.sources.canonical_json import canonical
 
 OPTIONAL = {b"fmtkit:optional": b"1"}
-"""Metadata of a column of which JSON lines leave a null out."""
+"""Metadata of a column whose nulls are left out in JSON lines."""
 JSON_COLUMN = b"fmtkit:json"
 """Metadata of a kept column whose text is JSON."""
 CODE = "no_place"

@@ -1,6 +1,6 @@
 """Atomic files: a file appears under its name complete, or not at all.
 
-Everything is written under a hidden name beside the final one, forced to the disk and renamed.
+Everything is written under a hidden name next to the final one, forced to the disk and renamed.
 Every failure of the operating system becomes a WriteError of one line.
 """
 
@@ -143,7 +143,7 @@ class PartialFile:
 
 
 def partial_name(path: Path) -> Path:
-    """Return the hidden name beside `path` under which it is written."""
+    """Return the hidden name next to `path` under which it is written."""
     return path.with_name(f".{path.name}.partial")
 
 

@@ -116,7 +116,7 @@ def carried(plugin_files: Sequence[str]) -> CarriedCode:
 
 
 def _together(file: Path) -> Iterator[Path]:
-    """Yield a file, and the Python files beside it that it imports, or that these import."""
+    """Yield a file, and the Python files next to it that it imports, or that these import."""
     found, waiting = {file}, [file]
     while waiting:
         path = waiting.pop()

@@ -16,7 +16,7 @@ def now() -> datetime:
     """
     given = os.environ.get(EPOCH)
     if not given:
-        # Without a time zone, as transformers tells it to templates.
+        # Without a time zone, as in templates of transformers.
         return datetime.now().replace(microsecond=0)
     try:
         return datetime.fromtimestamp(int(given), UTC).replace(tzinfo=None)

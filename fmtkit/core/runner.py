@@ -39,7 +39,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
 
 They are loaded for the methods that take the section, and may define: `derive(config, runner,
 resolution, launch)`, which checks the section's keys and sets what follows from them;
-`datasets(config)` and `missing(config)`, in place of the run's datasets, and the keys still to be set;
+`datasets(config)` and `missing(config)`, instead of the run's datasets, and the keys still to be set;
 `check(plan)` before anything is converted; `remarks(plan)` on the converted rows; `servers(plan)`, a
 context manager around the training processes.
 """
@@ -78,7 +78,7 @@ Refusal = Callable[[Settings], str | None]
 
 @dataclass(frozen=True)
 class HealthLimits:
-    """Ranges of an online run's metrics, outside of which training warns.
+    """Ranges of an online run's metrics; training warns outside of them.
 
     The defaults are those that the documents give for GRPO: rewards above 0.15 within 20 steps, an
     entropy of 0.05 to 0.5, a gradient norm of 0.001 to 1 and never above 10.
@@ -164,7 +164,7 @@ class Runner:
     health: HealthLimits | None = None
     """Limits of its metrics, where its trainer logs those of an online method."""
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
-    """Name -> why it cannot honour a configuration, beside what `training.planning.refusals` has for all."""
+    """Name -> function that refuses a configuration; `training.planning.refusals` has those of any method."""
     key: str = ""
     """A key that chooses the method when it is true, besides `rl`."""
     guessed_from: frozenset[str] = frozenset()
@@ -233,7 +233,7 @@ def names() -> tuple[str, ...]:
 
 
 def methods(fits: Callable[[Runner], bool]) -> str:
-    """Return the shipped methods of which something is true, for a message."""
+    """Return the shipped methods that meet a condition, for a message."""
     *others, last = [runner.method for runner in shipped() if fits(runner)]
     return f"{', '.join(others)} and {last}" if others else last
 

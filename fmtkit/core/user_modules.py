@@ -1,6 +1,6 @@
 """Modules of the user's own folders: imported by the configured name and by each other, by no other code.
 
-A configuration names `rewards.accuracy`; rewards.py is beside it, often with files called trl.py or
+A configuration names `rewards.accuracy`; rewards.py is next to it, often with files called trl.py or
 polars.py. The folder is therefore never on `sys.path`, where any package that looks for an optional
 dependency would find them. A finder after all others serves three kinds of import instead: of a module
 that was named, any that a served module makes itself (its neighbours), and those of pickles, which

@@ -66,7 +66,7 @@ def row_anchors(rule: AnchorRule, row: Row, length: int) -> list[int]:
 
 
 def token_count(row: Row, number: int) -> int:
-    """Return the tokens of a row that are no padding; raises if padding comes before them."""
+    """Return the tokens of a row that are not padding; raises if padding comes before them."""
     mask = row.get("attention_mask")
     if mask is None:
         return len(row["input_ids"])

@@ -57,7 +57,7 @@ class Converter:
 
     @property
     def is_ours(self) -> bool:
-        """Return whether fmtkit ships it; what others raise is said with their file and line."""
+        """Return whether fmtkit ships it; errors of others are reported with their file and line."""
         return self.function.__module__.startswith("fmtkit.")
 
     def make(self, arguments: Mapping[str, Any]) -> Table:
@@ -121,7 +121,7 @@ def converter(
 ) -> Callable[[F], F]:
     """Register a converter; its module's name is the format's name unless `name` says otherwise.
 
-    `any_of` groups optional columns of which each group needs one; `wide` gives its messages room for
+    `any_of` groups optional columns; each group needs at least one; `wide` gives its messages room for
     tool calls and reasoning; `text` says that its conversations are text already; `paths` places parameters
     under dotted paths; `rows_by` is a column: rows that follow each other and have the same there are one,
     and the parameter `rows` is the list of them; `differs` is the line on axolotl in docs/formats.md.
@@ -197,7 +197,7 @@ def converters() -> tuple[Converter, ...]:
 
 
 def load_plugin(path: str) -> None:
-    """Run a plugin file, so that the converters in it are registered, in place of those it had."""
+    """Run a plugin file, so that the converters in it are registered, instead of those it had."""
     import importlib.util
     from pathlib import Path
 

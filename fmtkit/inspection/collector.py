@@ -55,7 +55,7 @@ class Look:
     """Row -> physical line, of rows that findings name."""
 
     def absorb(self, other: "Look", first: int) -> None:
-        """Add a look at rows of which row 0 is row `first` here."""
+        """Add a look at rows whose row 0 is row `first` here."""
         self.findings.absorb(other.findings, first)
         self.columns.absorb(other.columns)
         self.shapes.absorb(other.shapes)

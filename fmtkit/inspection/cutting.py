@@ -37,9 +37,9 @@ class Cut:
     rows_equal: int
     """Pairs whose sides are the same tokens afterwards."""
     rows_empty: int
-    """Rows of which the reply (cut at the end) or the prompt (cut at the start) is gone."""
+    """Rows that lost their whole reply (cut at the end) or prompt (cut at the start)."""
     rows_without_end: int
-    """Rows of which a side lost its end of turn: the model does not learn to stop there."""
+    """Rows in which a side lost its end of turn, so that the model does not learn to stop there."""
     equal_rows: tuple[int, ...] = ()
     """The first rows that become equal, by number."""
 
@@ -91,7 +91,7 @@ class CuttingTally:
             self._add_equal(lengths, texts, rows, tokenizer)
 
     def absorb(self, other: "CuttingTally", first: int) -> None:
-        """Add the rows of another tally, of which row 0 is row `first` here."""
+        """Add the rows of another tally, whose row 0 is row `first` here."""
         for mine, its in (
             (self.sides, other.sides),
             (self.longest, other.longest),

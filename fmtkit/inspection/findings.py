@@ -78,7 +78,7 @@ class Findings:
         self._add_copies(hashes, rows, split)
 
     def absorb(self, other: "Findings", first: int) -> None:
-        """Add what was found in rows of which row 0 is row `first` here."""
+        """Add what was found in rows whose row 0 is row `first` here."""
         self.rows += other.rows
         for code, count in other.counts.items():
             self.counts[code] = self.counts.get(code, 0) + count

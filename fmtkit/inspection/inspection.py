@@ -165,7 +165,7 @@ def _run(
 
 
 def _without_type(survey: Survey, opened: Opened) -> Survey:
-    """Say as which type fmtkit rendered the texts, where it did, in place of findings on rendered texts.
+    """Say as which type fmtkit rendered the texts, where it did, instead of findings on rendered texts.
 
     With a type named they would be rendered once more, and the findings are right.
     """

@@ -40,7 +40,7 @@ class MaskSummary:
     share_p50: float
     share_p95: float
     untrained_rows: tuple[int, ...]
-    """Rows of which no token is trained."""
+    """Rows without a trained token."""
     why: tuple[str, ...]
     notes: Mapping[str, int]
     """What is odd -> sequences."""

@@ -166,7 +166,7 @@ def mask_tokens(row: Mapping[str, Any], tokenizer: Tokenizer, rule: AnchorRule) 
 
 def _window_notes(*, is_right: bool, has_anchors: bool) -> tuple[str, ...]:
     if not is_right:
-        return ("padding stands before a token: strided EBFT refuses the row",)
+        return ("padding comes before a token: strided EBFT refuses the row",)
     if not has_anchors:
         return ("no window fits: only ce_coef trains the row",)
     return ()

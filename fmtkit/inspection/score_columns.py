@@ -1,4 +1,4 @@
-"""Scores and ranks that are beside a pair: the columns that say which reply is the better one.
+"""Scores and ranks in the row of a pair: the columns that say which reply is the better one.
 
 A conversion reads only what its type takes. These columns are numbers at the top of a row, so that
 they can be read from its bytes: a quote inside a JSON text has a backslash before it, therefore

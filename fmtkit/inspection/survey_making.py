@@ -54,7 +54,7 @@ class BadRows:
             self._keep(reject.code, first + reject.row, reject)
 
     def absorb(self, other: "BadRows", first: int) -> None:
-        """Keep what is wanted of other rows, of which row 0 is row `first` here."""
+        """Keep what is wanted of other rows, whose row 0 is row `first` here."""
         for code, rejects in other.found.items():
             for number, reject in rejects:
                 self._keep(code, number + first, reject)
@@ -324,7 +324,7 @@ def worst_first(findings: Iterable[Found]) -> tuple[Found, ...]:
 
 
 def found_of(finding: Finding, places: tuple[Place, ...] = ()) -> Found:
-    """Return a finding with what is said of it."""
+    """Return a finding with its advice."""
     message, advice, severity = ADVICE[finding.code]
     count, share = finding.count, finding.share
     return Found(finding.code, severity, count, share, places, message, advice, finding.details)

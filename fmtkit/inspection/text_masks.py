@@ -18,7 +18,7 @@ WORDED = {"prompt": "user", "chosen": "assistant", "rejected": "assistant",
 """Column of text -> the role that its text is given."""
 
 NOT_WORDED = frozenset({"Segments", "Stepwise", "Tokens"})
-"""Tables whose texts are no conversations."""
+"""Tables whose texts are not conversations."""
 
 
 def is_finished_text(row: Mapping[str, Any], table: str) -> bool:

@@ -216,7 +216,7 @@ def spec_tuple(spec: ReadSpec) -> KernelTuple:
 
 
 MOST_ROLES = 125
-"""Roles of a layout, each of which is a character of ASCII."""
+"""Roles of a layout; each is an ASCII character."""
 _DIALOG_END = chr(127)
 _THERE_BASE = 32
 

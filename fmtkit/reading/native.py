@@ -119,5 +119,5 @@ def _loaded() -> tuple[ModuleType | None, str, bool]:
     except ImportError as error:
         return None, f"it cannot be loaded: {error}", True
     if sources_hash() != module.SOURCES:
-        return None, "it is stale: built from other sources than those beside it", True
+        return None, "it is stale: built from other sources than those next to it", True
     return module, "", True

@@ -37,7 +37,7 @@ class ChatTemplate(PickledByFields):
     `special_tokens` (bos_token, ...) and `kwargs` are the template's variables. `trusted` templates
     run in this process, others in one with limits. `training` is the source of another template
     that writes the same turns, but never changes a prompt. `now` is the time that a template which
-    writes the date is told: when it was found, unless a run has set its own.
+    writes the date gets: when it was found, unless a run has set its own.
     """
 
     name: str

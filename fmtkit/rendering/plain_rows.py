@@ -123,7 +123,7 @@ class PlainRows:
         return PlainRow(row, outcome, tuple(warnings + ["content_dropped"] * bool(lost)))
 
     def _lost(self, row: int, said: Mapping[Slot, str], text: str) -> list[Slot]:
-        """Return the slots of which nothing occurs in a string."""
+        """Return the slots whose text does not occur in a string."""
         shapes = (signature(self.batch.parts, row), tuple(said))
         if shapes not in self._absent:
             probe = self._probe_with_symbols(row)
@@ -153,7 +153,7 @@ class PlainRows:
 def _marked(
     message: Mapping[str, Any], dialog: int, number: int, symbols: Mapping[Slot, str]
 ) -> dict[str, Any]:
-    """Put symbols in place of the texts of a message."""
+    """Replace the texts of a message by symbols."""
     # A name may hold what looks like a symbol: nobody's, so it must not be taken for one.
     bare = {key: _without_symbols(value) for key, value in message.items()}
     known = {key: symbols.get(Slot(dialog, number, key), value) for key, value in bare.items()}

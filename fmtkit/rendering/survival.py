@@ -93,7 +93,7 @@ def spoken(signature: Signature, dialogs: Iterable[int]) -> list[Slot]:
 
 
 def absent(slot: Slot, found: Found, rows: Rows, chosen: Int64s) -> Bools:
-    """Return which rows have a string in the slot of which nothing occurs."""
+    """Return the rows whose text of the slot does not occur."""
     if slot in found.whole or slot in found.pieces:
         return np.zeros(len(chosen), np.bool_)
     return rows.column(slot).nonempty((STRIP,))[rows.places(slot, chosen)]

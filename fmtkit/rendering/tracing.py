@@ -154,7 +154,7 @@ class Interpreter:
             return None
 
     def _strftime(self, format: Any) -> str:
-        """Write the time in a format that is known: what of a content is a directive, no row tells."""
+        """Write the time in a format that is known: the directives in a content are not known."""
         if isinstance(format, Symbol) or symbolic(str(format)):
             raise Untraceable("a date whose format is a content")
         return self._now.strftime(format)

@@ -19,7 +19,7 @@ UNMARKED = (
     "the template marks no replies: they are found by writing one turn after the other, each with "
     "its end of turn"
 )
-"""What is said of a template without generation blocks."""
+"""The note on a template without generation blocks."""
 
 
 def reply_spans(

@@ -2,7 +2,7 @@
 
 Its content-security-policy names script and style by their hashes and allows nothing else; data is
 in blocks that no browser runs, and reaches the page as text, never as markup. `page.html` is the frame,
-`page.css` and `page.js` are what all pages share: the theme, and a list of rows beside the chosen one.
+`page.css` and `page.js` are what all pages share: the theme, and a list of rows next to the chosen one.
 NAME.html and NAME.js are what one page has of its own.
 """
 

@@ -357,7 +357,7 @@ def _print_masks(survey: Survey, console: Console, *, whole: bool) -> None:
         _print_roles(masks, console)
     if masks.untrained_rows:
         rows = ", ".join(map(str, masks.untrained_rows))
-        console.print(Text(f"rows of which nothing is trained: {rows}", style="red"))
+        console.print(Text(f"rows without a trained token: {rows}", style="red"))
     for note, count in masks.notes.items():
         console.print(Text(f"{counted(count, 'sequence')}: {one_line(note)}", style="yellow"))
 

@@ -25,7 +25,7 @@ VIEWS: dict[pa.DataType, pa.DataType] = {
     pa.string_view(): pa.large_string(),
     pa.binary_view(): pa.large_binary(),
 }
-"""Types of which a slice weighs as much as the whole array, so that it cannot be bounded by bytes."""
+"""Types whose slices take as many bytes as the whole array, so that slices cannot be bounded by bytes."""
 
 ARROW_MAGIC = b"ARROW1"
 

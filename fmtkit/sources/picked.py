@@ -25,7 +25,7 @@ Choice = Callable[[list[int]], list[Mask]]
 
 @dataclass(frozen=True)
 class Picked:
-    """An argument of `open_sources`: files, or folders, of which some rows are read."""
+    """An argument of `open_sources`: files or folders, and which of their rows to read."""
 
     places: tuple[str, ...]
     choose: Choice

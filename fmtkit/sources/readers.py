@@ -237,7 +237,7 @@ class IpcReader(FileReader):
             if isinstance(reader, pa.ipc.RecordBatchStreamReader):
                 return self._whole
             count = reader.num_record_batches
-        # How large each is, only reading would tell.
+        # Only reading would show how large each is.
         return grouped([size // count] * count) if count else self._whole
 
     def part_blocks(self, part: Part, first_line: int) -> Iterator[ArrowBlock]:

@@ -1,4 +1,4 @@
-"""Temporary files, and what is said where their disk is full."""
+"""Temporary files, and the error where their disk is full."""
 
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """A tiny model and a tokenizer for it, made on the spot: nothing is downloaded.
 
 `python -m fmtkit.training.demo FOLDER FILE...` trains a byte-level BPE on the words of the files
-and writes a small Llama with random weights beside it. Training it takes seconds on a CPU.
+and writes a small Llama with random weights next to it. Training it takes seconds on a CPU.
 """
 
 import sys

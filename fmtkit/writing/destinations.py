@@ -110,7 +110,7 @@ def open_sink(
 
 
 def refuse(out: Destination, sources: Iterable[str], *, overwrite: bool, resume: bool) -> None:
-    """Raise, before anything is read or written, if OUT or a file beside it may not be written.
+    """Raise, before anything is read or written, if OUT or a file next to it may not be written.
 
     The sinks look again before they put anything in place.
 

@@ -217,7 +217,7 @@ class FolderSink:
         return place
 
     def finished_tasks(self) -> frozenset[int]:
-        """Return the tasks of which an earlier run's worker left a record."""
+        """Return the tasks that have a record from a worker of an earlier run."""
         return self._made.tasks_done()
 
     def finished(self, task: int) -> TaskRecord | None:
@@ -279,7 +279,7 @@ class FolderSink:
         return {**given, "fingerprint": self._journal.fingerprint, "files": files}
 
     def reject(self, report: Mapping[str, Any]) -> None:
-        """Keep only the quarantine and the report; beside a folder of before, in one of their own."""
+        """Keep only the quarantine and the report; next to an earlier folder, in one of their own."""
         self._discard_shards()
         self._journal_file.close()
         # Killed from here on, a resumed run starts again and comes to the same end.
@@ -344,7 +344,7 @@ def _named(file: Written) -> dict[str, Any]:
 
 
 def _entry_of(path: Path) -> dict[str, Any]:
-    """Return a small finished file as the report beside it names it."""
+    """Return a small finished file as the report next to it names it."""
     with writing(path), path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return {"path": path.name, "bytes": path.stat().st_size, "sha256": digest}

@@ -56,7 +56,7 @@ def encode_json_lines(table: pa.Table, compression: str) -> Encoded:
 
 
 def encode_parquet(table: pa.Table, compression: str) -> Encoded:
-    """Encode rows as the row groups of a Parquet file, with its footer beside them."""
+    """Encode rows as the row groups of a Parquet file, and its footer."""
     out = pa.BufferOutputStream()
     compact = [path for path, leaf in _leaves(table.schema) if _is_compact(path, leaf)]
     pq.write_table(
@@ -76,7 +76,7 @@ def encode_parquet(table: pa.Table, compression: str) -> Encoded:
 
 
 def encode_arrow(table: pa.Table, compression: str) -> Encoded:
-    """Encode rows as IPC messages, with that of their schema beside them."""
+    """Encode rows as IPC messages, and that of their schema."""
     codec = None if compression == "none" else compression
     options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
     head = table.schema.serialize()

@@ -19,7 +19,7 @@ from fmtkit.core import buffers
 from fmtkit.core.errors import WriteError
 
 OPTIONAL = b"fmtkit:optional"
-"""Metadata of a column of which a null is left out, as within a message."""
+"""Metadata of a column whose nulls are left out, as within a message."""
 
 
 def encode(table: pa.Table) -> pa.Buffer:

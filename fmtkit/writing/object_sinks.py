@@ -48,7 +48,7 @@ class Resumption:
     checkpoints: int = 0
     parts: tuple[TaskShard, ...] = ()
     tasks: frozenset[int] = frozenset()
-    """Tasks of which there is a worker's record."""
+    """Tasks that have a worker's record."""
     next_block: tuple[int, int] = (0, 0)
     state: Mapping[str, Any] = field(default_factory=dict)
     is_complete: bool = False
@@ -223,7 +223,7 @@ class ObjectFolderSink:
         return self._place
 
     def finished_tasks(self) -> frozenset[int]:
-        """Return the tasks of which an earlier run's worker left a record."""
+        """Return the tasks that have a record from a worker of an earlier run."""
         return self._finished
 
     def finished(self, task: int) -> TaskRecord | None:
@@ -322,7 +322,7 @@ class ObjectFolderSink:
         store.put(made, REPORT)
 
     def reject(self, report: Mapping[str, Any]) -> None:
-        """Keep only the quarantine and the report; beside a folder of before, in one of their own."""
+        """Keep only the quarantine and the report; next to an earlier folder, in one of their own."""
         self._check()
         if MANIFEST in self._old:
             self._kept = failed_folder(self.path)
@@ -367,7 +367,7 @@ class ObjectFolderSink:
 
 
 class ObjectFileSink:
-    """One file on an object store, its quarantine (if any row was bad) and its report beside it.
+    """One file on an object store, its quarantine (if any row was bad) and its report next to it.
 
     With `retry` the reasons that an earlier run without rows left are replaced.
 
@@ -430,7 +430,7 @@ class ObjectFileSink:
         return [written]
 
     def reject(self, report: Mapping[str, Any]) -> None:
-        """Keep only the quarantine and the report; beside an output of before, under other names."""
+        """Keep only the quarantine and the report; next to an earlier output, under other names."""
         if self._output.store.size(self._output.rows) is not None:
             self._output = self._output.failed
         self._put_reasons(report, [])
@@ -603,7 +603,7 @@ def _refuse_foreign(folder: ObjectPath, sizes: Mapping[str, int], report: dict[s
     for name, size in sizes.items():
         if name not in entries:
             raise OutputExistsError(
-                f"{folder / name} exists already, and no report beside it names it: fmtkit did not "
+                f"{folder / name} exists already, and no report next to it names it: fmtkit did not "
                 "write it; choose another OUT or move it away"
             )
         if entries[name]["bytes"] != size:

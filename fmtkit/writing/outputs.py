@@ -1,7 +1,7 @@
 """The rule for every output of fmtkit: where it may be, and what may be replaced.
 
 Never a source; never a file that fmtkit did not write, or that was changed since; never without being
-asked to. A file is ours where the report beside it names it with its size and hash.
+asked to. A file is ours where the report next to it names it with its size and hash.
 """
 
 import hashlib
@@ -275,7 +275,7 @@ def refuse_unless_as_written(
     """Raise OutputExistsError unless a file is what the report says; without `hashed` by its size."""
     if entry is None:
         raise OutputExistsError(
-            f"{path} exists already, and no {report.name} beside it names it: fmtkit did not write "
+            f"{path} exists already, and no {report.name} next to it names it: fmtkit did not write "
             "it; choose another OUT or move it away"
         )
     if not is_as_written(path, entry, hashed=hashed):
@@ -317,7 +317,7 @@ def old_report(report: Path, output: Sequence[Path]) -> OutputExistsError:
     names = " ".join(map(str, output))
     return OutputExistsError(
         f"{report} exists already and is of an earlier fmtkit, which did not note what it wrote: "
-        f"nothing tells whether it is still unchanged; if you need it no more, remove it yourself "
+        f"it is unknown whether it has changed since; if you no longer need it, remove it yourself "
         f"(rm -r {names}), or choose another OUT"
     )
 

@@ -126,7 +126,7 @@ class RowFile:
 
 
 class FileSink:
-    """One file, its quarantine (if any row was bad) and its report beside it.
+    """One file, its quarantine (if any row was bad) and its report next to it.
 
     With `retry` the reasons that an earlier run without rows left are replaced.
 
@@ -188,7 +188,7 @@ class FileSink:
         return [written]
 
     def reject(self, report: Mapping[str, Any]) -> None:
-        """Keep only the quarantine and the report; beside an output of before, under other names."""
+        """Keep only the quarantine and the report; next to an earlier output, under other names."""
         self._rows.discard()
         bad = self._quarantine.written()
         if self.path.exists():

@@ -142,14 +142,14 @@ class LocalPlace:
         sync_folder(self.tasks)
 
     def finish(self, record: TaskRecord, bad: Path) -> None:
-        """Keep both beside the output."""
+        """Keep both next to the output."""
         if record.bad:
             with writing(self.tasks):
                 bad.replace(self.tasks / bad_name(record.task))
         write_bytes(self.tasks / record_name(record.task), record.to_json())
 
     def tasks_done(self) -> frozenset[int]:
-        """Return the tasks of which there is a record."""
+        """Return the tasks that have a record."""
         files = self.tasks.iterdir() if self.tasks.exists() else ()
         return tasks_in(file.name for file in files)
 

@@ -1,4 +1,4 @@
-"""Train the small tokenizer beside this file on the samples.
+"""Train the small tokenizer next to this file on the samples.
 
 Run as `python docs/examples/tokenizer/make.py`.
 

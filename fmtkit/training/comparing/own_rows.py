@@ -41,7 +41,7 @@ class OwnRows:
     reasons: dict[str, int]
     """Bad rows by code."""
     fully_masked: int = 0
-    """Rows of which no token is trained on."""
+    """Rows without a token that is trained on."""
 
 
 def form_of(plan: Plan) -> Form:

@@ -27,7 +27,7 @@ RULES = {
 
 ONLY = {
     "sequence_len": "it is longer than sequence_len",
-    "short": "it is shorter than min_sample_len (2 unless set), which axolotl drops",
+    "short": "it is shorter than min_sample_len (default: 2), which axolotl drops",
     "no_trained_token": "no token of it is trained on, and one of both leaves such rows out",
     "duplicate": "a duplicate of it is in both: dataset_exact_deduplication, weights or repeated sources",
     "refused": "fmtkit has refused a row, or several: see the codes of its quarantine",

@@ -26,9 +26,9 @@ KEYS: tuple[tuple[str, str, str], ...] = (
         r"type \1 makes prerendered text where this run needs messages; let it make lists of messages, "
         r"or name the columns by a mapping, type: {field_prompt: ..., prompt_format: ...}",
     ),
-    ("columns", rf"--map {_PAIR}", r"columns: {\1: \2} beside its type"),
-    ("options", rf"--option {_PAIR}", r"options: {\1: \2} beside its type"),
-    ("options", r"--option roles", "roles beside its type"),
+    ("columns", rf"--map {_PAIR}", r"columns: {\1: \2} next to its type"),
+    ("options", rf"--option {_PAIR}", r"options: {\1: \2} next to its type"),
+    ("options", r"--option roles", "roles next to its type"),
     ("chat_template", r"--chat-template NAME or FILE\.jinja", "chat_template: NAME or FILE.jinja"),
     ("plugins", r"--plugin FILE\.py or -c CONFIG", "plugins: [FILE.py]"),
     *_keys(),

@@ -90,7 +90,7 @@ _NOTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         "chooses how the tokenizer's template is stored",
-        "transformers stores it beside the tokenizer",
+        "transformers stores it next to the tokenizer",
         ("tokenizer_save_jinja_files",),
     ),
     (

@@ -8,7 +8,7 @@ KEYS: tuple[Key, ...] = (
         "rl",
         "method",
         "fmtkit",
-        f"the method; {DEFAULT} unless set",
+        f"the method; default: {DEFAULT}",
         aliases=("method",),
     ),
     Key("reward_model", "bool", "fmtkit", "train a reward model (the method `reward`)"),

@@ -416,18 +416,18 @@ KEYS: tuple[Key, ...] = (
     Key(
         "load_in_4bit", "bool", "quantization", "load the base model in 4 bits (CUDA, bitsandbytes)"
     ),
-    Key("bnb_4bit_quant_type", "enum:nf4|fp4", "quantization", "the 4-bit type; nf4 unless set"),
+    Key("bnb_4bit_quant_type", "enum:nf4|fp4", "quantization", "the 4-bit type; default: nf4"),
     Key(
         "bnb_4bit_use_double_quant",
         "bool",
         "quantization",
-        "quantize the scales as well; true unless set",
+        "quantize the scales as well; default: true",
     ),
     Key(
         "bnb_4bit_compute_dtype",
         "enum:float32|float16|bfloat16",
         "quantization",
-        "dtype to compute in; bfloat16 unless set",
+        "dtype to compute in; default: bfloat16",
     ),
     Key("bnb_config_kwargs", "object", "quantization", "further arguments, passed by name", "*"),
     Key(

@@ -71,7 +71,7 @@ _TRL: tuple[Key, ...] = (
         "vllm_mode",
         "enum:server|colocate",
         "trainer",
-        "a server of its own, or in this process; server unless set",
+        "a server of its own, or in this process; default: server",
     ),
     Key(
         "vllm_request_timeout",
@@ -146,7 +146,7 @@ _TRL: tuple[Key, ...] = (
         "dynamic_sampling_metric",
         "texts",
         "rl",
-        "names of the rewards that must differ; all but those that shape unless set",
+        "names of the rewards that must differ; default: all but those that shape",
         acts_with="trl.dynamic_sampling",
     ),
     Key("skip_zero_advantage_batches", "bool", "rl", "skip batches without a signal"),
@@ -179,7 +179,7 @@ _VLLM: tuple[Key, ...] = (
         "text",
         "nothing",
         "vLLM finds its device",
-        axolotl="tells its server which device to use",
+        axolotl="sets the device that its server uses",
     ),
 )
 
@@ -246,9 +246,7 @@ _VERIFIERS: tuple[Key, ...] = (
     Key("arguments", "object", "verifiers", "what it is loaded with"),
     Key("dir", "text", "verifiers", "folder of the Python environment that has verifiers"),
     Key("max_samples", "count", "verifiers", "rows of its dataset"),
-    Key(
-        "max_turn_tokens", "count", "verifiers", "tokens of one turn; all that are left unless set"
-    ),
+    Key("max_turn_tokens", "count", "verifiers", "tokens of one turn; default: all that are left"),
     Key("start_timeout", "number", "verifiers", "seconds to load it"),
     Key("run_timeout", "number", "verifiers", "seconds for one episode"),
 )

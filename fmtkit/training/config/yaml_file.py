@@ -114,7 +114,7 @@ def parse(text: str, name: str) -> dict[str, object]:
 
 _SYNTAX: tuple[tuple[str, str], ...] = (
     ("'\\t' that cannot start", "a tab indents this line; YAML takes spaces alone"),
-    ("expected <block end>", "this line is indented unlike the lines that it stands with"),
+    ("expected <block end>", "this line is not indented like the lines that belong with it"),
     ("mapping values are not allowed", "a colon too many; quote strings that contain one"),
     ("could not find expected ':'", "this line is no KEY: VALUE"),
     ("undefined alias", "an alias (*name) without its anchor (&name)"),

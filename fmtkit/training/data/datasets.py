@@ -450,7 +450,7 @@ def _function_digest(options: ConvertOptions) -> str | None:
 
 
 def _key_file(folder: Path) -> Path:
-    """Return where the key is stored: beside the folder, which holds only the conversion's files."""
+    """Return where the key is stored: next to the folder, which holds only the conversion's files."""
     return folder.with_name(folder.name + KEY_SUFFIX)
 
 

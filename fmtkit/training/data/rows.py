@@ -234,7 +234,7 @@ def _seed(job: Job) -> int:
 
 
 def whole_dialogs(rows: Any) -> Any:
-    """Return rows with `messages` in place of prompt and completion; others as they are.
+    """Return rows with `messages` instead of prompt and completion; others as they are.
 
     GKD's collator (TRL 1.16) reads `messages` and takes the last turn for the completion.
     """
@@ -313,7 +313,7 @@ def _types(parts: Sequence[Any], name: str) -> list[Any]:
 
 
 def rendered(rows: Any, tokenizer: Any) -> Any:
-    """Return texts in place of messages where these are JSON values; other rows as they are.
+    """Return texts instead of messages where these are JSON values; other rows as they are.
 
     TRL's older trainers (CPO and ORPO of 1.16, BCO of 1.13) write the rendered text into the columns that
     held the messages. A column of JSON values takes a text for a list of letters.

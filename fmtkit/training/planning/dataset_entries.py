@@ -81,7 +81,7 @@ def plugins(config: Config) -> tuple[str, ...]:
 
 
 def read(entry: Entry, config: Config, runner: Runner) -> Reading:
-    """Read the type of a dataset's entry and the options that are beside it.
+    """Read the type of a dataset's entry and its options.
 
     Raises UnknownNameError for an unknown type, OptionError for one that the method cannot take.
     """
@@ -147,7 +147,7 @@ def notes(config: Config, readings: tuple[Reading, ...]) -> list[str]:
     said = list(_template_notes(config))
     if config.is_true(f"ebft.{option}") and not any(option in r.options for r in readings):
         said.append(
-            f"ebft.{option} changes nothing: ebft_reasoning.transform_strided alone tells thinking "
+            f"ebft.{option} changes nothing: ebft_reasoning.transform_strided alone separates thinking "
             "from answers"
         )
     return said

@@ -355,7 +355,7 @@ def _batch(config: Config, _: Runner) -> str | None:
     if config.get("gradient_accumulation_steps") is not None:
         return "batch_size sets gradient_accumulation_steps; keep one"
     if not isinstance(micro, int):
-        return "batch_size needs micro_batch_size beside it"
+        return "batch_size needs micro_batch_size too"
     processes = config.get("num_processes")
     step = micro * (processes if isinstance(processes, int) else 1)
     if whole % step:
@@ -399,12 +399,12 @@ def plugin_notes(config: Config) -> list[str]:
 
 
 RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
-    ("method", "keys of `trl` or `ebft` beside a method that has none", _method),
+    ("method", "keys of `trl` or `ebft` with a method that does not take them", _method),
     ("context_parallel", "sequences split over devices by a method that cannot", _context_parallel),
     ("reference", "a reference model for a method that takes none", _reference),
     (
         "sync_ref_model",
-        "a moving reference beside an adapter or precomputed log-probabilities",
+        "a moving reference with an adapter or precomputed log-probabilities",
         _sync,
     ),
     (
@@ -421,7 +421,7 @@ RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
     ("model_head", "a model class or a number of labels that is not the method's", _head),
     ("attention", "an implementation of attention that is not there", _attention),
     ("loftq", "settings that LoftQ does not have, or weights that are quantized already", _loftq),
-    ("frozen", "parameters chosen to train beside an adapter", _unfrozen),
+    ("frozen", "parameters chosen to train, with an adapter", _unfrozen),
     ("special_tokens", "special tokens that no tokenizer has", _special),
     ("new_tokens", "new tokens that an adapter cannot learn", _tokens),
     ("mask", "turns or ends that cannot be trained on", _masks),
@@ -456,7 +456,7 @@ TRACKERS: dict[str, tuple[str, ...]] = {
     "neptune": ("neptune",),
     "swanlab": ("swanlab",),
 }
-"""Name of transformers 5.23 -> the packages of which one must be there."""
+"""Name of transformers 5.23 -> the packages, one of which must be installed."""
 
 
 def trackers_of(resolution: Resolution) -> list[str]:

@@ -428,7 +428,7 @@ def _mask(config: Config, chosen: Runner, out: Resolution) -> None:
 
 
 def length_policy(config: Config) -> str:
-    """Return what becomes of longer rows, by the words of --on-overlong; they are dropped unless set."""
+    """Return what becomes of longer rows, by the words of --on-overlong; the default is to drop them."""
     wish = config.text("excess_length_strategy") or "drop"
     return str(table()["excess_length_strategy"].translate(wish))
 

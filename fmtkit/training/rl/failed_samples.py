@@ -169,7 +169,7 @@ class FailedSamples:
         return list(gather_object(list(own)))
 
     def log_reasons(self) -> None:
-        """Log why samples failed, if any did, beside what a reward logged as `masked`."""
+        """Log why samples failed, if any did, and what a reward logged as `masked`."""
         if not any(self.reasons):
             return
         logged = self.trainer._pending_extra_logs

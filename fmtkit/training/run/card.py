@@ -9,7 +9,7 @@ from fmtkit.training.run.job import Job
 
 
 def write(folder: Path, job: Job, report: Mapping[str, object], *, merged: bool = False) -> Path:
-    """Write README.md beside the model; a merged one needs no peft."""
+    """Write README.md next to the model; a merged one needs no peft."""
     path = folder / "README.md"
     path.write_text(text(job, report, merged=merged), encoding="utf-8")
     return path

@@ -15,7 +15,7 @@ _SHOWN = {
 
 
 class ProgressBar:
-    """Steps done, and the last metrics beside them. Mixed with transformers' callback class."""
+    """Steps done, with the last metrics. Mixed with transformers' callback class."""
 
     def __init__(self, rate: Callable[[], float | None]) -> None:
         """Begin without a bar; `rate` returns the tokens per second at the last log."""

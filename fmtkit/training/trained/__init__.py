@@ -1,1 +1,1 @@
-"""What a run left: an adapter or model, merged into its base or tried beside it."""
+"""What a run left: an adapter or model, merged into its base or compared with it."""

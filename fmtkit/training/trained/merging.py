@@ -170,7 +170,7 @@ def _align(model: Any, tokenizer: Any) -> None:
 
 @contextmanager
 def _whole_folder(folder: Path, size: int) -> Iterator[Path]:
-    """Give a hidden folder beside the final one, which gets its name once all is in it."""
+    """Give a hidden folder next to the final one, which gets its name once all is in it."""
     partial = atomic.partial_name(folder)
     with atomic.writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A trained model: what a run left, or an adapter beside its base model, and how either is loaded."""
+"""A trained model: the model of a run, or an adapter with its base model, and how either is loaded."""
 
 import json
 import warnings
@@ -201,7 +201,7 @@ def with_adapter(found: TrainedModel, base: Any) -> Any:
 
 
 def load_whole(found: TrainedModel, dtype: str | None = None) -> Any:
-    """Load a model of which all weights were trained."""
+    """Load a model whose weights were all trained."""
     with loading(str(found.folder), "model"):
         return _pretrained(found, found.folder, dtype)
 

@@ -1,4 +1,4 @@
-"""Trying a trained model beside its base: what both answer, and how both score replies and steps."""
+"""Comparing a trained model with its base: what both answer, and how both score replies and steps."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -88,7 +88,7 @@ class _Row:
 
 
 def try_run(run: str | Path, options: TryOptions) -> Trial:
-    """Try what a run has trained beside its base model; see `fmtkit.try_run`."""
+    """Compare what a run has trained with its base model; see `fmtkit.try_run`."""
     found = trained_model.of_run(run, checkpoint=options.checkpoint, model=options.model)
     if bool(options.prompt) == (options.data is not None):
         raise OptionError("give either --prompt TEXT or --data FILE")

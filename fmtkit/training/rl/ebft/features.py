@@ -47,7 +47,7 @@ def token_features(
 def pool(features: Tensor, lengths: Tensor, prompt_lengths: Tensor, method: Pooling) -> Tensor:
     """Pool right-padded token features (B, T, D) to (B, D), or (B, 3·D) for `concat`.
 
-    `lengths` (B,) counts the tokens that are no padding, `prompt_lengths` (B,) those of the prompt.
+    `lengths` (B,) counts the tokens that are not padding, `prompt_lengths` (B,) those of the prompt.
     An empty completion is represented by the last token of its prompt.
     """
     if method == "last_token":

@@ -103,7 +103,7 @@ class StridedTrainer(Trainer):
         return loss, None, None
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log the metrics since the last log beside the Trainer's own."""
+        """Log the metrics since the last log with the Trainer's own."""
         if self._sums and "loss" in logs:
             logs = {**logs, **self._averages()}
             self._sums.clear()

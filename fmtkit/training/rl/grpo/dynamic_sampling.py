@@ -70,7 +70,7 @@ class Answers:
         return sum(map(len, self.made["completion_ids"]))
 
 
-class _Made(Exception):  # noqa: N818 - it is no error: TRL's method has come as far as it is needed
+class _Made(Exception):  # noqa: N818 - it is not an error: TRL's method has come as far as it is needed
     """Carries the answers of a further round out of TRL's method."""
 
     def __init__(self, answers: Answers) -> None:
@@ -229,7 +229,7 @@ class DynamicSampling:
         return list(gather_object(own))
 
     def _exchange(self, found: Answers, more: Answers, pairs: list[tuple[int, int]]) -> None:
-        """Put groups of a further round in place of those without a signal, wherever their rows are."""
+        """Replace groups without a signal by those of a further round, wherever their rows are."""
         group, accelerator = self.trainer.num_generations, self.trainer.accelerator
         own, theirs = len(found.rows), len(more.rows)
         begin, other = accelerator.process_index * own, accelerator.process_index * theirs

@@ -149,7 +149,7 @@ CHECKS = (
     Check(
         "groups", "config", "batches that do not divide into groups of answers to a prompt", _groups
     ),
-    Check("replay_reference", "config", "a replay buffer beside a moving reference", _replay),
+    Check("replay_reference", "config", "a replay buffer with a moving reference", _replay),
 )
 
 

@@ -31,7 +31,7 @@ class Rerolls:
         return math.ceil(self.start_fraction * max_steps)
 
     def injected(self, rows: Sequence[Row], group: int) -> tuple[list[dict[str, Any]], int]:
-        """Put waiting prompts in place of the last groups; return the rows and how many."""
+        """Replace the last groups by waiting prompts; return the rows and how many."""
         count = min(self.max_groups, len(self.waiting), len(rows) // group)
         kept = [dict(row) for row in rows[: len(rows) - count * group]]
         again = [self.waiting.popleft() for _ in range(count)]

@@ -1,4 +1,4 @@
-"""Zero-advantage skip: micro-batches of which every advantage is zero give the policy no gradient."""
+"""Zero-advantage skip: micro-batches whose advantages are all zero give no policy gradient."""
 
 from typing import Any
 

@@ -133,7 +133,7 @@ def verifier(directory: Directory, server: str | None, agent: str | None) -> Ser
         )
     if name is None:
         raise OptionError(
-            "nemo_gym_datasets: a row names no server; set server_name beside its path"
+            "nemo_gym_datasets: a row names no server; set server_name next to its path"
             + _there(directory, RESOURCES)
         )
     return _known(directory, name, RESOURCES, "server_name" if server else "agent_ref")

@@ -27,7 +27,7 @@ def settings_of(config: Config) -> GymSettings:
 
 
 def datasets(config: Config) -> dict[str, Entry]:
-    """Return the datasets of the Gym, in place of the run's; none without a Gym.
+    """Return the datasets of the Gym, instead of the run's; none without a Gym.
 
     An entry of `datasets` for the same file, as axolotl demands one, is left out; another one is
     refused, since its rows name no server.

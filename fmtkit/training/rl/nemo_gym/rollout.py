@@ -136,7 +136,7 @@ def reconstruct(items: Sequence[Mapping[str, Any]]) -> Dialog | None:
         return None
     dialog = Dialog(prompt_ids=_ids(calls[0], "prompt_token_ids"))
     if not dialog.prompt_ids:
-        raise CallError("the answer's first item tells no prompt_token_ids")
+        raise CallError("the answer's first item has no prompt_token_ids")
     for number, call in enumerate(calls):
         read = _ids(call, "prompt_token_ids")
         seen = dialog.prompt_ids + dialog.completion_ids

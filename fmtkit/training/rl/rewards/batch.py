@@ -91,7 +91,7 @@ class Recorder:
 
 
 def recording(context: Mapping[str, Any]) -> tuple[dict[str, Any], list[Logged]]:
-    """Return the context with recorders in place of the logging functions, and the list of their calls."""
+    """Return the context with recorders instead of the logging functions, and the list of their calls."""
     logged: list[Logged] = []
     stand_ins = {name: Recorder(name, logged) for name in NAMES if name in context}
     return {**context, **stand_ins}, logged

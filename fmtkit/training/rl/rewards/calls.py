@@ -117,7 +117,7 @@ class Called:
         return len(batch) if getattr(self.function, "needs_full_batch", False) else 1
 
     def _part(self, batch: Batch, rows: range, seconds: float) -> list[Value]:
-        """Score some rows; what is logged for each answer is left out where not all are asked together."""
+        """Score some rows; what is logged for each answer is left out where not all are scored together."""
         part = batch.part(rows.start, rows.stop)
         ends = len(rows) in {len(batch), self.least(batch)}
         context, logged = recording(part.context)

@@ -1,6 +1,6 @@
 """The entries of `trl.reward_funcs`: what each names, before any of it is loaded.
 
-rewards.accuracy                      a function of rewards.py beside the config, or of an installed module
+rewards.accuracy                      a function of rewards.py next to the config, or of an installed module
 scores/rewards.py:accuracy            the same, by its file
 fmtkit.rewards.accuracy               one of ours; options: {fmtkit.rewards.length_target: {target: 200}}
 models/judge, org/judge               a reward model: a folder with config.json, or a hub id

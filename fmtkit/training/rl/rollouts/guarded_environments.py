@@ -1,6 +1,6 @@
 """Environments under time limits: a failure masks its sample, and the others continue.
 
-TRL tells the model what a tool raises, and trains on. That is right for a wrong argument, and
+TRL shows the model what a tool raises, and continues. That is right for a wrong argument, and
 so it stays for ValueError and TypeError; where `trl.max_failed_share` lets samples fail, any other
 exception is the environment's own failure, and so is a call that never ends.
 """

@@ -210,7 +210,7 @@ def _is_refusal(error: Exception) -> bool:
 
 
 class Failure:
-    """A lost server, in place of its answers: it raises on every process that takes them.
+    """A lost server, instead of its answers: it raises on every process that takes them.
 
     Only the main process talks to the server. TRL sends what it got to all others, and so they end
     together; if the main process raised alone, the others would wait for it.
@@ -247,7 +247,7 @@ class GuardedClient:
         self.client.model = name
 
     def generate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Generate; a lost server is returned in place of the answer."""
+        """Generate; a lost server is returned instead of the answer."""
         if self.lost is None:
             try:
                 answer: dict[str, Any] = self.lifeline.run(

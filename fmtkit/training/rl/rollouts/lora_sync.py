@@ -144,7 +144,7 @@ def check_adapter(model: Any) -> None:
 class NamedLoraSync(LoraSync):
     """Sends every version of the adapter under one name: the agents of a NeMo Gym call vLLM themselves.
 
-    Each version is loaded in place of the one before. vLLM keys its prefix cache by the name of the
+    Each version is loaded instead of the one before. vLLM keys its prefix cache by the name of the
     adapter, so what it computed with the version before is dropped.
     """
 
