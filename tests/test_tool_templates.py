@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from nasty_dialogs import column, dialogs, messages, texts
+from versions import as_pinned
 
 from fmtkit.rendering import chat, template_sources
 from fmtkit.rendering.chat import ChatTemplate
@@ -195,12 +196,14 @@ def with_tools() -> list[str]:
     return [name for name in names if "tool_calls" in template_of(name).source]
 
 
+@as_pinned
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(with_tools()), rows, st.booleans())
 def test_columns_rows_and_transformers_agree_on_tool_calls(name, given, prompt):
     check(template_of(name), given, prompt)
 
 
+@as_pinned
 @pytest.mark.slow
 @pytest.mark.parametrize("name", with_tools())
 @settings(max_examples=40, deadline=None)
