@@ -1,7 +1,7 @@
-"""The library: what `import fmtkit` offers. Each function is a command of the same name without its printing.
+"""The Python API: what `import fmtkit` offers. Each function does what the command of its name does.
 
-A source is a path, a glob, a folder, a URL, an open file, a pyarrow table, a polars frame, a
-`datasets.Dataset`, rows as dicts, or a list of such. Keywords are the options of the command
+A source is a path, a glob, a folder, a URL, an open file, a pyarrow table, a polars DataFrame, a
+`datasets.Dataset`, rows as dicts, or a list of these. Keyword arguments are the options of the command
 (`fmtkit.converting.convert_options`): the stub `fmtkit/__init__.pyi` is generated from them.
 """
 
@@ -52,26 +52,26 @@ def convert(
     """Convert a source to a file or a folder.
 
     Args:
-        source: What is read: a path, glob, folder, URL, open file, table, frame, dataset or rows.
+        source: A path, glob, folder, URL, open file, table, DataFrame, dataset or rows.
         type: TEMPLATE.SOURCE, such as `chatml.intel`; `fmtkit.types()` lists them.
-        out: FILE.parquet, .jsonl or .arrow, or a folder; None writes nothing, and the report says
-            what would have been.
+        out: FILE.parquet, .jsonl or .arrow, or a folder; None writes nothing and returns the report
+            of such a run.
 
     Returns:
-        The report; each of its keys is an attribute (`report.rows_written`).
+        The report, with each of its keys as an attribute (`report.rows_written`).
 
     Raises:
         OptionError, UnknownNameError, ColumnMismatchError: before anything is read or written.
         SourceError, WriteError: if a source cannot be read, or `out` cannot be written.
         LimitError: if more rows are bad than `max_errors` or `on_error="fail"` allows.
-        NothingWrittenError: if not one row could be converted.
+        NothingWrittenError: if no row could be converted.
 
     Example:
         >>> fmtkit.convert("pairs.jsonl", "chatml.intel", "pairs.parquet").rows_written  # doctest: +SKIP
     """
     if out is not None:
         return convert_to(source, out, options)
-    # Nothing is written, yet what could not be is an error all the same.
+    # Nothing is written, but a format or compression that cannot be written is still an error.
     compression_of(options.format or "parquet", options.compression)
     rows = RowStream(source, options)
     for _ in rows:
@@ -83,14 +83,15 @@ def convert(
 def read(
     source: Source, type: str, *, rejects: Rejects | None = None, options: RowOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the converted rows as record batches of one schema, in input order, in bounded memory.
+    """Iterate over the converted rows as record batches of one schema, in input order, in bounded memory.
 
-    Bad rows are left out: after the last batch a RejectedRowsWarning counts them by code.
+    Bad rows are left out; after the last batch, a RejectedRowsWarning counts them by code.
 
     Args:
         source: As in `convert`.
         type: As in `convert`.
-        rejects: A list that gets a finding (file, row, line, code, column, message) for each bad row.
+        rejects: A list to which a finding (file, row, line, code, column, message) is added for each
+            bad row.
 
     Returns:
         An iterator of record batches.
@@ -124,10 +125,11 @@ def table(
     Args:
         source: As in `convert`.
         type: As in `convert`.
-        rejects: A list that gets a finding (file, row, line, code, column, message) for each bad row.
+        rejects: A list to which a finding (file, row, line, code, column, message) is added for each
+            bad row.
 
     Returns:
-        The rows; of the schema that they would have, where there is none.
+        The rows; an empty table with their schema if there are none.
 
     Raises:
         OptionError, UnknownNameError, ColumnMismatchError, SourceError: as in `convert`.
@@ -153,14 +155,14 @@ def _collect(rows: RowStream, piece: Piece, rejects: Rejects | None) -> None:
 
 
 def _warn(rows: RowStream, rejects: Rejects | None, function: str) -> None:
-    """Warn of rows that are missing without a request to leave them out, and of unread turns."""
+    """Warn of rows that are left out although no option asked for it, and of columns of unread turns."""
     ledger = rows.ledger
-    # From here: the iterator or the function, its wrapper, the caller.
+    # The frames up to the caller: the generator or the function, and its wrapper.
     level = 4 if function == "table" else 3
     if ledger.unread:
         names = ", ".join(f"{name} {count:,}" for name, count in sorted(ledger.unread.items()))
         warn(
-            f"columns with turns are not read, rows by column: {names}; take a type that reads them "
+            f"columns with turns are not read, rows by column: {names}; use a type that reads them "
             "(fmtkit.inspect), or name them in map or keep",
             UnreadTurnsWarning,
             stacklevel=level,
@@ -182,15 +184,15 @@ def _warn(rows: RowStream, rejects: Rejects | None, function: str) -> None:
 def validate(
     source: Source, type: str | None = None, *, schema: bool = False, options: RowOptions
 ) -> Findings:
-    """Read and check a source without writing.
+    """Read and check a source without writing anything.
 
     Args:
         source: As in `convert`.
         type: As in `convert`; None for canonical rows.
-        schema: Check the canonical rows by their JSON Schema too.
+        schema: Also check the canonical rows against their JSON Schema.
 
     Returns:
-        Every finding, not only the first, with the ledger and an exit code.
+        All findings, with the ledger and an exit code.
 
     Raises:
         OptionError, UnknownNameError, ColumnMismatchError, SourceError: as in `convert`.
@@ -204,18 +206,18 @@ def validate(
 
 @keywords(InspectOptions, without=("config",))
 def inspect(source: Source, type: str | None = None, *, options: InspectOptions) -> "Survey":
-    """Survey a source: what it is, token lengths, masks and findings.
+    """Survey a source: its type, token lengths, masks and findings.
 
     Args:
         source: As in `convert`.
         type: As in `convert`; None for the type that fits best.
 
     Returns:
-        The survey, as data; `survey.as_dict()` is what `fmtkit inspect --json` prints.
+        The survey as an object; `survey.as_dict()` is what `fmtkit inspect --json` prints.
 
     Raises:
         OptionError, UnknownNameError, ColumnMismatchError, TemplateError, TokenizerError: before
-            the rows are read.
+            rows are read.
         SourceError: if a source cannot be read.
 
     Example:
@@ -234,28 +236,28 @@ def render(
     tools: Sequence[Mapping[str, Any]] | None = None,
     add_generation_prompt: bool = False,
 ) -> pa.Table | str:
-    r"""Render canonical rows to the same rows as text; or one conversation, a list of messages, to a str.
+    r"""Render canonical rows of messages as rows of text, or a single list of messages as a string.
 
-    A conversation's text is what transformers' `apply_chat_template(..., tokenize=False)` makes of it.
+    The text is the same as that of transformers' `apply_chat_template(..., tokenize=False)`.
 
     Args:
         batch: A canonical table of messages, or a list of `{"role": ..., "content": ...}`,
-            whose content is a text or a list of text parts; `tool_calls` are dicts, with arguments
+            whose content is a string or a list of text parts; `tool_calls` are dicts, with arguments
             as a dict or as JSON text.
-        template: A name (`fmtkit templates`), a FILE.jinja, or a template that was found before;
-            None for the tokenizer's own.
-        tokenizer: A folder, a hub id, or a tokenizer of transformers: its special tokens are the
-            template's variables.
-        tools: JSON Schemas of the functions that a conversation may call; a table has its own.
-        add_generation_prompt: Whether what begins a reply ends the text of a conversation.
+        template: A name (`fmtkit templates`), a FILE.jinja, or a loaded `ChatTemplate`; None for
+            the template of the tokenizer.
+        tokenizer: A folder, a hub id, or a transformers tokenizer; its special tokens are variables
+            of the template.
+        tools: JSON Schemas of the functions that the conversation may call; a table has a column of them.
+        add_generation_prompt: Whether to end the text with the beginning of an assistant reply.
 
     Returns:
         A table for a table, a str for a conversation.
 
     Raises:
-        TemplateError: if the template refuses a row, naming it, or a message has an unknown key.
-        UnknownNameError: for a template that is not there.
-        OptionError: for tools or a generation prompt beside a table.
+        TemplateError: if the template fails on a row, which is named, or a message has an unknown key.
+        UnknownNameError: if there is no such template.
+        OptionError: if tools or a generation prompt are given with a table.
 
     Example:
         >>> fmtkit.render([{"role": "user", "content": "Hi"}], "chatml", add_generation_prompt=True)
@@ -267,7 +269,7 @@ def render(
     if tools is not None or add_generation_prompt:
         raise OptionError(
             "tools and add_generation_prompt are for a list of messages: a table has a column of "
-            "tools, and its prompts end with what begins a reply"
+            "tools, and its prompts always end with the generation prompt"
         )
     table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
     done = render_table(table, found)
@@ -282,7 +284,7 @@ def _template(
     tokenizer: Any,
     tools: Sequence[Mapping[str, Any]] | None,
 ) -> ChatTemplate:
-    """Find a template by its name, with the special tokens of a tokenizer."""
+    """Return a template with the special tokens of a tokenizer."""
     if template is None and tokenizer is None:
         raise OptionError("give a template or a tokenizer that has one")
     if tokenizer is None or isinstance(tokenizer, str | Path):
@@ -292,7 +294,7 @@ def _template(
         return find_model_template(template or TOKENIZER_DEFAULT, tokenizer=tokenizer)
     if not hasattr(tokenizer, "get_chat_template"):
         raise OptionError(
-            f"tokenizer: {tokenizer.__class__.__name__} is no folder, hub id or transformers tokenizer"
+            f"tokenizer: {tokenizer.__class__.__name__} is not a folder, hub id or transformers tokenizer"
         )
     special = {k: v for k, v in tokenizer.special_tokens_map.items() if isinstance(v, str)}
     if template is not None:
@@ -331,11 +333,11 @@ def _conversation(
 
 
 def _written(message: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Return a message as a table holds it: its calls as JSON text, with arguments that are no text."""
+    """Return a message as it is in a table: tool calls as JSON text, their arguments as JSON objects."""
     unknown = [str(key) for key in message if key not in WIDE_MESSAGE.names]
     if unknown:
         raise TemplateError(
-            f"{path}.{unknown[0]}: no key of a message: {', '.join(WIDE_MESSAGE.names)}"
+            f"{path}.{unknown[0]}: not a key of a message; the keys are {', '.join(WIDE_MESSAGE.names)}"
         )
     calls = message.get("tool_calls")
     if calls is None or isinstance(calls, str):
@@ -353,7 +355,7 @@ def _call(call: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     try:
         return {**call, "arguments": json.loads(arguments)}
     except ValueError as error:
-        raise TemplateError(f"{path}.tool_calls: arguments are no JSON: {error}") from error
+        raise TemplateError(f"{path}.tool_calls: arguments are not JSON: {error}") from error
 
 
 def types(name: str | None = None) -> list[dict[str, Any]]:
@@ -363,10 +365,10 @@ def types(name: str | None = None) -> list[dict[str, Any]]:
         name: A type's name; None for all.
 
     Returns:
-        One dict a converter: name, columns, table, options, url.
+        One dict per converter, with its name, columns, table, options and url, among others.
 
     Raises:
-        UnknownNameError: for a type that is not there.
+        UnknownNameError: if there is no such type.
 
     Example:
         >>> fmtkit.types("gsm8k")[0]["table"]
@@ -382,18 +384,18 @@ def train(
     say: Callable[[str], None] | None = None,
     options: TrainOptions,
 ) -> "Outcome":
-    """Train a model as a config says; with `dry_run` only plan it, with `prepare` only convert.
+    """Train a model from a config; with `dry_run` only plan the run, with `prepare` only convert its data.
 
     Args:
         config: A YAML file, or its keys as a mapping.
-        say: Called with each note on the plan and on the rows.
+        say: A function that is called with each note on the plan and on the rows.
 
     Returns:
-        The outcome: its `plan`, its `exit_code`, and the `report` of a run that came to its end.
+        The outcome: its `plan`, its `exit_code`, and the `report` if the run was completed.
 
     Raises:
         UnknownNameError, OptionError, DependencyError, TokenizerError, SourceError: before a
-            training process is started; what goes wrong in one is on stderr and in the exit code.
+            training process is started; later errors are on stderr and in the exit code.
 
     Example:
         >>> fmtkit.train("dpo.yaml", dry_run=True).plan.method  # doctest: +SKIP
@@ -407,23 +409,23 @@ def train(
 def merge(
     run: str | Path | None = None, out: str | Path | None = None, *, options: MergeOptions
 ) -> "Merged":
-    """Merge the adapter of a run, or any adapter of peft, into its base model.
+    """Merge the adapter of a run, or any PEFT adapter, into its base model.
 
-    The base model is loaded again in full precision, whatever the run had quantized. Weights, tokenizer,
-    chat template and model card are written under another name, and renamed once all is there.
+    The base model is loaded again in full precision, even if the run quantized it. Weights, tokenizer,
+    chat template and model card are written to a temporary folder, which is renamed at the end.
 
     Args:
-        run: The run folder; None where `adapter` is given.
-        out: The folder to write; RUN/merged where it is None.
+        run: The run folder; None if `adapter` is given.
+        out: The folder to write; None for RUN/merged.
 
     Returns:
-        What was written: its `folder`, `base`, `adapter`, `dtype` and number of `parameters`.
+        What was written: `folder`, `base`, `adapter`, `dtype` and the number of `parameters`.
 
     Raises:
         OptionError: if there is no adapter (all weights were trained), the base model cannot be found or
             the adapter does not fit it.
-        ResumeError, UnknownNameError: for a folder that is not a run, a checkpoint that is not there.
-        OutputExistsError, WriteError: if `out` is there already, or cannot be written.
+        ResumeError, UnknownNameError: if the folder is not a run, or there is no such checkpoint.
+        OutputExistsError, WriteError: if `out` already exists, or cannot be written.
 
     Example:
         >>> fmtkit.merge("runs/dpo", dtype="bfloat16").folder  # doctest: +SKIP
@@ -439,21 +441,21 @@ def compare(
 ) -> "Comparison":
     """Compare what a config trains on with the dataset that axolotl prepared for it, token by token.
 
-    Rows are aligned by content: their order does not count, and rows that were packed are taken apart.
+    Rows are aligned by content: their order does not matter, and packed rows are unpacked.
 
     Args:
         config: A YAML file, or its keys as a mapping.
         against: The folder that axolotl saved: `last_run_prepared/HASH`.
 
     Returns:
-        The comparison: `rows` by what became of them, `rules` by which they differ with their numbers,
-        `examples`, `is_equal`, and an `exit_code`.
+        The comparison: the numbers of `rows` by result and of differences by rule (`rules`), `examples`,
+        `is_equal`, and an `exit_code`.
 
     Raises:
-        SourceError: if the folder holds no dataset, or one that cannot be read.
-        OptionError: if it was made for another method or with another tokenizer, or nothing in it is
-            like the config's rows.
-        UnknownNameError, TokenizerError: and what else `fmtkit.train` raises before it trains.
+        SourceError: if the folder contains no dataset, or one that cannot be read.
+        OptionError: if it was made for another method or with another tokenizer, or none of its rows
+            match those of the config.
+        UnknownNameError, TokenizerError: and the other errors that `fmtkit.train` raises before training.
 
     Example:
         >>> fmtkit.compare("dpo.yaml", "last_run_prepared/8f0c").rules  # doctest: +SKIP
@@ -466,22 +468,22 @@ def compare(
 
 @keywords(TryOptions)
 def try_run(run: str | Path, *, options: TryOptions) -> "Trial":
-    """Compare what a run has trained with its base model, with the run's chat template.
+    """Compare the trained model of a run with its base model, with the run's chat template.
 
-    Prompts are answered by both. Pairs and single replies are scored: by a reward model's head, else by
-    their log-probabilities, and where the run was measured against a reference by its implicit rewards
-    (beta times the difference of both models). A process reward model judges steps.
+    Both models answer prompts. Pairs and single replies are scored by the head of a reward model, or
+    else by their log-probabilities and, if the method has a reference model, by their implicit rewards
+    (beta times the difference of the log-probabilities). A process reward model scores steps.
 
     Args:
-        run: The run folder; of an unfinished run the newest whole checkpoint is tried.
+        run: The run folder; for an unfinished run, the newest complete checkpoint is used.
 
     Returns:
-        The trial: its `items`, row by row with `base` and `trained`, and a `summary` of accuracies and
+        The trial: its `items`, one per row with `base` and `trained`, and a `summary` of accuracies and
         margins.
 
     Raises:
-        OptionError: if the rows are not what the model can be tried on, or nothing was trained yet.
-        ResumeError, UnknownNameError: for a folder that is not a run, a checkpoint that is not there.
+        OptionError: if the rows do not suit the model, or nothing has been trained yet.
+        ResumeError, UnknownNameError: if the folder is not a run, or there is no such checkpoint.
         SourceError, ColumnMismatchError: as in `convert`, for the rows.
 
     Example:

@@ -57,7 +57,7 @@ def test_a_mistake_is_told_with_its_line_and_the_line_is_shown(tmp_path, text, l
         ("base_model\n", "a configuration is a mapping of keys, not a string"),
         ("7\n", "a configuration is a mapping of keys, not the value 7"),
         ("on: 1\n", "the key True is not a string; put it in quotes"),
-        ("\x01\x02", "this is no text, and so no YAML"),
+        ("\x01\x02", "this is not text, so it is not YAML"),
         ("stage: sft\nfinetuning_type: lora\ndo_train: true\n", "configuration of LLaMA-Factory"),
         ("model: m\ntrain_dataset: d\nmodel_class: llm\n", "configuration of LLaMA-Factory"),
         ("model_name_or_path: m\ntemplate: qwen3\n", "configuration of LLaMA-Factory"),

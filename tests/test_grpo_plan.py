@@ -43,8 +43,8 @@ GROUPS = {
         "3 processes = 6 answers"
     ),
     "rl: rloo\nmicro_batch_size: 1\n": "groups of 2",
-    "rl: grpo\nmicro_batch_size: 4\ntrl: {num_generations: 1}": "write 2 or more",
-    "rl: rloo\nmicro_batch_size: 4\ntrl: {num_generations: 1}": "write 2 or more",
+    "rl: grpo\nmicro_batch_size: 4\ntrl: {num_generations: 1}": "set it to 2 or more",
+    "rl: rloo\nmicro_batch_size: 4\ntrl: {num_generations: 1}": "set it to 2 or more",
     "rl: grpo\nmicro_batch_size: 6\ntrl: {num_generations: 4, generation_batch_size: 6}": (
         "6 answers does not divide"
     ),

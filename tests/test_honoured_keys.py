@@ -346,7 +346,7 @@ def test_a_pattern_names_a_parameter_from_its_beginning_and_its_points_are_point
 
 @pytest.mark.parametrize(
     ("pattern", "message"),
-    [("a[5:3]", r"no row is in \[5:3\]"), ("(a", "is no regular expression")],
+    [("a[5:3]", r"no row is in \[5:3\]"), ("(a", "is not a regular expression")],
 )
 def test_a_pattern_that_names_nothing_is_refused_before_anything_is_loaded(pattern, message):
     with pytest.raises(FmtkitError, match=message):

@@ -67,16 +67,16 @@ def test_arguments_are_a_dict_or_json_text():
     whole = fmtkit.render(dialog(ARGUMENTS), "trl:qwen3", tools=[TOOL])
     assert fmtkit.render(dialog(json.dumps(ARGUMENTS)), "trl:qwen3", tools=[TOOL]) == whole
     assert '"city": "Köln"' in whole
-    with pytest.raises(TemplateError, match=r"messages\[2\].tool_calls: arguments are no JSON"):
+    with pytest.raises(TemplateError, match=r"messages\[2\].tool_calls: arguments are not JSON"):
         fmtkit.render(dialog("{"), "trl:qwen3")
 
 
 def test_what_would_be_left_out_is_an_error():
-    with pytest.raises(TemplateError, match=r"messages\[0\].thoughts: no key of a message"):
+    with pytest.raises(TemplateError, match=r"messages\[0\].thoughts: not a key of a message"):
         fmtkit.render([{"role": "user", "content": "q", "thoughts": "t"}], "chatml")
     with pytest.raises(OptionError, match="template or a tokenizer"):
         fmtkit.render([{"role": "user", "content": "q"}])
-    with pytest.raises(OptionError, match="int is no folder"):
+    with pytest.raises(OptionError, match="int is not a folder"):
         fmtkit.render([{"role": "user", "content": "q"}], tokenizer=5)
     table = fmtkit.table([{"question": "q", "chosen": "a", "rejected": "b"}], "intel")
     with pytest.raises(OptionError, match="for a list of messages"):

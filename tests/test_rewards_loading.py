@@ -109,7 +109,7 @@ def test_a_folder_with_a_model_or_a_hub_id_is_a_reward_model(places, tmp_path):
     assert rewards.functions == [str(model), str(model), "org/judge"]
     assert rewards.names == ["judge.v1", "judge.v1", "judge"]
     (model / "config.json").unlink()
-    with pytest.raises(OptionError, match=r"has no config\.json, so it is no reward model"):
+    with pytest.raises(OptionError, match=r"has no config\.json, so it is not a reward model"):
         load_rewards([str(model)], places)
     with pytest.raises(OptionError, match="is a reward model, which takes no options"):
         load_rewards([{"org/judge": {"a": 1}}], places)

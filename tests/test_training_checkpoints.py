@@ -195,7 +195,7 @@ def test_what_is_no_checkpoint_of_ours_is_left_alone(run):
         (folder / "checkpoints" / name).mkdir()
     (folder / "checkpoints" / "checkpoint-9").write_text("a file")
     remarks = prepared(config, resume=True)
-    assert "checkpoint-9 is not whole (it is no folder)" in remarks[0]
+    assert "checkpoint-9 is not whole (it is not a folder)" in remarks[0]
     assert json.loads((folder / "job.json").read_text())["resume"] == str(last)
     assert all((folder / "checkpoints" / name).is_dir() for name in names)
 

@@ -90,7 +90,7 @@ def test_an_unknown_key_is_refused_with_the_near_one(raw, message):
         ({"datasets": {"path": "x"}}, "datasets: {'path': 'x'} is not a list of entries"),
         ({"datasets": [{"path": 3}]}, "datasets.0.path: 3 is not a string"),
         ({"datasets": [{"type": {"fild": "x"}}]}, "is not a name, or a mapping of field_"),
-        ({"rpo_alpha": 1.0}, "rpo_alpha: 1.0 cannot be honoured: TRL has no rpo_alpha"),
+        ({"rpo_alpha": 1.0}, "rpo_alpha: 1.0 cannot be honoured: TRL no longer has rpo_alpha"),
         ({"trl": {"max_prompt_length": 9}}, "trl.max_prompt_length: 9 cannot be honoured"),
         ({"quantize_moe_experts": True}, "quantize_moe_experts: True cannot be honoured"),
     ],

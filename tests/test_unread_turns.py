@@ -249,7 +249,7 @@ def test_names_and_values_tell_turns_from_other_columns(name, value, told):
 
 def test_a_table_of_the_library_warns_of_them(tmp_path):
     source = write(tmp_path / "rows.jsonl", [PAIR | {"history": TURNS["history"]}])
-    with pytest.warns(fmtkit.UnreadTurnsWarning, match="history 1; take a type"):
+    with pytest.warns(fmtkit.UnreadTurnsWarning, match="history 1; use a type"):
         fmtkit.table(source, "intel")
     with pytest.warns(fmtkit.UnreadTurnsWarning):
         list(fmtkit.read(source, "intel"))

@@ -188,7 +188,7 @@ def test_a_taken_port_is_told_with_who_has_it():
         port = taken.getsockname()[1]
         config = load(RUN, ("vllm.host=127.0.0.1", f"vllm.port={port}"))
         with pytest.raises(
-            OptionError, match=rf"127.0.0.1:{port} is taken by process {os.getpid()}"
+            OptionError, match=rf"127.0.0.1:{port} is in use by process {os.getpid()}"
         ):
             serve.check_port(config)
         assert ready.listener(port).pid == os.getpid()

@@ -27,7 +27,7 @@ a network, `fmtkit train -c config.yaml` runs it, `fmtkit inspect -c config.yaml
 trained on, and `fmtkit convert -c config.yaml` writes its rows. A key has one of three answers:
 
 - **honoured**: it changes what it changes in axolotl. `--dry-run` says where each goes, and who set what.
-- **note**: it changes speed or memory alone, or has nothing to act on. The plan says so, once.
+- **note**: it changes only speed or memory, or has no effect. The plan says so, once.
 - **refused**: it changes what is trained, and TRL, PEFT and accelerate cannot do it. All such keys of a
   file are named at once, each with its line, the reason and what to do; the exit code is 2.
 

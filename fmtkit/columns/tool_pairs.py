@@ -46,7 +46,7 @@ class Whole:
     before: Column
     """The turns before the reply, which must end with one that asks."""
     several: Expr
-    """Whether the source gave a reply alone, of messages that are no single answer."""
+    """Whether the source gave only a reply, whose messages are not a single answer."""
     problems: tuple[Problem, ...] = ()
     """What is wrong with a reply that the source gave alone."""
 

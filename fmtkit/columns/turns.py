@@ -1,4 +1,4 @@
-"""The vocabulary of converters for turns that are no messages yet: parts, exchanges, bare texts.
+"""The vocabulary of converters for turns that are not messages yet: parts, exchanges, bare texts.
 
 Each function takes a list column whatever its records are called and makes wide messages of it.
 """

@@ -1,4 +1,4 @@
-"""Flags of the command line, made from the options that commands take, and the few that only print."""
+"""Command line flags, derived from the options of commands, and the few flags that only change output."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -28,29 +28,29 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 NoProgress = Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")]
 INTERRUPTED = 130
-"""The exit code of a command that Ctrl-C ended."""
+"""The exit code of a command that was stopped by Ctrl-C."""
 _JSON = "_as_json"
 _CONTEXT = "context"
-_ROOM = 24
-"""Up to this many characters, choices are shown next to a flag; longer ones only in its help."""
-_OTHER = "Output and help"
-"""The panel of the flags that no class of options declares."""
-_KINDS = {"list[str]": "TEXT", "list[int]": "N", "str": "TEXT", "int": "N"}
+_CHOICES_WIDTH = 24
+"""Choices that take more characters are listed only in the help text, not next to the flag."""
+_OTHER_PANEL = "Output and help"
+"""The panel of the flags that no options class declares."""
+_METAVARS = {"list[str]": "TEXT", "list[int]": "N", "str": "TEXT", "int": "N"}
 
 
 class QuickCommand(TyperCommand):
-    """A command that takes texts as they were typed.
+    """A command that uses strings as they were typed, without validation by pydantic.
 
-    typer would have pydantic look at them too, which it imports for that: 0.09 s of CPU at each start.
-    What is neither a text nor a plain whole number still goes that way.
+    typer imports pydantic to validate every argument, which costs 0.09 s of CPU at each start. Only
+    values that are neither strings nor plain integers are still validated that way.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        _take_texts_as_they_are(self.get_params(ctx))
+        _skip_validation(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; of an interrupt, which typer ends without a word, say what it left."""
+        """Run the command; after Ctrl-C, where typer prints nothing, print what the command left behind."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:
@@ -58,19 +58,19 @@ class QuickCommand(TyperCommand):
             raise typer.Exit(INTERRUPTED) from stop
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """List arguments, then flags by panel: those of the options' classes, and those that print."""
+        """List arguments, then flags by panel: those of options classes first, then the output flags."""
         _write_panels(self.get_params(ctx), ctx, formatter)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
-        """Write the examples as they are typed."""
+        """Write the examples, one command per line."""
         _write_examples(self.epilog, formatter)
 
 
 class QuickGroup(TyperGroup):
-    """Commands under one name, whose own flags are taken as those of a `QuickCommand`."""
+    """A group of commands whose own flags are parsed like those of a `QuickCommand`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        _take_texts_as_they_are(self.get_params(ctx))
+        _skip_validation(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -87,7 +87,7 @@ class QuickGroup(TyperGroup):
         _write_panels(self.get_params(ctx), ctx, formatter)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
-        """Write the examples as they are typed."""
+        """Write the examples, one command per line."""
         _write_examples(self.epilog, formatter)
 
 
@@ -99,20 +99,20 @@ def _write_panels(parameters: Sequence[Any], ctx: Any, formatter: Any) -> None:
             continue
         is_argument = parameter.param_type_name == "argument"
         named = getattr(parameter, "rich_help_panel", None)
-        panel = "Arguments" if is_argument else named or _OTHER
-        panels.setdefault(panel, []).append((_plain(record[0]), record[1]))
-    if _OTHER in panels:
-        panels[_OTHER] = panels.pop(_OTHER)
+        panel = "Arguments" if is_argument else named or _OTHER_PANEL
+        panels.setdefault(panel, []).append((_with_metavars(record[0]), record[1]))
+    if _OTHER_PANEL in panels:
+        panels[_OTHER_PANEL] = panels.pop(_OTHER_PANEL)
     for panel, records in panels.items():
         with formatter.section(panel):
             formatter.write_dl(records)
 
 
-def _plain(written: str) -> str:
-    """Write a kind as people do: typer writes <list[str]>."""
-    for kind, word in _KINDS.items():
-        written = written.replace(f"<{kind}>", word)
-    return written
+def _with_metavars(usage: str) -> str:
+    """Replace typer's names of types, such as <list[str]>, by metavars."""
+    for kind, metavar in _METAVARS.items():
+        usage = usage.replace(f"<{kind}>", metavar)
+    return usage
 
 
 def _write_examples(text: str | None, formatter: Any) -> None:
@@ -122,27 +122,27 @@ def _write_examples(text: str | None, formatter: Any) -> None:
                 formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
-def _take_texts_as_they_are(parameters: Sequence[Any]) -> None:
+def _skip_validation(parameters: Sequence[Any]) -> None:
     for parameter in parameters:
         checked = getattr(parameter, "get_runtime_param", None)  # an older typer needs no pydantic
-        if checked and not isinstance(checked, _TextsAsTheyAre):
-            parameter.get_runtime_param = _TextsAsTheyAre(checked)
+        if checked and not isinstance(checked, _Unvalidated):
+            parameter.get_runtime_param = _Unvalidated(checked)
 
 
-class _TextsAsTheyAre:
-    """What typer asks to check a value: it knows nothing, texts and whole numbers, and passes on others."""
+class _Unvalidated:
+    """Replaces typer's validation: returns missing values, strings and integers, and passes on the rest."""
 
     def __init__(self, checked: Callable[[], Any]) -> None:
         self.checked = checked
 
-    def __call__(self) -> "_TextsAsTheyAre":
+    def __call__(self) -> "_Unvalidated":
         return self
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         if value is None or value in ([], ()):
             return () if param.multiple or param.nargs == -1 else value
         kind = param.type_descriptor.annotation
-        if kind in (str, int, float, bool) and type(value) is kind:  # a default, or a text
+        if kind in (str, int, float, bool) and type(value) is kind:  # a default, or a string
             return value
         is_count = kind is int and not param.type_descriptor.is_ranged
         if is_count and isinstance(value, str) and value.isascii() and value.isdigit():
@@ -155,10 +155,10 @@ class _TextsAsTheyAre:
 def flags(
     options: type[Options], *, without: Sequence[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command one flag for each option, where its function takes `options`.
+    """Replace the parameter `options` of a command's function by one flag per option.
 
-    The function is called with the options it declares, made of what was typed; OptionError names
-    the flag of a value that is not taken. `but` are options that the command does not have.
+    The function is called with an `options` object made from the flags that were given; OptionError
+    names the flag of an invalid value. The command has no flags for the options in `without`.
     """
     declared = {name: found for name, found in options.declared().items() if name not in without}
 
@@ -191,7 +191,7 @@ def flags(
 
 
 def _parameters(options: type[Options], name: str, found: Option) -> list[Parameter]:
-    """Return the parameters, as typer reads them, of one option."""
+    """Return the parameters of one option, as typer expects them."""
     kind = found.reader.flag
     names = found.flags or (flag_of(name, found),)
     default = found.shown if found.shown is not None else default_of(options, name)
@@ -199,12 +199,12 @@ def _parameters(options: type[Options], name: str, found: Option) -> list[Parame
         default = None
     panel = options.panel_of(name)
     choices = "|".join(found.choices)
-    written = (choices if len(choices) <= _ROOM else "CHOICE") or found.reader.metavar
+    metavar = (choices if len(choices) <= _CHOICES_WIDTH else "CHOICE") or found.reader.metavar
     info = typer.Option(
         *names,
         help=found.help,
         rich_help_panel=panel,
-        metavar=None if kind is bool else written,
+        metavar=None if kind is bool else metavar,
         autocompletion=_completer(name, found),
     )
     made = [_parameter(name, kind, default, info)]
@@ -218,7 +218,7 @@ def _parameters(options: type[Options], name: str, found: Option) -> list[Parame
 
 
 def _completer(name: str, found: Option) -> Callable[[str], list[str]] | None:
-    """Return what a shell completes an option's value with; None leaves it to the names of files."""
+    """Return the shell completion of an option's value; None completes file names."""
     if found.choices:
         return lambda incomplete: [one for one in found.choices if one.startswith(incomplete)]
     completers = {
@@ -232,22 +232,22 @@ def _completer(name: str, found: Option) -> Callable[[str], list[str]] | None:
 
 
 def target_names(incomplete: str) -> list[str]:
-    """Return the targets that begin so."""
+    """Return the targets that begin with what was typed."""
     from fmtkit.formats import target_registry
 
     return [one for one in target_registry.names() if one.startswith(incomplete)]
 
 
 def loss_names(incomplete: str) -> list[str]:
-    """Return what a target may leave out and begins so, after what is named already."""
+    """Return the losses that --allow-loss accepts, completing the last one of a comma-separated list."""
     from fmtkit.formats import target_registry
 
-    named, comma, begun = incomplete.rpartition(",")
-    return [named + comma + one for one in target_registry.LOSSES if one.startswith(begun)]
+    before, comma, last = incomplete.rpartition(",")
+    return [before + comma + one for one in target_registry.LOSSES if one.startswith(last)]
 
 
 def type_names(incomplete: str) -> list[str]:
-    """Return the types that begin so; after a template and a dot its sources."""
+    """Return the types that begin with what was typed; after a template and a dot, its sources."""
     from fmtkit.formats import registry
 
     head, dot, _ = incomplete.rpartition(".")
@@ -256,21 +256,21 @@ def type_names(incomplete: str) -> list[str]:
 
 
 def schema_names(incomplete: str) -> list[str]:
-    """Return what has a JSON Schema and begins so."""
+    """Return the names with a JSON Schema that begin with what was typed."""
     from fmtkit import catalogue
 
     return [one for one in catalogue.schema_names() if one.startswith(incomplete)]
 
 
 def method_names(incomplete: str) -> list[str]:
-    """Return the training methods that begin so."""
+    """Return the training methods that begin with what was typed."""
     from fmtkit.core import runner
 
     return [one for one in runner.names() if one.startswith(incomplete)]
 
 
 def template_names(incomplete: str) -> list[str]:
-    """Return the templates that begin so."""
+    """Return the templates that begin with what was typed."""
     from fmtkit.rendering import template_sources
 
     return [one for one in template_sources.names() if one.startswith(incomplete)]
@@ -282,13 +282,13 @@ def _parameter(name: str, kind: Any, default: Any, info: Any) -> Parameter:
 
 
 def _is_typed(context: typer.Context, name: str) -> bool:
-    """Return whether an option was typed, with its default too."""
+    """Return whether an option was given on the command line, even with its default value."""
     sources = [context.get_parameter_source(n) for n in (name, name + _JSON)]
     return any(source is not None and source.name != "DEFAULT" for source in sources)
 
 
 def _typed(typed: dict[str, Any], name: str, found: Option) -> Any:
-    """Return what was typed for an option; a mapping's two flags together."""
+    """Return the value given for an option; for a mapping, its two flags merged."""
     value = typed[name]
     text = typed.get(name + _JSON)
     if text is None:
@@ -296,16 +296,16 @@ def _typed(typed: dict[str, Any], name: str, found: Option) -> Any:
     import json
 
     try:
-        whole = json.loads(text)
+        mapping = json.loads(text)
     except ValueError as error:
         raise OptionError(f"{found.json_flag} {text}: not JSON: {error}") from error
-    if not isinstance(whole, dict):
+    if not isinstance(mapping, dict):
         raise OptionError(f"{found.json_flag} {text}: give a JSON object")
-    return {**whole, **PAIRS.read(value or [], flag_of(name, found))}
+    return {**mapping, **PAIRS.read(value or [], flag_of(name, found))}
 
 
 def print_version(asked: bool) -> None:
-    """Print the version and end, where it is asked for."""
+    """Print the version and exit, if --version was given."""
     if asked:
         from importlib.metadata import version
 

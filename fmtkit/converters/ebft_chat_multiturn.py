@@ -12,7 +12,7 @@ EITHER = [("messages", "conversations")]
     name="ebft_chat_multiturn.transform",
     aliases=["ebft_chat_multiturn"],
     any_of=EITHER,
-    differs="an answer before any question is no target; rows without one are rejected",
+    differs="an answer before any question is not a target; rows without one are rejected",
 )
 def first(messages: WideMessages = ABSENT, conversations: WideMessages = ABSENT) -> Reference:
     """https://docs.axolotl.ai/docs/ebft.html."""

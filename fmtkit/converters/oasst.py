@@ -126,7 +126,7 @@ def _linked(column: pl.Series) -> pl.Series:
 
 
 def _tree(records: Sequence[Record]) -> list[Record] | None:
-    """Return the messages of a tree, each after its parent; None where they are no single tree."""
+    """Return the messages of a tree, each after its parent; None if they are not a single tree."""
     replies: dict[str | None, list[Record]] = {}
     for record in records:
         replies.setdefault(record["parent_id"], []).append(record)

@@ -73,7 +73,10 @@ def column_faults(column: BoundColumn, row: Row) -> list[Fault]:
     for i, key in enumerate(column.path):
         label = ".".join(column.path[: i + 1])
         if not isinstance(holder, _OBJECT):
-            return [*found, Fault("type_error", label, f"{'.'.join(column.path[:i])} is no object")]
+            return [
+                *found,
+                Fault("type_error", label, f"{'.'.join(column.path[:i])} is not an object"),
+            ]
         if isinstance(holder, Duplicated) and key in holder.twice:
             found.append(duplicate(key, label))
         if holder.get(key) is None:

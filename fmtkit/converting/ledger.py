@@ -188,7 +188,7 @@ class Ledger:
 
 @dataclass(frozen=True)
 class ErrorLimit:
-    """A number of bad rows, or a share of the rows read so far; None is no limit."""
+    """A number of bad rows, or a share of the rows read so far; None means no limit."""
 
     rows: int | None = None
     share: float | None = None

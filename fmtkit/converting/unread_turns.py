@@ -132,7 +132,7 @@ _NO_TEXT = frozenset(
         "loss_weight",
     }
 )
-"""Keys of a message that are no text of a turn."""
+"""Keys of a message that do not hold the text of a turn."""
 _SPEAKERS = frozenset({"role", "from", "speaker", "author"})
 _SAID = frozenset({"content", "value", "text", "parts"})
 _NOTHING = ("", "[]", "{}", "null")

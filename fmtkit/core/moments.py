@@ -12,7 +12,7 @@ EPOCH = "SOURCE_DATE_EPOCH"
 def now() -> datetime:
     """Return the time here, or that of SOURCE_DATE_EPOCH, in whole seconds; a run asks once.
 
-    Raises OptionError where SOURCE_DATE_EPOCH is no number of seconds.
+    Raises OptionError if SOURCE_DATE_EPOCH is not a number of seconds.
     """
     given = os.environ.get(EPOCH)
     if not given:

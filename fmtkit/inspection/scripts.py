@@ -31,7 +31,7 @@ _ENDS = np.array([last for _, last, _ in RANGES])
 
 
 def count_scripts(texts: Iterable[str]) -> dict[str, int]:
-    """Count the letters of each script; what is no letter of a known one is left out."""
+    """Count the letters of each script; characters of unknown scripts are left out."""
     points = np.frombuffer("".join(texts).encode("utf-32-le", "replace"), dtype=np.uint32)
     ascii_letters = ((points | 0x20) >= 0x61) & ((points | 0x20) <= 0x7A)
     wanted = points[ascii_letters | (points >= 0xC0)]

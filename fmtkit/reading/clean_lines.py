@@ -419,7 +419,7 @@ def _(node: DoubleNode) -> KernelTuple:
     if node.range is None:
         return "double", None, None, node.booleans
     if any(isinstance(end, int) and abs(end) > _WHOLE_DOUBLES for end in node.range):
-        raise _UnreadError("a range whose ends are no doubles")
+        raise _UnreadError("a range whose ends are not doubles")
     return "double", *map(float, node.range), node.booleans
 
 

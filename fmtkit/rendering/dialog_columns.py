@@ -255,7 +255,7 @@ def _tool_column(tools: pa.Array | None, count: int, *, known: bool) -> DialogCo
 
 
 def _opened(text: str) -> tuple[str, list[str]]:
-    """Return an empty list and the texts of tools; the tools themselves where they are no objects."""
+    """Return an empty list and the texts of tools; the tools themselves where they are not objects."""
     tools = json.loads(text) if text else None
     if tools is None:
         return "", []

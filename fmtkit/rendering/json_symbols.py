@@ -130,13 +130,13 @@ class UnknownJson:  # noqa: PLW1641 - hashing is refused below
     def items(self) -> list[tuple[Any, Any]]:
         """Return the keys of an object, each with its value."""
         if self._kind != "object":
-            raise Untraceable("members of a JSON value that is no object")
+            raise Untraceable("members of a JSON value that is not an object")
         return list(zip(self.keys(), self.values(), strict=True))
 
     def in_order(self) -> list[tuple[Any, Any]]:
         """Return the members of an object as the filter `dictsort` does."""
         if self._kind != "object":
-            raise Untraceable("members of a JSON value that is no object")
+            raise Untraceable("members of a JSON value that is not an object")
         values = self._values("sorted value")
         return [(_derived("sorted key", self._text, n), value) for n, value in enumerate(values)]
 

@@ -1,4 +1,4 @@
-"""What is rendered for a row, and what becomes of it: the part that both tiers share."""
+"""What is rendered for a row, and how its texts are made from that: traced or row by row alike."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,23 +47,23 @@ class Plan:
 
     @property
     def columns(self) -> int:
-        """Count the columns of text that come out."""
+        """Return the number of columns of text."""
         return 1 + self.replies
 
     @property
     def views(self) -> tuple[View, ...]:
-        """Return what is rendered of each row; with replies the second is the bare prompt.
+        """Return what is rendered for each row; with replies, the second view is the prompt alone.
 
-        The tools come after all conversations.
+        The tools are numbered after all conversations.
         """
         tools = 1 + self.replies
         if not self.replies:
             return (View((0,), self.generation_prompt, tools),)
-        wholes = (View((0, 1 + number), tools=tools) for number in range(self.replies))
-        return (View((0,), generation_prompt=True, tools=tools), View((0,), tools=tools), *wholes)
+        replies = (View((0, 1 + number), tools=tools) for number in range(self.replies))
+        return (View((0,), generation_prompt=True, tools=tools), View((0,), tools=tools), *replies)
 
     def finish(self, outputs: Sequence[Output]) -> Outcome | Problem | None:
-        """Make a row's texts of its views; None where replies do not begin as the prompt ends."""
+        """Make a row's texts from its views; None if a conversation does not begin with its prompt."""
         first = outputs[0]
         if self.replies:
             return _outcome(cut(first, outputs[2:]))
@@ -74,10 +74,10 @@ class Plan:
     def finish_at_header(
         self, outputs: Sequence[Output], unknowns: Sequence[Unknown]
     ) -> Outcome | Problem:
-        """Make texts of symbolic views whose replies do not begin as the prompt ends."""
-        prompt, bare, *wholes = outputs
+        """Make texts from symbolic views whose conversations do not begin with their prompt."""
+        prompt, bare, *rendered = outputs
         assert isinstance(prompt, str)
-        texts = [whole for whole in wholes if isinstance(whole, str)]
+        texts = [text for text in rendered if isinstance(text, str)]
         made = _outcome(cut_at_header(prompt, bare, texts))
         return made or Problem("template_not_prefix_preserving", _rewritten(outputs, unknowns))
 

@@ -1,11 +1,11 @@
-"""Cut a rendered conversation into prompt and reply by its structure, never by looking for the reply.
+"""Cut a rendered conversation into prompt and reply by its structure, never by searching for the reply.
 
-The texts may be real or symbolic (see symbols.py): a symbol is one character, so that a prefix of
-symbolic texts is a prefix of the texts of every row that they stand for.
+Texts may be real or symbolic (see symbols.py): a symbol is one character, so that a prefix of symbolic
+texts is a prefix of the texts of every row that they stand for.
 
-Few rows have real texts that are cut where the symbolic ones are not. A generation prompt that ends with
-`<think>` is the beginning of a reply only if that reply's content begins so: a matter of the content, not
-of the template. A column says which contents begin in the right way.
+Some rows can be cut only by their real texts. If a generation prompt ends with `<think>`, the rendered
+conversation begins with it only where the content of the reply does, which no symbol can show. Those
+rows are found by comparing the column of contents.
 """
 
 import re
@@ -23,7 +23,7 @@ from fmtkit.rendering.unknowns import symbolic
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A prompt and its replies; `shortened`: without the end of the generation prompt."""
+    """A prompt and its replies; `shortened` if the end of the generation prompt was removed."""
 
     prompt: str
     replies: tuple[str, ...]
@@ -32,7 +32,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a row has no text: a code of codes.REASONS and what happened."""
+    """Why a row cannot be rendered: a code of `core.codes` and a message."""
 
     code: str
     message: str
@@ -41,50 +41,53 @@ class Problem:
 _OPEN_TAG = re.compile(r"<[^<>\s]*$")
 
 
-def cut(prompt: str | Fault, wholes: Sequence[str | Fault]) -> Cut | Problem | None:
-    """Cut where the prompt with its generation prompt ends; None: replies begin otherwise."""
+def cut(prompt: str | Fault, rendered: Sequence[str | Fault]) -> Cut | Problem | None:
+    """Cut rendered conversations after the prompt and its generation prompt.
+
+    None if a conversation does not begin with them.
+    """
     if isinstance(prompt, Fault):
         return Problem("template_error", prompt.message)
     texts: list[str] = []
-    for whole in wholes:
-        if isinstance(whole, Fault):
-            return Problem("template_error", whole.message)
-        texts.append(whole)
+    for text in rendered:
+        if isinstance(text, Fault):
+            return Problem("template_error", text.message)
+        texts.append(text)
     if not all(text.startswith(prompt) for text in texts):
         return None
     return Cut(prompt, tuple(text[len(prompt) :] for text in texts))
 
 
-def shared(one: str, two: str) -> int:
-    """Count the characters with which both texts begin."""
+def common_length(one: str, two: str) -> int:
+    """Return the length of the common prefix of two texts."""
     same = takewhile(lambda pair: pair[0] == pair[1], zip(one, two, strict=False))
     return sum(1 for _ in same)
 
 
-def cut_at_header(prompt: str, bare: str | Fault, wholes: Sequence[str]) -> Cut | None:
-    """Cut after what the generation prompt and the replies' header share.
+def cut_at_header(prompt: str, bare: str | Fault, rendered: Sequence[str]) -> Cut | None:
+    """Cut after the common prefix of the generation prompt and the header of the replies.
 
-    `bare` is the prompt without the generation prompt. The texts must be symbolic: of real ones a
-    reply that begins like the generation prompt continues would be shared as well. None where the
-    template writes the turns before the reply differently once there is one.
+    `bare` is the prompt without the generation prompt. The texts must be symbolic: in real texts, the
+    beginning of a reply could be part of the common prefix. None if the template renders the turns
+    of the prompt differently when a reply follows.
     """
-    if isinstance(bare, Fault) or not all(text.startswith(bare) for text in wholes):
+    if isinstance(bare, Fault) or not all(text.startswith(bare) for text in rendered):
         return None
-    common = prompt[: min(shared(prompt, text) for text in wholes)]
+    common = prompt[: min(common_length(prompt, text) for text in rendered)]
     header = common[len(bare) :]
     if len(common) < len(prompt):
         header = _OPEN_TAG.sub("", header)
     size = len(bare) + len(header)
-    return Cut(prompt[:size], tuple(text[size:] for text in wholes), shortened=True)
+    return Cut(prompt[:size], tuple(text[size:] for text in rendered), shortened=True)
 
 
 def cut_by_text(leaf: Leaf, rows: Rows, chosen: Int64s) -> dict[int, Cut]:
-    """Cut the rows of a leaf whose whole texts begin with their prompts though no symbol says so."""
-    prompt, _, *wholes = leaf.outputs
-    texts = [text for text in (prompt, *wholes) if not isinstance(text, Fault)]
+    """Cut the rows of a leaf whose real texts begin with their prompts, although the symbolic ones do not."""
+    prompt, _, *rendered = leaf.outputs
+    texts = [text for text in (prompt, *rendered) if not isinstance(text, Fault)]
     possible = np.ones(len(chosen), np.bool_)
-    for whole in texts[1:]:
-        possible &= _possible(texts[0], whole, leaf.unknowns, rows, chosen)
+    for text in texts[1:]:
+        possible &= _possible(texts[0], text, leaf.unknowns, rows, chosen)
     found = {}
     for row in chosen[possible].tolist():
         real = _expanded(texts, leaf.unknowns, rows, row)
@@ -98,10 +101,15 @@ def _expanded(texts: Sequence[str], unknowns: Unknowns, rows: Rows, row: int) ->
     return [rows.expand(text, unknowns, row) for text in texts]
 
 
-def _possible(prompt: str, whole: str, unknowns: Unknowns, rows: Rows, chosen: Int64s) -> Bools:
-    """Return which rows' whole text may begin with the prompt, from where the symbolic ones part."""
-    size = shared(prompt, whole)
-    rest, following = prompt[size:], whole[size:]
+def _possible(
+    prompt: str, conversation: str, unknowns: Unknowns, rows: Rows, chosen: Int64s
+) -> Bools:
+    """Return for which rows the real conversation may begin with the real prompt.
+
+    Only what follows the common prefix of the symbolic texts has to be compared.
+    """
+    size = common_length(prompt, conversation)
+    rest, following = prompt[size:], conversation[size:]
     anything = np.ones(len(chosen), np.bool_)
     if not rest or symbolic(rest[0]):
         return anything

@@ -229,7 +229,7 @@ def is_same(answer: str, reference: str) -> bool:
 def expressions(answer: str, reference: str) -> tuple[str, str] | None:
     """Return two answers as LaTeX for a verifier of expressions; None where there is nothing to compute.
 
-    Numbers are compared by `is_same`; words, units, times and equations are no expressions, and a
+    Numbers are compared by `is_same`; words, units, times and equations are not expressions, and a
     tuple is not a set.
     """
     sides = _values(answer, reference)

@@ -1,4 +1,4 @@
-"""URLs that fsspec opens: their files, read in ranges that can be requested again."""
+"""URLs that fsspec opens: which files they stand for, and reading them in ranges with retries."""
 
 import io
 from collections.abc import Callable, Mapping
@@ -16,27 +16,27 @@ HUB = "hf://"
 HTTP = ("http://", "https://")
 MANIFEST = "manifest.json"
 RUN_FOLDER = "_fmtkit"
-"""Where an unfinished output on an object store keeps its records."""
+"""The folder in which an unfinished output on an object store keeps its records."""
 FIRST_BYTES = 1 << 20
 """Range size for random access."""
 MOST_BYTES = 16 << 20
-"""Range size for sequential reads: a request takes as long as some megabytes."""
+"""Range size for sequential reads: the latency of a request equals the transfer of some megabytes."""
 _UNPINNED = frozenset({"gs", "az", "abfs"})
-"""Stores whose clients read on if another file replaced the opened one; s3fs does not."""
+"""Stores whose clients do not notice that an open file was replaced; s3fs does."""
 
 
 def remote(url: str) -> list[Location]:
     """Return the files that a URL, a glob or a folder stands for.
 
     Raises:
-        SourceError: if there is none, or the storage does not answer, within seconds.
+        SourceError: if there is none, or the storage does not answer within seconds.
         DependencyError: if the package that serves the scheme is missing.
     """
     name = storage.public(url)
     if trouble := hub_access.trouble() if url.startswith(HUB) else None:
         raise SourceError(f"{name} cannot be opened: the hub cannot be reached ({trouble})")
     try:
-        # The first question goes to somebody who may never answer.
+        # The first request has a shorter time limit: the host may not respond at all.
         system, path, is_folder = storage.attempted(
             partial(_contact, url), first=reachability.ANSWERING
         )
@@ -51,7 +51,7 @@ def remote(url: str) -> list[Location]:
 
 def _contact(url: str) -> tuple[Any, str, bool]:
     system, path = storage.file_system(url, "reading")
-    # What was listed a while ago in this process may have changed.
+    # A listing that fsspec cached earlier in this process may be outdated.
     system.invalidate_cache()
     return system, path, bool(system.isdir(path))
 
@@ -59,8 +59,8 @@ def _contact(url: str) -> tuple[Any, str, bool]:
 def _files(
     system: Any, path: str, named: Callable[[str], str], *, is_folder: bool
 ) -> dict[str, Details]:
-    """Return the files with the details of their listing, in order."""
-    if any(sign in path for sign in "*?["):
+    """Return the files with the details from their listing, sorted by name."""
+    if any(character in path for character in "*?["):
         found = storage.attempted(partial(system.glob, path, detail=True))
         found = {name: d for name, d in sorted(found.items()) if d.get("type") != "directory"}
         if not found:
@@ -84,7 +84,7 @@ def _files(
 
 
 def _name(scheme: str, system: Any, path: str) -> str:
-    """Return the URL of a file, under the scheme that was asked for: adlfs calls az:// abfs://."""
+    """Return the URL of a file with the scheme that was given: adlfs replaces az:// by abfs://."""
     own, found, rest = system.unstrip_protocol(path).partition("://")
     aliases = system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)
     return storage.public(f"{scheme if scheme in aliases else own}{found}{rest}")
@@ -95,13 +95,13 @@ def _location(system: Any, path: str, listed: Details, name: str) -> Location:
     if details.get("size") is None:
         details = storage.attempted(partial(system.info, path))
     mark = storage.mark_of(details)
-    if mark[0] is None or (name.startswith(HTTP) and not _gives_ranges(system, path, mark[0])):
+    if mark[0] is None or (name.startswith(HTTP) and not _supports_ranges(system, path, mark[0])):
         return Location(name, partial(Stream, system, path), mark[0], seeks=False, mark=mark[1])
     return Location(name, partial(RangedFile, system, path, mark), mark[0], mark=mark[1])
 
 
-def _gives_ranges(system: Any, path: str, size: int) -> bool:
-    """Request the second byte: a server's own claims are not reliable."""
+def _supports_ranges(system: Any, path: str, size: int) -> bool:
+    """Request the second byte alone: the Accept-Ranges header of a server is not reliable."""
     if size < 2:
         return True
 
@@ -119,8 +119,8 @@ def _gives_ranges(system: Any, path: str, size: int) -> bool:
 class RangedFile(io.RawIOBase):
     """A file of a store, read in ranges, each with a time limit and retries.
 
-    `mark` is the state in which the file was listed; ChangedError says that it is in another.
-    Ranges grow while they follow each other.
+    `mark` identifies the version that was listed; another version raises ChangedError. Ranges grow
+    while the file is read sequentially.
     """
 
     def __init__(self, system: Any, path: str, mark: tuple[int | None, str]) -> None:
@@ -132,7 +132,7 @@ class RangedFile(io.RawIOBase):
             [protocol] if isinstance(protocol, str) else protocol
         )
         self._at = 0
-        self._held, self._held_at, self._ask = b"", 0, FIRST_BYTES
+        self._held, self._held_at, self._range_size = b"", 0, FIRST_BYTES
         self._file: Any = None
         storage.attempted(self._open)
 
@@ -143,7 +143,7 @@ class RangedFile(io.RawIOBase):
 
     def _open(self) -> None:
         self._check("since it was listed")
-        # Without a cache of fsspec's: a range that failed is asked for again, and nothing else.
+        # Without fsspec's cache, only the range that failed is requested again.
         self._file = self._system.open(self._path, "rb", cache_type="none")
 
     def readable(self) -> bool:
@@ -153,21 +153,23 @@ class RangedFile(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill the buffer with what is held at this place, after one request where nothing is."""
+        """Fill the buffer from the range that is held, after a request if the position is outside it."""
         view = memoryview(buffer).cast("B")
         start = self._at - self._held_at
         if not 0 <= start < len(self._held):
-            self._hold(len(view))
+            self._request(len(view))
             start = 0
         size = min(len(view), len(self._held) - start)
         view[:size] = memoryview(self._held)[start : start + size]
         self._at += size
         return size
 
-    def _hold(self, wanted: int) -> None:
-        follows = self._at == self._held_at + len(self._held)
-        self._ask = min(self._ask * 2, MOST_BYTES) if follows and self._at else FIRST_BYTES
-        end = min(self._at + max(wanted, self._ask), self._size)
+    def _request(self, wanted: int) -> None:
+        is_sequential = self._at == self._held_at + len(self._held)
+        self._range_size = (
+            min(self._range_size * 2, MOST_BYTES) if is_sequential and self._at else FIRST_BYTES
+        )
+        end = min(self._at + max(wanted, self._range_size), self._size)
         self._held_at, self._held = self._at, b""
         if end > self._at:
             self._held = storage.attempted(partial(self._range, self._at, end))
@@ -184,7 +186,7 @@ class RangedFile(io.RawIOBase):
             raise storage.CutShortError(
                 f"it is cut short: it ends after {start + len(data)} of {self._size} bytes"
             )
-        self._file = file  # one that failed is reopened
+        self._file = file  # after a failure it is opened again
         return data
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -201,7 +203,7 @@ class RangedFile(io.RawIOBase):
 
 
 class Stream(io.RawIOBase):
-    """A file that is read sequentially; it cannot be continued after an error."""
+    """A file that is read sequentially; reading cannot resume after an error."""
 
     def __init__(self, system: Any, path: str) -> None:
         super().__init__()

@@ -55,7 +55,7 @@ class Destination:
 def hub_folder(out: object) -> HubFolder | None:
     """Return the place on the hub that OUT names; None for one that is elsewhere.
 
-    Raises OptionError for what is on the hub and is no folder of a dataset repository.
+    Raises OptionError for a hub URL that is not a folder of a dataset repository.
     """
     text = str(out)
     if not text.startswith("hf://"):
@@ -175,7 +175,7 @@ def refuse_sources(
     """Raise OptionError if one of the files to be written is a source, or a folder holds one.
 
     Sources are compared by device and inode: links and other spellings do not hide
-    them. What is no local file (a URL, a table) is nobody's output.
+    them. A source that is not a local file (a URL, a table) is not an output.
     """
     targets = {found: path for path in files if (found := _identity(path)) is not None}
     roots = [folder.resolve() for folder in folders]
@@ -250,7 +250,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def entries_of(report: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
-    """Return path -> entry of the files that a report names; None where it is no report that does."""
+    """Return path -> entry of the files that a report names; None if it is not such a report."""
     files = report.get("files")
     if "fmtkit" not in report or not isinstance(report.get("output"), str):
         return None

@@ -45,7 +45,7 @@ DESTINATIONS: dict[Destination, str] = {
     "ebft": "fmtkit's EBFT",
     "nemo_gym": "fmtkit's NeMo Gym client",
     "verifiers": "fmtkit's runner of `verifiers` environments",
-    "nothing": "a note in the plan: it changes speed or memory alone, or has nothing to act on",
+    "nothing": "only a note in the plan: the key changes only speed or memory, or has no effect",
     "refused": "cannot be honoured",
 }
 

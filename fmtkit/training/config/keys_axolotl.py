@@ -1,14 +1,14 @@
 """Keys of axolotl that fmtkit knows by name alone: notes, which change no result, and refusals.
 
-A note changes speed or memory only, or has nothing to act on; a refusal changes what is trained and
-cannot be done with TRL, PEFT and accelerate. What each means was read in axolotl's schemas.
+Keys with a note change only speed or memory, or have no effect; refused keys change what is trained and
+cannot be honoured with TRL, PEFT and accelerate. What each means was read in axolotl's schemas.
 """
 
 from fmtkit.training.config.key import Key
 
 _NOTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
-        "computes these layers by a fused kernel of its own, of another package or of the hub",
+        "computes these layers with a fused kernel of its own, of another package or from the hub",
         "the same function is computed without that kernel",
         (
             "chunked_cross_entropy_num_chunks",
@@ -44,23 +44,23 @@ _NOTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "moves or loads weights in another way, which changes memory alone",
-        "transformers loads them; the weights are the same",
+        "moves or loads weights in another way, which changes only memory",
+        "transformers loads the weights; they are the same",
         ("experimental_skip_move_to_device", "low_cpu_mem_usage", "qlora_sharded_model_loading"),
     ),
     (
-        "keeps fewer activations, or moves layers to the host, which changes memory alone",
-        "gradient_checkpointing and activation_offloading are honoured",
+        "keeps fewer activations, or moves layers to the CPU, which changes only memory",
+        "use gradient_checkpointing or activation_offloading",
         ("layer_offloading", "selective_checkpointing"),
     ),
     (
         "passes options to the compiler",
-        "torch_compile compiles by those of torch",
+        "torch_compile uses torch's default options",
         ("deepcompile", "torch_compile_options"),
     ),
     (
         "reads it in commands of its own (quantize, merge-lora, inference), not while it trains",
-        "`fmtkit train` trains; there is nothing to do for it",
+        "`fmtkit train` has no use for it",
         (
             "gradio_max_new_tokens",
             "gradio_server_name",
@@ -73,8 +73,8 @@ _NOTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "sets it itself, or reads what it was called with",
-        "fmtkit finds it out",
+        "sets it itself, or reads it from its command line",
+        "fmtkit determines it",
         (
             "axolotl_config_path",
             "capabilities",
@@ -90,17 +90,17 @@ _NOTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         "chooses how the tokenizer's template is stored",
-        "transformers stores it next to the tokenizer",
+        "transformers saves it with the tokenizer",
         ("tokenizer_save_jinja_files",),
     ),
     (
-        "checks that the checkpoint is one of GPTQ",
-        "the checkpoint says so itself, and transformers reads it",
+        "checks that the checkpoint is quantized with GPTQ",
+        "transformers reads this from the checkpoint",
         ("gptq",),
     ),
     (
         "writes tables and metrics while evaluating, or serves them to a collector",
-        "metrics.jsonl has the run's; the weights are the same",
+        "metrics.jsonl has the metrics of the run; the weights are the same",
         (
             "bench_dataset",
             "bench_split",
@@ -132,7 +132,7 @@ _NOTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         "logs samples, a description or checkpoints to SwanLab by callbacks of its own",
-        "transformers' callback logs the metrics alone; the weights are the same",
+        "transformers' callback logs only the metrics; the weights are the same",
         (
             "swanlab_completion_log_interval",
             "swanlab_completion_max_buffer",
@@ -142,8 +142,8 @@ _NOTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "sets how rows are read and packed while training",
-        "rows are converted once and packed by TRL; the same rows train",
+        "sets how rows are read and packed during training",
+        "rows are converted once and packed by TRL; the same rows are trained on",
         (
             "batch_flattening",
             "num_dataset_shards_to_save",
@@ -157,23 +157,23 @@ _NOTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "has the key in its schema, and nothing reads it",
-        "nothing reads it here either",
+        "has the key in its schema but does not read it",
+        "fmtkit does not read it either",
         ("max_prompt_len",),
     ),
     (
-        "collects Python's garbage every so many steps",
-        "Python collects by itself",
+        "runs Python's garbage collector every few steps",
+        "Python collects garbage by itself",
         ("gc_collect_steps",),
     ),
     ("wraps the model for several processes", "the launcher decides", ("ddp",)),
     (
-        "freezes the towers of images and audio of a multimodal model",
-        "rows of text give them no gradient",
+        "freezes the image and audio encoders of a multimodal model",
+        "text rows give them no gradient",
         ("freeze_mm_modules",),
     ),
     (
-        "had the key once; its schema has no such key now, and drops it",
+        "no longer has the key in its schema, and drops it",
         "nothing reads it",
         (
             "gptq_groupsize",
@@ -184,7 +184,7 @@ _NOTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         "has no key of this name and drops it silently",
-        "no key of this name is known to axolotl or TRL; look for a typing error",
+        "neither axolotl nor TRL has a key of this name; check the spelling",
         (
             "adam_eps",
             "context_parapllel_size",
@@ -195,11 +195,11 @@ _NOTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
 )
-"""What axolotl does with a key, why nothing of it is needed here, and the keys."""
+"""What axolotl does with the keys, why fmtkit does not need them, and the keys."""
 _REFUSED: dict[str, tuple[str, ...]] = {
-    "bitsandbytes leaves 3-D expert weights as they are, so that they would train unquantized; leave it "
+    "bitsandbytes does not quantize 3-D expert weights, so that they would be trained unquantized; leave it "
     "out, or train dense layers": ("quantize_moe_experts",),
-    "quantization-aware training is not in TRL; quantize the trained model instead": (
+    "TRL has no quantization-aware training; quantize the trained model instead": (
         "nvfp4_merge_aware",
         "nvfp4_merge_aware_start_step",
         "qat",
@@ -207,7 +207,7 @@ _REFUSED: dict[str, tuple[str, ...]] = {
     "a patched Llama 4 that transformers cannot load; use the model as it is published": (
         "llama4_linearized_experts",
     ),
-    "experts cannot be spread over devices; use fsdp": (
+    "TRL has no expert parallelism; use fsdp": (
         "expert_parallel_backend",
         "expert_parallel_fallback_on_unsupported",
         "expert_parallel_num_nvl_bytes",
@@ -215,16 +215,18 @@ _REFUSED: dict[str, tuple[str, ...]] = {
         "expert_parallel_size",
         "expert_parallel_token_capacity",
     ),
-    "fp4 activations are axolotl's own; leave it out": ("dsv4_fp4_grouped_mode",),
-    "diffusion language models have another objective; fmtkit trains causal ones": ("diffusion",),
-    "random weights are not loaded; give a model that has them": ("reinit_weights",),
-    "1.58-bit layers are not in TRL; leave it out": ("use_onebitllms",),
-    "the entropy-weighted loss is axolotl's own; loss_type: dft is a near one": (
+    "only axolotl has fp4 activations; leave it out": ("dsv4_fp4_grouped_mode",),
+    "diffusion language models have another objective; fmtkit trains causal language models": (
+        "diffusion",
+    ),
+    "fmtkit does not reinitialize weights; use a model with random weights": ("reinit_weights",),
+    "TRL has no 1.58-bit layers; leave it out": ("use_onebitllms",),
+    "only axolotl has the entropy-weighted loss; loss_type: dft is similar": (
         "eaft_alpha",
         "eaft_k",
         "use_eaft",
     ),
-    "restarts of the adapter are not in TRL; train in rounds with merge_lora and lora_model_dir": (
+    "TRL does not restart adapters; train in rounds with merge_lora and lora_model_dir": (
         "jagged_restart_anneal_steps",
         "jagged_restart_steps",
         "jagged_restart_warmup_steps",
@@ -232,26 +234,26 @@ _REFUSED: dict[str, tuple[str, ...]] = {
         "relora_prune_method",
         "relora_prune_ratio",
     ),
-    "layers that train change while training, which TRL does not do; use unfrozen_parameters": (
+    "TRL does not change the trained layers during training; use unfrozen_parameters": (
         "lisa_layers_attribute",
         "lisa_n_layers",
         "lisa_step_interval",
     ),
-    "pruning while training is not in TRL; leave it out": ("llmcompressor",),
-    "positions are not stretched while training; use overrides_of_model_config with rope_parameters": (
+    "TRL does not prune during training; leave it out": ("llmcompressor",),
+    "positions are not scaled during training; use overrides_of_model_config with rope_parameters": (
         "pose_max_context_len",
         "pose_num_chunks",
         "pose_split_on_token_ids",
         "rope_scaling",
         "use_pose",
     ),
-    "attention with other scores is axolotl's own; leave it out": (
+    "only axolotl has attention with these scores; leave it out": (
         "sage_attention",
         "scaling_softmax",
         "scaling_softmax_bias",
         "scaling_softmax_factor",
     ),
-    "it belongs to an optimizer or a schedule of axolotl's own; leave it out, and name one of "
+    "it belongs to an optimizer or a schedule that only axolotl has; leave it out, and name one of "
     "transformers": (
         "dion_lr",
         "dion_momentum",
@@ -282,16 +284,16 @@ _REFUSED: dict[str, tuple[str, ...]] = {
         "kd_temperature_min",
         "kd_trainer",
     ),
-    "gradients are not filtered; leave it out": ("grokfast_alpha", "grokfast_lamb"),
-    "the experts that train are those that the model chooses; leave it out": ("dense_mixer",),
-    "name the parameters that train in unfrozen_parameters": (
+    "TRL does not filter gradients; leave it out": ("grokfast_alpha", "grokfast_lamb"),
+    "only the experts that the router selects are trained; leave it out": ("dense_mixer",),
+    "list the parameters to train in unfrozen_parameters": (
         "spectrum_model_name",
         "spectrum_top_fraction",
     ),
     "MoRA is not in PEFT; use adapter: lora": ("mora",),
-    "training by a service is not what fmtkit does; leave it out": ("hatchery",),
-    "the trainers are those of the methods; use rl": ("trainer_cls",),
-    "layers of mixed precision are axolotl's own; leave it out": (
+    "fmtkit does not train by a remote service; leave it out": ("hatchery",),
+    "the method determines the trainer; use rl": ("trainer_cls",),
+    "only axolotl has layers of mixed precision; leave it out": (
         "dsv4_bf16_all",
         "dsv4_fp8_lora_kernel",
         "dsv4_fp8_nonexpert_mode",
@@ -303,10 +305,10 @@ _REFUSED: dict[str, tuple[str, ...]] = {
         "nonexpert_quantization",
         "peft_autocast_adapter_dtype",
     ),
-    "weights of tokens by their number are not in TRL; leave it out": ("liger_use_token_scaling",),
-    "the tokenizer's files are used as they are, by vLLM and `fmtkit convert` too; add tokens by `tokens`, "
-    "or give a tokenizer_config whose tokens are renamed": ("added_tokens_overrides",),
-    "embeddings of tokens are not reset or cut; leave it out": (
+    "TRL does not weight tokens by their number; leave it out": ("liger_use_token_scaling",),
+    "the tokenizer's files are used unchanged, also by vLLM and `fmtkit convert`; add tokens with `tokens`, "
+    "or give a tokenizer_config with renamed tokens": ("added_tokens_overrides",),
+    "token embeddings are not reset or removed; leave it out": (
         "fix_untrained_tokens",
         "shrink_embeddings",
     ),
@@ -316,16 +318,19 @@ _REFUSED: dict[str, tuple[str, ...]] = {
         "processor_kwargs",
         "role_boundaries",
     ),
-    "checkpoints are saved by save_steps; use that": ("dynamic_checkpoint", "save_first_step"),
-    "keep keys out of files; set SWANLAB_API_KEY": ("swanlab_api_key",),
-    "messages are not sent to Lark; leave it out": (
+    "checkpoints are saved every save_steps steps; use that key": (
+        "dynamic_checkpoint",
+        "save_first_step",
+    ),
+    "keep API keys out of files; set SWANLAB_API_KEY": ("swanlab_api_key",),
+    "fmtkit sends no messages to Lark; leave it out": (
         "swanlab_lark_secret",
         "swanlab_lark_webhook_url",
     ),
     "axolotl has removed it; use sequence_len and sample_packing": ("max_packed_sequence_len",),
     "axolotl has removed it; use liger_rms_norm": ("flash_attn_rms_norm",),
     "FP8 training is not in TRL; use bf16": ("fp8", "fp8_enable_fsdp_float8_all_gather"),
-    "runs are not started by Ray; use num_processes or accelerate_config": (
+    "Ray does not start training runs; use num_processes or accelerate_config": (
         "ray_num_workers",
         "ray_run_name",
         "resources_per_worker",

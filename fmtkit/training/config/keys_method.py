@@ -22,7 +22,7 @@ KEYS: tuple[Key, ...] = (
         "rl_beta",
         "amount",
         "trainer",
-        "strength of the pull to the reference; of the odds ratio in orpo",
+        "strength of the penalty for deviating from the reference; in orpo, weight of the odds ratio",
         "beta",
         ("beta", "dpo_beta", "kto_beta"),
     ),
@@ -44,40 +44,46 @@ KEYS: tuple[Key, ...] = (
         "label_smoothing",
         "fraction",
         "trainer",
-        "share of labels taken to be wrong",
+        "assumed share of wrong labels",
         aliases=("dpo_label_smoothing",),
     ),
     Key(
-        "dpo_use_weighting", "bool", "trainer", "weigh pairs by their probability", "use_weighting"
+        "dpo_use_weighting", "bool", "trainer", "weight pairs by their probability", "use_weighting"
     ),
     Key(
         "dpo_use_logits_to_keep",
         "bool",
         "nothing",
-        "TRL computes the logits of the replies alone",
-        axolotl="computes the logits of the replies alone",
+        "TRL always computes only the logits of the replies",
+        axolotl="computes only the logits of the replies",
     ),
-    Key("dpo_padding_free", "bool", "trainer", "no padding inside a batch", "padding_free"),
+    Key(
+        "dpo_padding_free",
+        "bool",
+        "trainer",
+        "concatenate the rows of a batch instead of padding them",
+        "padding_free",
+    ),
     Key("dpo_norm_loss", "bool", "refused", "use loss_type: sigmoid_norm"),
     Key(
         "dpo_use_liger_kernel",
         "bool",
         "nothing",
-        "TRL fuses the head and the log-probabilities by itself",
-        axolotl="computes DPO's loss by a fused kernel",
+        "TRL itself fuses the head and the log-probabilities",
+        axolotl="computes DPO's loss with a fused kernel",
     ),
     Key(
         "dpo_generate_during_eval",
         "bool",
         "refused",
-        "TRL's DPO does not sample any more; leave it out",
+        "TRL's DPO no longer samples; leave it out",
     ),
     Key(
         "rpo_alpha",
         "number",
         "refused",
         (
-            "TRL has no rpo_alpha any more; write loss_type: [sigmoid, sft] and loss_weights: "
+            "TRL no longer has rpo_alpha; write loss_type: [sigmoid, sft] and loss_weights: "
             "[1.0, "
             "ALPHA]"
         ),
@@ -104,27 +110,27 @@ KEYS: tuple[Key, ...] = (
         "margin",
         "bool",
         "nothing",
-        "a `margin` column is used where the data have one",
+        "a `margin` column is used if the data has one",
         axolotl="has no such key; TRL reads a column of that name",
     ),
     Key(
         "lmbda",
         "fraction",
         "trainer",
-        "gkd: share of the model's own samples",
+        "gkd: share of batches that the model generates itself",
         aliases=("gkd_lmbda",),
     ),
     Key(
         "assistant_only_loss",
         "bool",
         "trainer",
-        "sft: learn the replies alone; set from train_on_inputs",
+        "sft: train only on the replies; set by train_on_inputs",
     ),
     Key(
         "completion_only_loss",
         "bool",
         "trainer",
-        "sft: learn the completions alone; set from train_on_inputs",
+        "sft: train only on the completions; set by train_on_inputs",
     ),
     Key("reward_model_path", "text", "fmtkit", "ppo, nash_md, xpo: the reward model"),
 )

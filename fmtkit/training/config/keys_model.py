@@ -3,9 +3,9 @@
 from fmtkit.training.config.key import Key
 
 _ATTENTION = "another spelling of attn_implementation"
-_XFORMERS = "transformers has no such kernel any more; sdpa computes the same function"
-_LIGER = "part of use_liger_kernel; a note where liger-kernel is not installed"
-_EXPERTS = "a kernel of axolotl's; transformers' own experts compute the same function"
+_XFORMERS = "transformers no longer supports xFormers; sdpa computes the same function"
+_LIGER = "one kernel of use_liger_kernel; only a note if liger-kernel is not installed"
+_EXPERTS = "a kernel of axolotl; the implementation of transformers computes the same function"
 
 KEYS: tuple[Key, ...] = (
     Key(
@@ -19,27 +19,27 @@ KEYS: tuple[Key, ...] = (
         "base_model_config",
         "text",
         "fmtkit",
-        "path of the model's config; must be the base_model",
+        "path of the model's config; must be the same as base_model",
     ),
     Key(
         "base_model_ignore_patterns",
         "any",
         "nothing",
-        "the hub client loads what it needs",
-        axolotl="leaves files of these names out when it downloads the model",
+        "only the files that are needed are downloaded",
+        axolotl="skips files with these names when it downloads the model",
     ),
     Key(
         "model_type",
         "text",
         "fmtkit",
-        "the auto class; checked against the method, which fixes it",
+        "the auto class; must be the one that the method uses",
         aliases=("type_of_model",),
     ),
     Key(
         "num_labels",
         "natural",
         "fmtkit",
-        "outputs of a reward head; checked: 1 for reward, 2 for prm",
+        "number of labels of the head; must be 1 for reward and 2 for prm",
     ),
     Key(
         "revision_of_model",
@@ -94,20 +94,20 @@ KEYS: tuple[Key, ...] = (
         "tokens",
         "texts",
         "fmtkit",
-        "tokens to add to the vocabulary; the embedding grows",
+        "tokens to add to the vocabulary; the embeddings are resized",
         aliases=("added_tokens",),
     ),
     Key(
         "resize_token_embeddings_to_32x",
         "bool",
         "fmtkit",
-        "round a grown vocabulary up to a multiple of 32",
+        "when tokens are added, resize the embeddings to a multiple of 32",
     ),
     Key(
         "mean_resizing_embeddings",
         "bool",
         "fmtkit",
-        "start new rows of the embedding from the mean",
+        "initialize the embeddings of added tokens with the mean of the others",
     ),
     Key(
         "overrides_of_model_config",
@@ -121,21 +121,21 @@ KEYS: tuple[Key, ...] = (
         "model_quantization_config",
         "enum:Mxfp4Config|FineGrainedFP8Config",
         "quantization",
-        "class of transformers that says how the checkpoint's own quantization is read",
+        "class of transformers that describes the quantization of the checkpoint",
         "config_class",
     ),
     Key(
         "model_quantization_config_kwargs",
         "object",
         "quantization",
-        "its arguments, such as dequantize",
+        "arguments of that class, such as dequantize",
         "*",
     ),
     Key(
         "experts_implementation",
         "text",
         "model",
-        "how the experts of a mixture are computed: eager, grouped_mm, batched_mm",
+        "implementation of the experts of an MoE model: eager, grouped_mm, batched_mm",
         values={"scattermoe": None, "sonicmoe": None},
         remarks={"scattermoe": _EXPERTS, "sonicmoe": _EXPERTS},
     ),
@@ -143,15 +143,15 @@ KEYS: tuple[Key, ...] = (
         "cls_model_config",
         "text",
         "refused",
-        "AutoConfig reads the class from the checkpoint; give a base_model whose config says it",
+        "AutoConfig reads the class from the checkpoint; use a base_model whose config names it",
         axolotl="loads the model's config by this class of transformers",
     ),
     Key(
         "tokenizer_use_mistral_common",
         "bool",
         "refused",
-        "tokenizers are those of transformers; leave it out, and name the template in chat_template",
-        axolotl="tokenizes and renders by the package mistral-common",
+        "only tokenizers of transformers are supported; leave it out, and name the template in chat_template",
+        axolotl="tokenizes and renders with the package mistral-common",
     ),
     Key(
         "overrides_of_model_kwargs", "object", "model", "further arguments of from_pretrained", "*"
@@ -167,7 +167,7 @@ KEYS: tuple[Key, ...] = (
         "torch_dtype",
         "enum:auto|float32|float16|bfloat16",
         "model",
-        "dtype the weights are loaded in; float32 unless bf16 is set",
+        "dtype in which the weights are loaded; float32 unless bf16 is set",
         "dtype",
         ("dtype", "model_dtype"),
     ),
@@ -185,8 +185,13 @@ KEYS: tuple[Key, ...] = (
     Key(
         "float16", "bool", "model", "load the weights as float16", "dtype", values={True: "float16"}
     ),
-    Key("device_map", "any", "model", "where the weights go; leave unset with several processes"),
-    Key("max_memory", "object", "model", "memory per device for device_map"),
+    Key(
+        "device_map",
+        "any",
+        "model",
+        "device for each part of the model; leave unset with several processes",
+    ),
+    Key("max_memory", "object", "model", "maximum memory per device, for device_map"),
     Key(
         "gpu_memory_limit",
         "any",
@@ -197,8 +202,8 @@ KEYS: tuple[Key, ...] = (
         "attn_implementation",
         "text",
         "model",
-        "sdpa, eager, flash_attention_2, flex_attention, or a kernel of the hub; sdpa where it is not "
-        "at hand",
+        "sdpa, eager, flash_attention_2, flex_attention, or a kernel from the hub; sdpa where it is "
+        "not available",
         values={"xformers": "sdpa"},
         remarks={"xformers": _XFORMERS},
     ),
@@ -238,7 +243,7 @@ KEYS: tuple[Key, ...] = (
         "refused",
         "shifted sparse attention was never in transformers; leave it out",
     ),
-    Key("use_kernels", "bool", "model", "swap layers for the hub's kernels (CUDA)"),
+    Key("use_kernels", "bool", "model", "replace layers by kernels from the hub (CUDA)"),
     Key("liger_rope", "bool", "trainer", _LIGER, "liger_kernel_config.rope"),
     Key(
         "liger_rms_norm",
@@ -279,7 +284,7 @@ KEYS: tuple[Key, ...] = (
         "adapter",
         "enum:lora|qlora|dora",
         "fmtkit",
-        "train an adapter; without it all weights train",
+        "train an adapter; without it, all weights are trained",
     ),
     Key(
         "lora_model_dir",
@@ -289,8 +294,8 @@ KEYS: tuple[Key, ...] = (
         aliases=("peft_model_dir",),
     ),
     Key("lora_r", "count", "peft", "rank of the adapter", "r"),
-    Key("lora_alpha", "amount", "peft", "scale of the adapter"),
-    Key("lora_dropout", "fraction", "peft", "dropout before the adapter"),
+    Key("lora_alpha", "amount", "peft", "alpha of the adapter, which is scaled by alpha / r"),
+    Key("lora_dropout", "fraction", "peft", "dropout on the input of the adapter"),
     Key(
         "lora_target_modules",
         "text or texts",
@@ -302,7 +307,7 @@ KEYS: tuple[Key, ...] = (
         "lora_target_linear",
         "bool",
         "peft",
-        "an adapter on every linear layer but the head",
+        "add an adapter to every linear layer except the head",
         "target_modules",
         (),
         {True: "all-linear"},
@@ -318,59 +323,77 @@ KEYS: tuple[Key, ...] = (
         "lora_modules_to_save",
         "texts",
         "peft",
-        "modules that train in full and are saved with the adapter",
+        "modules that are fully trained and saved with the adapter",
         "modules_to_save",
     ),
-    Key("lora_fan_in_fan_out", "bool", "peft", "for layers that store (in, out)", "fan_in_fan_out"),
+    Key(
+        "lora_fan_in_fan_out",
+        "bool",
+        "peft",
+        "whether the layers store their weights as (in, out)",
+        "fan_in_fan_out",
+    ),
     Key("peft_use_dora", "bool", "peft", "weight-decomposed LoRA", "use_dora", ("lora_use_dora",)),
-    Key("peft_use_rslora", "bool", "peft", "scale by the root of the rank", "use_rslora"),
+    Key(
+        "peft_use_rslora",
+        "bool",
+        "peft",
+        "rank-stabilized LoRA: scale by alpha / sqrt(r)",
+        "use_rslora",
+    ),
     Key(
         "peft_init_lora_weights",
         "bool or text",
         "peft",
-        "how the adapter starts",
+        "how the adapter is initialized",
         "init_lora_weights",
     ),
-    Key("peft_layers_to_transform", "any", "peft", "layers that get one", "layers_to_transform"),
+    Key(
+        "peft_layers_to_transform",
+        "any",
+        "peft",
+        "indices of the layers that get an adapter",
+        "layers_to_transform",
+    ),
     Key(
         "peft_layers_pattern",
         "text or texts",
         "peft",
-        "name of the list of layers",
+        "name of the module list that contains the layers",
         "layers_pattern",
     ),
     Key(
         "peft.loftq_config",
         "object",
         "peft",
-        "start the adapter by LoftQ: loftq_bits (4) and loftq_iter (1); CUDA, bitsandbytes and scipy",
+        "initialize the adapter by LoftQ: loftq_bits (4) and loftq_iter (1); needs CUDA, bitsandbytes, scipy",
     ),
     Key(
         "lora_rank_pattern",
         "object",
         "peft",
-        "ranks of single modules, by regular expression",
+        "ranks of individual modules, by regular expression",
         "rank_pattern",
     ),
     Key(
         "lora_alpha_pattern",
         "object",
         "peft",
-        "scales of single modules, by regular expression",
+        "alphas of individual modules, by regular expression",
         "alpha_pattern",
     ),
     Key(
         "peft_layer_replication",
         "any",
         "peft",
-        "stretches of layers that are stacked again",
+        "ranges of layers to repeat",
         "layer_replication",
     ),
     Key(
         "peft_trainable_token_indices",
         "any",
         "peft",
-        "tokens whose embeddings train",
+        "ids of the tokens whose embeddings are trained",
         "trainable_token_indices",
     ),
     Key(
@@ -380,7 +403,7 @@ KEYS: tuple[Key, ...] = (
         "adapt tied weights together",
         "ensure_weight_tying",
     ),
-    Key("lora_bias", "enum:none|all|lora_only", "peft", "biases that train", "bias"),
+    Key("lora_bias", "enum:none|all|lora_only", "peft", "which biases are trained", "bias"),
     Key("peft_args", "object", "peft", "further arguments of LoraConfig, passed by name", "*"),
     Key(
         "loraplus_lr_ratio",
@@ -405,10 +428,7 @@ KEYS: tuple[Key, ...] = (
         "relora",
         "bool",
         "refused",
-        (
-            "restarts of the adapter are not in TRL; train in rounds with merge_lora and "
-            "lora_model_dir"
-        ),
+        ("TRL does not restart adapters; train in rounds with merge_lora and lora_model_dir"),
     ),
     Key(
         "load_in_8bit", "bool", "quantization", "load the base model in 8 bits (CUDA, bitsandbytes)"
@@ -416,7 +436,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "load_in_4bit", "bool", "quantization", "load the base model in 4 bits (CUDA, bitsandbytes)"
     ),
-    Key("bnb_4bit_quant_type", "enum:nf4|fp4", "quantization", "the 4-bit type; default: nf4"),
+    Key("bnb_4bit_quant_type", "enum:nf4|fp4", "quantization", "the 4-bit data type; default: nf4"),
     Key(
         "bnb_4bit_use_double_quant",
         "bool",
@@ -427,7 +447,7 @@ KEYS: tuple[Key, ...] = (
         "bnb_4bit_compute_dtype",
         "enum:float32|float16|bfloat16",
         "quantization",
-        "dtype to compute in; default: bfloat16",
+        "dtype for computation; default: bfloat16",
     ),
     Key("bnb_config_kwargs", "object", "quantization", "further arguments, passed by name", "*"),
     Key(
@@ -441,22 +461,28 @@ KEYS: tuple[Key, ...] = (
         "unfrozen_parameters",
         "texts",
         "fmtkit",
-        "regular expressions of the parameters that train, with rows or without "
-        "(^model.embed_tokens.weight$[:32000]); the others are frozen. A point is a point, as in axolotl",
+        "regular expressions of the parameters that are trained, optionally with rows "
+        "(^model.embed_tokens.weight$[:32000]); the others are frozen. A dot matches a dot, as in axolotl",
     ),
     Key(
         "rl_adapter_ref_model",
         "bool",
         "fmtkit",
-        "load a second model as reference instead of switching the adapter off",
+        "load a second model as the reference instead of disabling the adapter",
     ),
-    Key("ref_model", "text", "fmtkit", "folder or hub id of a reference model of its own"),
+    Key("ref_model", "text", "fmtkit", "folder or hub id of a separate reference model"),
     Key(
         "teacher_model",
         "text",
         "fmtkit",
-        "the model to learn from",
+        "the teacher model",
         aliases=("teacher_model_name_or_path",),
     ),
-    Key("teacher_model_init_kwargs", "object", "teacher", "arguments of its from_pretrained", "*"),
+    Key(
+        "teacher_model_init_kwargs",
+        "object",
+        "teacher",
+        "arguments of from_pretrained for the teacher",
+        "*",
+    ),
 )

@@ -2,7 +2,7 @@
 
 from fmtkit.training.config.key import Key
 
-_OFFLOADED = "activations are offloaded to the memory of the host"
+_OFFLOADED = "activations are offloaded to CPU memory"
 _CONTEXT = "context_parallel_size"
 
 KEYS: tuple[Key, ...] = (
@@ -10,7 +10,7 @@ KEYS: tuple[Key, ...] = (
         "micro_batch_size",
         "count",
         "trainer",
-        "rows of one process in one forward pass",
+        "rows per process and forward pass",
         "per_device_train_batch_size",
         ("per_device_train_batch_size", "batch_size_per_device"),
     ),
@@ -18,7 +18,7 @@ KEYS: tuple[Key, ...] = (
         "eval_batch_size",
         "count",
         "trainer",
-        "rows of one process in one forward pass while evaluating",
+        "rows per process and forward pass during evaluation",
         "per_device_eval_batch_size",
         ("per_device_eval_batch_size",),
     ),
@@ -26,7 +26,7 @@ KEYS: tuple[Key, ...] = (
         "batch_size",
         "count",
         "fmtkit",
-        "rows of one optimizer step; sets gradient_accumulation_steps",
+        "rows per optimizer step; sets gradient_accumulation_steps",
         aliases=("global_batch_size",),
     ),
     Key(
@@ -37,22 +37,27 @@ KEYS: tuple[Key, ...] = (
         "num_train_epochs",
         ("num_train_epochs", "epochs"),
     ),
-    Key("max_steps", "steps", "trainer", "optimizer steps; wins over num_epochs"),
+    Key("max_steps", "steps", "trainer", "optimizer steps; overrides num_epochs"),
     Key(
         "seed",
         "natural",
         "trainer",
-        "of new weights, dropout and the order of the rows; also of the split and of random pairs",
+        "seed of new weights, dropout and the order of rows, and of the evaluation split and random pairs",
     ),
     Key("learning_rate", "amount", "trainer", "peak learning rate", aliases=("lr",)),
-    Key("embedding_lr", "number", "refused", "TRL's trainers have one learning rate; leave it out"),
+    Key(
+        "embedding_lr",
+        "number",
+        "refused",
+        "TRL's trainers have a single learning rate; leave it out",
+    ),
     Key(
         "embedding_lr_scale",
         "number",
         "refused",
-        "TRL's trainers have one learning rate; leave it out",
+        "TRL's trainers have a single learning rate; leave it out",
     ),
-    Key("lr_groups", "any", "refused", "TRL's trainers have one learning rate; leave it out"),
+    Key("lr_groups", "any", "refused", "TRL's trainers have a single learning rate; leave it out"),
     Key(
         "optimizer",
         "text",
@@ -63,20 +68,20 @@ KEYS: tuple[Key, ...] = (
         {"adamw": "adamw_torch"},
     ),
     Key("optim_args", "text or object", "trainer", "further arguments of the optimizer"),
-    Key("adam_beta3", "number", "refused", "it belongs to an optimizer of axolotl's own"),
-    Key("adam_epsilon2", "number", "refused", "it belongs to an optimizer of axolotl's own"),
+    Key("adam_beta3", "number", "refused", "it belongs to an optimizer that only axolotl has"),
+    Key("adam_epsilon2", "number", "refused", "it belongs to an optimizer that only axolotl has"),
     Key(
         "max_grad_norm",
         "amount",
         "trainer",
-        "norm that gradients are clipped to",
+        "maximum norm of the gradients, by clipping",
         aliases=("gradient_clipping",),
     ),
     Key(
         "lr_scheduler",
         "text",
         "trainer",
-        "how the learning rate falls",
+        "learning rate schedule",
         "lr_scheduler_type",
         ("lr_scheduler_type",),
     ),
@@ -84,7 +89,7 @@ KEYS: tuple[Key, ...] = (
         "cosine_min_lr_ratio",
         "fraction",
         "fmtkit",
-        "floor of a cosine schedule, as a share of the peak",
+        "minimum learning rate of a cosine schedule, as a share of the peak",
     ),
     Key(
         "cosine_constant_lr_ratio",
@@ -92,16 +97,16 @@ KEYS: tuple[Key, ...] = (
         "refused",
         "use lr_scheduler: cosine_with_min_lr with cosine_min_lr_ratio",
         idle=(None, 0),
-        axolotl="holds the lowest rate for the last share of the steps",
+        axolotl="keeps the minimum learning rate for the last share of the steps",
     ),
     Key(
         "lr_quadratic_warmup",
         "bool",
         "refused",
         "the warm-up of transformers is linear; leave it out",
-        axolotl="lets the rate rise by the square of the step in a cosine schedule",
+        axolotl="raises the learning rate with the square of the step in a cosine schedule",
     ),
-    Key("warmup_ratio", "fraction", "trainer", "share of the steps that warm up", "warmup_steps"),
+    Key("warmup_ratio", "fraction", "trainer", "share of the steps for warm-up", "warmup_steps"),
     Key(
         "neftune_noise_alpha",
         "amount",
@@ -113,7 +118,7 @@ KEYS: tuple[Key, ...] = (
         "bf16",
         "bool or auto",
         "fmtkit",
-        "weights and autocast in bfloat16; auto: where the device has it; unset: autocast there",
+        "weights and autocast in bfloat16; auto: if the device supports it; unset: autocast if it does",
     ),
     Key(
         "tf32",
@@ -140,7 +145,7 @@ KEYS: tuple[Key, ...] = (
         "activation_offloading",
         "bool or text",
         "trainer",
-        "move activations to the memory of the host",
+        "move activations to CPU memory",
         values={"legacy": True, "disk": True, "hidden_states": True},
         remarks=dict.fromkeys(("legacy", "disk", "hidden_states"), _OFFLOADED),
         speed_only=True,
@@ -154,7 +159,7 @@ KEYS: tuple[Key, ...] = (
         ("activation_checkpointing_kwargs",),
     ),
     Key("torch_compile", "bool or auto", "trainer", "compile the model", values={"auto": False}),
-    Key("evals_per_epoch", "amount", "fmtkit", "evaluations in an epoch; sets eval_steps"),
+    Key("evals_per_epoch", "amount", "fmtkit", "evaluations per epoch; sets eval_steps"),
     Key(
         "eval_strategy",
         "enum:no|steps|epoch",
@@ -163,7 +168,7 @@ KEYS: tuple[Key, ...] = (
         aliases=("evaluation_strategy",),
         values={False: "no"},
     ),
-    Key("saves_per_epoch", "amount", "fmtkit", "checkpoints in an epoch; sets save_steps"),
+    Key("saves_per_epoch", "amount", "fmtkit", "checkpoints per epoch; sets save_steps"),
     Key(
         "save_strategy",
         "enum:no|steps|epoch|best",
@@ -175,26 +180,26 @@ KEYS: tuple[Key, ...] = (
         "save_safetensors",
         "bool",
         "nothing",
-        "transformers 5 writes nothing else",
+        "transformers 5 always writes safetensors",
         axolotl="chooses between safetensors and pickled weights",
     ),
     Key(
         "early_stopping_patience",
         "count",
         "fmtkit",
-        "stop after so many evaluations without a gain",
+        "stop after this many evaluations without improvement",
     ),
     Key(
         "loss_watchdog_threshold",
         "amount",
         "fmtkit",
-        "stop a run whose loss stays above this for loss_watchdog_patience steps",
+        "stop the run if its loss stays above this for loss_watchdog_patience steps",
     ),
     Key(
         "loss_watchdog_patience",
         "count",
         "fmtkit",
-        "how many steps in a row above loss_watchdog_threshold stop the run; default: 3",
+        "number of consecutive steps above loss_watchdog_threshold that stop the run; default: 3",
     ),
     Key("output_dir", "text", "fmtkit", "the run folder; default: ./runs/NAME"),
     Key(
@@ -214,7 +219,7 @@ KEYS: tuple[Key, ...] = (
         "run_name",
         "text",
         "trainer",
-        "name of the run where it is reported; default: that of the run folder",
+        "name of the run in trackers; default: that of the run folder",
         aliases=("wandb_name",),
     ),
     Key("use_tensorboard", "bool", "fmtkit", "short for report_to: tensorboard"),
@@ -256,7 +261,13 @@ KEYS: tuple[Key, ...] = (
     ),
     Key("wandb_run_id", "text", "environment", "id of the run in Weights & Biases", "WANDB_RUN_ID"),
     Key("wandb_mode", "text", "environment", "wandb online, offline or disabled", "WANDB_MODE"),
-    Key("wandb_watch", "text", "environment", "gradients that wandb logs", "WANDB_WATCH"),
+    Key(
+        "wandb_watch",
+        "text",
+        "environment",
+        "what wandb.watch logs, such as gradients",
+        "WANDB_WATCH",
+    ),
     Key(
         "wandb_log_model",
         "text",
@@ -278,7 +289,7 @@ KEYS: tuple[Key, ...] = (
         "experiment in MLflow",
         "MLFLOW_EXPERIMENT_NAME",
     ),
-    Key("comet_api_key", "text", "refused", "keep keys out of files; set COMET_API_KEY"),
+    Key("comet_api_key", "text", "refused", "keep API keys out of files; set COMET_API_KEY"),
     Key("mlflow_run_name", "text", "trainer", "name of the run in MLflow", "run_name"),
     Key(
         "hf_mlflow_log_artifacts",
@@ -339,8 +350,8 @@ KEYS: tuple[Key, ...] = (
         "plugins",
         "option:plugins",
         "fmtkit",
-        "Python files with converters and transforms of your own; of axolotl's plugins those that fmtkit "
-        "has built in are known",
+        "Python files with converters and transforms of your own; of axolotl's plugins, those whose "
+        "features fmtkit has are accepted",
         aliases=("plugin", "plugin_file"),
     ),
     Key("trainer_args", "object", "trainer", "further arguments of the config class, by name", "*"),
@@ -355,19 +366,23 @@ KEYS: tuple[Key, ...] = (
         "deepspeed",
         "text or object",
         "launch",
-        "a DeepSpeed file; one that names a ZeRO stage may be absent",
+        "a DeepSpeed config file; without the file, a name with a ZeRO stage selects a profile",
     ),
     Key("fsdp", "bool or text or texts", "launch", "shard the model (FSDP2)"),
     Key("fsdp_config", "object", "launch", "settings of FSDP; with or without the prefix fsdp_"),
     Key("fsdp_version", "integer", "launch", "2; version 1 is going away"),
     Key(
-        "fsdp_final_state_dict_type", "text", "launch", "how the model is saved", "state_dict_type"
+        "fsdp_final_state_dict_type",
+        "text",
+        "launch",
+        "format in which the model is saved",
+        "state_dict_type",
     ),
     Key(
         _CONTEXT,
         "count",
         "launch",
-        "split each sequence over so many devices (sft)",
+        "split each sequence over this many devices (sft)",
         aliases=("sequence_parallel_degree",),
     ),
     Key(
@@ -375,7 +390,7 @@ KEYS: tuple[Key, ...] = (
         "count",
         "nothing",
         "a detail of axolotl's ring attention",
-        axolotl="sets how many key heads are gathered at once in its ring attention",
+        axolotl="sets how many key heads its ring attention gathers at once",
     ),
     Key(
         "ring_attn_func",
@@ -388,7 +403,7 @@ KEYS: tuple[Key, ...] = (
         "tensor_parallel_size",
         "count",
         "refused",
-        "TRL's trainers do not split layers; use fsdp",
+        "TRL's trainers have no tensor parallelism; use fsdp",
         idle=(None, 1),
     ),
     Key(
@@ -424,7 +439,7 @@ KEYS: tuple[Key, ...] = (
         "gc_steps",
         "integer",
         "nothing",
-        "Python collects by itself",
-        axolotl="collects Python's garbage every so many steps",
+        "Python collects garbage by itself",
+        axolotl="runs Python's garbage collector every few steps",
     ),
 )

@@ -23,7 +23,7 @@ def build() -> Schema:
         section, _, last = name.rpartition(".")
         where = _section(properties, section) if section else properties
         if key is None:
-            raise ValueError(f"{name} is no key")
+            raise ValueError(f"{name} is not a key")
         where[last] = _property(key)
         if name in named:
             where[last] = {**_property(key), MARK: list(named[name].methods)}

@@ -118,7 +118,7 @@ _SYNTAX: tuple[tuple[str, str], ...] = (
     ("mapping values are not allowed", "a colon too many; quote strings that contain one"),
     ("could not find expected ':'", "this line is no KEY: VALUE"),
     ("undefined alias", "an alias (*name) without its anchor (&name)"),
-    ("special characters are not allowed", "this is no text, and so no YAML"),
+    ("special characters are not allowed", "this is not text, so it is not YAML"),
 )
 """What PyYAML says of a text -> what is wrong, in words for its writer."""
 

@@ -431,7 +431,7 @@ def _expanded(name: str) -> list[str]:
 
 
 def _digest(name: str) -> str | None:
-    """Return the hash of a file's bytes, or None for what is no local file."""
+    """Return the hash of a file's bytes, or None if it is not a local file."""
     path = Path(name)
     if not path.is_file():
         return None

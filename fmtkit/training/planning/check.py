@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 Needs = Literal["config", "files", "modules", "device", "servers", "data"]
 
 NEEDS: dict[Needs, str] = {
-    "config": "the keys alone",
+    "config": "only the keys",
     "files": "models, data files, templates and folders",
-    "modules": "Python modules of the user's own",
-    "device": "GPUs and packages of the machine that trains",
+    "modules": "the user's Python modules",
+    "device": "GPUs and packages of the training machine",
     "servers": "a vLLM server or a NeMo Gym",
     "data": "the converted rows",
 }

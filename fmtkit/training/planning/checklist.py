@@ -31,19 +31,19 @@ KEYS: tuple[Check[Subject], ...] = (
     Check(
         "split",
         "config",
-        "slices that are no slices or hold no row, shards that are not there",
+        "invalid or empty slices, and shards that do not exist",
         dataset_entries.check_slices,
     ),
     Check(
         "template",
         "files",
-        "chat templates that are not known, not there or do not compile",
+        "chat templates that are unknown, do not exist or do not compile",
         dataset_entries.check_template,
     ),
     Check(
         "source",
         "files",
-        "datasets whose files are not there",
+        "datasets whose files do not exist",
         dataset_entries.check_sources,
     ),
 )
@@ -53,30 +53,30 @@ ARGUMENTS: tuple[Check[Subject], ...] = (
     Check(
         "type_options",
         "config",
-        "options, columns and formats that a dataset's type does not take",
+        "options, columns and formats that a dataset's type does not have",
         dataset_entries.check_types,
     ),
-    Check("tracker", "config", "a tracker of no such name in `report_to`", refusals.check_trackers),
+    Check("tracker", "config", "an unknown tracker in `report_to`", refusals.check_trackers),
     Check(
         "trainer_rule",
         "config",
-        "arguments that the trainer's own source refuses together",
+        "combinations of arguments that the trainer's own source refuses",
         trainer_rules.check,
     ),
 )
 """Checks of the arguments that follow from the keys."""
 
 MAKING: tuple[tuple[str, str], ...] = (
-    ("unknown_key", "keys that nothing takes, or that are written twice"),
-    ("value", "values that a key does not take"),
-    ("refused_key", "keys that ask for what cannot be done"),
-    ("missing", "keys without which nothing can train"),
-    ("package", "a TRL that lacks the method's trainer"),
-    ("type", "types that are not known, or make rows that the method does not take"),
-    ("argument", "arguments that the trainer's class, LoraConfig or from_pretrained does not take"),
-    ("conflict", "two keys that set one argument to different values"),
-    ("launch", "ways of launching that contradict each other or are not there"),
-    ("section", "keys of `ebft` or of a NeMo Gym that do not go together"),
+    ("unknown_key", "unknown keys, and keys that are written twice"),
+    ("value", "invalid values of keys"),
+    ("refused_key", "keys that cannot be honoured"),
+    ("missing", "required keys that are missing"),
+    ("package", "a TRL version without the method's trainer"),
+    ("type", "unknown types, and types whose rows the method does not take"),
+    ("argument", "arguments that the config class, LoraConfig or from_pretrained does not have"),
+    ("conflict", "two keys that set the same argument to different values"),
+    ("launch", "launch settings that contradict each other or do not exist"),
+    ("section", "keys of `ebft` or of NeMo Gym that contradict each other"),
 )
 """Codes of problems that are found while the plan is made, outside these checks."""
 
@@ -95,42 +95,40 @@ RUN: tuple[Check[Run], ...] = (
     Check(
         "run_folder",
         "files",
-        "an output_dir that is of something else, or holds what the run reads",
+        "an output_dir that contains other files, or inputs of the run",
         run_folder.check,
     ),
     Check(
         "resume",
         "files",
-        "a checkpoint to resume from that is not there, or not whole",
+        "a checkpoint to resume from that does not exist or is incomplete",
         resuming.check,
     ),
     Check(
         "own_template",
         "files",
-        "a template of the user's own that fails or does not end",
+        "a user's template that fails or does not terminate",
         checks.check_template,
     ),
     Check(
         "model",
         "files",
-        "models, tokenizers and adapters that are not there",
+        "models, tokenizers and adapters that do not exist",
         checks.find_absent_models,
     ),
-    Check("head", "files", "a model with the head of another task", checks.find_head),
-    Check(
-        "weights", "files", "files of weights that are cut short or missing", checks.find_weights
-    ),
+    Check("head", "files", "a model with a head for another task", checks.find_head),
+    Check("weights", "files", "weight files that are truncated or missing", checks.find_weights),
     Check(
         "tokenizer",
         "files",
-        "tokenizers without a padding token, a template or a token that is named, or larger than the "
-        "model's embeddings",
+        "tokenizers without a padding token, a chat template or a token that the config names, or with "
+        "more tokens than the model has embeddings",
         checks.find_tokenizer,
     ),
     Check(
         "user_code",
         "modules",
-        "rewards, rollouts, tools and environments that are not there",
+        "rewards, rollouts, tools and environments that do not exist",
         online.check_users_names,
         online.is_online,
     ),
@@ -139,7 +137,7 @@ RUN: tuple[Check[Run], ...] = (
     Check(
         "optimizer_package",
         "device",
-        "an optimizer, or LoftQ, by a package that is not installed",
+        "an optimizer or LoftQ without its package",
         checks.find_packages,
     ),
     Check(
@@ -151,11 +149,11 @@ RUN: tuple[Check[Run], ...] = (
     Check(
         "server",
         "servers",
-        "what keeps a vLLM server or a NeMo Gym from working with the run",
+        "a vLLM server or NeMo Gym that cannot work with the run",
         _check_servers,
         _has_servers,
     ),
-    Check("no_rows", "data", "no row that is left to train on", checks.find_no_rows),
+    Check("no_rows", "data", "no rows to train on", checks.find_no_rows),
     Check(
         "answered_prompts",
         "data",
@@ -166,7 +164,7 @@ RUN: tuple[Check[Run], ...] = (
     Check(
         "labels",
         "data",
-        "labels that are all the same, or fewer rows than a batch",
+        "labels that are all the same, or fewer rows than one batch",
         checks.find_labels,
         checks.has_labels,
     ),

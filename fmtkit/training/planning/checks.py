@@ -295,7 +295,7 @@ def _check_there(key: str, name: str) -> None:
     if path.is_dir() and key == "lora_model_dir" and not (path / "adapter_config.json").is_file():
         raise OptionError(f"{key}: {name}: has no adapter_config.json")
     if path.is_dir() and key != "lora_model_dir" and not _is_model(path, key):
-        raise OptionError(f"{key}: {name}: has no config.json, so it is no model")
+        raise OptionError(f"{key}: {name}: has no config.json, so it is not a model")
     if path.exists():
         return
     if _is_path(name):
@@ -415,7 +415,7 @@ def _check_tokenizer(plan: "Plan", name: str) -> None:
     ends = plan.config.get("eot_tokens")
     for text in ends if isinstance(ends, list) else ():
         if tokenizer.backend.token_to_id(str(text)) is None:
-            raise TokenizerError(f"eot_tokens: {text!r} is no token of {name}")
+            raise TokenizerError(f"eot_tokens: {text!r} is not a token of {name}")
     _check_vocabulary(plan, name, _largest_id(tokenizer, given))
     eos = str(given.get("eos_token") or tokenizer.special_tokens.get("eos_token"))
     pad = given.get("pad_token") or tokenizer.special_tokens.get("pad_token")

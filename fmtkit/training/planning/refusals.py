@@ -359,7 +359,7 @@ def _batch(config: Config, _: Runner) -> str | None:
     processes = config.get("num_processes")
     step = micro * (processes if isinstance(processes, int) else 1)
     if whole % step:
-        return f"batch_size: {whole} is no multiple of {step} rows that all processes take at once"
+        return f"batch_size: {whole} is not a multiple of {step}, the rows that all processes take at once"
     return None
 
 
@@ -399,8 +399,12 @@ def plugin_notes(config: Config) -> list[str]:
 
 
 RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
-    ("method", "keys of `trl` or `ebft` with a method that does not take them", _method),
-    ("context_parallel", "sequences split over devices by a method that cannot", _context_parallel),
+    ("method", "keys of `trl` or `ebft` with a method that does not use them", _method),
+    (
+        "context_parallel",
+        "context parallelism with a method that does not support it",
+        _context_parallel,
+    ),
     ("reference", "a reference model for a method that takes none", _reference),
     (
         "sync_ref_model",
@@ -409,34 +413,42 @@ RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
     ),
     (
         "loss_type",
-        "losses that the method's trainer does not compute, and their number of weights",
+        "losses that the method's trainer does not have, and a wrong number of loss weights",
         _losses,
     ),
-    ("gym_method", "a NeMo Gym for a method without rewards", _gym),
-    ("environment_method", "an environment for a method that runs no episodes", _environment),
-    ("order", "batches by length for rows whose length the trainer cannot see", _lengths),
-    ("quantized_weights", "quantized weights that would have to train", _quantized),
+    ("gym_method", "a NeMo Gym with a method without rewards", _gym),
+    ("environment_method", "an environment with a method that runs no episodes", _environment),
+    ("order", "batches by length with rows whose length the trainer does not know", _lengths),
+    (
+        "quantized_weights",
+        "quantized weights that cannot be trained, and contradictory keys of quantization",
+        _quantized,
+    ),
     ("precision", "bfloat16 and float16 at once", _precision),
-    ("head_target", "an adapter on the head that TRL fuses", _targets),
-    ("model_head", "a model class or a number of labels that is not the method's", _head),
-    ("attention", "an implementation of attention that is not there", _attention),
-    ("loftq", "settings that LoftQ does not have, or weights that are quantized already", _loftq),
-    ("frozen", "parameters chosen to train, with an adapter", _unfrozen),
-    ("special_tokens", "special tokens that no tokenizer has", _special),
+    ("head_target", "an adapter on the output head, which TRL fuses with the loss", _targets),
+    ("model_head", "a model class or number of labels that the method does not use", _head),
+    ("attention", "an attention implementation that is not available", _attention),
+    ("loftq", "invalid settings of LoftQ, or weights that are already quantized", _loftq),
+    ("frozen", "`unfrozen_parameters` with an adapter", _unfrozen),
+    ("special_tokens", "unknown names of special tokens", _special),
     ("new_tokens", "new tokens that an adapter cannot learn", _tokens),
-    ("mask", "turns or ends that cannot be trained on", _masks),
-    ("two_templates", "two templates for one model", _templates),
+    ("mask", "turns or end-of-turn tokens that cannot be trained on", _masks),
+    ("two_templates", "different chat templates for one model", _templates),
     (
         "template_variables",
-        "variables of the template that the trainer does not pass on",
+        "template variables that the trainer does not pass on",
         _variables,
     ),
-    ("mix_weight", "a source with no weight in the mix", _weights),
-    ("overlong", "rows cut where the trainer cuts none, or at the other end", _cuts),
-    ("batch_size", "a batch that is no multiple of what the processes take", _batch),
+    ("mix_weight", "a source with a weight of 0 or less in the mix", _weights),
+    ("overlong", "truncation that the trainer does not support, or only at the other end", _cuts),
+    (
+        "batch_size",
+        "a `batch_size` that is not a multiple of the rows that all processes take",
+        _batch,
+    ),
     ("nothing_to_evaluate", "evaluation without data to evaluate on", _evaluation),
-    ("plugin", "plugins of axolotl without a counterpart", _missing_plugin),
-    ("two_schedules", "two keys that set one schedule", _steps),
+    ("plugin", "axolotl plugins without a counterpart", _missing_plugin),
+    ("two_schedules", "two keys that set the same schedule", _steps),
 )
 """Code, what it looks for, and what finds the reason why a configuration cannot be honoured."""
 

@@ -1,7 +1,7 @@
 """Classes of installed packages, read from their source files and never imported.
 
-Importing TRL costs seconds and loads torch. What a plan needs of it is in the source: the fields
-of its config classes, and the checks that a config class and its trainer make of them.
+Importing TRL takes seconds and loads torch. What a plan needs is in the source: the fields of its
+config classes, and the checks that a config class and its trainer make on them.
 """
 
 import ast
@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 _LAZY = "transformers"
-"""Its `__init__` imports by name at run time, so names are looked for where training classes are."""
+"""Its `__init__` imports names lazily, so they are looked up in the files with training classes."""
 _TRAINING_FILES = (
     "training_args.py",
     "trainer.py",
@@ -33,7 +33,7 @@ UNKNOWN = _Unknown()
 
 @dataclass(frozen=True, eq=False)
 class Module:
-    """A file of an installed package: its syntax tree, and the meaning of its names."""
+    """A file of an installed package, with its syntax tree."""
 
     file: Path
     package: str
@@ -77,7 +77,7 @@ class Class:
 
     @property
     def is_enum(self) -> bool:
-        """Return whether the class is an enumeration of texts."""
+        """Return whether the class is an enumeration of strings."""
         named = {ast.unparse(base).rpartition(".")[2] for base in self.node.bases}
         return bool(named & {"Enum", "StrEnum", "ExplicitEnum"})
 
@@ -111,13 +111,13 @@ def _lineage(owner: Class) -> tuple[Class, ...]:
 
 
 def installed(package: str) -> str | None:
-    """Return the version of the distribution that a package is of, or None."""
+    """Return the version of the distribution that provides a package, or None."""
     return _installed(package, tuple(sys.path))
 
 
 @cache
 def _installed(package: str, _: tuple[str, ...]) -> str | None:
-    # A name that is no distribution's is looked for in the metadata of all of them.
+    # A package whose distribution has another name is looked up in the metadata of all distributions.
     try:
         return version(package)
     except PackageNotFoundError:

@@ -74,7 +74,7 @@ def latest(folder: Path, expected: Expected) -> tuple[Path | None, tuple[Half, .
 def fault_of(folder: Path, expected: Expected) -> str | None:
     """Return what keeps a checkpoint from being resumed, or None if it is complete."""
     if not folder.is_dir():
-        return "it is no folder"
+        return "it is not a folder"
     return next(_faults(folder, expected), None)
 
 

@@ -1,6 +1,6 @@
-"""Errors of a trainer in one line: what failed, where, and what to do next.
+"""Exceptions of a trainer as one-line errors: what failed, where, and what to do next.
 
-The traceback is kept in the run folder, for debugging the trainer.
+The traceback is written to the run folder, for debugging the trainer.
 """
 
 import errno
@@ -11,58 +11,63 @@ from fmtkit.core.errors import FmtkitError, OptionError, WriteError
 from fmtkit.training.run.callbacks import TrainingError
 
 FILE = "error.log"
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_FULL_WORDS = ("No space left on device", "Disk quota exceeded", "basic_ios::clear: iostream error")
-"""Messages of C++ and Rust libraries for a full disk, which carry no errno."""
-_WORDS = 300
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_DISK_FULL_MESSAGES = (
+    "No space left on device",
+    "Disk quota exceeded",
+    "basic_ios::clear: iostream error",
+)
+"""Messages for a full disk from C++ and Rust libraries, whose exceptions have no errno."""
+_LONGEST = 300
+"""Characters of a trainer's message that are kept."""
 
 
 def explained(error: Exception, run: Path) -> FmtkitError:
-    """Return a one-line error for what a trainer has raised; keep its traceback."""
+    """Return a one-line error for an exception of a trainer, and write its traceback to the run folder."""
     if _is_full(error):
         return WriteError(
-            f"the disk of {run} is full ({_first(error)}): free some space, lower save_total_limit, or "
+            f"the disk of {run} is full ({_first_line(error)}): free some space, lower save_total_limit, or "
             "set output_dir; --resume continues from the last complete checkpoint"
         )
-    kept = _keep(error, run)
+    log = _write_traceback(error, run)
     frame = traceback.extract_tb(error.__traceback__)[-1:]
     where = f" ({Path(frame[0].filename).name}:{frame[0].lineno})" if frame else ""
-    words = f"{type(error).__name__}: {_first(error)}{where}{_advice(error)}{kept}"
-    return OptionError(words) if _is_setup(error) else TrainingError(words)
+    message = f"{type(error).__name__}: {_first_line(error)}{where}{_advice(error)}{log}"
+    return OptionError(message) if _is_setup(error) else TrainingError(message)
 
 
 def _advice(error: Exception) -> str:
     if isinstance(error, IndexError) and "index out of range in self" in str(error):
-        return "; the tokenizer has ids that the model has no embedding for: see tokens"
+        return "; the tokenizer has ids that the model has no embedding for: see the key tokens"
     return ""
 
 
 def _is_full(error: BaseException | None) -> bool:
     while error is not None:
-        if isinstance(error, OSError) and error.errno in _FULL:
+        if isinstance(error, OSError) and error.errno in _DISK_FULL:
             return True
-        if any(words in str(error) for words in _FULL_WORDS):
+        if any(message in str(error) for message in _DISK_FULL_MESSAGES):
             return True
         error = error.__cause__ or error.__context__
     return False
 
 
 def _is_setup(error: Exception) -> bool:
-    """Return whether the setup is at fault: a package is missing, or no step was started yet."""
+    """Return whether the setup failed: a package is missing, or training has not started yet."""
     if isinstance(error, ImportError):
         return True
     functions = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
     return not functions & {"_trained", "_save", "_report"}
 
 
-def _first(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else "no reason given"
-    return text if len(text) <= _WORDS else f"{text[:_WORDS]}..."
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
-def _keep(error: Exception, run: Path) -> str:
-    """Write the traceback into the run folder, and return where it is."""
+def _write_traceback(error: Exception, run: Path) -> str:
+    """Write the traceback to the run folder, and return the end of a message that says where."""
     text = "".join(traceback.format_exception(error))
     try:
         (run / FILE).write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -44,7 +44,7 @@ def read(text: str) -> Chosen:
         return Chosen(re.compile(_POINT.sub(r"\\.", name)), start, stop)
     except re.error as error:
         raise OptionError(
-            f"unfrozen_parameters: {text!r} is no regular expression: {error}"
+            f"unfrozen_parameters: {text!r} is not a regular expression: {error}"
         ) from None
 
 

@@ -296,6 +296,8 @@ def _processes_in(file: Path) -> int | None:
         first = str(error).partition("\n")[0]
         raise OptionError(f"accelerate_config: {file} cannot be read: {first}") from error
     if not isinstance(said, Mapping):
-        raise OptionError(f"accelerate_config: {file} holds no keys; it is no accelerate file")
+        raise OptionError(
+            f"accelerate_config: {file} has no keys; it is not a config file of accelerate"
+        )
     count = said.get("num_processes")
     return count if isinstance(count, int) else None

@@ -77,7 +77,7 @@ def of_run(
     try:
         work = job.read(run)
     except ResumeError as error:
-        raise ResumeError(f"{run} is no run folder that can be read: {error}") from error
+        raise ResumeError(f"{run} is not a readable run folder: {error}") from error
     # The folder may have been moved since.
     work = replace(work, run=str(run), model=model or work.model)
     weights, notes = _weights(run, checkpoint)

@@ -134,13 +134,13 @@ def _adapter(wishes: Wishes) -> str | None:
 
 
 _RULES: tuple[tuple[str, str, Callable[[Wishes], str | None]], ...] = (
-    ("prefetch", "answers made ahead by what cannot make them ahead", _prefetch),
+    ("prefetch", "answers ahead of time from a generator that cannot provide them", _prefetch),
     (
         "sync_interval",
-        "weights sent now and then where there is no vLLM, or it drops them",
+        "`vllm_sync_interval` without vLLM, or with a vLLM that drops its weights",
         _interval,
     ),
-    ("lora_sync", "an adapter sent to a server that cannot take it", _adapter),
+    ("lora_sync", "an adapter that the vLLM server cannot load", _adapter),
 )
 """Code, what it looks for, and what finds the reason, or None."""
 

@@ -1,8 +1,8 @@
-"""`fmtkit vllm-serve`: the `vllm serve` command that fits a configuration, shown or run.
+"""`fmtkit vllm-serve`: print or run the `vllm serve` command for a config.
 
-The trainer needs vLLM's development endpoints, the probabilities that it sampled with, and a way for
-the weights: an NCCL group, or LoRA adapters that are loaded while it runs. The flags are those of TRL's
-`trl.scripts.vllm_serve`, which is deprecated in favour of `vllm serve`.
+The trainer needs vLLM's development endpoints, the log-probabilities of sampled tokens, and a way to
+send weights: an NCCL group, or LoRA adapters that are loaded at run time. The flags are those that TRL's
+deprecated `trl.scripts.vllm_serve` sets.
 """
 
 import json
@@ -22,7 +22,7 @@ from fmtkit.training.vllm import gpus
 from fmtkit.training.vllm.ready import HOST, check_server, is_free, listener, port_of
 
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""Ranks that vLLM accepts as --max-lora-rank; with another one it does not start."""
+"""Values that vLLM accepts for --max-lora-rank; with others it does not start."""
 _PEFT_RANK = 8
 
 _FLAGS = {
@@ -42,32 +42,32 @@ _OWN = frozenset({"host", "port"})
 
 @dataclass(frozen=True)
 class ServeCommand:
-    """The server's command and what must be in its environment."""
+    """The server's command and the environment variables that it needs."""
 
     environment: Mapping[str, str]
     arguments: tuple[str, ...]
-    """What follows `vllm serve`."""
+    """The arguments of `vllm serve`."""
     notes: tuple[str, ...] = ()
 
     @property
     def shell(self) -> str:
-        """Return a line for a terminal."""
-        before = [f"{name}={shlex.quote(value)}" for name, value in self.environment.items()]
-        return " ".join([*before, shlex.join(["vllm", "serve", *self.arguments])])
+        """Return the command as one line for a shell."""
+        variables = [f"{name}={shlex.quote(value)}" for name, value in self.environment.items()]
+        return " ".join([*variables, shlex.join(["vllm", "serve", *self.arguments])])
 
     def dumps(self) -> str:
         """Return everything as JSON text."""
-        whole = {
+        record = {
             "environment": dict(self.environment),
             "command": ["vllm", "serve", *self.arguments],
             "shell": self.shell,
             "notes": list(self.notes),
         }
-        return json.dumps(whole, indent=1, ensure_ascii=False)
+        return json.dumps(record, indent=1, ensure_ascii=False)
 
 
 def plan(source: str, overrides: Sequence[str] = (), more: Sequence[str] = ()) -> ServeCommand:
-    """Return the command of a configuration; `more` are further flags of vLLM."""
+    """Return the command for a config file; `more` are additional flags for vLLM."""
     return command(load(source, overrides), more)
 
 
@@ -78,9 +78,9 @@ def serve(
     *,
     say: Callable[[str], None],
 ) -> NoReturn:
-    """Become the server of a configuration: signals and the exit code are vLLM's from here on.
+    """Replace this process by the server for a config, so that signals and the exit code are vLLM's.
 
-    Raises DependencyError and OptionError for what would fail after minutes of loading.
+    Raises DependencyError and OptionError for errors that vLLM would report only after minutes of loading.
     """
     config = load(source, overrides)
     made = command(config, more)
@@ -97,15 +97,15 @@ def serve(
 
 
 def check_port(config: Config) -> None:
-    """Raise OptionError for a port that is taken."""
+    """Raise OptionError if the port is in use."""
     host, port = str(config.get("vllm.host") or HOST), port_of(config)
     if is_free("127.0.0.1" if host == "localhost" else host, port):
         return
-    taker = listener(port)
-    who = f" by process {taker.pid} ({' '.join(taker.command)[:80]})" if taker else ""
+    owner = listener(port)
+    who = f" by process {owner.pid} ({' '.join(owner.command)[:80]})" if owner else ""
     raise OptionError(
-        f"vllm.port: {host}:{port} is taken{who}; stop that server, or set vllm.port, which the trainer "
-        "then asks too"
+        f"vllm.port: {host}:{port} is in use{who}; stop that server, or set vllm.port, which the trainer "
+        "uses too"
     )
 
 
@@ -122,13 +122,13 @@ def check_gpus(config: Config, environment: Mapping[str, str]) -> None:
 
 
 def command(config: Config, more: Sequence[str] = ()) -> ServeCommand:
-    """Return the command that serves the model of a configuration; `more` are further flags of vLLM.
+    """Return the command that serves the model of a config; `more` are additional flags for vLLM.
 
-    Raises OptionError where the keys contradict each other.
+    Raises OptionError if the keys contradict each other.
     """
     model = config.text("base_model")
     if model is None:
-        raise OptionError(f"{config.source}: base_model is missing; it is what the server serves")
+        raise OptionError(f"{config.source}: base_model is missing; it names the model to serve")
     mode = config.text("trl.vllm_mode")
     if mode == "colocate":
         raise OptionError(
@@ -154,7 +154,7 @@ def command(config: Config, more: Sequence[str] = ()) -> ServeCommand:
 
 
 def lora_rank(config: Config) -> int | None:
-    """Return the rank of the adapter that is sent alone; None where whole weights are sent."""
+    """Return the rank of the adapter if only the adapter is sent; None if all weights are sent."""
     if not config.is_true("trl.vllm_lora_sync"):
         return None
     rank = config.get("lora_r")
@@ -163,9 +163,9 @@ def lora_rank(config: Config) -> int | None:
 
 def round_lora_rank(rank: int) -> int:
     """Return the smallest rank that vLLM accepts and that is at least this one."""
-    for room in LORA_RANKS:
-        if room >= rank:
-            return room
+    for accepted in LORA_RANKS:
+        if accepted >= rank:
+            return accepted
     raise OptionError(
         f"lora_r: {rank}: vLLM serves adapters up to rank {LORA_RANKS[-1]}; lower it, or leave out "
         "trl.vllm_lora_sync"
@@ -173,14 +173,14 @@ def round_lora_rank(rank: int) -> int:
 
 
 def devices_needed(config: Config) -> int:
-    """Return how many GPUs the server takes."""
+    """Return how many GPUs the server needs."""
     sizes = (config.get(f"vllm.{kind}_parallel_size") for kind in ("tensor", "data"))
-    first, second = (size if isinstance(size, int) else 1 for size in sizes)
-    return first * second
+    tensor, data = (size if isinstance(size, int) else 1 for size in sizes)
+    return tensor * data
 
 
 def _given(config: Config) -> list[str]:
-    """Return a flag for each key of `vllm` that is set; every key has one, or is none of the server's."""
+    """Return the flags of the keys of `vllm` that are set."""
     out: list[str] = []
     for key in (key for key in table().values() if key.to == "vllm"):
         name, value = key.target, config.get(key.name)
@@ -204,12 +204,12 @@ def _adapters(config: Config) -> tuple[str, ...]:
     rank = lora_rank(config)
     if rank is None:
         return ()
-    # Two versions of the adapter meet while the new one is loaded and the old one not yet unloaded.
+    # Two adapters: the new version is loaded before the old one is unloaded.
     return ("--enable-lora", "--max-lora-rank", str(round_lora_rank(rank)), "--max-loras", "2")
 
 
 def _scale_out() -> tuple[str, ...]:
-    """From 0.30 on the endpoints for prompts with images must be asked for, as TRL does."""
+    """Enable the endpoints for prompts with images, which are off by default since vLLM 0.30, as TRL does."""
     found = installed("vllm")
     if found is None:
         return ()
@@ -224,14 +224,15 @@ def _notes(config: Config) -> list[str]:
         notes.append("the trainer will not use this server: trl.use_vllm is not true")
     if config.text("trl.vllm_server_base_url"):
         notes.append(
-            f"the trainer asks {config.text('trl.vllm_server_base_url')}, whatever port this one has"
+            f"the trainer sends its requests to {config.text('trl.vllm_server_base_url')}, not to this "
+            "server unless it is at that address"
         )
     notes += too_long(config)
     return notes
 
 
 def too_long(config: Config) -> list[str]:
-    """Return a note where the longest prompt and the longest answer do not fit into the server's context."""
+    """Return a note if the longest prompt and the longest answer together exceed the server's context."""
     limit, prompt = config.get("vllm.max_model_len"), config.get("sequence_len")
     answer = config.get("trl.max_completion_length")
     if not (isinstance(limit, int) and isinstance(prompt, int) and isinstance(answer, int)):

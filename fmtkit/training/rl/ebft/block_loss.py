@@ -29,7 +29,7 @@ def policy_loss(log_probs: Tensor, advantages: Tensor, valid: Tensor) -> Tensor:
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the mean of −log p(label j | tokens before j) of logits (B, S−1, V) and labels (B, S).
 
-    Label −100 is no target, and neither is the first token; without any target the loss is 0.
+    Label −100 is not a target, and neither is the first token; without targets the loss is 0.
     """
     targets = labels[:, 1:]
     wanted = targets != -100

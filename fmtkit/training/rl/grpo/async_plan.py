@@ -54,8 +54,10 @@ def _server(subject: Subject) -> str | None:
 
 
 CHECKS = (
-    Check("async_feature", "config", "keys that the asynchronous trainer does not take", _features),
-    Check("async_server", "config", "a vLLM inside the process of that trainer", _server),
+    Check(
+        "async_feature", "config", "keys that the asynchronous trainer does not support", _features
+    ),
+    Check("async_server", "config", "vLLM inside the process of the asynchronous trainer", _server),
 )
 
 

@@ -70,7 +70,7 @@ class Answers:
         return sum(map(len, self.made["completion_ids"]))
 
 
-class _Made(Exception):  # noqa: N818 - it is not an error: TRL's method has come as far as it is needed
+class _Made(Exception):  # noqa: N818 - not an error: TRL's method has run as far as needed
     """Carries the answers of a further round out of TRL's method."""
 
     def __init__(self, answers: Answers) -> None:
@@ -91,7 +91,7 @@ class DynamicSampling:
         """Take the trainer, and TRL's method that makes and scores the answers to rows.
 
         `names` are what the trainer's `_generate` returns. Raises OptionError for a
-        metric that is no reward of the run, and for a dataset without length.
+        metric that is not a reward of the run, and for a dataset without length.
         """
         self.trainer = trainer
         self.begin = begin

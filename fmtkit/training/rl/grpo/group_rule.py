@@ -1,8 +1,8 @@
-"""Whether batches divide into groups: all answers to a prompt belong to one generation batch.
+"""Whether batches divide into groups: all answers to a prompt must be in the same generation batch.
 
-A generation batch is the rows of all processes for `steps_per_generation` micro-batches. TRL needs it to
-hold whole groups; what looks at a group on one device (EBFT, replay, re-rolling) needs that of the
-share of each process.
+A generation batch has the rows of `steps_per_generation` micro-batches of all processes. TRL requires it
+to consist of complete groups. EBFT, replay and re-rolling need a group on one device, and therefore
+complete groups in the share of each process.
 """
 
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from fmtkit.training.config.problem import RefusalError
 from fmtkit.training.planning.resolve import Resolution
 
 _BATCH, _ACCUMULATION = 8, 1
-"""Defaults of transformers: rows of a micro-batch, and micro-batches of a step."""
+"""Defaults of transformers: rows per micro-batch, and micro-batches per optimizer step."""
 
 
 @dataclass(frozen=True)
 class Batches:
-    """The batch sizes that matter; `processes` is None if all devices are used."""
+    """The sizes that decide it; `processes` is None if all visible devices are used."""
 
     batch: int
     steps: int
@@ -31,7 +31,7 @@ class Batches:
 
 
 def batches_of(runner: Runner, out: Resolution, processes: int | None) -> Batches:
-    """Read the numbers of a plan, with TRL's defaults for what is unset."""
+    """Return the sizes of a plan, with TRL's defaults for arguments that are not set."""
 
     def number(name: str, default: int) -> int:
         argument = out.trainer.get(name)
@@ -39,9 +39,9 @@ def batches_of(runner: Runner, out: Resolution, processes: int | None) -> Batche
 
     batch = number("per_device_train_batch_size", _BATCH)
     steps = number("gradient_accumulation_steps", _ACCUMULATION)
-    whole = number("generation_batch_size", 0)
-    if whole:
-        steps = max(1, whole // (batch * (processes or 1)))
+    generation_batch = number("generation_batch_size", 0)
+    if generation_batch:
+        steps = max(1, generation_batch // (batch * (processes or 1)))
     group = number("num_generations", runner.group)
     evaluates = out.trainer.get("eval_strategy")
     return Batches(
@@ -56,35 +56,38 @@ def batches_of(runner: Runner, out: Resolution, processes: int | None) -> Batche
 
 
 def check(numbers: Batches, whole_groups: str | None) -> None:
-    """Raise RefusalError for batches that TRL, or the feature `whole_groups`, cannot work with."""
+    """Raise RefusalError if TRL, or the feature that `whole_groups` names, cannot use the batches."""
     reason = (
-        _one_answer(numbers) or _train(numbers) or _own(numbers, whole_groups) or _eval(numbers)
+        _single_answer(numbers)
+        or _train(numbers)
+        or _per_process(numbers, whole_groups)
+        or _eval(numbers)
     )
     if reason is not None:
         raise RefusalError("groups", reason)
 
 
 def check_whole_groups(rows: int, group: int, what: str, name: str = "") -> None:
-    """Refuse batches that would split the answers to one prompt across devices."""
+    """Raise OptionError for batches that would split the answers to one prompt across devices."""
     if rows % group:
         name = name or "micro_batch_size · steps_per_generation"
         raise OptionError(
             f"{name} is {rows}, which is not a multiple of trl.num_generations ({group}); {what} "
-            "must have the whole group of a prompt on one device"
+            "needs all answers to a prompt on one device"
         )
 
 
-def _one_answer(numbers: Batches) -> str | None:
+def _single_answer(numbers: Batches) -> str | None:
     if numbers.group >= 2:
         return None
     return (
-        f"trl.num_generations: {numbers.group}: an answer is measured against the others to its "
-        "prompt; write 2 or more"
+        f"trl.num_generations: {numbers.group}: an answer is compared with the others to the "
+        "same prompt; set it to 2 or more"
     )
 
 
 def _train(numbers: Batches) -> str | None:
-    # On an unknown number of devices whole groups on each are what is sure to fit.
+    # With an unknown number of devices, only complete groups on each device are certain to fit.
     rows = numbers.batch * numbers.steps * (numbers.processes or 1)
     if rows % numbers.group == 0 or numbers.processes is None:
         return None
@@ -94,7 +97,7 @@ def _train(numbers: Batches) -> str | None:
     )
 
 
-def _own(numbers: Batches, feature: str | None) -> str | None:
+def _per_process(numbers: Batches, feature: str | None) -> str | None:
     rows = numbers.batch * numbers.steps
     if feature is None or rows % numbers.group == 0:
         return None
@@ -127,7 +130,7 @@ def _counted(number: int, word: str) -> str:
 
 
 def _advice(numbers: Batches, *, alone: bool = False) -> str:
-    """Return which number of steps, and which micro-batch size, would work."""
+    """Return a number of steps and a micro-batch size that would work."""
     processes = 1 if alone else numbers.processes or 1
     need = numbers.group // gcd(numbers.batch * processes, numbers.group)
     steps = -(-numbers.steps // need) * need

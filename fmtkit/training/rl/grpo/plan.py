@@ -84,7 +84,7 @@ def _settings(subject: Subject) -> None:
 
 
 def _metric(subject: Subject) -> str | None:
-    """Refuse a metric of dynamic sampling that is no reward of the run; environments add theirs later."""
+    """Refuse a metric of dynamic sampling that is not a reward of the run; environments add theirs later."""
     given, config = _given(subject.resolution), subject.config
     names = read_settings(given).dynamic_sampling_metric
     elsewhere = given.get("environment_factory") or config.is_true("nemo_gym_enabled")
@@ -130,24 +130,36 @@ def _weights(subject: Subject) -> None:
 
 
 CHECKS = (
-    Check("async_method", "config", "the asynchronous trainer for a method that has none", _method),
-    Check("reward_weights", "config", "another number of weights than of rewards", _weights),
+    Check(
+        "async_method", "config", "the asynchronous trainer with a method other than grpo", _method
+    ),
+    Check(
+        "reward_weights",
+        "config",
+        "a number of weights that differs from the number of rewards",
+        _weights,
+    ),
     *async_plan.CHECKS,
     Check(
         "online_feature",
         "config",
-        "keys of fmtkit's GRPO trainer for a method of another trainer",
+        "keys of fmtkit's GRPO trainer with a method of another trainer",
         _features,
     ),
     Check(
         "online_settings",
         "config",
-        "values of fmtkit's own keys of `trl` that cannot be",
+        "invalid values of the keys of `trl` that only fmtkit has",
         _settings,
     ),
-    Check("sampling_metric", "config", "a metric of dynamic sampling that is no reward", _metric),
     Check(
-        "groups", "config", "batches that do not divide into groups of answers to a prompt", _groups
+        "sampling_metric", "config", "a metric of dynamic sampling that is not a reward", _metric
+    ),
+    Check(
+        "groups",
+        "config",
+        "batches that cannot be divided into groups of answers to a prompt",
+        _groups,
     ),
     Check("replay_reference", "config", "a replay buffer with a moving reference", _replay),
 )

@@ -58,7 +58,9 @@ def _config(answer: object, url: str) -> Mapping[str, Any]:
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise OptionError(f"{url}: the head server's configuration is no YAML: {error}") from error
     if not isinstance(value, Mapping):
-        raise OptionError(f"{url}: this is no head server of a NeMo Gym; see nemo_gym_head_port")
+        raise OptionError(
+            f"{url}: this is not the head server of a NeMo Gym; see nemo_gym_head_port"
+        )
     return value
 
 

@@ -152,5 +152,5 @@ def reconstruct(items: Sequence[Mapping[str, Any]]) -> Dialog | None:
 def _ids(item: Mapping[str, Any], name: str) -> list[int]:
     ids = item.get(name) or []
     if not isinstance(ids, list) or not all(type(value) is int for value in ids):
-        raise CallError(f"{name} of the answer is no list of token ids, but {str(ids)[:80]}")
+        raise CallError(f"{name} of the answer is not a list of token ids but {str(ids)[:80]}")
     return ids

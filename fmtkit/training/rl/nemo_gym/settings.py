@@ -40,7 +40,7 @@ class GymSettings:
 
     @property
     def folder(self) -> Path:
-        """Return the folder that relative paths start from."""
+        """Return the folder to which relative paths refer."""
         return Path(self.dir).expanduser()
 
     @property

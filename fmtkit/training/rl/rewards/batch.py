@@ -53,7 +53,7 @@ def batch_of(
 def group_starts(prompts: Sequence[Any], size: int | None) -> list[int]:
     """Return where the groups begin: every `size` rows, or where the prompt changes.
 
-    Rows that are no whole number of groups are one group, since no cut is known to be safe.
+    Rows that do not make complete groups count as one group, since no split is known to be safe.
     """
     if size is not None:
         return [0] if len(prompts) % size else list(range(0, len(prompts), size))

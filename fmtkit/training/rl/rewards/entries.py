@@ -178,7 +178,9 @@ def _model(name: str, places: tuple[Path, ...]) -> str:
         if (path / "config.json").is_file():
             return str(path)
         if path.is_dir():
-            raise OptionError(f"{KEY}: {name}: {path} has no config.json, so it is no reward model")
+            raise OptionError(
+                f"{KEY}: {name}: {path} has no config.json, so it is not a reward model"
+            )
     if name.count("/") == 1 and not name.startswith((".", "/", "~")) and name[-3:] != ".py":
         return name
     near = name if name in LIBRARY else near_match(name, LIBRARY)

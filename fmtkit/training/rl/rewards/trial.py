@@ -114,6 +114,6 @@ def _ids(plan: Plan, tried: Sequence[Tried]) -> tuple[list[list[int]], list[str]
     folder = Path(plan.config.text("tokenizer_config") or plan.model or "").expanduser()
     if not (folder / "tokenizer.json").is_file():
         words = [list(range(len(one.text.split()))) for one in tried]
-        return words, ["completion_ids are counted in words: base_model is no folder here"]
+        return words, ["completion_ids are counted in words: base_model is not a local folder"]
     backend = tokens.load(str(folder)).backend
     return [backend.encode(one.text, add_special_tokens=False).ids for one in tried], []

@@ -34,7 +34,7 @@ class Prefetched:
     tokens: int
 
 
-class _End(Exception):  # noqa: N818 - carries the dialogs out of TRL's method, and is no error
+class _End(Exception):  # noqa: N818 - carries the dialogs out of TRL's method; not an error
     """End TRL's method once the conversations have ended, before they are scored."""
 
     def __init__(self, prompts: list[Any], answers: tuple[Any, ...]) -> None:

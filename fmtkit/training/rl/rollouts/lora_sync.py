@@ -1,8 +1,8 @@
-"""`vllm_lora_sync`: only the adapter is sent to a stock `vllm serve`, as files on a shared file system.
+"""`vllm_lora_sync`: send only the adapter to an unmodified `vllm serve`, as files on a shared file system.
 
-Each version has a new name, since vLLM keys its prefix cache by the name of the adapter. The order is
-load the new, ask for it, unload the old: at every moment the weights of this step or of the step before
-are loaded. What may be sent, and how it is written, are TRL's (its AsyncGRPOTrainer does the same).
+Each version of the adapter has a new name, since vLLM keys its prefix cache by the name. The new version
+is loaded before the old one is unloaded, so that the server always has the weights of this step or of
+the step before. TRL's AsyncGRPOTrainer does the same; its functions check and write the adapter.
 """
 
 import shutil
@@ -21,31 +21,31 @@ from fmtkit.training.run.callbacks import TrainingError, asked_to_stop
 
 @contextmanager
 def without_weight_transfer() -> Iterator[None]:
-    """Let TRL's trainer be constructed without the NCCL group, which also refuses trainers on a CPU."""
+    """Construct TRL's trainer without its NCCL group, which cannot be created on a CPU."""
     from trl.generation.vllm_client import VLLMClient
 
     client: Any = VLLMClient
-    before = client.init_communicator
-    client.init_communicator = _nothing
+    original = client.init_communicator
+    client.init_communicator = _skip_communicator
     try:
         yield
     finally:
-        client.init_communicator = before
+        client.init_communicator = original
 
 
-def _nothing(client: Any, device: Any = 0) -> None:
-    """Replaces the start of a weight transfer that is not used."""
+def _skip_communicator(client: Any, device: Any = 0) -> None:
+    """Replaces `init_communicator`: no weights are transferred by NCCL."""
 
 
 class LoraSync:
-    """Replaces TRL's `sync_weights`; all processes call it, the main one talks to the server."""
+    """Replaces TRL's `sync_weights`: all processes call it, and the main process sends the requests."""
 
     def __init__(self, trainer: Any, server: Server, folder: Path) -> None:
         self.trainer = trainer
         self.server = server
         self.folder = folder
         self.adapter = trainer.model.active_adapters[0]
-        # A server that outlives the run keeps its prefix cache for earlier names.
+        # A server that is used by several runs keeps its prefix cache, so that names must not repeat.
         self.run = f"fmtkit-{uuid.uuid4().hex[:8]}"
         self.version = 0
         self.loaded: list[str] = []
@@ -58,7 +58,7 @@ class LoraSync:
         )
 
     def __call__(self) -> None:
-        """Write the adapter and let the server use it; raise ServerLostError on every process."""
+        """Write the adapter and load it into the server; after a failure, all raise ServerLostError."""
         from trl.experimental.async_grpo.async_grpo_trainer import save_lora_adapter
 
         self.version += 1
@@ -78,22 +78,22 @@ class LoraSync:
         self.trainer._metrics["train"]["vllm/adapter_version"].append(self.version)
 
     def restore(self) -> None:
-        """Load the current adapter into a server that was restarted."""
+        """Load the current version of the adapter into a restarted server."""
         latest = self.loaded[-1:]
         for name in latest:
             self._load(name)
         self.loaded = latest
 
     def close(self) -> None:
-        """Delete the files; the server keeps its last version until it ends."""
+        """Delete the files; the last version stays loaded until the server stops."""
         if self.trainer.accelerator.is_main_process:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _publish(self, name: str) -> None:
         self.lifeline.run(partial(self._load, name))
         self.trainer.vllm_generation.vllm_client.model = name
-        before, self.loaded = self.loaded, [name]
-        for old in before:
+        previous, self.loaded = self.loaded, [name]
+        for old in previous:
             body = {"lora_name": old}
             self.lifeline.run(partial(self.server.post, "/v1/unload_lora_adapter", body))
         self._delete(self.version - 2)
@@ -104,7 +104,7 @@ class LoraSync:
         self.post_load(body, path)
 
     def post_load(self, body: dict[str, object], path: str) -> None:
-        """Let the server load an adapter; a 404 means that it may not, or does not see the files."""
+        """Let the server load an adapter; with a 404, loading is not allowed or the files are not visible."""
         try:
             self.server.post("/v1/load_lora_adapter", body)
         except ServerError as error:
@@ -121,6 +121,7 @@ class LoraSync:
 
 
 def _problem(publish: Callable[[], None]) -> str | None:
+    """Return the message of a failure, which the main process sends to the others."""
     try:
         publish()
     except TrainingError as error:
@@ -142,14 +143,14 @@ def check_adapter(model: Any) -> None:
 
 
 class NamedLoraSync(LoraSync):
-    """Sends every version of the adapter under one name: the agents of a NeMo Gym call vLLM themselves.
+    """Sends every version of the adapter under the same name, which the agents of a NeMo Gym request.
 
-    Each version is loaded instead of the one before. vLLM keys its prefix cache by the name of the
-    adapter, so what it computed with the version before is dropped.
+    The agents call vLLM directly. Each version replaces the previous one. vLLM keys its prefix cache by
+    the name of the adapter, so the cache is reset each time.
     """
 
     def __init__(self, trainer: Any, server: Server, folder: Path, name: str) -> None:
-        """Take the model name of the agents' requests."""
+        """Set the model name that the agents' requests use."""
         super().__init__(trainer, server, folder)
         self.name = name
 
