@@ -271,7 +271,7 @@ def test_tokens_are_added_and_the_embedding_grows_by_them(tmp_path, model):
 
 def test_an_end_of_turn_must_be_one_token(model):
     checked(model, eot_tokens=["<|im_end|>"])
-    with pytest.raises(FmtkitError, match="eot_tokens: '<eot>' is no token"):
+    with pytest.raises(FmtkitError, match="eot_tokens: '<eot>' is not a token"):
         checked(model, eot_tokens=["<eot>"])
 
 

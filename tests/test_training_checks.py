@@ -147,7 +147,7 @@ def test_a_path_beside_a_folder_is_never_asked_of_the_hub(model, tmp_path, monke
 
 
 def test_an_end_of_turn_that_is_no_token_is_named(model):
-    assert "eot_tokens: '<nope>' is no token" in refused(planned(model, eot_tokens=["<nope>"]))
+    assert "eot_tokens: '<nope>' is not a token" in refused(planned(model, eot_tokens=["<nope>"]))
     tiny.check(planned(model, eot_tokens=["<|im_end|>"]))
 
 
