@@ -161,7 +161,7 @@ class _UntilClosed(io.FileIO):
     """A pipe that drops what is written to it once its reader has gone: `fmtkit types | head`."""
 
     def write(self, data: Any) -> int:
-        """Write, and send the rest of the run's output nowhere if nobody reads it any more."""
+        """Write; after a broken pipe, discard the rest of the output."""
         try:
             return super().write(data)
         except BrokenPipeError:

@@ -212,7 +212,7 @@ fmtkit compare config.yaml --against last_run_prepared/HASH
 
 Rows are aligned by their content: axolotl shuffles when it prepares, and packs. Texts of pairs and single
 replies are tokenized as TRL does in axolotl's trainers, with their BOS and EOS. The exit code is 0 where
-both have the same rows, 1 where one differs or is on one side only; `--rows N` shows so many examples of
+both have the same rows, 1 where one differs or is on one side only; `--rows N` shows N examples of
 each rule, with trained tokens in [brackets], and `--json` follows `fmtkit schema comparison`. A row that
 differs does so by one rule or by several:
 

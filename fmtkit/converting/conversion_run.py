@@ -254,7 +254,7 @@ class ConversionRun:
         return self.progress.rows.get(source, 0), self.progress.lines.get(source, 1) - 1
 
     def _shifted(self, record: TaskRecord, bad: bytes, size: int | None = None) -> bytes:
-        """Number a task's part of the quarantine as its sources are; the first so many bytes of it."""
+        """Number the rows of a task's part of the quarantine by their sources, up to a number of bytes."""
         parts, at = [], 0
         for source, length in record.bad:
             end = at + length if size is None else min(at + length, size)

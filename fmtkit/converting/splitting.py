@@ -1,7 +1,7 @@
 """Splitting: rows go to validation by a keyed hash, of the prompt's text or of the row's place.
 
 By prompts a row's split depends on its prompt and the seed alone, so that no prompt is in two splits and
-the split does not move when rows are added. By rows exactly so many rows are split off, as axolotl's
+the split does not move when rows are added. By rows, exactly the given number is split off, as axolotl's
 `val_set_size` does it; where a source row makes several, they stay together.
 """
 
@@ -53,7 +53,7 @@ def by_fraction(fraction: float, seed: int) -> Split:
 class LowestHashes:
     """The lowest hashes seen: those of the rows to split off, and the next one.
 
-    No other can be where so many rows are split off: so much is kept, however many rows there are.
+    If a number of rows is split off, no other row can be: what is kept does not grow with the input.
     """
 
     def __init__(self, rows: int) -> None:

@@ -62,7 +62,7 @@ def writing(path: Path) -> Iterator[None]:
 class PartialFile:
     """A file that gets its final name only once it is published.
 
-    With `resume_at` the first so many bytes of an earlier run's partial file are kept.
+    With `resume_at`, the first `resume_at` bytes of an earlier run's partial file are kept.
     """
 
     def __init__(self, path: Path, *, hashed: bool = False, resume_at: int = 0) -> None:

@@ -23,7 +23,7 @@ class AddedTokens:
     first: Bools
     """Shape (256,): the bytes that one of them begins with."""
     lengths: dict[bytes, tuple[int, ...]]
-    """First two bytes (or the only one) -> lengths of the tokens that begin so, longest first."""
+    """First two bytes (or the only one) -> lengths of the tokens that begin with them, longest first."""
     by_length: dict[int, npt.NDArray[np.bytes_]]
     """Length in bytes -> the tokens of that length, longest first."""
     greedy: frozenset[bytes]

@@ -17,7 +17,7 @@ EMPTY = buffers.texts([""]).cast(pa.large_string())[0]
 
 
 def blocks(texts: pa.LargeStringArray, size: int) -> Iterator[pa.LargeStringArray]:
-    """Cut an array into slices of about so many bytes, at least one text each."""
+    """Split an array into slices of about this many bytes, with at least one text each."""
     borders = borders_of(texts)
     start = 0
     while start < len(texts):
@@ -77,7 +77,7 @@ def joined(left: pa.Array, right: pa.Array) -> pa.LargeStringArray:
 
 
 def ends_of(texts: pa.LargeStringArray, sizes: Ints, *, from_end: bool) -> pa.LargeStringArray:
-    """Return the last, or the first, so many bytes of each text."""
+    """Return a number of bytes from the start or the end of each text."""
     values = texts.cast(pa.large_binary()).to_pylist()
     numbers = sizes.tolist()
     if from_end:

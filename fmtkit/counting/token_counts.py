@@ -42,7 +42,7 @@ NEAR = 256
 """Bytes on either side of a seam in which a cut is looked for."""
 
 SAMPLE = 509
-"""One distinct text of so many is counted by the tokenizer as well, at least one of each block."""
+"""Every n-th distinct text is also counted by the tokenizer, at least one per block."""
 
 
 @dataclass

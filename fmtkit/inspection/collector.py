@@ -78,7 +78,7 @@ class Viewer:
     checks: ReplyChecks | None
     ladder: tuple[int, ...]
     stride: int = 1
-    """Lengths are counted of one row in so many."""
+    """Lengths are counted for every n-th row."""
     masking: Masking = USUAL
 
     def empty(self) -> Look:
@@ -185,7 +185,7 @@ class Viewer:
 
 
 def _every(written: Written, stride: int) -> Written:
-    """Take one row in so many, by its place in the batch."""
+    """Take every n-th row, by its position in the batch."""
     if stride == 1:
         return written
     places = np.flatnonzero(written.kept % stride == 0)

@@ -109,12 +109,12 @@ class CuttingTally:
     def _add_equal(
         self, lengths: RowLengths, texts: dict[str, pa.Array], rows: Ints, tokenizer: Tokenizer
     ) -> None:
-        """Find pairs that become equal: they agree in at least so many first or last tokens."""
+        """Find pairs that become equal: those that agree in at least this many first or last tokens."""
         prompt, chosen, rejected = (texts[name] for name in ("prompt", "chosen", "rejected"))
         shorter = np.min([lengths.columns[side] for side in lengths.sides], axis=0)
         for way in ("truncate-end", "truncate-start"):
             shared = _shared_bytes(chosen, rejected, way)
-            # A token has at least one byte: no more than so many tokens can agree.
+            # A token has at least one byte, which bounds the number of tokens that can agree.
             context = lengths.columns["prompt"] if way == "truncate-end" else 0
             bound = np.minimum(shorter, context + shared)
             sure = lengths.columns["prompt"] if way == "truncate-end" else np.zeros_like(shorter)

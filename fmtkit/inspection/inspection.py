@@ -305,7 +305,7 @@ def _row_options(name: typenames.TypeName, options: InspectOptions) -> RowOption
 
 
 def _stride(opened: Opened, sample: int | None) -> int:
-    """Return one row in how many makes about so many rows."""
+    """Return the n for which every n-th row makes about this many rows."""
     if sample is None:
         return 1
     rows = 0.0

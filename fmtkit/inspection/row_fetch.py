@@ -61,7 +61,7 @@ class RowFetch:
         return self.starts[-1].first + self.starts[-1].rows if self.starts else 0
 
     def sample(self, count: int) -> list[int]:
-        """Choose so many rows at even distances, of no more than SAMPLE_BLOCKS blocks."""
+        """Choose a number of evenly spaced rows, from no more than SAMPLE_BLOCKS blocks."""
         if len(self.starts) <= SAMPLE_BLOCKS:
             return spread(self.rows, count)
         chosen = [self.starts[i] for i in spread(len(self.starts), SAMPLE_BLOCKS)]
@@ -191,7 +191,7 @@ def _of_piece(piece: pipeline.Piece, records: Sequence[int]) -> Iterator[RowFoun
 
 
 def spread(rows: int, count: int) -> list[int]:
-    """Choose so many rows at even distances."""
+    """Choose a number of evenly spaced rows."""
     if rows <= count:
         return list(range(rows))
     return [int(i) for i in np.linspace(0, rows - 1, count).astype(np.int64)]

@@ -210,7 +210,7 @@ class Batch:
         return [*self.dialogs, _tool_column(self.tools, len(self.dialogs[0]), known=True)]
 
     def of_same_tools(self, least: int) -> Bools:
-        """Return which rows have tools that at least so many rows have."""
+        """Return which rows have tools that at least a given number of rows share."""
         tools = self.parts_with_known_tools[-1]
         counts = np.bincount(
             tools.starts[tools.ends > tools.starts], minlength=len(tools.roles) + 1

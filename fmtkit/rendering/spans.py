@@ -27,7 +27,7 @@ MOST_WRITTEN = 64 << 20
 TURN_BYTES = 32
 """About what a template writes around a turn."""
 TOO_MANY_TURNS = (
-    "so many turns, or so long ones, that their places cannot be found by writing each beginning of the "
+    "so many turns, or so long ones, that their positions cannot be found by rendering each prefix of the "
     f"conversation (more than {MOST_WRITTEN >> 20} MiB of text); cut the conversation"
 )
 _CLOSE = re.compile(thinking.CLOSE)
@@ -52,7 +52,7 @@ class TokenRow:
     anchor_mask: list[int] = field(default_factory=list)
 
     def cut(self, longest: int, *, at_start: bool = False) -> "TokenRow":
-        """Return the row without its tokens beyond a length, or before the last so many."""
+        """Return the row truncated to a number of tokens, at its end or at its start."""
         kept = slice(-longest, None) if at_start else slice(longest)
         gone = max(len(self.input_ids) - longest, 0) if at_start else 0
         return replace(

@@ -19,7 +19,7 @@ from fmtkit.rendering.reply_cut import Problem
 from fmtkit.rendering.traced_rows import Compiled, TracedRows
 
 SAMPLE = 1_000
-"""One row in so many is rendered both ways."""
+"""Every n-th row, on average, is rendered both ways."""
 
 NO_MESSAGE = Problem("template_error", "there is no message to render")
 NO_TOOL_CALLS = Problem("unsupported", "the template has no place for tool calls")

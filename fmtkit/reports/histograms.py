@@ -48,7 +48,7 @@ def _bar(share: float, room: int, *, plain: bool) -> str:
 
 
 def merged(bins: Sequence[Bin], most: int) -> list[Bin]:
-    """Put neighbouring bins together until there are no more than so many."""
+    """Merge neighbouring bins until there are no more than a given number."""
     size = -(-len(bins) // most)
     groups = [bins[i : i + size] for i in range(0, len(bins), size)]
     return [Bin(g[0].start, g[-1].end, sum(entry.rows for entry in g)) for g in groups]

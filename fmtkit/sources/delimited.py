@@ -61,7 +61,7 @@ def _width(text: str, delimiter: str) -> int | None:
     try:
         widths.update(len(cells) for cells in islice(reader, SNIFFED_ROWS) if cells)
     except csv.Error:
-        # A quote that nothing closes any more may be closed after the cut.
+        # A quote that is not closed up to here may be closed after the cut.
         if next(given, None) is not None:
             return None
     return widths.pop() if len(widths) == 1 else None

@@ -99,7 +99,7 @@ class Reading:
     delimiter: str | None = None
 
     def hashes(self, size: int | None) -> bool:
-        """Return whether a source of so many bytes is hashed."""
+        """Return whether a source of this size is hashed."""
         if isinstance(self.hashed, bool):
             return self.hashed
         return size is None or size <= self.hashed

@@ -74,7 +74,7 @@ def byte_parts(size: int) -> tuple[Part, ...]:
 
 
 def grouped(sizes: Sequence[int]) -> tuple[Part, ...]:
-    """Return parts of so many pieces that follow each other, by the bytes of each piece."""
+    """Group consecutive pieces into parts by the bytes of each piece."""
     parts: list[Part] = []
     start, held = 0, 0
     for number, size in enumerate(sizes):

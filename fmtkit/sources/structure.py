@@ -107,7 +107,7 @@ def _escaped(data: np.ndarray, quotes: np.ndarray) -> np.ndarray:
 
 NEWLINE, RETURN = 10, 13
 LONG_LINE = 1024
-"""From so many bytes a line on, it is faster to look for each line feed than at each byte."""
+"""For lines of at least this many bytes, searching line feeds is faster than comparing all bytes."""
 _SPACES = (9, 13, 32)
 
 

@@ -87,7 +87,7 @@ def _joined(left: SegmentTokens, right: SegmentTokens, is_trained: bool) -> Segm
 
 
 def cut(row: SegmentTokens, longest: int) -> list[SegmentTokens]:
-    """Cut a document into rows of at most so many tokens, as axolotl's `completion` does."""
+    """Split a document into rows of a maximum number of tokens, as axolotl's `completion` does."""
     return [_part(row, slice(at, at + longest)) for at in range(0, len(row.ids), longest)]
 
 

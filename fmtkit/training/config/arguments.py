@@ -18,7 +18,7 @@ REMOVED: dict[str, str] = {
     "group_by_length": "it is train_sampling_strategy='group_by_length' now",
     "include_tokens_per_second": "metrics.jsonl has tokens per second",
     "logging_dir": "set the environment variable TENSORBOARD_LOGGING_DIR",
-    "max_prompt_length": "prompts are not cut any more; rows longer than sequence_len are dropped",
+    "max_prompt_length": "prompts are no longer truncated; rows longer than sequence_len are dropped",
     "max_seq_length": "it is max_length now",
     "no_cuda": "it is use_cpu now",
     "overwrite_output_dir": "use --resume, or another output_dir",

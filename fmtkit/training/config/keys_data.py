@@ -250,7 +250,7 @@ DATASET_KEYS: tuple[Key, ...] = (
     Key("data_files", "text or texts", "fmtkit", "the files, local or inside the hub dataset"),
     Key("data_dir", "text", "fmtkit", "a folder inside the hub dataset"),
     Key("revision", "text", "fmtkit", "git revision of the hub dataset"),
-    Key("trust_remote_code", "bool", "refused", "datasets runs no remote code any more"),
+    Key("trust_remote_code", "bool", "refused", "the datasets library no longer runs remote code"),
     Key(
         "weight",
         "number",

@@ -33,7 +33,7 @@ class Part:
     """Whether a percent is a hundredth of the rows rounded down, and what is left over dropped."""
 
     def bounds(self, rows: int) -> tuple[int, int]:
-        """Return the first row and the one after the last, of so many."""
+        """Return the first row and the one after the last, for a number of rows."""
         start = 0 if self.start is None else self._place(self.start, rows)
         stop = rows if self.stop is None else self._place(self.stop, rows)
         start = max(rows + start, 0) if start < 0 else start
@@ -48,14 +48,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Shard:
-    """One of so many equal parts of the rows in a random order, as axolotl's `shards` takes it."""
+    """One of several equal parts of the rows in a random order, as with axolotl's `shards`."""
 
     count: int
     index: int
     seed: int
 
     def of(self, rows: int) -> list[int]:
-        """Return the places of its rows, of so many, as datasets' shuffle and shard find them."""
+        """Return the indices of its rows, as shuffle and shard of `datasets` choose them."""
         import numpy as np
 
         order = np.random.default_rng(self.seed).permutation(rows)

@@ -161,7 +161,7 @@ def step_of(folder: Path) -> int:
 
 
 def _safetensors_fault(file: Path) -> str | None:
-    """Compare a file's length with what its header says: 8 bytes, so many of JSON, and the tensors."""
+    """Compare a file's length with its header: 8 bytes of length, the JSON header, and the tensors."""
     size = file.stat().st_size
     with file.open("rb") as opened:
         length = int.from_bytes(opened.read(8), "little")

@@ -160,7 +160,7 @@ def _check_device(work: Job) -> None:
 def _check_world(work: Job, joined: int) -> None:
     """Raise OptionError unless as many processes train together as were asked for.
 
-    Processes that do not know of each other train a copy each, on all rows, without a word.
+    Processes that are not connected would each silently train a copy, on all rows.
     """
     started = int(os.environ.get("WORLD_SIZE", "1"))
     # torchrun's number is that of one machine.

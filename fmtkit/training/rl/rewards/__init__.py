@@ -18,7 +18,7 @@ it does with any other. Nothing of TRL has to be overridden. (OnlineDPOTrainer a
 - a time limit for each call (`time_limit`, `trl.reward_timeout`), which interrupts it.
 - streaming (`streaming_partial_batch`): the function is called for `streaming_min_groups` whole groups
   at a time. Functions with `needs_full_batch = True` get the whole batch.
-- workers (`reward_num_workers`): sync functions run in so many processes, parts of whole groups side by
+- workers (`reward_num_workers`): sync functions run in this many processes, parts of whole groups side by
   side; `log_extra` and `log_metric` are replayed in the trainer's. Async functions and models stay.
 
 The rewards are the same with and without streaming and workers. Where `group_size` is unset, groups are

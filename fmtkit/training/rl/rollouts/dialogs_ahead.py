@@ -49,7 +49,7 @@ class DialogGeneration:
     def __init__(self, trainer: Any) -> None:
         self.processing_class = copy.deepcopy(trainer.processing_class)
         self.free: list[Pool] = []
-        """Environments that no batch needs any more, for reuse."""
+        """Environments that no batch uses any longer, for reuse."""
 
     def prepare(self, trainer: Any, prompts: list[Any], rows: Rows) -> Callable[[], Any] | None:
         """Return the job that runs the conversations of these rows."""
@@ -69,7 +69,7 @@ class DialogGeneration:
             if factories is None:
                 trainer.environments = before
             else:
-                # Their rewards have been read; they are not used any more.
+                # Their rewards have been read; they are no longer used.
                 self.free.append(made().trainer._environment_pool)
 
     def generate(

@@ -51,7 +51,7 @@ class Server:
         return self._ask(path, json.dumps(body).encode(), seconds)
 
     def is_up(self, seconds: float = _ANSWER_SECONDS) -> bool:
-        """Return whether the server says within so many seconds that it is well."""
+        """Return whether the server answers a health check within this number of seconds."""
         try:
             self._ask("/health", None, seconds)
         except ServerError:

@@ -64,7 +64,7 @@ class OwnPolicy:
     """The model that trains, on the thread that trains: what waits is sampled together."""
 
     def __init__(self, generate: Callable[[Sequence[list[int]], int], list[Sampled]]) -> None:
-        """Take what samples for some prompts, so many tokens at most."""
+        """Take the function that samples for prompts, and the maximum number of tokens."""
         self.generate = generate
         self.waiting: SimpleQueue[_Request] = SimpleQueue()
         self.is_over = False
