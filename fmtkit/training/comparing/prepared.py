@@ -172,8 +172,8 @@ def _text_row(prompt: str, replies: Sequence[str], liked: Any, tokenizer: Tokeni
     end = tokenizer.needs("eos_token", "a reply that axolotl prepared")
     ids = []
     for reply in replies:
-        whole = prompt + reply + ("" if reply.endswith(end) else end)
-        ids.append(_once(tokenizer.encode(whole, add_special_tokens=True).ids, tokenizer))
+        text = prompt + reply + ("" if reply.endswith(end) else end)
+        ids.append(_once(tokenizer.encode(text, add_special_tokens=True).ids, tokenizer))
     length = min(common_prefix(context, one) for one in ids)
     labels = [[-100] * length + one[length:] for one in ids]
     return Row(tuple(ids), tuple(labels), None if liked is None else bool(liked))

@@ -268,11 +268,11 @@ def _override(text: str, settings: Mapping[str, Setting]) -> dict[str, Setting]:
     origin = f"--set {name}"
     if name in aliases() or find_key(name) is not None:
         return {aliases().get(name, name): Setting(parsed, origin)}
-    whole, _, rest = name.partition(".")
-    whole = aliases().get(whole, whole)
-    if rest and find_key(whole) is not None and whole not in section_names():
-        before = settings[whole].value if whole in settings else None
-        return {whole: Setting(_replaced(before, rest.split("."), parsed, origin), origin)}
+    section, _, rest = name.partition(".")
+    section = aliases().get(section, section)
+    if rest and find_key(section) is not None and section not in section_names():
+        before = settings[section].value if section in settings else None
+        return {section: Setting(_replaced(before, rest.split("."), parsed, origin), origin)}
     keys.check(name)
     return {}
 
@@ -367,20 +367,20 @@ def _mappings(value: object) -> Iterable[Mapping[str, object]]:
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
-def _entries(settings: Mapping[str, Setting], whole: str, problems: Problems) -> tuple[Entry, ...]:
+def _entries(settings: Mapping[str, Setting], key: str, problems: Problems) -> tuple[Entry, ...]:
     """Return the entries with their keys under their own names, unset ones left out."""
-    value = settings[whole].value if whole in settings else None
-    short = settings.get("dataset_name") if whole == "datasets" else None
+    value = settings[key].value if key in settings else None
+    short = settings.get("dataset_name") if key == "datasets" else None
     if short is not None and short.value is not None:
         with problems.collecting("two_spellings", "dataset_name"):
             if value:
                 raise OptionError("dataset_name and datasets are the same; keep one")
         return ({"path": str(short.value)},)
-    with problems.collecting("value", whole):
+    with problems.collecting("value", key):
         if value is not None and not isinstance(value, list):
-            raise OptionError(f"{whole}: {value!r} is not a list of entries")
+            raise OptionError(f"{key}: {value!r} is not a list of entries")
     entries = enumerate(value if isinstance(value, list) else ())
-    return tuple(_entry(item, f"{whole}.{number}", problems) for number, item in entries)
+    return tuple(_entry(item, f"{key}.{number}", problems) for number, item in entries)
 
 
 def _entry(item: object, name: str, problems: Problems) -> Entry:

@@ -158,8 +158,8 @@ def line_of(problem: Problem, lines: Mapping[str, int]) -> int | None:
     for word in (problem.key, *_WORD.findall(problem.message)):
         parts = word.split(".")
         # A place inside a key's value has the line of the key, where it has none of its own.
-        wholes = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
-        found = next((lines[whole] for whole in wholes if whole in lines), None)
+        prefixes = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
+        found = next((lines[prefix] for prefix in prefixes if prefix in lines), None)
         if found is not None:
             return found
     return None

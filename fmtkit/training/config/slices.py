@@ -148,8 +148,8 @@ def _choose(
         made += np.split(mask, np.cumsum(own)[:-1]) if own else []
     if shard is None:
         return made
-    whole = np.concatenate(made) if made else np.zeros(0, dtype=np.bool_)
-    there = np.flatnonzero(whole)
-    kept = np.zeros(len(whole), dtype=np.bool_)
+    selected = np.concatenate(made) if made else np.zeros(0, dtype=np.bool_)
+    there = np.flatnonzero(selected)
+    kept = np.zeros(len(selected), dtype=np.bool_)
     kept[there[shard.of(len(there))]] = True
     return list(np.split(kept, np.cumsum(counts)[:-1]))

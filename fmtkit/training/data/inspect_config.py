@@ -62,7 +62,7 @@ def _inspected(
     # A keyword, as no module but a runner's names a section as text.
     options = replace(replace(given, ebft=_anchors(made)), **{**values, **typed})
     # Every row is looked at, those too long as well: what a length cuts is reported.
-    whole: dict[str, Any] = {"max_length": None, "on_overlong": "keep"}
+    uncut: dict[str, Any] = {"max_length": None, "on_overlong": "keep"}
     reading = options.of_sources()
     # By what a model's text is made, and where the config's functions are, is the dataset's own.
     for name in ("tokenizer", "chat_template", "plugins"):
@@ -70,7 +70,7 @@ def _inspected(
     rows = replace(
         own,
         **reading,
-        **({} if dataset.table == "Tokens" else whole),
+        **({} if dataset.table == "Tokens" else uncut),
         cut_in_training=False,
     )
 

@@ -62,14 +62,14 @@ def mixed(job: Job, sources: Sequence[Source], runner: Runner) -> Any:
     ]
     if job.setting("shuffle_before_merging_datasets") and len(parts) > 1:
         parts = [part.shuffle(seed=_seed(job)) for part in parts]
-    whole = put_together(parts)
+    merged = put_together(parts)
     if runner.whole_dialogs:
-        whole = whole_dialogs(whole)
+        merged = whole_dialogs(merged)
     if job.setting("dataset_exact_deduplication"):
-        whole = _distinct(whole)
-    if len(whole) == 0:
+        merged = _distinct(merged)
+    if len(merged) == 0:
         raise OptionError("no row is left to train on; RUN/data/*/report.json says why")
-    return _with_variables(job, whole)
+    return _with_variables(job, merged)
 
 
 def _load(job: Job, source: Source, runner: Runner, *, flagged: bool) -> Any:
@@ -194,10 +194,10 @@ def _weighted(rows: Any, weight: float, seed: int) -> Any:
     """Return whole passes over the rows, and a seeded sample for the rest of the weight."""
     if weight == 1.0:
         return rows
-    whole, share = divmod(weight, 1.0)
+    passes, share = divmod(weight, 1.0)
     count = round(share * len(rows))
     sample = np.sort(np.random.default_rng(seed).permutation(len(rows))[:count])
-    return rows.select(np.concatenate([*[np.arange(len(rows))] * int(whole), sample]).astype(int))
+    return rows.select(np.concatenate([*[np.arange(len(rows))] * int(passes), sample]).astype(int))
 
 
 def _distinct(rows: Any) -> Any:

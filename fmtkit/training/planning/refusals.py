@@ -278,10 +278,10 @@ def _masks(config: Config, runner: Runner) -> str | None:
 
 def _templates(config: Config, _: Runner) -> str | None:
     for entry in (*config.datasets, *config.test_datasets):
-        own, whole = entry.get("chat_template"), config.get("chat_template")
-        if own is not None and whole is not None and own != whole:
+        own, common = entry.get("chat_template"), config.get("chat_template")
+        if own is not None and common is not None and own != common:
             return (
-                f"chat_template: {whole} for the run and {own} for {entry.get('path')}; a "
+                f"chat_template: {common} for the run and {own} for {entry.get('path')}; a "
                 "model has one template"
             )
     if config.get("chat_template_jinja") and config.get("chat_template") not in {None, "jinja"}:
@@ -349,8 +349,8 @@ PLUGINS_THAT_TRAIN = {
 
 
 def _batch(config: Config, _: Runner) -> str | None:
-    whole, micro = config.get("batch_size"), config.get("micro_batch_size")
-    if not isinstance(whole, int):
+    batch_size, micro = config.get("batch_size"), config.get("micro_batch_size")
+    if not isinstance(batch_size, int):
         return None
     if config.get("gradient_accumulation_steps") is not None:
         return "batch_size sets gradient_accumulation_steps; keep one"
@@ -358,8 +358,11 @@ def _batch(config: Config, _: Runner) -> str | None:
         return "batch_size needs micro_batch_size too"
     processes = config.get("num_processes")
     step = micro * (processes if isinstance(processes, int) else 1)
-    if whole % step:
-        return f"batch_size: {whole} is not a multiple of {step}, the rows that all processes take at once"
+    if batch_size % step:
+        return (
+            f"batch_size: {batch_size} is not a multiple of {step}, the rows that all processes take "
+            "at once"
+        )
     return None
 
 

@@ -162,8 +162,8 @@ def _place(out: Resolution, key: Key, argument: Argument, fields: Fields) -> Non
         fields.check(name, argument.origin)
         if inner:
             before = out.trainer.get(name)
-            whole = dict(before.value) if before and isinstance(before.value, Mapping) else {}
-            out.trainer[name] = Argument(name, {**whole, inner: argument.value}, argument.origin)
+            merged = dict(before.value) if before and isinstance(before.value, Mapping) else {}
+            out.trainer[name] = Argument(name, {**merged, inner: argument.value}, argument.origin)
             return
         fields.check_value(name, argument.value, argument.origin)
         out.put("trainer", argument)
@@ -275,10 +275,10 @@ def derive(
 
 
 def _batch(config: Config, out: Resolution) -> None:
-    whole, micro = config.get("batch_size"), config.get("micro_batch_size")
-    if isinstance(whole, int) and isinstance(micro, int):
+    batch_size, micro = config.get("batch_size"), config.get("micro_batch_size")
+    if isinstance(batch_size, int) and isinstance(micro, int):
         processes = config.get("num_processes")
-        steps = whole // (micro * (processes if isinstance(processes, int) else 1))
+        steps = batch_size // (micro * (processes if isinstance(processes, int) else 1))
         out.put("trainer", Argument("gradient_accumulation_steps", steps, "key batch_size"))
 
 
@@ -398,8 +398,8 @@ def _kernels(config: Config, out: Resolution) -> None:
     """Switch Liger's kernels on where they are installed; they compute the same function."""
     parts = out.trainer.pop("liger_kernel_config", None)
     named = dict(parts.value) if parts and isinstance(parts.value, Mapping) else {}
-    whole = config.get("use_liger_kernel")
-    if not (whole is True or any(named.values())):
+    use_liger = config.get("use_liger_kernel")
+    if not (use_liger is True or any(named.values())):
         return
     keys = [k for k in config.settings if k.startswith(("liger_", "use_liger_")) and config.get(k)]
     if installed("liger_kernel") is None:
@@ -409,9 +409,9 @@ def _kernels(config: Config, out: Resolution) -> None:
             "without it, slower"
         )
         return
-    if parts is None or whole is False:
+    if parts is None or use_liger is False:
         return
-    if whole is None:
+    if use_liger is None:
         named = dict.fromkeys(_LIGER, False) | named
     if "swiglu" in named:
         named["geglu"] = named["swiglu"]

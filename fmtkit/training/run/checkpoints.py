@@ -60,15 +60,15 @@ class Expected:
 def latest(folder: Path, expected: Expected) -> tuple[Path | None, tuple[Half, ...]]:
     """Return the last complete checkpoint of a folder, and incomplete ones, newest first."""
     halves: list[Half] = []
-    whole: Path | None = None
+    complete: Path | None = None
     found = [path for path in folder.glob("checkpoint-*") if _NAME.fullmatch(path.name)]
     for path in sorted(found, key=step_of, reverse=True):
         fault = fault_of(path, expected)
         if fault is not None:
             halves.append(Half(path, fault))
-        elif whole is None:
-            whole = path
-    return whole, tuple(halves)
+        elif complete is None:
+            complete = path
+    return complete, tuple(halves)
 
 
 def fault_of(folder: Path, expected: Expected) -> str | None:

@@ -64,8 +64,8 @@ class Renderer:
                 "a row has remaining_turns and a prompt that is text; give the prompt as messages"
             )
         answer = {"role": "assistant", "content": ground_truth}
-        whole = self._render([*prompt, answer, *remaining], generation=False)
-        return self._cut(self._stripped(whole, self._is_end_or_blank), len(start))
+        ids = self._render([*prompt, answer, *remaining], generation=False)
+        return self._cut(self._stripped(ids, self._is_end_or_blank), len(start))
 
     def answer_ids(self, prompt: Prompt, ground_truth: str) -> list[int]:
         """Return the ids of a reference answer, without a thinking tag that the prompt opens."""
@@ -80,16 +80,16 @@ class Renderer:
         """
         dummy = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
         before = self._render(dummy, generation=False)
-        whole = self._render([*dummy, *turns], generation=True)
+        after = self._render([*dummy, *turns], generation=True)
         ends = [i for i, token in enumerate(before) if token == self.tokenizer.eos_token_id]
         before = before[: ends[-1] + 1] if ends else before
-        if whole[: len(before)] != before:
+        if after[: len(before)] != before:
             raise ColumnMismatchError(
                 "the chat template renders an answer otherwise once turns follow it, so that "
                 "remaining_turns cannot be appended to what was generated; use a template that "
                 "keeps earlier turns, or data without remaining_turns"
             )
-        return whole[len(before) :]
+        return after[len(before) :]
 
     def _render(self, messages: Sequence[Message], *, generation: bool) -> list[int]:
         return list(
