@@ -116,7 +116,7 @@ def test_the_keys_and_their_schema_know_it(found):
 
 
 def test_a_wrong_value_and_a_wrong_name_are_refused(found):
-    by_keyword, by_key, misspelt = found["wrong"]
+    by_keyword, by_key, misspelled = found["wrong"]
     assert by_keyword == "OptionError: --mood hot: choose one of warm, cold"
     assert "mood: 'hot' is not one of warm, cold" in by_key
-    assert "did you mean 'mood'?" in misspelt
+    assert "did you mean 'mood'?" in misspelled

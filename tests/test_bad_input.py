@@ -344,7 +344,7 @@ def test_a_column_that_no_row_has_is_an_error_that_says_what_fits(tmp_path):
     assert not outcome.report
 
 
-def test_a_misspelt_column_is_an_error_that_says_how_to_map_it(tmp_path):
+def test_a_misspelled_column_is_an_error_that_says_how_to_map_it(tmp_path):
     outcome = convert(tmp_path, [{"questions": "q", "chosen": "a", "rejected": "b"}], "intel")
     assert "--map question=questions" in str(outcome.error)
 

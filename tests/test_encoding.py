@@ -118,6 +118,6 @@ def test_a_compression_that_the_format_has_not_is_refused():
         compression_of("jsonl", "zstd")
 
 
-def test_a_misspelt_format_is_refused_with_the_near_one():
+def test_a_misspelled_format_is_refused_with_the_near_one():
     with pytest.raises(OptionError, match="--format parket: did you mean 'parquet'\\? choose one"):
         formats.find("parket")

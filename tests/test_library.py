@@ -121,7 +121,7 @@ def test_options_are_the_flags_of_the_command(tmp_path):
     assert report.rows_written == 3
 
 
-def test_a_misspelt_keyword_is_a_type_error_with_the_near_one():
+def test_a_misspelled_keyword_is_a_type_error_with_the_near_one():
     with pytest.raises(TypeError, match=r"table\(\) got an unexpected.*'max_error'.*'max_errors'"):
         fmtkit.table(ROWS, "intel", max_error=1)
     for function in (fmtkit.convert, fmtkit.read, fmtkit.validate, fmtkit.inspect):

@@ -85,7 +85,7 @@ def test_an_item_without_tokens_is_part_of_the_call_that_ends_after_it():
     ("item", "words"),
     [
         (call([], [1], [0.0]), "has no prompt_token_ids"),
-        (call([1], ["token_id:4"], [0.0]), "generation_token_ids of the answer is no list"),
+        (call([1], ["token_id:4"], [0.0]), "generation_token_ids of the answer is not a list"),
         (call(None, [4], [0.0]), "has no prompt_token_ids"),
     ],
 )

@@ -43,7 +43,7 @@ def test_every_trainer_key_is_an_argument_of_some_method():
             assert key.target.partition(".")[0] in known, key.name
 
 
-def test_a_misspelt_argument_is_refused_with_the_near_one():
+def test_a_misspelled_argument_is_refused_with_the_near_one():
     with pytest.raises(
         OptionError, match=r"DPOConfig of trl .* has no argument 'learning_rat'; did"
     ):

@@ -171,7 +171,7 @@ def test_the_written_configuration_is_read_back_as_the_same():
     assert again.datasets == config.datasets
 
 
-def test_a_misspelt_method_is_refused_with_the_near_one_and_all_that_are_installed():
+def test_a_misspelled_method_is_refused_with_the_near_one_and_all_that_are_installed():
     wanted = (
         r"<mapping>: rl: no method named 'dop'; did you mean 'dpo'\?; installed: alphapo, bco, "
     )

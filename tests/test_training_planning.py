@@ -254,7 +254,7 @@ def test_a_key_of_another_method_is_refused_with_the_class_that_lacks_it():
         planned("rl: dpo\ncpo_alpha: 1.0")
 
 
-def test_a_misspelt_passed_through_argument_is_refused():
+def test_a_misspelled_passed_through_argument_is_refused():
     with pytest.raises(OptionError, match="did you mean 'ld_alpha'"):
         planned("rl: dpo\ntrainer_args: {ld_alhpa: 0.5}")
     with pytest.raises(OptionError, match="did you mean 'attn_implementation'"):

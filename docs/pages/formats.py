@@ -55,7 +55,7 @@ def text() -> str:
 
 
 def _glance() -> str:
-    """Return the types by the table that they make, but for what takes every table as it is."""
+    """Return the types by the table that they make, except for what takes every table as it is."""
     types = {made: {c.name for c in registry.converters() if c.table == made} for made in TABLES}
     rows = []
     for made in TABLES:
@@ -176,7 +176,7 @@ def _without_nulls(line: str) -> str:
 
 def _options() -> str:
     spelled = ", ".join(code(name) for name in MESSAGE_OPTIONS)
-    return f"Of every type with messages: {spelled}. Of every type with a flag: {code(LABEL_OPTION)}.\n"
+    return f"Every type with messages has {spelled}; every type with a flag has {code(LABEL_OPTION)}.\n"
 
 
 UNPAIRING = """

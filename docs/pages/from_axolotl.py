@@ -83,7 +83,7 @@ _DIFFERENCES: tuple[tuple[str, str, str], ...] = (
         "no row is lost silently",
     ),
     (
-        "a misspelt `type` is taken for no type",
+        "a misspelled `type` is read as no type",
         "it is an error with the nearest name",
         "a run would train on something else",
     ),

@@ -60,7 +60,7 @@ def _function(function: FunctionType) -> str:
 
 
 def _written(annotation: object) -> str:
-    """Return an annotation as the stub writes it: modules cut off but for pyarrow's short name."""
+    """Return an annotation as the stub writes it: modules cut off except for pyarrow's short name."""
     if annotation is Signature.empty:
         return "Any"
     if isinstance(annotation, str):

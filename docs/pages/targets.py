@@ -35,8 +35,8 @@ system prompt where none can stand are `no_place` too.
 
 NOTES = """
 A Completion is written where a Conversation is taken, its earlier replies with the mark that they are not trained on (loss
-`train` where there is no place for it); a conversation of one exchange is written where a Completion is taken. Of a ranking
-the pairs are written (`--option pairs=…`).
+`train` where there is no place for it); a conversation of one exchange is written where a Completion is taken. A ranking
+is written as its pairs (`--option pairs=…`).
 
 Calls of tools: `openai`, `openai-preference` and `axolotl` have arguments as JSON text (loss `arguments`); `sharegpt` and
 `llama-factory` have a turn `function_call` with the functions alone (losses `tool_call_id` and `content`). `--to trl` writes

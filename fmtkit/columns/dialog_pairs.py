@@ -2,7 +2,7 @@
 
 An expression cannot compare two lists item by item, and polars' own concat_list of messages takes 20
 times as long, so these are functions over whole columns. A null conversation has no messages; the marks in
-`train` are no part of what is said.
+`train` are not part of what is said.
 """
 
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ class _Beginnings:
 
     sizes: Int64s
     within: Int64s
-    """Of each pair of messages: its place in its row."""
+    """For each pair of messages, its index in its row."""
     equal: Bools
     asks: Bools
     """Whether the first conversation's message asks for a reply."""
@@ -89,7 +89,7 @@ class _Beginnings:
         return cls(sizes, within, flags["equal"].to_numpy(), flags["asks"].to_numpy())
 
     def common(self) -> Int64s:
-        """Return of each row how many messages are equal before the first one that is not."""
+        """Return for each row how many messages are equal before the first one that is not."""
         counts = self.sizes.copy()
         rows = np.flatnonzero(self.sizes)
         if len(rows):

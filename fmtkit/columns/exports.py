@@ -144,7 +144,7 @@ def must_be_one_answer(reply: Column) -> Column:
 
 
 def must_start_apart(chosen: Column, rejected: Column) -> Column:
-    """Refuse pairs whose replies begin with the same call: a reader takes it for the prompt's."""
+    """Refuse pairs whose replies begin with the same call: a reader would assign it to the prompt."""
     several = (chosen.value.list.len() > 1) & (rejected.value.list.len() > 1)
     alike = chosen.value.list.first().eq_missing(rejected.value.list.first())
     why = "two replies that begin with the same message"
@@ -171,7 +171,7 @@ def functions(calls: str) -> list[str] | None:
     while calls.startswith(CALLS_BEGIN + "{", at):
         begin = at + len(CALLS_BEGIN)
         value, end = _DECODER.raw_decode(calls, begin)
-        # A reader takes an object with `function` for a whole call.
+        # A reader reads an object with `function` as a whole call.
         if "function" in value or calls[end : end + 1] != "}":
             return None
         found.append(calls[begin:end])

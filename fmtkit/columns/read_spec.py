@@ -12,7 +12,7 @@ line to the strict parser:
 - a key of `media` is absent or null, "", false, 0, {}, [] or a list of nulls;
 - each column's value is one that its node allows. A value is absent if a key of its path is, or if
   it is null: a required one may be neither, of the others both become null; anything but an object
-  on the path to it refuses the line. Of each group of `any_of` one column is there.
+  on the path to it refuses the line. One column of each group of `any_of` is there.
 
 Texts are the decoded ones. Doubles are those that Python's `float()` makes of the bytes. JSON text
 (`RawNode`, calls) is canonical: without blanks outside of strings, keys in their order, escapes only
@@ -108,7 +108,7 @@ class Field:
 
 @dataclass(frozen=True)
 class RecordNode:
-    """An object with these fields; other keys are no part of the value, but their values are used ones."""
+    """An object with these fields; other keys are not part of the value, but their values are used ones."""
 
     fields: tuple[Field, ...]
 

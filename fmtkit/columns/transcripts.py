@@ -79,7 +79,7 @@ def is_marked(text: Expr) -> Expr:
 
 
 def marks_of(texts: Sequence[str]) -> list[str | None]:
-    """Return of each text the marks of its turns, as a reader would call them; None where it has none."""
+    """Return for each text the marks of its turns, in words; None if it has none."""
     text = pl.col("text")
     names = {first: " ".join(list(marks)[:2]) for first, marks in MARKS.items()}
     marks = (pl.when(_is(text, first)).then(pl.lit(name)) for first, name in names.items())

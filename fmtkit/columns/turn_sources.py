@@ -327,7 +327,7 @@ def is_alone(reply: Sequence[Turn]) -> bool:
 
 
 def is_same(one: Turn, other: Turn) -> bool:
-    """Return whether two messages say the same in the same role; marks are no part of it."""
+    """Return whether two messages say the same in the same role; marks are not compared."""
     keys = {*one, *other} - MARKS
     return all(one.get(key) == other.get(key) for key in keys)
 

@@ -236,7 +236,7 @@ def _(kind: NumberKind, parsed: Expr, shape: str) -> Expr:
 @read.register
 def _(kind: ListKind, parsed: Expr, shape: str) -> Expr:
     inner = read(kind.item, pl.element(), shape)
-    # Of items that are read as they are a copy would be all that the expression does.
+    # For items that are read unchanged, the expression would only make a copy.
     return parsed if inner.meta.eq(pl.element()) else parsed.list.eval(inner)
 
 
@@ -366,7 +366,7 @@ def parameter(name: str, kind: Kind, *, required: bool, bound: str) -> Column:
         seen = Column(value.list.eval(worst).list.min()).once(f"__flaw_{name}")
         flaws += [flaw.inside("[]", seen.value == i) for i, flaw in enumerate(turns)]
         flaws += _silence(value) if required else []
-        # Of a column that may be null nothing is said as data.
+        # Columns that may be null are not described as data.
         judged = seen.with_value(value, *(flaw.problem(name, bound) for flaw in flaws))
         return judged.with_turns(Messages(bound) if required else None)
     # A null where none may be is one in an optional column too; what is empty there is nothing.

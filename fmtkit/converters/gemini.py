@@ -53,7 +53,7 @@ def preference(
 ) -> Preference:
     """https://cloud.google.com/vertex-ai/generative-ai/docs/models/gemini-preference-tuning-prepare.
 
-    Of two completions the one with the higher score is the better.
+    The completion with the higher score is the better one.
     """
     context = _context(contents, systemInstruction, system_instruction).once("__context")
     score, said = (pl.element().struct.field(name) for name in ("score", "completion"))

@@ -80,7 +80,7 @@ class ConversionRun:
 
         A file is never seen half-written, so that there is no part of it to continue with.
         """
-        # Of a file only what is to be compared: its sources are hashed as they are read.
+        # For a file only what is to be compared: its sources are hashed as they are read.
         if self.is_folder:
             hash_sources([source for job in self.jobs for source in job.sources], self.options)
         fingerprint = self._fingerprint() if self.is_folder else {}

@@ -136,7 +136,7 @@ class Fit:
             -round(self.sound, 2),
             self.foreign,
             self.converter.name.startswith("chat_template."),
-            # Of types that read the same, the usual one goes by more names.
+            # Among types that read the same, the usual one has more names.
             -len(self.converter.aliases),
             self.converter.name,
         )

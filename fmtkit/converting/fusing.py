@@ -84,7 +84,7 @@ class Paths:
     layout: Layout
     compiled: CompiledLayout
     shortened: NDArray[np.bool_]
-    """Of each path whether it ends before the generation prompt does."""
+    """For each path, whether it ends before the generation prompt does."""
 
 
 class Fusion:

@@ -234,7 +234,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         )
         earlier = plans[-1].binding if plans else None
         if earlier is not None and earlier.is_like(binding):
-            # Of many small files, expressions made for each would be half of the time.
+            # With many small files, building expressions for each would take half of the time.
             vars(binding)["made"] = earlier.made
         # What is wrong with an option is said here, before a row is read.
         _ = binding.made
@@ -367,7 +367,7 @@ def sample_of(source: AnySource) -> list[Row]:
     sample = [] if block is None else _sound_rows(block, detection.SAMPLE_ROWS)
     if sample or block is None:
         return sample
-    # The source begins with rows that are no JSON, or with one too long to be held.
+    # The source begins with rows that are not JSON, or with one too long to be held.
     source.keep()
     later = islice(source.blocks(1), _SAMPLE_BLOCKS)
     found = (_sound_rows(block, detection.SAMPLE_ROWS) for block in later)

@@ -47,7 +47,7 @@ class Ray:
 
     address: str | None = None
     workers: int | None = None
-    """Of a cluster started here; None for as many as there are cores."""
+    """CPUs of a cluster started here; None for all cores."""
 
     def map(self, work: Callable[[Any], T], tasks: Iterator[Any]) -> Iterator[T]:
         """Run tasks on the workers, two for each of their cores in flight.

@@ -35,7 +35,7 @@ from fmtkit.sources.blocks import ArrowRows, ReadCells, Records, Rows
 from fmtkit.sources.marks import is_unicode
 
 MOST_NAMES = 256
-"""Of the columns that a source shows: more are data."""
+"""The most columns that are shown of a source: more of them are data."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def _is_soft_block(block: Block, path: tuple[str, ...], hard: ReadSpec) -> bool:
 
 
 def _is_soft(records: Rows, path: tuple[str, ...], hard: ReadSpec) -> bool:
-    """Look at the labels of each record, but for those that are read as hard ones natively."""
+    """Look at the labels of each record, except for those that are read as hard ones natively."""
     left: Iterable[int] = range(len(records))
     read = clean_lines.read(records.data, hard) if isinstance(records, Records) else None
     if read is not None:

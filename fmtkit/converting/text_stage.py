@@ -325,7 +325,7 @@ def _texts_of(done: Done) -> dict[str, pa.Array]:
 def _judged(
     done: Done, limit: "LengthLimit", rows: np.ndarray, stage: TextStage, table: pa.Table
 ) -> Done:
-    """Leave rows whole that a trainer cuts, but for those of which nothing would be left to learn."""
+    """Leave rows whole that a trainer cuts, except for those of which nothing would be left to learn."""
     texts = done.table.take(buffers.int64s(rows))
     left = _survivors(texts, limit, table.take(buffers.int64s(done.kept[rows])), stage)
     lost = rows[~left]

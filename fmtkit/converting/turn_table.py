@@ -19,7 +19,7 @@ class TurnTable:
     flat: pl.DataFrame
     """One row a message, one column a key of a wide message."""
     row: Int64s
-    """Of each message the row of its conversation, ascending."""
+    """For each message, the row of its conversation, ascending."""
     rows: int
 
     @classmethod
@@ -74,7 +74,7 @@ class TurnTable:
         return found
 
     def last(self, mask: Bools) -> Int64s:
-        """Return of each row the place of the last of these messages, -1 where it has none."""
+        """Return for each row the index of the last of these messages, -1 if it has none."""
         found = np.full(self.rows, -1, np.int64)
         places = np.flatnonzero(mask)
         found[self.row[places]] = places

@@ -121,7 +121,7 @@ def _by_tasks(rows: RowStream, *, schema: bool) -> list[Finding]:
     with closing(named(mapped, job.sources)) as checked:
         for task, (counts, found) in zip(tasks, checked, strict=True):
             source = task.parts[0][0]
-            # Of its sources only the first may have been begun by the tasks before.
+            # Only the first of its sources may have been started by the tasks before.
             first = rows.progress.rows.get(source, 0), rows.progress.lines.get(source, 1) - 1
             items += [_behind(f, *first) if own == source else f for own, f in found]
             rows.ledger.merge(Ledger.from_dict(counts.ledger))

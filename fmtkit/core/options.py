@@ -189,7 +189,7 @@ def keywords(
 ) -> Callable[[Function], Function]:
     """Give a function of the library one keyword for each option, instead of `options`.
 
-    `help()`, completion and `inspect.signature` see them all; a misspelt one is a TypeError at the
+    `help()`, completion and `inspect.signature` see them all; a misspelled one is a TypeError at the
     call. `but` are options that the function takes as arguments of its own, or not at all.
     """
 

@@ -148,7 +148,7 @@ class Runner:
     whole_dialogs: bool = False
     """Whether its trainer takes conversations alone, prompts with completions joined."""
     words_prompts: bool = False
-    """Whether its trainer takes the text of a prompt for a message, and puts it in the template."""
+    """Whether its trainer makes a message of a text prompt, and renders it with the template."""
     both_labels: bool = False
     """Whether it learns from the difference of desirable and undesirable rows, so that both must be there."""
     whole_batch: bool = False

@@ -73,10 +73,10 @@ class Family:
 
 def _family(*, newline_joins_marks: bool) -> Family:
     marks = (PUNCTUATION, APOSTROPHE, SLASH)
-    # No match takes white space after anything else, but for newlines after marks in cl100k.
+    # No match takes white space after anything else, except for newlines after marks in cl100k.
     cuts = [(before, after) for before in (LETTER, DIGIT, *marks) for after in (SPACE, TAB)]
     cuts += [(LETTER, NEWLINE), (DIGIT, NEWLINE)]
-    # None takes letters and digits together, nor a mark after either, but for the 's of o200k.
+    # None takes letters and digits together, nor a mark after either, except for the 's of o200k.
     cuts += [(LETTER, DIGIT), (DIGIT, LETTER), (LETTER, PUNCTUATION), (LETTER, SLASH)]
     cuts += [(DIGIT, mark) for mark in marks] + [(mark, DIGIT) for mark in marks]
     if newline_joins_marks:

@@ -242,7 +242,7 @@ class TokenCounter:
 
 
 def _inside(size: int, found: added_tokens.Found) -> Bools:
-    """Mark the bytes of added tokens but for the first of each."""
+    """Mark the bytes of added tokens except for the first of each."""
     steps = np.zeros(size + 1, dtype=np.int8)
     steps[found.starts + 1] += 1
     np.add.at(steps, found.ends, -1)

@@ -148,7 +148,7 @@ class CuttingTally:
         return Cutting(rows, tokens, tuple(cuts), loss_budget, int(values[kept]))
 
     def _useful(self, longest: int) -> Sequence[int]:
-        """Leave out lengths that cut nothing, but for the first of them."""
+        """Leave out lengths that cut nothing, except for the first of them."""
         whole = [limit for limit in self.ladder if limit >= longest]
         return [limit for limit in self.ladder if limit < longest] + whole[:1]
 

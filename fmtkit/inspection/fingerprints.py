@@ -1,6 +1,6 @@
 """Rows and prompts that come again, by 64-bit hash, in memory that does not grow with the input.
 
-Of ten million different rows two have the same hash once in 400,000 runs. Many hashes go to
+Two of ten million different rows have the same hash in one of 400,000 runs. Many hashes go to
 temporary files, cut by their first bits, so that each file can be looked through alone.
 """
 

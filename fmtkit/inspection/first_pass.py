@@ -81,7 +81,7 @@ class Seen:
     def absorb(self, other: "Seen", task: Task) -> None:
         """Add what was seen of the task that comes next."""
         first, source = self.ledger.rows_read, task.parts[0][0]
-        # Of its sources only the first may have been begun by the tasks before.
+        # Only the first of its sources may have been started by the tasks before.
         rows = self.progress.rows.get(source, 0)
         lines = self.progress.lines.get(source, 1) - 1
         own = other.progress.rows.get(source, 0)

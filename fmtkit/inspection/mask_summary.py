@@ -133,7 +133,7 @@ def roles_of(one: Masked, messages: Sequence[tuple[str, str]]) -> list[str]:
             found.append((place, at, role))
     if found:
         begins, stops, speakers = (np.array(column) for column in zip(*found, strict=True))
-        # Of each token, the message that begins last before it.
+        # For each token, the last message that begins before it.
         own = np.searchsorted(begins, starts, side="right") - 1
         inside = (own >= 0) & (starts < stops[own]) & (ends > starts)
         roles[inside] = speakers[own[inside]]

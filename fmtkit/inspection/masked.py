@@ -25,7 +25,7 @@ WHY = {
     "unpaired": "the log-probability of the reply is raised or lowered, the prompt is context",
     "score": "the score is read at the last token; no token is predicted",
     "steps": "the token after each step carries the step's label",
-    "blocks": "each window is generated anew from its anchor and rewarded; tokens with a label are "
+    "blocks": "each window is generated again from its anchor and rewarded; tokens with a label are "
     "trained on as far as ce_coef weighs them",
     "teacher": "the teacher's probabilities of the reply are trained on, the prompt is context",
     "context": "the row is context; what is trained is generated while training",
@@ -48,7 +48,7 @@ class Masked:
     """Tokens before the first of the reply."""
     rule: str
     labels: tuple[float, ...] | None = None
-    """Of the trained tokens of a stepwise row."""
+    """For the trained tokens of a stepwise row."""
     windows: tuple[Span, ...] = ()
     """Tokens that strided EBFT regenerates; each window begins at its anchor."""
     notes: tuple[str, ...] = ()

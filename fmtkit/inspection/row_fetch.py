@@ -18,7 +18,7 @@ from fmtkit.inspection.shown_rows import Place
 from fmtkit.sources.parts import blocks_of_part, parts_of
 
 SAMPLE_BLOCKS = 16
-"""Blocks of which a sample is taken: each has to be converted once more."""
+"""Blocks of which a sample is taken: each has to be converted again."""
 
 HELD_ROWS = 200
 """Rows of a source that can be read only once, which are kept for want of a second pass."""

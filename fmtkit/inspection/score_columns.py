@@ -43,7 +43,7 @@ def _is_number(value: Any) -> bool:
 
 
 def read_scores(block: Block, names: Sequence[str]) -> dict[str, Floats]:
-    """Return of each name the number in each record of a block, NaN where there is none."""
+    """Return for each name its number in each record of a block, NaN if it has none."""
     if isinstance(block, JsonBlock):
         records = block.records()
         return {name: _scan(block.data, records.found.starts, name) for name in names}

@@ -1,6 +1,6 @@
 """The columns of a source as they are there: what each holds, and how often it is null.
 
-Columnar sources are counted whole. Of others the first rows are looked at, and some of every later
+Columnar sources are counted completely. In others the first rows are looked at, and some of every later
 block: a column that starts late is seen, and parsing every column of every row would take longer
 than a conversion.
 """

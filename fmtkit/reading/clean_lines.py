@@ -171,7 +171,7 @@ class Kinds:
     """Which kinds of value the keys of a block's clean lines hold."""
 
     met: list[tuple[int, int, str, frozenset[str]]]
-    """Of each key the line and the place in it where it was met first, both from 0 on, and its kinds."""
+    """For each key, its kinds and the line and position of its first occurrence, both from 0."""
     verdicts: NDArray[np.uint8]
 
 

@@ -66,7 +66,7 @@ class _Reading:
         if type(calls) is not list or end != len(text):
             raise OddCallsError
         made = [self._flat(call) for call in calls]
-        # Half a surrogate pair is in no text, but for an escape it may.
+        # A text cannot hold half a surrogate pair, but a JSON escape can.
         if "\\u" in text and not all(is_encodable(v) for flat in made for _, _, v in flat):
             raise OddCallsError
         for flat in made:

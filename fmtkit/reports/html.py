@@ -60,7 +60,7 @@ def render(inspection: Inspection) -> str:
 
 
 def _curves(inspection: Inspection) -> dict[str, Any]:
-    """Return of each column at which length how many rows and tokens are beyond it."""
+    """Return for each column and length how many rows and tokens are beyond it."""
     if inspection.look is None:
         return {}
     return {name: curve(tally) for name, tally in inspection.look.tallies.items()}
@@ -83,7 +83,7 @@ class PageRows:
     """Packed rows."""
 
     index: list[list[Any]]
-    """Of each row: its number, source, line, title, findings, sides; see _entry."""
+    """For each row, its number, source, line, title, findings and sides; see _entry."""
     chunks: list[str]
     """CHUNK_ROWS rows each: JSON, gzipped, base64."""
     how: str

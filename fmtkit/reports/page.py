@@ -28,7 +28,7 @@ def render(name: str, data: object, chunks: Iterable[str]) -> str:
         for number, text in enumerate(chunks)
     ]
     page = asset("page.html")
-    # The data come last: nothing in them is taken for a place to put something.
+    # The data come last: nothing in them is read as a placeholder.
     for place, text in {
         "STYLE_HASH": _sha256(style),
         "SCRIPT_HASH": _sha256(script),

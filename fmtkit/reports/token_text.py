@@ -9,7 +9,7 @@ from fmtkit.inspection.shown_rows import ShownSide
 TRAINED = (Style(color="green", bold=True), Style(color="green", bold=True, underline=True))
 CONTEXT = (Style(color="bright_black"), Style(color="bright_black", underline=True))
 WINDOWS = (Style(bgcolor="grey23"), Style(bgcolor="grey30"))
-"""Of every second window, so that neighbours can be distinguished."""
+"""The style of every second window, so that neighbours can be distinguished."""
 
 OPEN, CLOSE = "⟦", "⟧"
 """Around trained spans where there is no colour."""

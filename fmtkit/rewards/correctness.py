@@ -74,7 +74,7 @@ class accuracy(_Referenced):  # noqa: N801 - used as a function
 
 @dataclass(frozen=True)
 class exact_match(_Referenced):  # noqa: N801
-    """1 where the completion is the reference and nothing else, but for space around it, else 0."""
+    """1 if the completion equals the reference, except for white space around it, else 0."""
 
     ignore_case: bool = False
 

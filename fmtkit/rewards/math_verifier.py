@@ -31,7 +31,7 @@ def check_installed() -> None:
 
 
 def verifies(answer: str, reference: str) -> bool:
-    """Return whether math-verify takes an answer for the reference; False where it comes to no end."""
+    """Return whether math-verify accepts an answer as the reference; False if it does not end."""
     pair = expressions(answer, reference)
     return pair is not None and _asked("same", *pair) is True
 

@@ -62,7 +62,7 @@ class Decompressed:
 
 
 def _gzip(raw: RawBytes) -> Readable:
-    # Python's own: unlike Arrow's it takes the zero padding that tape and block tools leave behind.
+    # Python's own: unlike Arrow's it accepts the zero padding that tape and block tools leave behind.
     return cast("Readable", gzip.GzipFile(fileobj=cast("gzip._ReadableFileobj", raw)))
 
 

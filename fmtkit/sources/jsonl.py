@@ -32,7 +32,7 @@ def blocks_of_lines(
     # A block no longer than the limit: then a line that is too long always fills a block by itself.
     size = min(block_bytes, max_line_bytes + 1)
     if isinstance(file, RawBytes) and file.size is not None:
-        # Of a small file no more than it holds, and one byte that shows its end.
+        # For a small file its size, and one byte more that shows its end.
         size = min(size, max(file.size + 1, len(BOM)))
     # One buffer for all reads: fresh memory for each costs more in page faults than the copy.
     buffer = bytearray(size)

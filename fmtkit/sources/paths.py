@@ -17,7 +17,7 @@ OUTPUT_NAMES = re.compile(
 def local_files(argument: str, split: str | None = None) -> list[Path]:
     """Return the files of a path, a glob or a folder, sorted within each; raise SourceError.
 
-    Of a folder, only the files named for the split are returned, as `datasets` does.
+    Only the files of a folder that are named for the split are returned, as `datasets` does.
     """
     path = Path(argument).expanduser()
     if path.is_dir():

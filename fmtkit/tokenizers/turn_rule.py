@@ -25,7 +25,7 @@ class TurnRule:
         return (everything or message["role"] in self.roles) if own is None else bool(own)
 
     def is_plain(self, messages: list[Mapping[str, Any]]) -> bool:
-        """Return whether replies with their ends are trained on, and nothing else, but for exempt replies."""
+        """Return whether replies with their ends are trained on, and nothing else except exempt replies."""
         asked = any(m.get("train") is True and m["role"] != "assistant" for m in messages)
         detailed = any(m.get("train_detail") is not None for m in messages)
         return self == TurnRule() and not asked and not detailed
@@ -58,7 +58,7 @@ def trained_tokens(details: Sequence[Detail], tokens: Sequence[tuple[int, int]])
     """Return which tokens of a content are trained on: those in a stretch that is, as axolotl finds them.
 
     `tokens` are the first and the last character of each. A stretch that begins or ends inside of a
-    token takes it whole, but for its last character alone at the beginning, or its first at the end.
+    token takes it whole, except for its last character alone at the beginning, or its first at the end.
     """
     trained = [False] * len(tokens)
     for begin, end, is_trained in details:

@@ -54,7 +54,7 @@ def find(out: Destination, fingerprint: Mapping[str, Any]) -> Found:
 def begun_at(outputs: Iterable[Destination]) -> datetime | None:
     """Return the date that the templates of an interrupted run write, for `--resume`.
 
-    Of several outputs of one run, the first that knows it; None where none does.
+    With several outputs of one run, the first that knows it; None if none does.
 
     Raises:
         ResumeError: if a journal cannot be read.

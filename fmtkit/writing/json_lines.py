@@ -1,7 +1,7 @@
 """Encode a table as canonical JSON lines, column by column.
 
 One object a line, keys in column order, no spaces, UTF-8 with the fewest escapes. A null stays at
-the top level, so that every row has every column, but for columns that say otherwise; inside a message a
+the top level, so that every row has every column, except for columns that say otherwise; inside a message a
 null key is left out. JSON (the Arrow type arrow.json) is written as the value that it is. Floats
 keep a point or an exponent, so that 1.0 is not read back as an integer.
 """

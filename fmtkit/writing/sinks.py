@@ -204,7 +204,7 @@ class FileSink:
         self._put_in_place()
 
     def _decide(self, report: Mapping[str, Any], files: Sequence[Written]) -> None:
-        """Check once more what is there, and write the complete report."""
+        """Check again what is there, and write the complete report."""
         with writing(self.path):
             self._output.refuse(overwrite=self._overwrite, retry=self._retry)
         self.report, self._decision = self._output.decide(report, files)

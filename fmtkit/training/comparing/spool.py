@@ -25,7 +25,7 @@ class Row:
 
     ids: tuple[list[int], ...]
     labels: tuple[list[int], ...]
-    """Of each token the id that is trained on, or the label of a step; -100 where nothing is."""
+    """For each token, the id that is trained on or the label of a step; -100 for none."""
     liked: bool | None = None
     """The label of an unpaired reply."""
 

@@ -390,7 +390,7 @@ def said_options(config: Config, entry: Entry) -> dict[str, Any]:
 
 
 def _form(plan: Plan, dataset: DatasetPlan) -> dict[str, object]:
-    """Return the options that say what the columns hold: messages, but for text and tokens."""
+    """Return the options that say what the columns hold: messages, except for text and tokens."""
     if dataset.table == "Tokens":
         return {"as_": "tokens"}
     # Prompts that are sampled from may be texts as well: the rows decide.

@@ -236,7 +236,7 @@ def _seed(job: Job) -> int:
 def whole_dialogs(rows: Any) -> Any:
     """Return rows with `messages` instead of prompt and completion; others as they are.
 
-    GKD's collator (TRL 1.16) reads `messages` and takes the last turn for the completion.
+    GKD's collator (TRL 1.16) reads `messages` and uses the last turn as the completion.
     """
     if "completion" not in rows.column_names:
         return rows
@@ -316,7 +316,7 @@ def rendered(rows: Any, tokenizer: Any) -> Any:
     """Return texts instead of messages where these are JSON values; other rows as they are.
 
     TRL's older trainers (CPO and ORPO of 1.16, BCO of 1.13) write the rendered text into the columns that
-    held the messages. A column of JSON values takes a text for a list of letters.
+    held the messages. A column of JSON values would read a text as a list of letters.
     """
     from datasets import Features, Value
     from trl.data_utils import maybe_apply_chat_template

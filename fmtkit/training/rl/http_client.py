@@ -32,7 +32,7 @@ class BrokenOffError(CallError):
 def session() -> "Session":
     """Return a session, whose cookies identify us to a stateful server.
 
-    It takes no proxy of the environment, which is for the web and not for the machine beside this one.
+    It takes no proxy of the environment, which is for the web and not for a machine next to this one.
     """
     from requests import Session
 

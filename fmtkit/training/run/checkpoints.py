@@ -88,7 +88,7 @@ def fault_of_file(file: Path) -> str | None:
         if file.suffix == ".json":
             json.loads(file.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-        return f"{file.name} is cut short or is no JSON"
+        return f"{file.name} is cut short or is not JSON"
     except OSError as error:
         return f"{file.name} cannot be read: {error.strerror or error}"
     return None

@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _print_error(error: FmtkitError) -> int:
-    # Of one write, with PYTHONUNBUFFERED too: several processes may end with a line each.
+    # One write, also with PYTHONUNBUFFERED: several processes may print a line at the same time.
     sys.stderr.write(f"error: {error}\n")
     return error.exit_code
 

@@ -40,8 +40,8 @@ def find(planned: "Plan", *, resume: bool) -> Resumed:
     found = _find(planned, resume=resume)
     if found.checkpoint is not None and not planned.runner.resumes:
         raise ResumeError(
-            f"--resume: the trainer of {planned.runner.method} cannot continue from a checkpoint; begin "
-            "anew in another output_dir"
+            f"--resume: the trainer of {planned.runner.method} cannot continue from a checkpoint; start "
+            "again in another output_dir"
         )
     return found
 
@@ -90,11 +90,11 @@ def check_same(run: Path, work: job.Job) -> None:
         if getattr(before, name) != getattr(work, name):
             raise ResumeError(
                 f"--resume: {name} is not that of the interrupted run in {run}; undo it, or "
-                "begin anew"
+                "start again"
             )
     for name in {*before.trainer, *work.trainer} - _FREE_TO_CHANGE:
         old, new = before.trainer.get(name), work.trainer.get(name)
         if old != new:
             raise ResumeError(
-                f"--resume: {name} was {old!r} and is {new!r}; undo it, or begin anew"
+                f"--resume: {name} was {old!r} and is {new!r}; undo it, or start again"
             )

@@ -32,7 +32,7 @@ class Merged:
     base: str
     adapter: str
     dtype: str
-    """Of the weights: that of the base model unless another was asked for."""
+    """Data type of the weights: that of the base model unless another was asked for."""
     parameters: int
     notes: tuple[str, ...] = ()
 

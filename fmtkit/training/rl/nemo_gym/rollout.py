@@ -1,6 +1,6 @@
 """Conversations with an environment: an agent of the Gym runs them by /run and returns the tokens.
 
-Of the items that one call of the model makes, the last alone carries `prompt_token_ids`, what the
+Only the last item of a call of the model has `prompt_token_ids`, what the
 model read, `generation_token_ids` and `generation_log_probs`, what it wrote. What it read of a later
 call begins with everything so far, and the rest of that is the environment's.
 """

@@ -197,6 +197,6 @@ def _shaped(completion: Any, prompt: Any) -> Any:
 
 
 def columns_of(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the columns of any row, but for the prompt: of several datasets, those of all."""
+    """Return the columns of any row, except for the prompt: of several datasets, those of all."""
     own = {"prompt", "completion", "completion_ids"}
     return list(dict.fromkeys(name for row in rows for name in row if name not in own))

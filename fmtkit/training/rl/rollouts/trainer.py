@@ -116,7 +116,7 @@ class RolloutTrainer(GRPOTrainer):
     def _made_ahead(self) -> Generation:
         """Return how answers are made ahead.
 
-        Of several processes one alone knows the server: they make the first turn of a conversation with tools
+        Only one of several processes knows the server: the first turn of a conversation with tools is made
         ahead, and the others when it is their turn.
         """
         if self.rollout_func is not None:
