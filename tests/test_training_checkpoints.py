@@ -152,13 +152,13 @@ def test_half_a_checkpoint_is_passed_over_for_the_last_whole_one(kind, run):
     words = words.replace("WEIGHTS", weights)
     assert words in str(checkpoints.fault_of(last, Expected(1)))
     remarks = prepared(config, resume=True)
-    assert remarks[0].startswith("checkpoint-3 is not whole (")
+    assert remarks[0].startswith("checkpoint-3 is incomplete (")
     assert words in remarks[0]
     assert remarks[0].endswith("; resuming from checkpoint-2, the last complete one")
     assert json.loads((folder / "job.json").read_text())["resume"] == str(
         folder / "checkpoints" / "checkpoint-2"
     )
-    # transformers would count it, and delete a whole one in its stead.
+    # transformers would count it, and delete a complete one instead.
     assert not last.exists()
     assert (folder / "earlier" / "1" / "checkpoint-3").is_dir()
 
@@ -195,7 +195,7 @@ def test_what_is_no_checkpoint_of_ours_is_left_alone(run):
         (folder / "checkpoints" / name).mkdir()
     (folder / "checkpoints" / "checkpoint-9").write_text("a file")
     remarks = prepared(config, resume=True)
-    assert "checkpoint-9 is not whole (it is not a folder)" in remarks[0]
+    assert "checkpoint-9 is incomplete (it is not a folder)" in remarks[0]
     assert json.loads((folder / "job.json").read_text())["resume"] == str(last)
     assert all((folder / "checkpoints" / name).is_dir() for name in names)
 
@@ -223,7 +223,7 @@ def test_a_checkpoint_of_weights_alone_is_whole_where_that_is_what_is_saved(run)
 def test_a_job_that_is_not_whole_is_one_line(run, text):
     config, folder, _ = run
     (folder / "job.json").write_text(text)
-    with pytest.raises(ResumeError, match=r"job.json is not whole, or of another version"):
+    with pytest.raises(ResumeError, match=r"job.json is incomplete, or of another version"):
         prepared(config, resume=True)
 
 

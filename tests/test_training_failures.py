@@ -15,6 +15,7 @@ from fmtkit.training.config.problem import RefusalError
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.run import build, failures, process
 from fmtkit.training.run import run as training_run
+from fmtkit.training.run.callbacks import TrainingError
 
 
 def keys_of(folder: Path, model: object, **keys) -> dict[str, object]:
@@ -141,8 +142,9 @@ def test_full_disks_are_told_by_any_library(tmp_path):
 
     said = "Error while serializing: I/O error: No space left on device (os error 28)"
     for error in (SafetensorError(said), OSError(28, "No space left on device")):
-        assert failures.explained(error, tmp_path).exit_code == 3
-    assert failures.explained(OSError(2, "No such file"), tmp_path).exit_code != 3
+        assert failures.explained(error, tmp_path, TrainingError).exit_code == 3
+    missing = failures.explained(OSError(2, "No such file"), tmp_path, TrainingError)
+    assert missing.exit_code == TrainingError.exit_code
 
 
 def test_what_a_trainer_refuses_as_it_is_made_is_one_line(model, tmp_path, capfd, monkeypatch):
@@ -156,6 +158,16 @@ def test_what_a_trainer_refuses_as_it_is_made_is_one_line(model, tmp_path, capfd
     assert line.startswith("error: ValueError: first line (test_training_failures.py:")
     assert line.endswith(f"; {run / failures.FILE} has the traceback")
     assert "second line" in (run / failures.FILE).read_text()
+
+
+@pytest.mark.parametrize("name", ["_save", "_trained", "_report"])
+def test_names_of_functions_do_not_decide_the_exit_code(name, model, tmp_path, capfd, monkeypatch):
+    def refusing(*_):
+        raise ValueError("not yet")
+
+    refusing.__code__ = refusing.__code__.replace(co_name=name)
+    monkeypatch.setattr(build, "make_trainer", refusing)
+    assert told(capfd, prepared(keys_of(tmp_path, model)))[0] == OptionError.exit_code
 
 
 def test_what_a_trainer_raises_in_a_step_is_one_line(model, tmp_path, capfd, monkeypatch):

@@ -33,7 +33,7 @@ _LARGEST_HEADER = 100_000_000
 
 
 @dataclass(frozen=True)
-class Half:
+class Incomplete:
     """A checkpoint that cannot be resumed, and its fault."""
 
     path: Path
@@ -46,7 +46,7 @@ class Half:
 
     def __str__(self) -> str:
         """Return the folder's name and the fault."""
-        return f"{self.path.name} is not whole ({self.fault})"
+        return f"{self.path.name} is incomplete ({self.fault})"
 
 
 @dataclass(frozen=True)
@@ -57,18 +57,18 @@ class Expected:
     optimizer: bool = True
 
 
-def latest(folder: Path, expected: Expected) -> tuple[Path | None, tuple[Half, ...]]:
+def latest(folder: Path, expected: Expected) -> tuple[Path | None, tuple[Incomplete, ...]]:
     """Return the last complete checkpoint of a folder, and incomplete ones, newest first."""
-    halves: list[Half] = []
+    incomplete: list[Incomplete] = []
     complete: Path | None = None
     found = [path for path in folder.glob("checkpoint-*") if _NAME.fullmatch(path.name)]
     for path in sorted(found, key=step_of, reverse=True):
         fault = fault_of(path, expected)
         if fault is not None:
-            halves.append(Half(path, fault))
+            incomplete.append(Incomplete(path, fault))
         elif complete is None:
             complete = path
-    return complete, tuple(halves)
+    return complete, tuple(incomplete)
 
 
 def fault_of(folder: Path, expected: Expected) -> str | None:

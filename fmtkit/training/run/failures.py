@@ -8,7 +8,6 @@ import traceback
 from pathlib import Path
 
 from fmtkit.core.errors import FmtkitError, OptionError, WriteError
-from fmtkit.training.run.callbacks import TrainingError
 
 FILE = "error.log"
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -22,8 +21,15 @@ _LONGEST = 300
 """Characters of a trainer's message that are kept."""
 
 
-def explained(error: Exception, run: Path) -> FmtkitError:
-    """Return a one-line error for an exception of a trainer, and write its traceback to the run folder."""
+def explained(error: Exception, run: Path, kind: type[FmtkitError]) -> FmtkitError:
+    """Return a one-line error for an exception of a trainer, and write its traceback to the run folder.
+
+    Args:
+        error: What a trainer, a model or a user's function raised.
+        run: The run folder.
+        kind: OptionError before training has started, TrainingError after. A full disk and a missing package
+            have kinds of their own at any time.
+    """
     if _is_full(error):
         return WriteError(
             f"the disk of {run} is full ({_first_line(error)}): free some space, lower save_total_limit, or "
@@ -33,7 +39,7 @@ def explained(error: Exception, run: Path) -> FmtkitError:
     frame = traceback.extract_tb(error.__traceback__)[-1:]
     where = f" ({Path(frame[0].filename).name}:{frame[0].lineno})" if frame else ""
     message = f"{type(error).__name__}: {_first_line(error)}{where}{_advice(error)}{log}"
-    return OptionError(message) if _is_setup(error) else TrainingError(message)
+    return OptionError(message) if isinstance(error, ImportError) else kind(message)
 
 
 def _advice(error: Exception) -> str:
@@ -50,14 +56,6 @@ def _is_full(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
-
-
-def _is_setup(error: Exception) -> bool:
-    """Return whether the setup failed: a package is missing, or training has not started yet."""
-    if isinstance(error, ImportError):
-        return True
-    functions = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
-    return not functions & {"_trained", "_save", "_report"}
 
 
 def _first_line(error: Exception) -> str:

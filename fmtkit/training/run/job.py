@@ -92,7 +92,7 @@ def read(run: Path) -> Job:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         first = str(error).partition("\n")[0]
         raise ResumeError(
-            f"{run / FILE} is not whole, or of another version ({first}); start again in another folder"
+            f"{run / FILE} is incomplete, or of another version ({first}); start again in another folder"
         ) from error
 
 

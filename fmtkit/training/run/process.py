@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the process ends here, and says of what
-        return _print_error(failures.explained(error, run))
+        return _print_error(failures.explained(error, run, OptionError))
 
 
 def _print_error(error: FmtkitError) -> int:
@@ -87,6 +87,17 @@ def train(work: Job, stop: Stop | None = None) -> int:
     trainer = make_trainer(work, parts)
     _check_rows(trainer)
     _tidy(trainer, counter)
+    try:
+        return _train_and_save(trainer, work, stop, parts, log, started)
+    except FmtkitError:
+        raise
+    except Exception as error:
+        raise failures.explained(error, run, TrainingError) from error
+
+
+def _train_and_save(
+    trainer: Any, work: Job, stop: Stop, parts: Any, log: RunLog, started: float
+) -> int:
     with stop.while_training():
         result = _trained(trainer, work)
     if stop.granted:

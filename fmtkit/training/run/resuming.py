@@ -27,7 +27,7 @@ class Resumed:
     """Where a run continues (None: at its beginning), checkpoints that are unusable, and notes."""
 
     checkpoint: Path | None = None
-    halves: tuple[checkpoints.Half, ...] = ()
+    incomplete: tuple[checkpoints.Incomplete, ...] = ()
     remarks: tuple[str, ...] = ()
 
 
@@ -58,15 +58,15 @@ def _find(planned: "Plan", *, resume: bool) -> Resumed:
     if not resume:
         return Resumed()
     folder = planned.run / "checkpoints"
-    found, halves = checkpoints.latest(folder, _expected(planned))
-    reasons = "; ".join(map(str, halves))
+    found, incomplete = checkpoints.latest(folder, _expected(planned))
+    reasons = "; ".join(map(str, incomplete))
     if found is not None:
-        newer = [half for half in halves if half.step > checkpoints.step_of(found)]
+        newer = [one for one in incomplete if one.step > checkpoints.step_of(found)]
         going = f"{'; '.join(map(str, newer))}; resuming from {found.name}, the last complete one"
-        return Resumed(found, halves, (going,) if newer else ())
-    if halves or (planned.run / job.FILE).is_file():
+        return Resumed(found, incomplete, (going,) if newer else ())
+    if incomplete or (planned.run / job.FILE).is_file():
         why = reasons or f"{folder} holds no checkpoint"
-        return Resumed(None, halves, (f"{why}; the run begins again",))
+        return Resumed(None, incomplete, (f"{why}; the run begins again",))
     if planned.config.is_true("auto_resume_from_checkpoints"):
         return Resumed()
     raise ResumeError(f"--resume: {folder} holds no checkpoint, and {planned.run} no run")

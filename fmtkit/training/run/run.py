@@ -168,7 +168,7 @@ def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> list[str]:
     work = job_of(planned, train_rows, test_rows, template, checkpoint)
     if checkpoint is not None:
         resuming.check_same(run, work)
-        _move_aside(run, _there(run, run_folder.RESULTS) + [half.path for half in resumed.halves])
+        _move_aside(run, _there(run, run_folder.RESULTS) + [one.path for one in resumed.incomplete])
     else:
         _move_aside(run, _there(run, run_folder.KEPT))
     atomic.write_bytes(run / "config.yaml", config.dumps(planned.config).encode())
@@ -245,7 +245,7 @@ def _there(run: Path, names: Sequence[str]) -> list[Path]:
 def _move_aside(run: Path, paths: Sequence[Path]) -> None:
     """Move what an earlier run left to RUN/earlier/N, so that it is not mistaken for this one's.
 
-    Half a checkpoint among whole ones would make transformers delete whole ones in its stead.
+    transformers counts an incomplete checkpoint too, and would delete complete ones instead of it.
     """
     if not paths:
         return

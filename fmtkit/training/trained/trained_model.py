@@ -94,9 +94,9 @@ def _weights(run: Path, checkpoint: str | None) -> tuple[Path, tuple[str, ...]]:
     found = run / "model"
     if found.is_dir() and _fault(found) is None:
         return found, ()
-    newest, halves = checkpoints.latest(folder, expected)
+    newest, incomplete = checkpoints.latest(folder, expected)
     if newest is None:
-        reason = f" ({halves[0]})" if halves else ""
+        reason = f" ({incomplete[0]})" if incomplete else ""
         raise OptionError(
             f"{run}: nothing was trained yet: it has no model and no complete checkpoint{reason}"
         )
@@ -104,7 +104,7 @@ def _weights(run: Path, checkpoint: str | None) -> tuple[Path, tuple[str, ...]]:
     notes = [
         f"the run has saved no complete model yet{why}; its newest checkpoint is {newest.name}"
     ]
-    return newest, (*notes, *(f"{half}; an older one is taken" for half in halves))
+    return newest, (*notes, *(f"{one}; an older one is used" for one in incomplete))
 
 
 def _named(folder: Path, name: str, expected: checkpoints.Expected) -> Path:
@@ -114,7 +114,7 @@ def _named(folder: Path, name: str, expected: checkpoints.Expected) -> Path:
         raise UnknownNameError("checkpoint", name, known)
     fault = checkpoints.fault_of(folder / wanted, expected)
     if fault is not None:
-        raise OptionError(f"{folder / wanted} is not whole: {fault}; known: {', '.join(known)}")
+        raise OptionError(f"{folder / wanted} is incomplete: {fault}; known: {', '.join(known)}")
     return folder / wanted
 
 
