@@ -185,7 +185,7 @@ def test_what_cannot_be_merged_is_refused_by_name(dpo, model, tmp_path):
         fmtkit.merge(dpo, dpo / "model")
     with pytest.raises(OptionError, match="no such folder"):
         fmtkit.merge(tmp_path / "nowhere")
-    with pytest.raises(ResumeError, match="no run folder"):
+    with pytest.raises(ResumeError, match="is not a readable run folder"):
         fmtkit.merge(model)
     with pytest.raises(OptionError, match="give either a RUN folder, or --adapter"):
         fmtkit.merge()
