@@ -4,7 +4,7 @@ import json
 import signal
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +20,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.training.planning import checks
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.check import Run
-from fmtkit.training.run import launch, process, run, several
+from fmtkit.training.run import build, launch, process, run, several
 
 REWARD = "def length(completions, **kwargs): return [float(len(str(c))) for c in completions]\n"
 ONLINE = {"reward_funcs": ["rewards.length"], "num_generations": 2, "max_completion_length": 4}
@@ -129,6 +129,20 @@ def test_processes_that_are_not_as_many_as_were_asked_for_are_refused(
     with pytest.raises(OptionError, match="processes were to train together") as caught:
         process._check_world(job_of(**keys), joined)
     assert ("need true" in str(caught.value)) is ("use_cpu" in keys)
+
+
+def test_arguments_with_a_world_size_of_their_own_tell_how_many_train(tmp_path):
+    from transformers import TrainingArguments
+
+    @dataclass
+    class LikePPOConfig(TrainingArguments):
+        """A field hides the property until the trainer sets it."""
+
+        world_size: int | None = None
+
+    arguments = LikePPOConfig(output_dir=str(tmp_path), use_cpu=True)
+    assert arguments.world_size is None
+    assert build.processes_of(arguments) == 1
 
 
 @pytest.mark.parametrize(

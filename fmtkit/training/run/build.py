@@ -107,6 +107,15 @@ def _parameters(made: type) -> set[str]:
     return names
 
 
+def processes_of(arguments: Any) -> int:
+    """Return how many processes train together, by a TrainingArguments before its trainer is made.
+
+    Not arguments.world_size: PPOConfig (TRL 1.12) has a field of that name, None until the trainer
+    sets it.
+    """
+    return int(arguments.distributed_state.num_processes)
+
+
 def make_trainer(job: Job, parts: Parts) -> Any:
     """Make the trainer that the runner names.
 

@@ -8,7 +8,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from fmtkit.training.data.rows import rendered
-from fmtkit.training.run.build import Parts, build_trainer, load_class, load_model, trainer_inputs
+from fmtkit.training.run.build import (
+    Parts,
+    build_trainer,
+    load_class,
+    load_model,
+    processes_of,
+    trainer_inputs,
+)
 from fmtkit.training.run.job import Job
 
 
@@ -37,9 +44,7 @@ def build_ppo(job: Job, parts: Parts) -> Any:
     arguments = parts.arguments
     if arguments.total_episodes is None and arguments.max_steps > 0:
         batch = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps
-        # Not arguments.world_size: in PPOConfig it is a field, None until the trainer sets it.
-        processes = arguments.distributed_state.num_processes
-        arguments.total_episodes = arguments.max_steps * batch * processes
+        arguments.total_episodes = arguments.max_steps * batch * processes_of(arguments)
     trainer = trainer_class(
         args=arguments,
         processing_class=parts.tokenizer,

@@ -71,7 +71,7 @@ def train(work: Job, stop: Stop | None = None) -> int:
     from transformers.utils import logging
 
     from fmtkit.training.rl.rollouts.server import wait_for
-    from fmtkit.training.run.build import make_trainer, parts_of, runner_of
+    from fmtkit.training.run.build import make_trainer, parts_of, processes_of, runner_of
 
     speak: Any = logging
     speak.disable_progress_bar()
@@ -83,7 +83,7 @@ def train(work: Job, stop: Stop | None = None) -> int:
     bar = ProgressBar(lambda: log.last.get("tokens_per_second"))
     own = [log, bar, *_watchdogs(work)]
     parts = parts_of(work, [*map(_callback, own), *_early_stopping(work)])
-    _check_world(work, parts.arguments.world_size)
+    _check_world(work, processes_of(parts.arguments))
     trainer = make_trainer(work, parts)
     _check_rows(trainer)
     _tidy(trainer, counter)
