@@ -21,6 +21,7 @@ from fmtkit.converting.pipeline import Piece
 from fmtkit.converting.run_report import Report
 from fmtkit.converting.text_stage import render_table
 from fmtkit.converting.validation import Finding, Findings, finding_of, validate_sources
+from fmtkit.core import buffers
 from fmtkit.core.errors import OptionError, RejectedRowsWarning, TemplateError, UnreadTurnsWarning
 from fmtkit.core.options import keywords
 from fmtkit.core.tables import WIDE_MESSAGE
@@ -145,7 +146,7 @@ def table(
         _collect(rows, piece, rejects)
         pieces.append(piece.table)
     _warn(rows, rejects, "table")
-    return pa.concat_tables(pieces) if pieces else rows.job.schema.empty_table()
+    return pa.concat_tables(pieces) if pieces else buffers.empty_table(rows.job.schema)
 
 
 def _collect(rows: RowStream, piece: Piece, rejects: Rejects | None) -> None:

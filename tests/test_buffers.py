@@ -34,3 +34,23 @@ def test_arrays_of_python_values_are_those_of_pyarrow(values, dtype):
 def test_a_type_that_no_row_has_is_named():
     with pytest.raises(TypeError, match="int64"):
         buffers.values_of([1], pa.int64())
+
+
+@pytest.mark.parametrize("values", [[], [None], [True, None, False] * 7])
+@pytest.mark.parametrize("offset", [0, 1, 9])
+def test_truths_are_the_values_that_are_true(values, offset):
+    array = pa.array(values, pa.bool_())[offset:]
+    assert buffers.truths(array).tolist() == [value is True for value in values[offset:]]
+
+
+def test_an_empty_table_is_that_of_pyarrow():
+    schema = pa.schema([("a", pa.list_(MESSAGE)), ("b", pa.large_string())], metadata={"c": "d"})
+    assert buffers.empty_table(schema).equals(schema.empty_table(), check_metadata=True)
+
+
+@pytest.mark.parametrize("chunks", [[], [[]], [["a"]], [["a"], [], ["b", None]]])
+def test_a_column_is_one_array_of_all_its_chunks(chunks):
+    column = pa.chunked_array([pa.array(chunk, pa.string()) for chunk in chunks], pa.string())
+    one = buffers.whole(column)
+    assert one.type == pa.string()
+    assert one.to_pylist() == column.to_pylist()

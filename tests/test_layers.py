@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fixture_cases import cases
 
 ROOT = Path(__file__).parents[1] / "fmtkit"
 HEAVY = ("torch", "transformers", "datasets", "pandas", "trl", "peft", "accelerate", "matplotlib")
@@ -275,6 +276,33 @@ def test_converting_a_block_that_is_laid_out_loads_no_framework(tmp_path, form, 
     out = str(tmp_path / f"out.{suffix}")
     arguments = ["fmtkit", "convert", str(source), "--type", form, "-o", out, "-q"]
     assert not loaded(CALL.format(arguments)) & set(HEAVY)
+
+
+EACH = """
+import json, sys, warnings
+from pathlib import Path
+import fmtkit
+warnings.simplefilter("ignore")
+for number, (name, source, settings) in enumerate(json.load(sys.stdin)):
+    fmtkit.convert(source, type=name, out=Path({out!r}) / str(number), **settings)
+    assert "pandas" not in sys.modules, source
+"""
+
+
+def test_no_fixture_makes_a_conversion_import_pandas(tmp_path):
+    # Also those with bad rows, with columns that are not read, and of which nothing is left.
+    pytest.importorskip("pandas")
+    every = [(case.name, str(case.source), case.settings) for case in cases()]
+    script = EACH.format(out=str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        check=False,
+        capture_output=True,
+        text=True,
+        input=json.dumps(every),
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(list(tmp_path.iterdir())) == len(every)
 
 
 UNUSED = (

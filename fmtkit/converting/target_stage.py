@@ -136,7 +136,7 @@ class TargetStage(PickledByFields):
 
     @cached_property
     def _written(self) -> pa.Schema:
-        return self._schema_of(self._applied(self.canonical.empty_table()).made)
+        return self._schema_of(self._applied(buffers.empty_table(self.canonical)).made)
 
     def schema(self, schema: pa.Schema) -> pa.Schema:  # noqa: ARG002
         """Return the schema of what comes out."""

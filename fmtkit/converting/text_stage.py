@@ -169,7 +169,7 @@ class TextStage:
         `cuts` says by row which contents came in parts.
         """
         if not table.num_rows:
-            return Done(self.schema(table.schema).empty_table(), np.arange(0))
+            return Done(buffers.empty_table(self.schema(table.schema)), np.arange(0))
         aside = _set_aside(table.schema, self.table)
         done = self._made(table.rename_columns(aside.names), cuts or {})
         return replace(done, table=done.table.rename_columns(_put_back(done.table.schema).names))

@@ -247,7 +247,7 @@ def carried(column: pl.Series, *, is_label: bool = False) -> pl.Series:
     texts = pa.chunked_array([texts.cast(pa.large_string()) for _, texts in pairs])
     texts = pc.utf8_trim_whitespace(texts)
     said = pc.greater(pc.binary_length(texts), buffers.int64s(np.zeros(1, np.int64))[0])
-    said = np.flatnonzero(buffers.whole(pc.fill_null(said, False)).to_numpy(zero_copy_only=False))
+    said = np.flatnonzero(buffers.truths(buffers.whole(said)))
     order = said[np.argsort(rows[said], kind="stable")]
     found = buffers.whole(texts.take(buffers.int64s(order)))
     ends = buffers.ends(np.bincount(rows[order], minlength=len(column)).astype(np.int64))
@@ -265,8 +265,8 @@ def _leaves(array: pa.Array, rows: Int64s) -> Iterable[tuple[Int64s, pa.Array]]:
     if pa.types.is_string(dtype) or pa.types.is_large_string(dtype):
         yield from _texts_of_text(array, rows)
     elif pa.types.is_list(dtype) or pa.types.is_large_list(dtype):
-        lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-        yield from _leaves(array.flatten(), np.repeat(rows, lengths.astype(np.int64)))
+        lengths = buffers.integers(pc.list_value_length(array)) * buffers.validity(array)
+        yield from _leaves(array.flatten(), np.repeat(rows, lengths))
     elif pa.types.is_struct(dtype):
         for field, values in zip(dtype, array.flatten(), strict=True):
             if field.name not in _NO_TEXT:
@@ -283,8 +283,7 @@ def _is_binary(dtype: pa.DataType) -> bool:
 
 
 def _texts_of_text(array: pa.Array, rows: Int64s) -> Iterable[tuple[Int64s, pa.Array]]:
-    written = pc.fill_null(pc.match_substring_regex(array, r"^\s*[\[{]"), False)
-    places = np.flatnonzero(written.to_numpy(zero_copy_only=False))
+    places = np.flatnonzero(buffers.truths(pc.match_substring_regex(array, r"^\s*[\[{]")))
     if not len(places):
         yield rows, array
         return

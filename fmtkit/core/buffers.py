@@ -87,6 +87,11 @@ def values_of(values: Sequence[Any], dtype: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(dtype, len(values), parts, children=children)
 
 
+def empty_table(schema: pa.Schema) -> pa.Table:
+    """Make a table without rows."""
+    return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
 def ends(sizes: Int64s) -> Int64s:
     """Return the offsets of things of these sizes, one after another."""
     offsets = np.zeros(len(sizes) + 1, np.int64)
@@ -112,6 +117,8 @@ def whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return a column as one array; pyarrow's combine_chunks copies even where there is one chunk."""
     if not isinstance(column, pa.ChunkedArray):
         return column
+    if not column.num_chunks:
+        return pa.nulls(0, column.type)
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
@@ -119,10 +126,20 @@ def validity(array: pa.Array) -> Bools:
     """Return for each item whether it is not null."""
     if not array.null_count:
         return np.ones(len(array), np.bool_)
-    valid = pc.is_valid(array)
-    packed = np.frombuffer(valid.buffers()[1], np.uint8)
-    unpacked = np.unpackbits(packed, bitorder="little", count=valid.offset + len(valid))
-    return unpacked[valid.offset :].astype(np.bool_)
+    return _unpacked(pc.is_valid(array))
+
+
+def truths(array: pa.BooleanArray) -> Bools:
+    """Return for each item of a boolean array whether it is true; a null is not."""
+    return _unpacked(array) & validity(array)
+
+
+def _unpacked(array: pa.BooleanArray) -> Bools:
+    if not len(array):
+        return np.zeros(0, np.bool_)
+    packed = np.frombuffer(array.buffers()[1], np.uint8)
+    unpacked = np.unpackbits(packed, bitorder="little", count=array.offset + len(array))
+    return unpacked[array.offset :].astype(np.bool_)
 
 
 def offsets_of(array: pa.Array) -> Int64s:
