@@ -83,8 +83,13 @@ def test_a_row_goes_to_its_server_or_to_the_one_of_its_agent():
     [
         (head.verifier, "arithmetik", None, "no resources_servers named 'arithmetik' runs; did"),
         (head.verifier, "lonely", None, "no resources_servers named 'lonely' runs"),
-        (head.verifier, None, None, "a row names no server; set server_name next to its path"),
-        (head.verifier, None, "lonely", "the agent lonely names no resources server"),
+        (
+            head.verifier,
+            None,
+            None,
+            "a row does not name a server; set server_name next to its path",
+        ),
+        (head.verifier, None, "lonely", "the agent lonely does not name a resources server"),
         (head.agent_server, "memory", None, "no agent uses memory; start one that does"),
         (head.agent_server, None, "loneley", "did you mean 'lonely'?"),
     ],

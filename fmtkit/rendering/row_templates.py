@@ -100,9 +100,9 @@ class RowTemplate:
 
 
 def compile_template(source: str, tokenizer: Tokenizer) -> RowTemplate:
-    """Compile a template of unknown origin; raises TemplateError where it is no Jinja."""
+    """Compile a template of unknown origin; raises TemplateError where it is not valid Jinja."""
     made = RowTemplate(ChatTemplate("template", source, tokenizer.special_tokens))
-    # Compiled now, so that a template that is no Jinja is refused before the first row.
+    # Compiled now, so that a template that is not valid Jinja is refused before the first row.
     _ = made.template.compiled
     return made
 

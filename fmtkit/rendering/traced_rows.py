@@ -108,7 +108,7 @@ class TracedRows:
 
     def _take(self, leaf: Leaf | None, rows: Int64s, shapes: Signature, *, strict: bool) -> Int64s:
         """Give the rows of a leaf their texts; return those that get none here."""
-        # What Python says of an error names the real values, which a trace has not.
+        # Python's message of an error contains the real values, which a trace does not have.
         if leaf is None or any(isinstance(o, Fault) and not o.raised for o in leaf.outputs):
             return rows
         outcome = self.plan.finish(leaf.outputs)

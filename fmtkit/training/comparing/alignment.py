@@ -1,7 +1,7 @@
 """Alignment: which row of one dataset is which of another, whatever their order.
 
 Rows that are equal meet by their hashes; of the others those with the same text; then those that have the
-most words in common. What is left was in one of both only.
+most words in common. What is left was on one side only.
 """
 
 import re

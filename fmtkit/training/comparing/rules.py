@@ -1,4 +1,4 @@
-"""By which rule two rows differ: the ids and labels that axolotl wrote, and those that fmtkit trains on."""
+"""The rules by which a row of axolotl (ids and labels as prepared) and one of fmtkit can differ."""
 
 import re
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ RULES = {
 ONLY = {
     "sequence_len": "it is longer than sequence_len",
     "short": "it is shorter than min_sample_len (default: 2), which axolotl drops",
-    "no_trained_token": "no token of it is trained on, and one of both leaves such rows out",
+    "no_trained_token": "no token of it is trained on, and axolotl or fmtkit leaves such rows out",
     "duplicate": "a duplicate of it is in both: dataset_exact_deduplication, weights or repeated sources",
     "refused": "fmtkit has refused a row, or several: see the codes of its quarantine",
     "absent": "no similar row is on the other side: another source, split, slice or val_set_size",

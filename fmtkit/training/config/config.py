@@ -195,7 +195,7 @@ _OTHER_TOOLS: dict[str, frozenset[str]] = {
     ),
     "NeMo": frozenset({"exp_manager", "model", "name", "trainer"}),
 }
-"""Tool -> keys that it has and axolotl has not; two of them identify it."""
+"""Tool -> keys that it has and axolotl does not have; two of them identify it."""
 _COMPONENT = "_component_"
 
 

@@ -116,7 +116,7 @@ _SYNTAX: tuple[tuple[str, str], ...] = (
     ("'\\t' that cannot start", "a tab indents this line; YAML takes spaces alone"),
     ("expected <block end>", "this line is not indented like the lines that belong with it"),
     ("mapping values are not allowed", "a colon too many; quote strings that contain one"),
-    ("could not find expected ':'", "this line is no KEY: VALUE"),
+    ("could not find expected ':'", "this line is not KEY: VALUE"),
     ("undefined alias", "an alias (*name) without its anchor (&name)"),
     ("special characters are not allowed", "this is not text, so it is not YAML"),
 )

@@ -253,7 +253,9 @@ def specs_of(dataset: DatasetPlan, wish: Slice) -> tuple[list[object], list[str]
         named = [str(local)]
     elif path in {"json", "csv", "parquet", "arrow", "text"} or not path:
         if not named:
-            raise OptionError(f"datasets: {dataset.source}: names no file; set path or data_files")
+            raise OptionError(
+                f"datasets: {dataset.source}: no file is named; set path or data_files"
+            )
     elif not _is_hub(path):
         raise OptionError(f"datasets: {path}: no such file or folder")
     else:

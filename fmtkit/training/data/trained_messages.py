@@ -67,7 +67,7 @@ def with_rule(rows: Any, rule: Mapping[str, Any] | None) -> Any:
 
 
 def needs_marks(rows: Any, tokenizer: Any, *, everything: bool) -> bool:
-    """Return whether rows must be tokenized here: TRL masks by a template's marks, and knows no flags."""
+    """Return whether rows must be tokenized here: TRL masks by marks in the template alone."""
     if {COLUMN, RULE_COLUMN, "segments"} & {*rows.column_names}:
         return True
     return not everything and "messages" in rows.column_names and not is_marked(tokenizer)

@@ -1,8 +1,8 @@
-"""The texts that an argument may be, as far as the installed source says it for sure.
+"""The strings that an argument accepts, where the source of an installed package states them.
 
-Four places say it: a `Literal` annotation, an enumeration that the config class makes of the value, a
-chain of `if self.loss_type == "a": … elif …: … else: raise` in the trainer (or `if x not in (…): raise`),
-and the class's docstring ("Must be one of `"server"` or `"colocate"`").
+They are stated in four ways: a `Literal` annotation, an enumeration that the config class makes of the
+value, a chain of `if self.loss_type == "a": … elif …: … else: raise` in the trainer (or `if x not in
+(…): raise`), and the class's docstring ("Must be one of `"server"` or `"colocate"`").
 """
 
 import ast
@@ -22,7 +22,7 @@ _QUOTED = re.compile(r"`?[\"']([\w.+-]+)[\"']`?")
 
 @cache
 def from_annotations(annotation: str) -> tuple[str, ...] | None:
-    """Return the texts of a `Literal`, none where they are open; None where it names no `Literal`."""
+    """Return the strings of a `Literal`, () if others are allowed too, None if there is no `Literal`."""
     for node in ast.walk(ast.parse(annotation, mode="eval")):
         match node:
             case ast.Subscript(value=ast.Name(id="Literal"), slice=inner):
@@ -56,7 +56,7 @@ def from_enumerations(config: Class) -> dict[str, tuple[str, ...]]:
 def from_chains(trainer: Class) -> dict[str, frozenset[str]]:
     """Return argument -> the values that its trainer accepts before it raises an error.
 
-    Where several chains ask for one argument a text must be known to each of them.
+    Where several chains check one argument, only values that all of them accept are returned.
     """
     out: dict[str, frozenset[str]] = {}
     for owner in trainer.lineage():
@@ -66,7 +66,7 @@ def from_chains(trainer: Class) -> dict[str, frozenset[str]]:
         inner: set[ast.If] = set()
         for node in statements(owner.node.body):
             if isinstance(node, ast.FunctionDef):
-                # Inside another `if` such a line may be about one loss alone.
+                # Inside another `if` such a check may hold for one loss only.
                 whole = [_negative(n, names) for n in node.body if isinstance(n, ast.If)]
                 for name, texts in filter(None, whole):
                     out[name] = out.get(name, texts) & texts
@@ -81,7 +81,7 @@ def from_chains(trainer: Class) -> dict[str, frozenset[str]]:
 
 @cache
 def from_docstring(config: Class) -> dict[str, tuple[str, ...]]:
-    """Return argument -> texts, where the docstring says that it must be one of them."""
+    """Return argument -> strings, where the docstring says that it must be one of them."""
     out: dict[str, tuple[str, ...]] = {}
     for owner in config.lineage():
         doc = ast.get_docstring(owner.node, clean=False) or ""
@@ -96,7 +96,7 @@ def from_docstring(config: Class) -> dict[str, tuple[str, ...]]:
 
 
 def docs_of(config: Class) -> dict[str, str]:
-    """Return argument -> the first sentence that the docstrings say of it."""
+    """Return argument -> the first sentence about it in the docstrings."""
     out: dict[str, str] = {}
     for owner in config.lineage():
         for name, _, text in _entries(ast.get_docstring(owner.node, clean=False) or ""):

@@ -372,11 +372,11 @@ def check_sources(subject: Subject) -> Iterator[Problem]:
             else []
         )
         if not path and not files:
-            yield Problem("", f"{name}: names no source; set path", name)
+            yield Problem("", f"{name}: there is no source; set path", name)
         folder = Path(path).expanduser()
         if path in _FILE_TYPES or not path:
             if path and not files:
-                yield Problem("", f"{path}: names no file; set data_files", f"{name}.path")
+                yield Problem("", f"{path}: no file is named; set data_files", f"{name}.path")
             yield from (_absent(f, f"{name}.data_files") for f in files if not _is_here(f))
         elif not _is_here(path) and _is_file_name(path):
             yield _absent(path, f"{name}.path")

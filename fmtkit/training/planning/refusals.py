@@ -229,7 +229,7 @@ def _special(config: Config, _: Runner) -> str | None:
         if name not in SPECIAL_TOKENS:
             near = near_match(str(name), SPECIAL_TOKENS)
             advice = f"did you mean {near!r}?" if near else f"known: {', '.join(SPECIAL_TOKENS)}"
-            return f"special_tokens.{name}: no special token is called so; {advice}"
+            return f"special_tokens.{name}: there is no special token of that name; {advice}"
         if name != "additional_special_tokens" and not isinstance(text, str | None):
             return f"special_tokens.{name}: {text!r} is not a string"
     return None

@@ -100,7 +100,7 @@ def missing_shard(index: Path) -> str | None:
         said = json.loads(index.read_text(encoding="utf-8"))
         names = sorted(set(said["weight_map"].values()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return f"{index.name} is cut short or names no files"
+        return f"{index.name} is cut short or lists no files"
     absent = [str(name) for name in names if not (index.parent / str(name)).is_file()]
     return f"{absent[0]}, which {index.name} names, is missing" if absent else None
 

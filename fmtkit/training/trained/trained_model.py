@@ -140,7 +140,7 @@ def of_adapter(folder: str | Path, model: str | None) -> TrainedModel:
         raise OptionError(f"--adapter {path}: {ADAPTER} cannot be read: {error}") from error
     base = model or (config.get("base_model_name_or_path") if isinstance(config, dict) else None)
     if not base:
-        raise OptionError(f"--adapter {path}: names no base model; give it by --model")
+        raise OptionError(f"--adapter {path}: does not name its base model; give it by --model")
     fault = _fault(path)
     if fault is not None:
         raise OptionError(f"--adapter {path}: {fault}")

@@ -191,7 +191,7 @@ def _row_options(found: TrainedModel, options: TryOptions) -> RowOptions:
     type_ = options.type or own.get("type")
     given = own.get("options") if options.type is None else None
     if not type_:
-        raise OptionError("--data: the run names no type of dataset; give it by --type")
+        raise OptionError("--data: the run's config has no type of dataset; give it by --type")
     as_made = str(type_).partition(".")[0] == "passthrough"
     return RowOptions(
         type=str(type_),

@@ -56,7 +56,9 @@ def _config(answer: object, url: str) -> Mapping[str, Any]:
     try:
         value = yaml.safe_load(answer) if isinstance(answer, str) else answer
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise OptionError(f"{url}: the head server's configuration is no YAML: {error}") from error
+        raise OptionError(
+            f"{url}: the head server's configuration is not valid YAML: {error}"
+        ) from error
     if not isinstance(value, Mapping):
         raise OptionError(
             f"{url}: this is not the head server of a NeMo Gym; see nemo_gym_head_port"
@@ -131,11 +133,11 @@ def verifier(directory: Directory, server: str | None, agent: str | None) -> Ser
     if name is None and agent is not None:
         _known(directory, agent, AGENTS, "agent_ref")
         raise OptionError(
-            f"nemo_gym_datasets: the agent {agent} names no resources server; set server_name"
+            f"nemo_gym_datasets: the agent {agent} does not name a resources server; set server_name"
         )
     if name is None:
         raise OptionError(
-            "nemo_gym_datasets: a row names no server; set server_name next to its path"
+            "nemo_gym_datasets: a row does not name a server; set server_name next to its path"
             + _there(directory, RESOURCES)
         )
     return _known(directory, name, RESOURCES, "server_name" if server else "agent_ref")
@@ -155,7 +157,7 @@ def agent_server(directory: Directory, server: str | None, agent: str | None) ->
             'rows: "agent_ref": {"type": "responses_api_agents", "name": …}'
         )
     raise OptionError(
-        f"nemo_gym_multi_turn: no agent uses {server or 'a row that names no server'}; start "
+        f"nemo_gym_multi_turn: no agent uses {server or 'a row that does not name a server'}; start "
         "one that does, or write nemo_gym_multi_turn: false to score single answers"
         + _there(directory, AGENTS)
     )

@@ -100,7 +100,7 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
         return
     if config.text("trl.backend") == "async":
         raise OptionError(
-            "nemo_gym_enabled: trl.backend: async scores in a process that knows no Gym; leave it out"
+            "nemo_gym_enabled: trl.backend: async scores in a process without access to the Gym; leave it out"
         )
     if settings.multi_turn:
         _check_dialogs(config, chosen, out)

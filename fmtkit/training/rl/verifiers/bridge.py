@@ -3,7 +3,7 @@
     python bridge.py NAME --arguments JSON --rows FILE --count N      # write its dataset and end
     python bridge.py NAME --arguments JSON --address FILE             # serve it, and write the address
 
-`GET /` answers what is served. `POST /run` takes {"task", "base_url", "model", "sampling"}, lets the
+`GET /` answers {"status": "ok"}. `POST /run` takes {"task", "base_url", "model", "sampling"}, lets the
 environment run one episode with the model at `base_url`, an OpenAI-compatible address, and answers
 {"reward", "metrics", "error", "stop"}. Nothing of fmtkit is imported: this runs where fmtkit is not.
 

@@ -16,7 +16,7 @@ INSTALL = "pip install verifiers"
 
 @dataclass(frozen=True)
 class VerifiersSettings:
-    """The keys of `verifiers`; there is no such environment where none is named."""
+    """The keys of `verifiers`; without an environment's name the section is unused."""
 
     environment: str = ""
     arguments: Mapping[str, object] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class VerifiersSettings:
 
 
 def read_settings(section: Mapping[str, object] | None) -> VerifiersSettings:
-    """Read the section of a plan or a job; raise OptionError for what cannot be."""
+    """Read the section of a plan or a job; raise OptionError for an invalid value."""
     names = VerifiersSettings.__dataclass_fields__
     values = {n: v for n, v in (section or {}).items() if v is not None and n in names}
     return VerifiersSettings(**values)  # type: ignore[arg-type]
