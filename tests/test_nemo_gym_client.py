@@ -91,6 +91,12 @@ def test_a_row_goes_to_its_server_or_to_the_one_of_its_agent():
         ),
         (head.verifier, None, "lonely", "the agent lonely does not name a resources server"),
         (head.agent_server, "memory", None, "no agent uses memory; start one that does"),
+        (
+            head.agent_server,
+            None,
+            None,
+            "a row names neither an agent nor a server; set server_name",
+        ),
         (head.agent_server, None, "loneley", "did you mean 'lonely'?"),
     ],
 )

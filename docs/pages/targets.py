@@ -19,14 +19,16 @@ fmtkit convert chats.jsonl --type sharegpt --to openai -o chats.openai.jsonl
 fmtkit convert OUT --to alpaca -o rows.jsonl
 ```
 
-`--to` writes rows in the layout of another tool. The source may have any type, or be what fmtkit wrote before; then no
-type need be named. All that holds for an output holds here: shards in a folder, `--resume`, quarantine, report, manifest.
+`--to` writes rows in the layout of another tool. The source may have any type, or be an output of fmtkit, for which
+`--type` may be omitted. OUT must hold messages: convert with a type without a template (`intel`, not `chatml.intel`,
+which writes rendered text). Everything else works as for any output: shards in a folder, `--resume`, quarantine, report,
+manifest.
 In the library it is `fmtkit.convert(source, type, out, to="openai")`, and `fmtkit.table(source, type, to="openai")`.
 
 ## Nothing is lost unnoticed
 
-A row comes back equal when the layout is read again by the type in the second column, or it is not written: what a
-layout has no place for makes the row `no_place` in the quarantine, and its message names the field. `--allow-loss FIELD`
+A row is written only if reading it back, with the type in the second column, gives an equal row. Otherwise it is
+quarantined with the code `no_place`, and the message names the field that the layout cannot hold. `--allow-loss FIELD`
 writes such rows without the field, and counts them. `losses` and `no_place` in the report and the manifest count rows by
 field. A text that is a mark of the layout (`\\n\\nHuman:` in HH-RLHF), white space that its reader strips and an empty
 system prompt where none can stand are `no_place` too.

@@ -267,7 +267,7 @@ def _move(fields: Struct, key: int, distance: int) -> None:
 
 
 def _with_metadata(field: Field, metadata: Mapping[str, str]) -> Field:
-    """Add to the key-value pairs, and to the Arrow schema among them: pyarrow reads only that."""
+    """Add key-value pairs; metadata of the Arrow schema, which alone pyarrow reads, is replaced."""
     pairs = {_text(pair[1]): _text(pair[2]) for pair in _structs(field)} | dict(metadata)
     schema = pa.ipc.read_schema(pa.py_buffer(b64decode(pairs[_ARROW_SCHEMA])))
     whole = (schema.with_metadata(dict(metadata)) if metadata else schema).serialize()

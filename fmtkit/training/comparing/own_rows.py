@@ -61,7 +61,7 @@ def form_of(plan: Plan) -> Form:
 
 
 def converted(plan: Plan, folder: Path) -> OwnRows:
-    """Convert the datasets of a plan into a folder, as its run does.
+    """Convert the datasets of a plan into a folder, as its run does; `test_datasets` are left out.
 
     Raises what a run raises before its training process is started.
     """

@@ -183,7 +183,7 @@ class _Sequences:
         return token not in self.control and not self._text([token]).strip()
 
     def _masks(self) -> None:
-        """Return which tokens of the same ids are trained on one side only."""
+        """Record the rules for labels that differ where the ids are equal."""
         differing = [i for i, (x, y) in enumerate(zip(self.la, self.lb, strict=True)) if x != y]
         if not differing:
             return

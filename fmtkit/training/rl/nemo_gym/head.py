@@ -156,8 +156,13 @@ def agent_server(directory: Directory, server: str | None, agent: str | None) ->
             f"nemo_gym_multi_turn: {server} has the agents {', '.join(running)}; name one in the "
             'rows: "agent_ref": {"type": "responses_api_agents", "name": …}'
         )
+    if server is None:
+        raise OptionError(
+            "nemo_gym_multi_turn: a row names neither an agent nor a server; set server_name next to "
+            "its path, or agent_ref in the rows" + _there(directory, AGENTS)
+        )
     raise OptionError(
-        f"nemo_gym_multi_turn: no agent uses {server or 'a row that does not name a server'}; start "
+        f"nemo_gym_multi_turn: no agent uses {server}; start "
         "one that does, or write nemo_gym_multi_turn: false to score single answers"
         + _there(directory, AGENTS)
     )

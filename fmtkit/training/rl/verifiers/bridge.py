@@ -136,7 +136,7 @@ def opened(name: str, arguments: Mapping[str, Any]) -> "Classic | Episodes":
 
 
 def write_rows(environment: "Classic | Episodes", path: Path, count: int | None) -> None:
-    """Write the dataset as JSON lines of `prompt` and `verifiers_task`; all of it, or no file."""
+    """Write the first `count` rows (None: all) as JSON lines; the file appears once it is complete."""
     rows, part = environment.rows(), path.with_suffix(".part")
     with part.open("w", encoding="utf-8") as out:
         for prompt, task in itertools.islice(rows, count):
@@ -150,7 +150,7 @@ def write_rows(environment: "Classic | Episodes", path: Path, count: int | None)
 
 
 def message(one: Any) -> dict[str, str]:
-    """Return a message as plain {role, content}."""
+    """Return a message as {role, content}: its text only, without images and tool calls."""
     given = one if isinstance(one, dict) else one.model_dump(mode="json")
     content = given.get("content") or ""
     if not isinstance(content, str):
