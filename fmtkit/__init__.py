@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fmtkit.converting.run_report import Report
     from fmtkit.core.errors import FmtkitError, RejectedRowsWarning, UnreadTurnsWarning
     from fmtkit.formats.registry import converter
+    from fmtkit.formats.target_registry import target
     from fmtkit.library import (
         compare,
         convert,
@@ -58,6 +59,7 @@ _HOMES = {
     "render": "fmtkit.library",
     "replay": "fmtkit.converting.replay",
     "table": "fmtkit.library",
+    "target": "fmtkit.formats.target_registry",
     "to_trl": "fmtkit.training.data.trl_datasets",
     "train": "fmtkit.library",
     "try_run": "fmtkit.library",
@@ -79,6 +81,7 @@ __all__ = [
     "render",
     "replay",
     "table",
+    "target",
     "to_trl",
     "train",
     "try_run",

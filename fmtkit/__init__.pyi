@@ -36,6 +36,7 @@ __all__ = [
     "render",
     "replay",
     "table",
+    "target",
     "to_trl",
     "train",
     "try_run",

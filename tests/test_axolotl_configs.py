@@ -200,7 +200,10 @@ def test_loftq_without_its_packages_or_a_device_is_told_before_anything_is_conve
         ({"peft": {"loftq_config": {"loftq_bit": 4}}}, "loftq_bit: LoftQ has no such setting; did"),
         ({"peft": {"loftq_config": {"loftq_bits": 3}}}, "loftq_bits: 3 is not one of 4, 8"),
         ({"peft": {"loftq_config": {"loftq_bits": 2}}}, "loftq_bits: 2 is not one of 4, 8"),
-        ({"model_quantization_config": "Mxfp4Config"}, "MXFP4 cannot train; add model_quantiz"),
+        (
+            {"model_quantization_config": "Mxfp4Config"},
+            "MXFP4 weights cannot be trained; add model_quantiz",
+        ),
         (
             {"tokens": {"pad_token": "<pad>"}},
             "tokens: .* is not a list of strings; axolotl .* special_tokens",

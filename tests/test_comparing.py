@@ -160,7 +160,7 @@ def test_the_held_out_rows_are_compared_too_and_order_does_not_count():
     found = compared("chat", None, "val_set_size=2")
     assert found.is_equal
     assert found.moved > 0
-    assert any("another order" in note for note in found.notes)
+    assert any("different order" in note for note in found.notes)
 
 
 def test_rows_that_were_packed_into_one_are_taken_apart(tmp_path):
@@ -251,8 +251,54 @@ def test_other_tokens_of_the_same_text_are_told_from_another_text():
     assert Judge(tokenizer).difference(Row((parts,), (parts,)), Row((whole,), (whole,))).rules == (
         "tokenization",
     )
-    liked, disliked = (Row((whole,), (whole,), liked=flag) for flag in (True, False))
+    liked, disliked = (Row((whole,), (whole,), label=flag) for flag in (True, False))
     assert Judge(tokenizer).difference(liked, disliked).rules == ("label",)
+
+
+def sequence(text: str, *, trained: str = "") -> Row:
+    """Return a row of a text, of which one part is trained on."""
+    tokenizer = tokens.load("tokenizers/ends")
+    ids, labels = [], []
+    for i, part in enumerate(text.partition(trained) if trained else (text,)):
+        more = tokenizer.encode(part).ids
+        ids += more
+        labels += more if i == 1 else [-100] * len(more)
+    return Row((ids,), (labels,))
+
+
+def turn(role: str, text: str) -> str:
+    return f"<|im_start|>{role}\n{text}<|im_end|>"
+
+
+TALK = turn("user", "And the stone?") + turn("assistant", "It stays.")
+
+
+@pytest.mark.parametrize(
+    ("role", "rule"), [("system", "system"), ("user", "turn_lost"), ("assistant", "turn_lost")]
+)
+def test_only_a_missing_system_prompt_is_one(role, rule):
+    judge = Judge(tokens.load("tokenizers/ends"))
+    both = sequence(TALK), sequence(turn(role, "The river runs.") + TALK)
+    found = judge.difference(*both)
+    assert (found.rules, found.detail[:15]) == ((rule,), "axolotl lacks 1")
+    assert judge.difference(*both[::-1]).rules == (rule,)
+
+
+def test_prompts_that_differ_without_a_trained_token_are_no_other_replies():
+    judge = Judge(tokens.load("tokenizers/ends"))
+    other = TALK.replace("stone", "river")
+    found = judge.difference(sequence(TALK), sequence(other))
+    assert (found.rules, found.detail) == (
+        ("template",), "the text differs; no token is trained on"
+    )  # fmt: skip
+    found = judge.difference(sequence(TALK, trained="It stays."), sequence(other))
+    assert found.rules == ("template", "mask")
+    assert found.detail == "the text differs; tokens are trained on only by axolotl"
+    trained = [sequence(text, trained="It stays.") for text in (TALK, other)]
+    assert judge.difference(*trained).detail == "the text outside the replies differs"
+    replied = TALK.replace("stays", "runs")
+    differing = judge.difference(trained[0], sequence(replied, trained="It runs."))
+    assert (differing.rules, differing.detail) == (("content",), "the replies differ")
 
 
 def test_a_spool_gives_back_any_row(tmp_path):
@@ -315,8 +361,8 @@ def test_an_arrow_file_that_is_cut_is_one_line(tmp_path, kept):
 def test_a_dataset_of_another_method_or_form_is_refused_by_name(tmp_path):
     from datasets import Dataset
 
-    refused(OptionError, "holds preference pairs .* is of sft", HERE / "prepared" / "dpo_chat")
-    refused(OptionError, "is of dpo", HERE / "prepared" / "chat", "dpo_chat")
+    refused(OptionError, "holds preference pairs .* trains sft", HERE / "prepared" / "dpo_chat")
+    refused(OptionError, "trains dpo", HERE / "prepared" / "chat", "dpo_chat")
     refused(OptionError, "single replies", HERE / "prepared" / "kto_intel", "dpo_chat")
     Dataset.from_list([{"messages": "x"}]).save_to_disk(tmp_path / "raw")
     refused(OptionError, "holds the columns messages", tmp_path / "raw")
@@ -331,10 +377,10 @@ def test_another_tokenizer_is_seen(tmp_path):
 
     far = [{"input_ids": [1, 99_999], "labels": [1, 1]}]
     Dataset.from_list(far).save_to_disk(tmp_path / "far")
-    refused(OptionError, "token id 99,999, .* another tokenizer", tmp_path / "far")
+    refused(OptionError, "token id 99,999, .* different tokenizer", tmp_path / "far")
     gibberish = [{"input_ids": [300 - i, 20 + i, 150], "labels": [1, 1, 1]} for i in range(9)]
     Dataset.from_list(gibberish).save_to_disk(tmp_path / "other")
-    refused(OptionError, "none of its 9 rows is like", tmp_path / "other")
+    refused(OptionError, "none of its 9 rows resembles", tmp_path / "other")
 
 
 def test_methods_that_sample_have_nothing_to_compare(tmp_path):
@@ -344,7 +390,7 @@ def test_methods_that_sample_have_nothing_to_compare(tmp_path):
         "trl": {"reward_funcs": ["fmtkit.rewards.accuracy"], "num_generations": 2},
     }
     keys["datasets"] = [{"path": "rows/chat.jsonl", "type": "gsm8k"}]
-    with pytest.raises(OptionError, match="samples from prompts"):
+    with pytest.raises(OptionError, match="trains on replies that it samples"):
         fmtkit.compare(keys, "prepared/dpo_chat")
 
 

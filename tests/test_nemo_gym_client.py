@@ -81,8 +81,13 @@ def test_a_row_goes_to_its_server_or_to_the_one_of_its_agent():
 @pytest.mark.parametrize(
     ("route", "server", "agent", "words"),
     [
-        (head.verifier, "arithmetik", None, "no resources_servers named 'arithmetik' runs; did"),
-        (head.verifier, "lonely", None, "no resources_servers named 'lonely' runs"),
+        (
+            head.verifier,
+            "arithmetik",
+            None,
+            "no running resources server is named 'arithmetik'; did",
+        ),
+        (head.verifier, "lonely", None, "no running resources server is named 'lonely'"),
         (
             head.verifier,
             None,

@@ -118,9 +118,21 @@ def test_a_newer_gym_is_started_by_its_own_command(tmp_path):
     assert words[:3] == [str(tmp_path / ".venv" / "bin" / "gym"), "env", "start"]
 
 
+def test_the_gym_of_its_own_environment_comes_before_one_on_path(tmp_path, monkeypatch):
+    other = tmp_path / "path" / "ng_run"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", str(other.parent), prepend=":")
+    settings = make_gym(tmp_path, name="gym")
+    assert launching.command(settings, {})[0] == str(tmp_path / ".venv" / "bin" / "gym")
+    (tmp_path / ".venv" / "bin" / "gym").unlink()
+    assert launching.command(settings, {})[0] == str(other)
+
+
 def test_a_gym_that_is_not_installed_is_told_with_the_command(tmp_path):
     settings = make_gym(tmp_path, name="other")
-    with pytest.raises(DependencyError, match=r"no ng_run in .*pip install nemo-gym"):
+    with pytest.raises(DependencyError, match=r"no ng_run or gym in .*pip install nemo-gym in it"):
         launching.command(settings, {})
 
 
@@ -133,7 +145,9 @@ def test_a_configuration_that_is_not_there_is_told(tmp_path):
 def test_a_gym_that_ends_at_once_is_told_with_its_last_words(tmp_path):
     settings = make_gym(tmp_path, "print('no such key'); sys.exit(3)")
     with (
-        pytest.raises(OptionError, match=r"the Gym ended with code 3: no such key; all of it is"),
+        pytest.raises(
+            OptionError, match=r"the Gym ended with code 3: no such key; the complete log is"
+        ),
         launching.servers_of(settings, tmp_path / "gym.log", {}),
     ):
         pass
@@ -163,7 +177,7 @@ def test_a_port_that_is_taken_is_told(tmp_path):
     with standin.running() as gym:
         settings = make_gym(tmp_path, head_port=gym.head_port)
         with (
-            pytest.raises(OptionError, match=r"something answers at .* already; stop it"),
+            pytest.raises(OptionError, match=r"a server is already running at .*; stop it"),
             launching.servers_of(settings, tmp_path / "gym.log", {}),
         ):
             pass

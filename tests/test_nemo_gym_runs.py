@@ -281,7 +281,7 @@ def test_a_server_that_nobody_runs_is_told_before_training(model, tmp_path, here
     with standin.running() as gym:
         made = keys(tmp_path, model, gym)
         made["nemo_gym_datasets"][0]["server_name"] = "arithmetik"
-        with pytest.raises(OptionError, match="no resources_servers named 'arithmetik' runs"):
+        with pytest.raises(OptionError, match="no running resources server is named 'arithmetik'"):
             runs.train(made)
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 

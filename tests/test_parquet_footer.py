@@ -81,6 +81,13 @@ def test_metadata_is_seen_in_the_footer_and_in_the_arrow_schema():
     assert pq.read_metadata(pa.BufferReader(joined)).metadata[b"type"] == b"intel"
 
 
+def test_metadata_of_the_schema_is_kept_beside_what_is_added():
+    schema = pa.schema([("a", pa.string())], metadata={"huggingface": "{}", "type": "old"})
+    joined = join([parquet(pa.table({"a": ["x"]}, schema=schema))], {"type": "intel"})
+    expected = {b"huggingface": b"{}", b"type": b"intel"}
+    assert pq.read_schema(pa.BufferReader(joined)).metadata == expected
+
+
 def test_another_schema_is_refused():
     text, number = parquet(pa.table({"a": ["x"]})), parquet(pa.table({"a": [1]}))
     with pytest.raises(ValueError, match="another schema"):

@@ -255,10 +255,21 @@ def test_a_mark_under_a_key_of_ones_own_that_is_no_flag_is_quarantined(mark, mod
     assert json.loads(bad)["column"] == "conversations[1].learn it"
 
 
-def test_stretches_are_for_sft_alone():
-    datasets = [{"path": "a.jsonl", "message_field_training_detail": "which"}]
-    with pytest.raises(OptionError, match="chooses what sft learns; dpo compares whole replies"):
-        planning.plan({"rl": "dpo", "datasets": datasets}, partial=True)
+@pytest.mark.parametrize("method", ["dpo", "grpo", "prm"])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("message_field_training_detail", "which"),
+        ("roles_to_train", ["user"]),
+        ("train_on_eos", "last"),
+        ("train_on_eot", "none"),
+    ],
+)
+def test_only_sft_chooses_the_turns_that_are_trained_on(method, key, value):
+    datasets = [{"path": "a.jsonl", key: value}]
+    told = rf"{key}: only sft can choose .* \(the method is {method}\)"
+    with pytest.raises(OptionError, match=told):
+        planning.plan({"rl": method, "datasets": datasets}, partial=True)
 
 
 @pytest.mark.parametrize("role", ["user", "assistant"])

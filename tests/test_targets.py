@@ -32,7 +32,9 @@ METHODS = {
 CASES = [
     pytest.param(found.name, table, id=f"{found.name}-{table}")
     for found in target_registry.targets()
-    for table in sorted({found.takes.name(), target_registry.WHOLE.get(found.takes.name(), "")})
+    for table in sorted(
+        {found.takes.name(), target_registry.CONVERTIBLE.get(found.takes.name(), "")}
+    )
     if table in drawn.ROWS and not found.text
 ]
 EVERY_LOSS = tuple(target_registry.LOSSES)
@@ -200,7 +202,10 @@ def test_report_and_manifest_of_a_folder_count_losses_and_rows_without_place(
     ("options", "words"),
     [
         ({"to": "opnai"}, "no target named 'opnai'; did you mean 'openai'?"),
-        ({"to": "hh-rlhf"}, "holds a Preference, not a Conversation; what does: alpaca, axolotl"),
+        (
+            {"to": "hh-rlhf"},
+            "can write Preference rows, but these are Conversation rows; targets that can write them: alpaca, axolotl",
+        ),
         ({"to": "openai", "allow_loss": "raesoning"}, "did you mean 'reasoning_content'?"),
         ({"to": "openai", "allow_loss": "source"}, "--allow-loss source: no such field"),
         ({"allow_loss": "tools"}, "give --to"),

@@ -11,6 +11,7 @@ from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.core.runner import shipped
 from fmtkit.training.config.arguments import FORMER_NAMES, fields_of, has_class
 from fmtkit.training.config.keys import table
+from fmtkit.training.planning.argument_choices import from_annotations
 
 pytest.importorskip("trl")
 
@@ -24,6 +25,24 @@ def test_the_fields_are_those_of_the_real_class(config):
     module, _, name = config.partition(":")
     real = {f.name for f in fields(getattr(importlib.import_module(module), name))}
     assert set(fields_of(config).annotations) == real
+
+
+@pytest.mark.parametrize(
+    ("annotation", "strings"),
+    [
+        ("int | None", None),
+        ("Literal['a', 'b'] | None", ("a", "b")),
+        ("typing.Literal['a'] | typing.Literal['b']", ("a", "b")),
+        ("list[Literal['a', 'b']] | None", ("a", "b")),
+        ("Optional[Literal['a']]", ("a",)),
+        ("str | Literal['auto']", ()),
+        ("Optional[Union[str, Literal['auto']]]", ()),
+        ("bool | Literal['all', 'niter_[number]']", ()),
+        ("dict[str, int] | Literal['auto']", ("auto",)),
+    ],
+)
+def test_a_literal_beside_any_string_limits_no_string(annotation, strings):
+    assert from_annotations(annotation) == strings
 
 
 def test_no_import_is_made_to_read_them():

@@ -14,6 +14,23 @@ pytest.importorskip("trl")
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        ([], 2, "usage: python -m fmtkit.training.demo"),
+        (["model"], 2, "usage: python -m fmtkit.training.demo"),
+        (["model", "none.txt"], 3, "error: none.txt: cannot be read"),
+    ],
+)
+def test_the_demos_model_without_its_files_is_one_error(words, code, told, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "fmtkit.training.demo", *words],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr[: len(told)]) == (code, told)
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.slow
 def test_the_demo_converts_inspects_trains_and_its_metrics_move(tmp_path):
     shutil.copytree(EXAMPLES, tmp_path / "docs" / "examples")

@@ -215,7 +215,7 @@ def test_an_argument_of_the_trainer_passes_by_its_own_name(text, name, value):
 
 
 def test_no_key_of_the_table_is_a_mere_copy_of_an_argument():
-    assert not set(keys.everywhere()) & set(keys.table())
+    assert not set(keys.arguments_by_name()) & set(keys.table())
 
 
 def test_without_trl_a_plan_is_made_and_says_that_arguments_pass_unchecked():
@@ -274,7 +274,7 @@ WRONG = ("no such value", -7, 3.7, True, [], {}, float("nan"))
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["sft", "dpo", "grpo", "ebft"])
 def test_no_value_of_any_key_ends_in_anything_but_one_of_our_errors(method):
-    names = [*keys.table(), *keys.everywhere()]
+    names = [*keys.table(), *keys.arguments_by_name()]
     for name in names:
         for value in WRONG:
             section, _, last = name.rpartition(".")

@@ -67,8 +67,13 @@ def vowels(completion, **_):
     return float(sum(letter in "aeiou" for letter in said))
 
 
-def load_environment(rows=8, turns=3, fails_in=0, hangs=False, broken=False, once=False):
+def load_environment(
+    rows=8, turns=3, fails_in=0, hangs=False, broken=False, once=False, image=None
+):
     data = [{"question": f"{n} say good", "answer": str(n)} for n in range(rows)]
+    if image is not None:
+        link = {"type": "image_url", "image_url": {"url": "data:,"}}
+        data[image]["question"] = [{"type": "text", "text": "see"}, link]
     env = Counting(dataset=Dataset.from_list(data), rubric=vf.Rubric(funcs=[vowels]), max_turns=turns)
     env.fails_in, env.hangs, env.broken, env.once = fails_in, hangs, broken, once
     return env
@@ -217,6 +222,7 @@ def test_an_environment_without_an_end_is_ended_by_the_tokens_and_trained(
         ({"environment": "no_such_env"}, "no_such_env ended with code 1:.*verifiers.log"),
         ({"arguments": {"no_such_argument": 1}}, "ended with code 1:.*no_such_argument"),
         ({"arguments": {"rows": 0}}, "has no rows|ended with code 1"),
+        *([] if REAL else [({"arguments": {"image": 2}}, "row 2 of its dataset: .*'image_url'")]),
     ],
 )
 def test_what_cannot_be_loaded_is_told_before_anything_is_converted(
@@ -467,6 +473,25 @@ def test_tools_that_the_template_cannot_carry_are_named(wording, asked):
     with pytest.raises(urllib.error.HTTPError):
         one.say([user("hello")], tools=[TOOL])
     assert "TRL does not know how to read tool calls" in one.conversation.fault
+
+
+def test_an_image_in_a_request_ends_the_run_and_is_never_dropped(asked):
+    one = asked([1])
+    text = {"type": "text", "text": "Look: "}
+    with pytest.raises(urllib.error.HTTPError):
+        one.say(
+            [
+                {
+                    "role": "user",
+                    "content": [text, {"type": "image_url", "image_url": {"url": "data:,"}}],
+                }
+            ]
+        )
+    assert "a part of type 'image_url'" in one.conversation.fault
+    assert not one.read
+    two = asked([1])
+    two.say([{"role": "user", "content": [text, {"type": "text", "text": "it"}]}])
+    assert not two.conversation.fault
 
 
 def test_requests_that_wait_are_sampled_together_and_failures_reach_each():

@@ -14,9 +14,9 @@ from fmtkit.training.comparing.rules import ONLY, RULES
 from fmtkit.training.config import keys
 from fmtkit.training.config.arguments import REMOVED
 from fmtkit.training.config.key import Key
-from fmtkit.training.config.keys import everywhere
+from fmtkit.training.config.keys import arguments_by_name
 from fmtkit.training.config.schema import made_from
-from fmtkit.training.planning.refusals import PLUGINS, PLUGINS_THAT_TRAIN
+from fmtkit.training.planning.refusals import ACCEPTED_PLUGINS, REFUSED_PLUGINS
 
 _HEAD = """# Coming from axolotl
 
@@ -188,7 +188,7 @@ def text() -> str:
     return (
         f"{_HEAD}{rows}\n{_comparing()}\n## Honoured\n\n"
         "Beside these every argument of the method's config class "
-        f"passes by its own name ({len(everywhere())} of them, listed in [config.md](config.md)).\n\n"
+        f"passes by its own name ({len(arguments_by_name())} of them, listed in [config.md](config.md)).\n\n"
         f"{_table(honoured)}\n## Notes\n\n{_table(notes)}\n## Refused\n\n{_table(refused)}\n"
         f"## An entry of `datasets`\n\n{_table(entries)}\n{_types()}\n{_plugins()}\n{_versions()}"
     )
@@ -272,11 +272,9 @@ def _type(name: str, method: str) -> str:
 def _plugins() -> str:
     known = "".join(
         f"| `{name}` | {'a note: ' + note if note else 'honoured by its keys'} |\n"
-        for name, note in PLUGINS.items()
+        for name, note in ACCEPTED_PLUGINS.items()
     )
-    refused = "".join(
-        f"| `{name}` | refused: {why} |\n" for name, why in PLUGINS_THAT_TRAIN.items()
-    )
+    refused = "".join(f"| `{name}` | refused: {why} |\n" for name, why in REFUSED_PLUGINS.items())
     return f"## Plugins\n\n| plugin | answer |\n|---|---|\n{known}{refused}"
 
 

@@ -30,26 +30,26 @@ In the library it is `fmtkit.convert(source, type, out, to="openai")`, and `fmtk
 A row is written only if reading it back, with the type in the second column, gives an equal row. Otherwise it is
 quarantined with the code `no_place`, and the message names the field that the layout cannot hold. `--allow-loss FIELD`
 writes such rows without the field, and counts them. `losses` and `no_place` in the report and the manifest count rows by
-field. A text that is a mark of the layout (`\\n\\nHuman:` in HH-RLHF), white space that its reader strips and an empty
-system prompt where none can stand are `no_place` too.
+field. Text that contains a separator of the layout (`\\n\\nHuman:` in HH-RLHF), white space that its reader strips, and an
+empty system prompt in a layout that cannot hold one are `no_place` too.
 
 """
 
 NOTES = """
-A Completion is written where a Conversation is taken, its earlier replies with the mark that they are not trained on (loss
-`train` where there is no place for it); a conversation of one exchange is written where a Completion is taken. A ranking
-is written as its pairs (`--option pairs=…`).
+A target that takes Conversation rows also writes Completion rows: their earlier replies are marked as not trained on, or
+the row is quarantined for the field `train` if the layout cannot mark them. A target that takes Completion rows also
+writes conversations of one exchange. A ranking is written as its pairs (`--option pairs=…`).
 
-Calls of tools: `openai`, `openai-preference` and `axolotl` have arguments as JSON text (loss `arguments`); `sharegpt` and
-`llama-factory` have a turn `function_call` with the functions alone (losses `tool_call_id` and `content`). `--to trl` writes
-them as the values that chat templates render, so that `load_dataset("parquet", data_dir="OUT/data")` goes into a trainer as
-it is; `fmtkit.to_trl(table)` does the same to a table in memory.
+Tool calls: `openai`, `openai-preference` and `axolotl` write their arguments as JSON text (field `arguments`); `sharegpt`
+and `llama-factory` write a turn `function_call` that holds only the functions (fields `tool_call_id` and `content`). `--to
+trl` writes them as the values that chat templates render, so that a trainer can take `load_dataset("parquet",
+data_dir="OUT/data")` unchanged; `fmtkit.to_trl(table)` does the same with a table in memory.
 
-`llama-factory` writes `dataset_info.json` next to the rows of a folder, `axolotl` the lines of `datasets:`; of a single file
-they are printed and are in the report (`beside`).
+`llama-factory` writes `dataset_info.json` next to the rows of a folder, and `axolotl` the lines of `datasets:`. For a single
+file, both are printed and are in the report as `beside`.
 
-A package adds a target as it adds a type: a function with `@fmtkit.formats.target_registry.target(...)` in a file that `--plugin`
-names, or an entry point in the group `fmtkit.targets`.
+A package adds a target as it adds a type: a function with the decorator `@fmtkit.target(...)`, in a file that `--plugin`
+names or behind an entry point in the group `fmtkit.targets`.
 """
 
 CHAT = {
@@ -70,6 +70,7 @@ ROWS = {
     "Completion": (ONE, "sft"),
     "Preference": (PAIR, "dpo"),
     "Unpaired": (ONE | {"label": True}, "kto"),
+    "Prompt": ({"prompt": PAIR["prompt"]}, "grpo"),
 }
 
 
@@ -77,14 +78,16 @@ def text() -> str:
     """Return the page."""
     every = [found for found in target_registry.targets() if not found.text]
     held = table(
-        ["target", "read back by", "takes", "files", "holds"],
+        ["target", "read back by", "rows", "files", "fields"],
         (
             [code(t.name), code(t.reads), t.takes.name(), " ".join(t.formats), _held(t)]
             for t in every
         ),
     )
-    lost = table(["loss", "what is dropped"], ([code(n), dropped] for n, dropped in LOSSES.items()))
-    parts = [HEAD, held, "\n## Losses\n\n", lost, NOTES, "\n## A row of each\n"]
+    lost = table(
+        ["field", "what is dropped"], ([code(n), dropped] for n, dropped in LOSSES.items())
+    )
+    parts = [HEAD, held, "\n## Dropped fields\n\n", lost, NOTES, "\n## A row of each\n"]
     for name in target_registry.names():
         found = [t for t in every if t.name == name]
         parts.append(f"\n### {name}\n\n{found[0].summary}.\n")
@@ -94,7 +97,7 @@ def text() -> str:
 
 def _held(found: Target) -> str:
     names = [code(name) for name in LOSSES if name in found.holds]
-    return ", ".join([*names, *(["kept columns"] if found.keeps else [])])
+    return ", ".join([*names, *(["columns of `--keep`"] if found.keeps else [])])
 
 
 def _example(found: Target) -> str:

@@ -62,7 +62,7 @@ class TargetStage(PickledByFields):
     ) -> "TargetStage":
         """Find the target that takes a table.
 
-        Raises OptionError where none of that name can hold it, or a loss is named that cannot be.
+        Raises OptionError if the target cannot write it, or `allowed` names an unknown field.
         """
         if before.is_text and not before.text_source:
             raise OptionError(

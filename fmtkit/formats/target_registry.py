@@ -1,8 +1,8 @@
-"""The registry of targets (`--to`), and which of them can hold a table.
+"""The registry of targets (`--to`), and which of them can write a table.
 
 A target is the reverse of a converter: its one parameter is the canonical table that it takes, and it
 returns the columns of the written rows. Several functions may share a name; the table decides which is
-called. A target declares which parts of a conversation it holds; the others are dropped only if
+called. A target declares which fields of a conversation it can write; the others are dropped only if
 `--allow-loss` names them, and are counted (`fmtkit.converting.target_stage`).
 """
 
@@ -21,7 +21,7 @@ from fmtkit.core.errors import FmtkitError, OptionError, UnknownNameError
 from fmtkit.core.tables import Table
 
 Rows: TypeAlias = Mapping[str, Column | None]
-"""The columns of the written rows, in order; one that is None is left out."""
+"""The columns of the written rows, in order; a column that is None is not written."""
 Beside: TypeAlias = Callable[[str, str, tuple[str, ...]], tuple[str, str]]
 F = TypeVar("F", bound=Callable[..., Rows])
 
@@ -38,11 +38,11 @@ LOSSES: dict[str, str] = {
     "train": "which messages are trained on",
     "margin": "by how much the chosen reply is better",
 }
-"""What `--allow-loss` may name, besides kept columns -> what is dropped."""
+"""Field that `--allow-loss` may name, besides kept columns -> what is dropped."""
 _NAMES = {name: key.name for key in MESSAGE_KEYS for name in key.names if key.name in LOSSES}
 _NAMES |= {"weights": "train", "developer": "system"}
 MARGINAL = frozenset({"arguments", "content"})
-"""Losses of form only: a target that does not declare them is not said to lose them."""
+"""Fields of form only: that a target does not keep them is not reported."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Target:
     reads: str
     """The type that reads the rows back."""
     holds: frozenset[str]
-    """The parts of a conversation, by their names in LOSSES, that it can hold."""
+    """The fields of a conversation, by their names in LOSSES, that it can write."""
     system: Literal["turns", "first"]
     """Where system prompts may be: in any turn ("turns"), or only a non-empty one as the first turn."""
     json: frozenset[str]
@@ -65,7 +65,7 @@ class Target:
     keeps: bool
     """Whether kept columns are written too."""
     text: bool
-    """Whether it takes conversations that are rendered to text already."""
+    """Whether it takes conversations that are rendered to text."""
     function: Callable[..., Rows] = field(compare=False)
     beside: Beside | None = field(default=None, compare=False)
     """Makes the file that describes the rows: (name of OUT, path of the rows, columns) -> (name, text)."""
@@ -113,15 +113,16 @@ def target(
 ) -> Callable[[F], F]:
     """Register a target, named as its module, with hyphens, unless `name` is given.
 
-    The keywords are the fields of `Target`: the function's annotations say which table it takes.
+    The keywords are the fields of `Target`; the annotation of the function's first parameter is the table
+    that it takes.
     """
 
     def register(function: F) -> F:
         hints = get_type_hints(function)
         module = function.__module__.rpartition(".")[2]
         doc = getdoc(function) or ""
-        own = frozenset(holds)
-        unknown = own - {*LOSSES, "developer"}
+        held = frozenset(holds)
+        unknown = held - {*LOSSES, "developer"}
         if unknown:
             raise OptionError(f"target {module}: holds={sorted(unknown)} is none of {list(LOSSES)}")
         _TARGETS.append(
@@ -129,7 +130,7 @@ def target(
                 name=name or module.replace("_", "-"),
                 takes=next(hint for key, hint in hints.items() if key not in ("wide", "return")),
                 reads=reads,
-                holds=own,
+                holds=held,
                 system=system,
                 json=frozenset(json),
                 calls=calls,
@@ -187,14 +188,14 @@ def named(name: str) -> tuple[Target, ...]:
     return found
 
 
-WHOLE: dict[str, str] = {"Completion": "Conversation", "Conversation": "Completion"}
-"""Table -> another table that its rows can also be written as, without loss."""
+CONVERTIBLE: dict[str, str] = {"Completion": "Conversation", "Conversation": "Completion"}
+"""Table -> the other table whose layout can also hold its rows, without loss."""
 
 
 def find(name: str, table: type[Table], *, text: bool) -> Target:
-    """Return the function of a target that takes a table, or one that its rows can be written as.
+    """Return the function of a target that takes a table, or the table's `CONVERTIBLE`.
 
-    Raises UnknownNameError if there is no such target, and OptionError if it cannot hold the table; the
+    Raises UnknownNameError if there is no such target, and OptionError if it cannot write the table; the
     message names the targets that can.
     """
     found = named(name)
@@ -203,24 +204,26 @@ def find(name: str, table: type[Table], *, text: bool) -> Target:
         return chosen
     every = targets()
     fits = [n for n in names() if _fitting([t for t in every if t.name == n], table, text=text)]
-    what = _in_words(table, text=text)
-    holding = ", ".join(dict.fromkeys(_in_words(t.takes, text=t.text) for t in found))
-    advice = f"what does: {', '.join(fits)}" if fits else "no target does"
-    raise OptionError(f"--to {name} holds {holding}, not {what}; {advice}")
+    *most, last = dict.fromkeys(_in_words(t.takes, text=t.text) for t in found)
+    able = f"{', '.join(most)} or {last}" if most else last
+    advice = f"targets that can write them: {', '.join(fits)}" if fits else "no target can"
+    raise OptionError(
+        f"--to {name} can write {able} rows, but these are {_in_words(table, text=text)} rows; {advice}"
+    )
 
 
 def _in_words(table: type[Table], *, text: bool) -> str:
-    return f"a {table.name()} of text" if text else f"a {table.name()}"
+    return f"rendered {table.name()}" if text else table.name()
 
 
 def _fitting(found: Iterable[Target], table: type[Table], *, text: bool) -> Target | None:
     taken = {t.takes.name(): t for t in found if t.text == text}
-    own = taken.get(table.name())
-    return own or (None if text else taken.get(WHOLE.get(table.name(), "")))
+    exact = taken.get(table.name())
+    return exact or (None if text else taken.get(CONVERTIBLE.get(table.name(), "")))
 
 
 def loss_named(name: str) -> str:
-    """Return the loss of this name, or of a name that sources use (`reasoning`, `weight`), else the name."""
+    """Return the field of LOSSES that a name of sources means (`reasoning`, `weight`), else the name."""
     return name if name in LOSSES else _NAMES.get(name, name)
 
 

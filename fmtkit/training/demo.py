@@ -1,15 +1,15 @@
-"""A tiny model and a tokenizer for it, made on the spot: nothing is downloaded.
+"""A tiny model with random weights and a tokenizer for it, for demonstrations and tests.
 
-`python -m fmtkit.training.demo FOLDER FILE...` trains a byte-level BPE on the words of the files
-and writes a small Llama with random weights next to it. Training it takes seconds on a CPU.
+`python -m fmtkit.training.demo FOLDER FILE...` trains a byte-level BPE tokenizer on the files, and writes it
+and a small Llama into FOLDER. Nothing is downloaded, and training such a model takes seconds on a CPU.
 """
 
-import sys
+import argparse
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from fmtkit.core.errors import SourceError
+from fmtkit.core.errors import FmtkitError, SourceError
 
 SPECIAL = ("<|pad|>", "<|begin_of_text|>", "<|im_start|>", "<|im_end|>")
 """The padding token is not the end of turn: padding is masked, so the model would never learn to stop."""
@@ -52,8 +52,8 @@ def _tokenizer(texts: list[str], vocabulary: int, *, bos: bool) -> Any:
     backend.train_from_iterator(texts, trainer)
     pad, begin, _, end = SPECIAL
     named = {"pad_token": pad, "eos_token": end} | ({"bos_token": begin} if bos else {})
-    made: Any = PreTrainedTokenizerFast
-    return made(tokenizer_object=backend, model_max_length=4096, **named)
+    fast: Any = PreTrainedTokenizerFast
+    return fast(tokenizer_object=backend, model_max_length=4096, **named)
 
 
 def _model(tokenizer: Any, hidden: int, layers: int, seed: int) -> Any:
@@ -61,8 +61,8 @@ def _model(tokenizer: Any, hidden: int, layers: int, seed: int) -> Any:
     from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
     from transformers.utils import logging
 
-    speak: Any = logging
-    speak.disable_progress_bar()
+    bars: Any = logging
+    bars.disable_progress_bar()
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
@@ -93,5 +93,19 @@ def _texts(files: Iterable[str]) -> Iterator[str]:
             raise SourceError(f"{name}: cannot be read: {error}") from error
 
 
+def main() -> None:
+    """Make a model from the arguments of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fmtkit.training.demo", description="Make a tiny model and its tokenizer."
+    )
+    parser.add_argument("folder", type=Path, help="where the model is written")
+    parser.add_argument("files", nargs="+", help="text on which the tokenizer is trained")
+    given = parser.parse_args()
+    try:
+        make(given.folder, _texts(given.files))
+    except FmtkitError as error:
+        parser.exit(error.exit_code, f"error: {error}\n")
+
+
 if __name__ == "__main__":
-    make(Path(sys.argv[1]), _texts(sys.argv[2:]))
+    main()

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from fmtkit.core import buffers, plugins
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.writing import json_lines
-from fmtkit.writing.parquet_footer import MAGIC, JoinedFooter, split_file
+from fmtkit.writing.parquet_footer import MAGIC, JoinedFooter, split_file, with_more
 
 ROW_GROUP_BYTES = 64 * 2**20
 """Tables larger than this become several row groups of about equal rows."""
@@ -194,8 +194,7 @@ class ArrowStitcher:
     def end(self, metadata: Mapping[str, str]) -> bytes:
         """Return the end-of-stream mark and the footer, whose schema has the metadata."""
         schema = pa.ipc.read_schema(pa.py_buffer(self._head))
-        schema = schema.with_metadata(dict(metadata)) if metadata else schema
-        footer = _with_blocks(_empty_footer(schema), self._blocks)
+        footer = _with_blocks(_empty_footer(with_more(schema, metadata)), self._blocks)
         return END_OF_STREAM + footer + len(footer).to_bytes(4, "little") + self._MAGIC
 
 

@@ -267,16 +267,21 @@ def _move(fields: Struct, key: int, distance: int) -> None:
 
 
 def _with_metadata(field: Field, metadata: Mapping[str, str]) -> Field:
-    """Add key-value pairs; metadata of the Arrow schema, which alone pyarrow reads, is replaced."""
+    """Add key-value pairs to the footer, and to the Arrow schema, the only ones that pyarrow reads."""
     pairs = {_text(pair[1]): _text(pair[2]) for pair in _structs(field)} | dict(metadata)
     schema = pa.ipc.read_schema(pa.py_buffer(b64decode(pairs[_ARROW_SCHEMA])))
-    whole = (schema.with_metadata(dict(metadata)) if metadata else schema).serialize()
-    pairs[_ARROW_SCHEMA] = b64encode(whole).decode()
+    pairs[_ARROW_SCHEMA] = b64encode(with_more(schema, metadata).serialize()).decode()
     added: list[Value] = [
         {1: Field(BINARY, key.encode()), 2: Field(BINARY, value.encode())}
         for key, value in pairs.items()
     ]
     return Field(LIST, Items(STRUCT, added))
+
+
+def with_more(schema: pa.Schema, metadata: Mapping[str, str]) -> pa.Schema:
+    """Return a schema with metadata added to its own."""
+    added = {key.encode(): value.encode() for key, value in metadata.items()}
+    return schema.with_metadata({**(schema.metadata or {}), **added}) if added else schema
 
 
 def _structs(field: Field) -> Iterator[Struct]:

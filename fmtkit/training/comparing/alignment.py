@@ -1,7 +1,7 @@
-"""Alignment: which row of one dataset is which of another, whatever their order.
+"""Alignment of two datasets: pairs the rows of one with those of the other, whatever their order.
 
-Rows that are equal meet by their hashes; of the others those with the same text; then those that have the
-most words in common. What is left was on one side only.
+Equal rows are paired by their hashes; of the others those with the same ids; then those with the same text;
+then those that have the most words in common. The rest are on one side only.
 """
 
 import re
@@ -18,20 +18,20 @@ from fmtkit.training.comparing.spool import Hashes, Row, Spool
 Numbers = npt.NDArray[np.int64]
 
 _BUDGET = 4_000_000
-"""Words that are kept of each side to find rows by: of larger datasets a sample."""
+"""Words kept of each side; of larger datasets a sample of the words."""
 _LEAST = 8
-"""Words that are kept of each row at least."""
+"""Words kept of each row, at least."""
 _COMMON = 64
-"""Rows that a word may be in to be of any use."""
+"""A word that is in more rows than this is ignored."""
 _ENOUGH = 0.2
-"""Share of the shorter row's words that two rows must have in common, and not less than two of them."""
+"""Share of the shorter row's words that two rows must have in common, and at least two words."""
 _TOGETHER = (1, 2, 4)
-"""Words that are looked at together: where few words are used, only their order distinguishes rows."""
+"""Lengths of the word n-grams compared: of rows with few different words only the order differs."""
 
 
 @dataclass(frozen=True)
 class Aligned:
-    """Pairs of row numbers, theirs and ours, by how they met; and the rows that met no other."""
+    """Pairs of row numbers, theirs and ours, and the rows without a counterpart."""
 
     equal: Numbers
     """Pairs with the same ids and labels, shape (n, 2)."""
@@ -43,47 +43,47 @@ class Aligned:
 def align(
     theirs: Spool, ours: Spool, decode: Callable[[Sequence[int]], str], control: frozenset[int]
 ) -> Aligned:
-    """Align two datasets; deterministic, in memory that grows by some bytes a row.
+    """Align two datasets; deterministic, with a few bytes of memory per row.
 
     Args:
-        theirs: Rows of the one.
-        ours: Rows of the other.
-        decode: Makes ids a text, to find rows that were tokenized otherwise.
-        control: Ids of control tokens, which say nothing of a row.
+        theirs: Rows of the first dataset.
+        ours: Rows of the second dataset.
+        decode: Decodes ids, to find rows that were tokenized differently.
+        control: Ids of control tokens, which are not compared.
     """
     left = np.arange(len(theirs), dtype=np.int64), np.arange(len(ours), dtype=np.int64)
-    equal = _met(*left, theirs.hashes["whole"], ours.hashes["whole"])
+    equal = _paired(*left, theirs.hashes["rows"], ours.hashes["rows"])
     left = _rest(left, equal)
-    found = [_met(*left, theirs.hashes["ids"][left[0]], ours.hashes["ids"][left[1]])]
-    left = _rest(left, found[-1])
+    differing = [_paired(*left, theirs.hashes["ids"][left[0]], ours.hashes["ids"][left[1]])]
+    left = _rest(left, differing[-1])
 
-    def texts(spool: Spool, numbers: Numbers) -> Hashes:
-        made = (_text_hash(spool[int(n)], decode, control) for n in numbers)
-        return np.fromiter(made, np.uint64, len(numbers))
+    def text_hashes(spool: Spool, numbers: Numbers) -> Hashes:
+        hashes = (_text_hash(spool[int(n)], decode, control) for n in numbers)
+        return np.fromiter(hashes, np.uint64, len(numbers))
 
     if len(left[0]) and len(left[1]):
-        found.append(_met(*left, texts(theirs, left[0]), texts(ours, left[1])))
-        left = _rest(left, found[-1])
+        differing.append(_paired(*left, text_hashes(theirs, left[0]), text_hashes(ours, left[1])))
+        left = _rest(left, differing[-1])
     if len(left[0]) and len(left[1]):
-        found.append(_likest(theirs, ours, left, decode, control))
-        left = _rest(left, found[-1])
-    different = np.concatenate(found)
+        differing.append(_most_similar(theirs, ours, left, decode, control))
+        left = _rest(left, differing[-1])
+    different = np.concatenate(differing)
     return Aligned(equal, different[np.argsort(different[:, 0], kind="stable")], *left)
 
 
-def _met(a: Numbers, b: Numbers, of_a: Hashes, of_b: Hashes) -> Numbers:
-    """Pair equal hashes, the first of each side with the first of the other and so on."""
+def _paired(a: Numbers, b: Numbers, of_a: Hashes, of_b: Hashes) -> Numbers:
+    """Pair equal hashes: the first of one side with the first of the other, and so on."""
 
     def frame(numbers: Numbers, hashes: Hashes, name: str) -> pl.DataFrame:
-        made = pl.DataFrame({name: numbers, "hash": hashes})
-        return made.with_columns(nth=pl.int_range(pl.len()).over("hash"))
+        keyed = pl.DataFrame({name: numbers, "hash": hashes})
+        return keyed.with_columns(nth=pl.int_range(pl.len()).over("hash"))
 
     both = frame(a, of_a, "a").join(frame(b, of_b, "b"), on=["hash", "nth"]).sort("a")
     return both.select("a", "b").to_numpy().reshape(-1, 2).astype(np.int64)
 
 
-def _rest(left: tuple[Numbers, Numbers], met: Numbers) -> tuple[Numbers, Numbers]:
-    return np.setdiff1d(left[0], met[:, 0]), np.setdiff1d(left[1], met[:, 1])
+def _rest(left: tuple[Numbers, Numbers], pairs: Numbers) -> tuple[Numbers, Numbers]:
+    return np.setdiff1d(left[0], pairs[:, 0]), np.setdiff1d(left[1], pairs[:, 1])
 
 
 def _text_hash(
@@ -96,7 +96,7 @@ def _text_hash(
     return np.uint64(int.from_bytes(digest.digest(), "little"))
 
 
-def _likest(
+def _most_similar(
     theirs: Spool,
     ours: Spool,
     left: tuple[Numbers, Numbers],
@@ -141,14 +141,14 @@ def _words_of(
     decode: Callable[[Sequence[int]], str],
     control: frozenset[int],
 ) -> pl.DataFrame:
-    """Return row and hash of each word and of several that follow each other, or of a sample of them."""
+    """Return row number and hash of each word n-gram, or of a sample of them."""
     tokens = sum(spool[int(n)].length for n in numbers)
     one_in = np.uint64(max(1, 2 * tokens // _BUDGET))
     rows: list[Numbers] = []
     words: list[Hashes] = []
     for number in numbers:
-        found = np.unique(np.fromiter(_words(spool[int(number)], decode, control), np.uint64))
-        kept = np.union1d(found[:_LEAST], found[found % one_in == 0])
+        hashes = np.unique(np.fromiter(_words(spool[int(number)], decode, control), np.uint64))
+        kept = np.union1d(hashes[:_LEAST], hashes[hashes % one_in == 0])
         words.append(kept)
         rows.append(np.full(len(kept), number, dtype=np.int64))
     return pl.DataFrame({"row": np.concatenate(rows), "word": np.concatenate(words)})
@@ -166,7 +166,7 @@ def _words(
 
 
 def _runs(ids: Sequence[int], control: frozenset[int]) -> Iterator[list[int]]:
-    """Yield the runs of tokens between control tokens, and an empty one for each of those."""
+    """Yield the runs of tokens between control tokens, and an empty run for each control token."""
     run: list[int] = []
     for one in ids:
         if one in control:

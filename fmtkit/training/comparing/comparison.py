@@ -1,4 +1,4 @@
-"""`fmtkit compare`: where a dataset that axolotl prepared differs from fmtkit's rows, and by which rule."""
+"""`fmtkit compare`: where fmtkit's rows differ from a dataset that axolotl prepared, and by which rule."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from fmtkit.training.planning.plan import Plan, plan
 from fmtkit.training.planning.prerendered import settled
 
 _AROUND = 12
-"""Tokens of context before the first that differs, and from it on."""
+"""Tokens shown before the first that differs, and from it on."""
 _WHAT: Mapping[Form, str] = {
     "tokens": "tokens with labels (sft, process reward models)",
     "scores": "pairs of tokens (a reward model)",
@@ -36,22 +36,22 @@ class Example:
 
     rules: tuple[str, ...]
     axolotl_row: int | None
-    """Its place in the prepared dataset, counted from 0."""
+    """Index of the row in the prepared dataset."""
     fmtkit_row: int | None
-    """Its place among the converted rows, in the order of the sources."""
+    """Index of the row among the converted rows, in the order of the sources."""
     side: str
     token: int | None
     detail: str
     before: str
-    """Text of the tokens before the first that differs."""
+    """Text before the first token that differs."""
     axolotl: str
-    """Text from there on, a trained token in [brackets]."""
+    """Text from that token on, with [brackets] around trained tokens."""
     fmtkit: str
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was compared, how many rows are equal, and by which rules the others differ."""
+    """The result of `fmtkit.compare`: how many rows are equal, and by which rules the others differ."""
 
     config: str
     against: str
@@ -61,20 +61,20 @@ class Comparison:
     rules: dict[str, int]
     """Rule -> rows that differ by it; a row may differ by several."""
     only_axolotl: dict[str, int]
-    """Why rows are in axolotl's dataset alone -> how many."""
+    """Why rows are only in axolotl's dataset -> how many."""
     only_fmtkit: dict[str, int]
     ledger: dict[str, int]
-    """What became of the rows of the sources in fmtkit before training."""
+    """The ledger of fmtkit's conversion: rows of the sources by outcome."""
     reasons: dict[str, int]
-    """Rows that fmtkit has refused, by code."""
+    """Rows that fmtkit has quarantined, by code."""
     moved: int
-    """Aligned rows that are in another order: datasets are shuffled."""
+    """Aligned rows whose position differs, since datasets are shuffled."""
     notes: tuple[str, ...] = ()
     examples: tuple[Example, ...] = field(default=())
 
     @property
     def is_equal(self) -> bool:
-        """Return whether both hold the same rows; their order does not count."""
+        """Return whether both hold the same rows, in any order."""
         rows = self.rows
         return not (rows["different"] or rows["only_axolotl"] or rows["only_fmtkit"])
 
@@ -85,11 +85,11 @@ class Comparison:
 
     @property
     def exit_code(self) -> int:
-        """Return 0 where both are equal, else 1."""
+        """Return 0 if both are equal, else 1."""
         return 0 if self.is_equal else 1
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain values, as schemas/comparison.schema.json describes them."""
+        """Return plain values that schemas/comparison.schema.json describes."""
         return asdict(self) | {
             "equal": self.is_equal,
             "notes": list(self.notes),
@@ -105,20 +105,20 @@ def compare(
     overrides: Sequence[str] = (),
 ) -> Comparison:
     """Compare the rows of a config with a dataset that axolotl prepared; see `fmtkit.compare`."""
-    found = prepared.opened(against)
-    made = settled(plan(config, overrides, partial=True), with_hub=True)
-    _check(found, made)
+    dataset = prepared.opened(against)
+    run_plan = settled(plan(config, overrides, partial=True), with_hub=True)
+    _check(dataset, run_plan)
     with TemporaryDirectory(prefix="fmtkit-compare-") as folder, _without_bars():
         place = Path(folder)
-        own = own_rows.converted(made, place)
-        theirs = Spool.write(place / "axolotl.arrow", prepared.rows(found, own.tokenizer))
+        own = own_rows.converted(run_plan, place)
+        theirs = Spool.write(place / "axolotl.arrow", prepared.rows(dataset, own.tokenizer))
         ours = Spool.write(place / "fmtkit.arrow", own_rows.rows(own))
-        return _compared(made, found, own, theirs, ours, rows)
+        return _compared(run_plan, dataset, own, theirs, ours, rows)
 
 
 @contextmanager
 def _without_bars() -> Iterator[None]:
-    """Let `datasets` draw no bars of its own inside."""
+    """Disable the progress bars of `datasets`."""
     import datasets
 
     was_disabled = datasets.are_progress_bars_disabled()
@@ -130,34 +130,34 @@ def _without_bars() -> Iterator[None]:
             datasets.enable_progress_bars()
 
 
-def _check(found: Prepared, made: Plan) -> None:
-    if not made.datasets:
-        raise OptionError(f"{made.source}: no datasets: to compare")
-    if made.model is None:
-        raise OptionError(f"{made.source}: base_model: needed, for its tokenizer")
-    form = own_rows.form_of(made)
-    if form != found.form:
+def _check(dataset: Prepared, run_plan: Plan) -> None:
+    if not run_plan.datasets:
+        raise OptionError(f"{run_plan.source}: no datasets: to compare")
+    if run_plan.model is None:
+        raise OptionError(f"{run_plan.source}: base_model: needed, for its tokenizer")
+    form = own_rows.form_of(run_plan)
+    if form != dataset.form:
         raise OptionError(
-            f"--against {found.folder}: holds {_WHAT[found.form]}, and {made.source} is of {made.method}, "
-            f"which learns {_WHAT[form]}"
+            f"--against {dataset.folder}: holds {_WHAT[dataset.form]}, but {run_plan.source} trains "
+            f"{run_plan.method}, which takes {_WHAT[form]}"
         )
 
 
 def _compared(
-    made: Plan, found: Prepared, own: own_rows.OwnRows, theirs: Spool, ours: Spool, most: int
+    run_plan: Plan, dataset: Prepared, own: own_rows.OwnRows, theirs: Spool, ours: Spool, most: int
 ) -> Comparison:
     tokenizer = own.tokenizer
     if not len(theirs):
-        raise OptionError(f"--against {found.folder}: holds no rows")
-    _check_vocabulary(found, theirs, tokenizer)
+        raise OptionError(f"--against {dataset.folder}: holds no rows")
+    _check_vocabulary(dataset, theirs, tokenizer)
     decode = _decoder(tokenizer)
     control = frozenset(tokenizer.control_tokens().values())
     aligned = align(theirs, ours, decode, control)
-    met = len(aligned.equal) + len(aligned.different)
-    if not met:
+    aligned_rows = len(aligned.equal) + len(aligned.different)
+    if not aligned_rows:
         raise OptionError(
-            f"--against {found.folder}: none of its {len(theirs):,} rows is like one of the config's "
-            f"{len(ours):,}: it is of other data, or was tokenized by another tokenizer than {made.model}'s"
+            f"--against {dataset.folder}: none of its {len(theirs):,} rows resembles one of the config's "
+            f"{len(ours):,}: it holds other data, or was not tokenized by the tokenizer of {run_plan.model}"
         )
     limit = own.job.trainer.get("max_length") or own.job.own.get("max_length")
     longest = limit if isinstance(limit, int) else None
@@ -182,7 +182,7 @@ def _compared(
             why = _why(row, own, longest, is_seen=is_seen, is_theirs=name == "axolotl")
             only[name][why] += 1
             if only[name][why] <= most:
-                examples.append(_alone(why, number, row, decode, is_theirs=name == "axolotl"))
+                examples.append(_one_sided(why, number, row, decode, is_theirs=name == "axolotl"))
     counts = {
         "axolotl": len(theirs),
         "fmtkit": len(ours),
@@ -192,9 +192,9 @@ def _compared(
         "only_fmtkit": len(aligned.only_ours),
     }
     return Comparison(
-        made.source,
-        str(found.folder),
-        made.method,
+        run_plan.source,
+        str(dataset.folder),
+        run_plan.method,
         counts,
         dict(rules.most_common()),
         dict(only["axolotl"].most_common()),
@@ -202,22 +202,22 @@ def _compared(
         {**own.ledger, "fully_masked": own.fully_masked},
         own.reasons,
         _moved(aligned),
-        _notes(aligned, made),
+        _notes(aligned, run_plan),
         tuple(examples),
     )
 
 
-def _check_vocabulary(found: Prepared, theirs: Spool, tokenizer: Tokenizer) -> None:
-    """Raise OptionError where ids of the first rows are outside the tokenizer's vocabulary."""
-    if found.form not in ("tokens", "scores"):
+def _check_vocabulary(dataset: Prepared, theirs: Spool, tokenizer: Tokenizer) -> None:
+    """Raise OptionError if the first rows have ids outside the tokenizer's vocabulary."""
+    if dataset.form not in ("tokens", "scores"):
         return
     size = tokenizer.backend.get_vocab_size(with_added_tokens=True)
     for number in range(min(len(theirs), 1000)):
         top = max((max(ids, default=0) for ids in theirs[number].ids), default=0)
         if top >= size:
             raise OptionError(
-                f"--against {found.folder}: row {number} has the token id {top:,}, and the tokenizer "
-                f"{tokenizer.name} has {size:,}: it was prepared with another tokenizer"
+                f"--against {dataset.folder}: row {number} has the token id {top:,}, and the tokenizer "
+                f"{tokenizer.name} has {size:,}: it was prepared with a different tokenizer"
             )
 
 
@@ -235,20 +235,20 @@ def _moved(aligned: Aligned) -> int:
     return int((ranks[0] != ranks[1]).sum())
 
 
-def _notes(aligned: Aligned, made: Plan) -> tuple[str, ...]:
+def _notes(aligned: Aligned, run_plan: Plan) -> tuple[str, ...]:
     notes = []
-    moved, met = _moved(aligned), len(aligned.equal) + len(aligned.different)
+    moved, aligned_rows = _moved(aligned), len(aligned.equal) + len(aligned.different)
     if moved:
         notes.append(
-            f"{moved:,} of {met:,} aligned rows are in another order: axolotl shuffles when it "
+            f"{moved:,} of {aligned_rows:,} aligned rows are in a different order: axolotl shuffles when it "
             "prepares, fmtkit when it trains"
         )
-    if made.config.get("val_set_size"):
+    if run_plan.config.get("val_set_size"):
         notes.append(
-            "rows to evaluate on are compared too: axolotl holds them out after it has saved"
+            "the rows of val_set_size are compared too: axolotl splits them off after it has saved"
         )
-    if made.test_datasets:
-        notes.append("test_datasets are not compared: axolotl saves them in a folder of their own")
+    if run_plan.test_datasets:
+        notes.append("test_datasets are not compared: axolotl saves them in a separate folder")
     return tuple(notes)
 
 
@@ -298,7 +298,7 @@ def _marked(row: Row, side: int, at: int, decode: Callable[[Sequence[int]], str]
     return text + ("…" if len(row.ids[side]) > at + _AROUND else "")
 
 
-def _alone(
+def _one_sided(
     why: str,
     number: int,
     row: Row,

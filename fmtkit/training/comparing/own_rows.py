@@ -41,7 +41,7 @@ class OwnRows:
     reasons: dict[str, int]
     """Bad rows by code."""
     fully_masked: int = 0
-    """Rows without a token that is trained on."""
+    """Rows of which no token is trained on."""
 
 
 def form_of(plan: Plan) -> Form:
@@ -54,8 +54,9 @@ def form_of(plan: Plan) -> Form:
     table = next((table for table in plan.runner.tables if table in _FORMS), None)
     if table is None or "rewards" in plan.runner.needs:
         raise OptionError(
-            f"{plan.source}: {plan.method} samples from prompts, of which axolotl prepares no tokens; "
-            "compare takes configs of sft, of pairs and single replies, and of reward models"
+            f"{plan.source}: {plan.method} trains on replies that it samples, so axolotl prepares no "
+            "tokens for it; compare takes configs of sft, of methods that train on preference pairs or "
+            "labelled replies, and of reward models"
         )
     return _FORMS[table]
 
@@ -67,10 +68,10 @@ def converted(plan: Plan, folder: Path) -> OwnRows:
     """
     from fmtkit.training.run.build import load_tokenizer
 
-    made = replace(plan, run=folder, test_datasets=())
-    text = template_text(made)
-    train, evaluation = datasets.prepare(made, text)
-    work = run.job_of(made, train, evaluation, text)
+    plan = replace(plan, run=folder, test_datasets=())
+    text = template_text(plan)
+    train, evaluation = datasets.prepare(plan, text)
+    work = run.job_of(plan, train, evaluation, text)
     loaded = load_tokenizer(work)
     special = {name: str(value) for name, value in loaded.special_tokens_map.items()}
     templates = {} if loaded.chat_template is None else {"default": loaded.chat_template}
@@ -83,7 +84,7 @@ def converted(plan: Plan, folder: Path) -> OwnRows:
             ledger[name] = ledger.get(name, 0) + int(report.get(name) or 0)
         for code, count in report["reasons"].items():
             reasons[code] = reasons.get(code, 0) + count
-    return OwnRows(work, made, tokenizer, ledger, reasons)
+    return OwnRows(work, plan, tokenizer, ledger, reasons)
 
 
 def rows(own: OwnRows) -> Iterator[Row]:
@@ -104,21 +105,23 @@ def rows(own: OwnRows) -> Iterator[Row]:
         max_length=longest,
         **_steps(work),
     )
-    found = None
+    source = None
     if template is not None:
-        found = template_sources.recognised("template", template, own.tokenizer.special_tokens)
-    written = None
+        source = template_sources.recognised("template", template, own.tokenizer.special_tokens)
+    row_template = None
     for sources in (work.train, work.evaluation):
         if not sources:
             continue
         for batch in mixed(work, sources, plan.runner).iter(batch_size=256):
             for values in zip(*batch.values(), strict=True):
                 row, masking = masking_of_row(dict(zip(batch, values, strict=True)), usual)
-                if written is None and found is not None:
-                    written = RowTemplate(found.with_kwargs(row.get("chat_template_kwargs") or {}))
-                made = mask_row(row, _table(row), own.tokenizer, written, masking)
-                for one in _rows(made, row, longest):
-                    # TRL's trainer of sft leaves such rows out; here it is seen that they are masked.
+                if row_template is None and source is not None:
+                    row_template = RowTemplate(
+                        source.with_kwargs(row.get("chat_template_kwargs") or {})
+                    )
+                masked = mask_row(row, _table(row), own.tokenizer, row_template, masking)
+                for one in _rows(masked, row, longest):
+                    # TRL's SFTTrainer leaves such rows out; here they are kept and counted.
                     own.fully_masked += not one.has_loss
                     yield one
 
@@ -145,15 +148,15 @@ def _table(row: Mapping[str, Any]) -> str:
     return "Unpaired" if row.get("label") is not None else "Completion"
 
 
-def _rows(made: tuple[Masked, ...], row: Mapping[str, Any], longest: int | None) -> list[Row]:
+def _rows(masked: tuple[Masked, ...], row: Mapping[str, Any], longest: int | None) -> list[Row]:
     """Return the row of a pair's two sequences, or one for each part of a document."""
-    ids = [one.ids[:longest].tolist() for one in made]
-    labels = [_labels(one)[:longest] for one in made]
-    if made[0].side == "chosen":
+    ids = [one.ids[:longest].tolist() for one in masked]
+    labels = [_labels(one)[:longest] for one in masked]
+    if masked[0].side == "chosen":
         return [Row(tuple(ids), tuple(labels))]
-    liked = row.get("label")
+    label = row.get("label")
     return [
-        Row((i,), (m,), None if liked is None else bool(liked))
+        Row((i,), (m,), None if label is None else bool(label))
         for i, m in zip(ids, labels, strict=True)
     ]
 
@@ -164,6 +167,6 @@ def _labels(one: Masked) -> list[int]:
         return last_trained(ids)
     if one.labels is None:
         return [i if t else -100 for i, t in zip(ids, one.trained.tolist(), strict=True)]
-    # A soft label counts as right from one half on.
+    # A soft label of 0.5 or more counts as correct.
     steps = iter(one.labels)
     return [int(float(next(steps)) >= 0.5) if t else -100 for t in one.trained.tolist()]

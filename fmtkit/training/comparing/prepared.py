@@ -155,9 +155,9 @@ def last_trained(ids: list[int]) -> list[int]:
 
 def _texts(batch: Mapping[str, list[Any]], tokenizer: Tokenizer) -> Iterator[Row]:
     sides = ("chosen", "rejected") if "chosen" in batch else ("completion",)
-    liked = batch.get("label", [None] * len(batch["prompt"]))
+    given = batch.get("label", [None] * len(batch["prompt"]))
     for prompt, label, *replies in zip(
-        batch["prompt"], liked, *(batch[side] for side in sides), strict=True
+        batch["prompt"], given, *(batch[side] for side in sides), strict=True
     ):
         if not all(isinstance(text, str) for text in (prompt, *replies)):
             raise OptionError(
@@ -167,7 +167,7 @@ def _texts(batch: Mapping[str, list[Any]], tokenizer: Tokenizer) -> Iterator[Row
         yield _text_row(prompt, replies, label, tokenizer)
 
 
-def _text_row(prompt: str, replies: Sequence[str], liked: Any, tokenizer: Tokenizer) -> Row:
+def _text_row(prompt: str, replies: Sequence[str], label: Any, tokenizer: Tokenizer) -> Row:
     context = _once(tokenizer.encode(prompt, add_special_tokens=True).ids, tokenizer)
     end = tokenizer.needs("eos_token", "a reply that axolotl prepared")
     ids = []
@@ -176,7 +176,7 @@ def _text_row(prompt: str, replies: Sequence[str], liked: Any, tokenizer: Tokeni
         ids.append(_once(tokenizer.encode(text, add_special_tokens=True).ids, tokenizer))
     length = min(common_prefix(context, one) for one in ids)
     labels = [[-100] * length + one[length:] for one in ids]
-    return Row(tuple(ids), tuple(labels), None if liked is None else bool(liked))
+    return Row(tuple(ids), tuple(labels), None if label is None else bool(label))
 
 
 def _once(ids: list[int], tokenizer: Tokenizer) -> list[int]:

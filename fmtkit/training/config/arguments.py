@@ -198,12 +198,13 @@ class Field:
 
 @dataclass(frozen=True)
 class Fields:
-    """The arguments of a config class, by name; unjudged where its package is not installed."""
+    """The arguments of a config class, by name."""
 
     class_name: str
     package: str
     fields: Mapping[str, Field] = field(default_factory=dict)
-    judged: bool = True
+    checked: bool = True
+    """False if the package is not installed, so that values cannot be checked."""
 
     @property
     def annotations(self) -> dict[str, str]:
@@ -212,7 +213,7 @@ class Fields:
 
     def check(self, name: str, origin: str) -> None:
         """Raise OptionError if the class has no such argument."""
-        if self._named_here(name) in self.fields or not self.judged:
+        if self._named_here(name) in self.fields or not self.checked:
             return
         if name in REMOVED:
             advice = REMOVED[name]
@@ -228,7 +229,7 @@ class Fields:
 
     def check_value(self, name: str, value: object, origin: str) -> None:
         """Raise OptionError if a value is not one that the argument takes."""
-        problem = self.fields[self._named_here(name)].problem(value) if self.judged else None
+        problem = self.fields[self._named_here(name)].problem(value) if self.checked else None
         if problem is not None:
             raise OptionError(f"{origin}: {problem}")
 

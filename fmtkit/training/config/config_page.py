@@ -20,7 +20,7 @@ from fmtkit.training.config import (
     keys_run,
 )
 from fmtkit.training.config.key import DESTINATIONS, Key, words
-from fmtkit.training.config.keys import everywhere, find_key
+from fmtkit.training.config.keys import arguments_by_name, find_key
 from fmtkit.training.config.schema import made_from
 from fmtkit.training.planning import checklist
 from fmtkit.training.planning.check import NEEDS
@@ -59,7 +59,7 @@ GROUPS: dict[str, tuple[Key, ...]] = {
     "Model, tokenizer and adapter": keys_model.KEYS,
     "Data": keys_data.KEYS,
     "An entry of `datasets`": tuple(keys.dataset_table().values()),
-    "Options of `fmtkit convert`": tuple(keys.made(of_dataset=False)),
+    "Options of `fmtkit convert`": tuple(keys.option_keys(of_dataset=False)),
     "Method and loss": keys_method.KEYS,
     "Steps, optimizer, saving, processes": keys_run.KEYS,
     "Online methods, vLLM, EBFT, NeMo Gym": keys_online.KEYS,
@@ -89,7 +89,7 @@ def _groups() -> Iterator[str]:
 def _named() -> str:
     """Return the arguments that pass by name, as the installed packages have them."""
     rows = []
-    for name, found in everywhere().items():
+    for name, found in arguments_by_name().items():
         key = find_key(name)
         kind = words(key.kind) if key else ""
         about = found.field.about.replace("|", "\\|") or "-"
@@ -103,7 +103,7 @@ def _named() -> str:
 
 
 def _methods(names: tuple[str, ...]) -> tuple[str, ...]:
-    every = {method for found in everywhere().values() for method in found.methods}
+    every = {method for found in arguments_by_name().values() for method in found.methods}
     return ("all",) if set(names) == every else names
 
 

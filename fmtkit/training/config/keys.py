@@ -1,10 +1,11 @@
-"""The keys of a training configuration: what each holds, where it goes, and why some go nowhere.
+"""The keys of a training configuration, from three declarations of them.
 
-The table is data. A key is spelled as users of axolotl know it; a key of a section has a dotted
-name (`trl.beta`). It holds what fmtkit renames, derives, explains or refuses. Options of `fmtkit convert`
-are keys by the declaration of their field: those that have no row here are made of it. Every other
-argument of a trainer's config class is a key of its own name, read from the installed TRL and transformers;
-where TRL is not installed, names are those of the shipped schema, and their values are not judged.
+1. The tables of `MODULES`, with axolotl's spelling of each key: the keys that fmtkit renames, derives,
+   explains or refuses. A key of a section has a dotted name (`trl.beta`).
+2. The options of `fmtkit convert` without a row in those tables, from the declaration of their field.
+3. Every other argument of a trainer's config class, under its own name, read from the source of the
+   installed TRL and transformers. Where TRL is not installed, the names are those of the shipped schema,
+   and their values are not checked.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +33,7 @@ from fmtkit.training.planning.trainer_source import installed
 
 MODULES = (keys_model, keys_data, keys_run, keys_method, keys_online, keys_axolotl)
 OF_DATASET = "datasets."
-"""Before the name of a key that is in an entry of `datasets`."""
+"""Prefix of the names of keys of an entry of `datasets`."""
 PATHS = frozenset(
     {
         "accelerate_config",
@@ -53,9 +54,9 @@ PATHS = frozenset(
         "verifiers.dir",
     }
 )
-"""Keys that may name a file or a folder: `~` and $VARIABLES are replaced in them."""
+"""Keys that may name a file or a folder: `~` and $VARIABLES in their values are expanded."""
 DATASET_PATHS = frozenset({"path", "data_files", "data_dir", "chat_template"})
-"""The same, of an entry of `datasets`."""
+"""The keys of an entry of `datasets` that may name a file or a folder."""
 
 
 @cache
@@ -71,11 +72,11 @@ def dataset_table() -> dict[str, Key]:
     return _with_options(keys_data.DATASET_KEYS, of_dataset=True)
 
 
-def made(*, of_dataset: bool) -> list[Key]:
-    """Return the keys that are options and nothing else: no row of the table says more of them."""
+def option_keys(*, of_dataset: bool) -> list[Key]:
+    """Return the keys that are declared only as options of `fmtkit convert`."""
     every = dataset_table() if of_dataset else table()
-    written = keys_data.DATASET_KEYS if of_dataset else [k for m in MODULES for k in m.KEYS]
-    return [key for name, key in every.items() if name not in {row.name for row in written}]
+    declared = keys_data.DATASET_KEYS if of_dataset else [k for m in MODULES for k in m.KEYS]
+    return [key for name, key in every.items() if name not in {row.name for row in declared}]
 
 
 def _with_options(rows: Sequence[Key], *, of_dataset: bool) -> dict[str, Key]:
@@ -84,28 +85,28 @@ def _with_options(rows: Sequence[Key], *, of_dataset: bool) -> dict[str, Key]:
         raise ValueError("duplicate key in the table of keys")
     for option, declared in ConvertOptions.declared().items():
         for name in declared.keys:
-            own = name.removeprefix(OF_DATASET)
-            if name.startswith(OF_DATASET) is of_dataset and own not in by_name:
-                by_name[own] = Key(own, f"option:{option}", "fmtkit", declared.help)
+            bare = name.removeprefix(OF_DATASET)
+            if name.startswith(OF_DATASET) is of_dataset and bare not in by_name:
+                by_name[bare] = Key(bare, f"option:{option}", "fmtkit", declared.help)
     return by_name
 
 
 @cache
 def aliases() -> dict[str, str]:
-    """Return the key that each other spelling stands for."""
+    """Return alias -> name of the key."""
     return {alias: key.name for key in table().values() for alias in key.aliases}
 
 
 @cache
 def section_names() -> frozenset[str]:
-    """Return the names of the keys whose value is a section of further keys."""
+    """Return the names of the sections: the part of dotted names before the dot."""
     return frozenset(name.partition(".")[0] for name in table() if "." in name)
 
 
 SECTION = "trl"
-"""Arguments of the online methods' classes are in this section, as in axolotl's files."""
+"""The section with the arguments of the online methods' config classes, as in axolotl."""
 MARK = "x-argument-of"
-"""What the shipped schema calls the methods that a named argument is for."""
+"""Property of the shipped schema that lists the methods that have an argument."""
 _GENERAL = "transformers:TrainingArguments"
 _OURS = frozenset(
     {
@@ -131,7 +132,7 @@ _OURS = frozenset(
         "teacher_model_revision",
     }
 )
-"""Arguments that fmtkit sets itself, from keys of other names."""
+"""Arguments that fmtkit sets from keys with other names."""
 _TYPES: dict[frozenset[str], str] = {
     frozenset({"bool"}): "bool",
     frozenset({"int"}): "integer",
@@ -147,7 +148,7 @@ _TYPES: dict[frozenset[str], str] = {
 
 
 @dataclass(frozen=True)
-class Named:
+class MethodsArgument:
     """An argument, and the methods whose config class has it."""
 
     field: Field
@@ -155,7 +156,7 @@ class Named:
 
 
 def arguments_of(runner: Runner) -> Fields:
-    """Return the arguments of a runner's config class; unjudged ones where its package is missing."""
+    """Return the arguments of a runner's config class; `checked` is false if it is not installed."""
     package = runner.config.partition(":")[0].partition(".")[0]
     if installed(package) is not None and has_class(runner.config):
         return fields_of(runner.config, runner.trainer)
@@ -165,13 +166,13 @@ def arguments_of(runner: Runner) -> Fields:
         name.rpartition(".")[2]: Field(name.rpartition(".")[2], "any", None)
         for name in {*names, *targets}
     }
-    return Fields(runner.config.partition(":")[2], package, fields, judged=False)
+    return Fields(runner.config.partition(":")[2], package, fields, checked=False)
 
 
 def find_key(name: str) -> Key | None:
-    """Return the key of a (dotted) name, from the table or a named argument; no aliases."""
+    """Return the key of a name or dotted name, or None. An alias is not looked up."""
     declared = table().get(name)
-    return declared if declared is not None else _named().get(name)
+    return declared if declared is not None else _argument_keys().get(name)
 
 
 def check(name: str) -> None:
@@ -181,40 +182,42 @@ def check(name: str) -> None:
 
 
 def near(name: str) -> list[str]:
-    """Return what may have been meant: keys of this name elsewhere, near ones, or the section's own."""
+    """Return suggestions for an unknown name: the same key elsewhere, else similar keys of its section."""
     from difflib import get_close_matches
 
     section, _, last = name.rpartition(".")
-    every = {*table(), *aliases(), *_named()}
-    own = sorted(known for known in every if known.rpartition(".")[0] == section)
+    every = {*table(), *aliases(), *_argument_keys()}
+    siblings = sorted(known for known in every if known.rpartition(".")[0] == section)
     elsewhere = sorted(known for known in every if known.rpartition(".")[2] == last)
     if elsewhere:
         return elsewhere
-    found = near_match(name, own)
-    return [found] if found is not None else get_close_matches(name.lower(), own, n=5, cutoff=0.0)
+    match = near_match(name, siblings)
+    if match is not None:
+        return [match]
+    return get_close_matches(name.lower(), siblings, n=5, cutoff=0.0)
 
 
 @cache
-def _named() -> dict[str, Key]:
-    """Return every named argument as a key, by its dotted name."""
-    found = everywhere()
-    if not found:
+def _argument_keys() -> dict[str, Key]:
+    """Return the key of every argument that the tables do not have, by its dotted name."""
+    arguments = arguments_by_name()
+    if not arguments:
         return {
             name: Key(name, "any", "trainer", f"argument of {', '.join(methods)}")
             for name, methods in _shipped().items()
         }
-    return {name: _argument_key(name, named.field) for name, named in found.items()}
+    return {name: _argument_key(name, one.field) for name, one in arguments.items()}
 
 
 @cache
-def everywhere() -> dict[str, Named]:
-    """Return the arguments of every method's config class that is installed, by dotted name.
+def arguments_by_name() -> dict[str, MethodsArgument]:
+    """Return the arguments of the installed config classes of all methods, by dotted name.
 
-    What an online method's class adds to transformers' is in the section `trl`, what another's
-    class has at the top level.
+    Arguments that the class of an online method adds to those of transformers are in the section `trl`; all
+    others are at the top level.
     """
     general = fields_of(_GENERAL).fields if has_class(_GENERAL) else {}
-    out: dict[str, Named] = {}
+    out: dict[str, MethodsArgument] = {}
     for runner in _runners():
         if not has_class(runner.config):
             continue
@@ -224,11 +227,11 @@ def everywhere() -> dict[str, Named]:
             before = out.get(dotted)
             methods = (*before.methods, runner.method) if before else (runner.method,)
             both = _joined(before.field, field) if before else field
-            out[dotted] = Named(both, tuple(dict.fromkeys(methods)))
-    return {name: named for name, named in sorted(out.items()) if _passes(name)}
+            out[dotted] = MethodsArgument(both, tuple(dict.fromkeys(methods)))
+    return {name: one for name, one in sorted(out.items()) if _is_undeclared(name)}
 
 
-def _passes(name: str) -> bool:
+def _is_undeclared(name: str) -> bool:
     last = name.rpartition(".")[2]
     return not (name in table() or name in aliases() or last in _OURS or last[0] == "_")
 
@@ -239,7 +242,7 @@ def _runners() -> Iterator[Runner]:
 
 
 def _joined(first: Field, second: Field) -> Field:
-    """Return a field that allows what either of two methods does."""
+    """Return a field that accepts the values that either of two methods accepts."""
     both = first.choices and second.choices
     choices = tuple(dict.fromkeys((*first.choices, *second.choices))) if both else ()
     types = None if None in {first.types, second.types} else first.types | second.types  # type: ignore[operator]
@@ -251,7 +254,7 @@ def _argument_key(name: str, field: Field) -> Key:
 
 
 def kind_of(field: Field) -> str:
-    """Return the kind of key that a field is."""
+    """Return the kind of values of a field, as `Key.kind` names it."""
     types = None if field.types is None else field.types - {"None"}
     if types is None:
         return "any"
@@ -273,7 +276,7 @@ def kind_of(field: Field) -> str:
 
 @cache
 def _shipped() -> dict[str, tuple[str, ...]]:
-    """Return the named arguments of the shipped schema and their methods."""
+    """Return argument -> methods, from the shipped schema."""
     text = files("fmtkit.schemas").joinpath("config.schema.json").read_text(encoding="utf-8")
     properties = cast("dict[str, Mapping[str, object]]", loads(text)["properties"])
     inside = cast("Mapping[str, Mapping[str, object]]", properties[SECTION].get("properties", {}))

@@ -10,13 +10,20 @@ from pathlib import Path
 from typing import cast
 
 from fmtkit.training.config.key import Key, Schema, nullable, schema_of
-from fmtkit.training.config.keys import MARK, aliases, dataset_table, everywhere, find_key, table
+from fmtkit.training.config.keys import (
+    MARK,
+    aliases,
+    arguments_by_name,
+    dataset_table,
+    find_key,
+    table,
+)
 from fmtkit.training.planning.trainer_source import installed
 
 
 def build() -> Schema:
     """Return the schema of a whole configuration, with the arguments of the installed TRL."""
-    named = everywhere()
+    named = arguments_by_name()
     properties: Schema = {}
     for name in (*table(), *aliases(), *named):
         key = find_key(aliases().get(name, name))

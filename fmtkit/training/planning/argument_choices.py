@@ -1,19 +1,20 @@
-"""The strings that an argument accepts, where the source of an installed package states them.
+"""The strings that an argument accepts, read from the source of the installed package.
 
-They are stated in four ways: a `Literal` annotation, an enumeration that the config class makes of the
-value, a chain of `if self.loss_type == "a": … elif …: … else: raise` in the trainer (or `if x not in
-(…): raise`), and the class's docstring ("Must be one of `"server"` or `"colocate"`").
+The source states them in four ways: a `Literal` annotation; an enumeration to which the config class converts
+the value; a chain of `if self.loss_type == "a": … elif …: … else: raise` in the trainer (or `if x not in
+(…): raise`); and the docstring of the class ("Must be one of `"server"` or `"colocate"`").
 """
 
 import ast
 import re
 from collections.abc import Iterator
 from functools import cache
+from typing import TypeGuard
 
 from fmtkit.training.planning.trainer_source import Class, class_named, statements
 
 _ENTRY = re.compile(r"^ {4,8}(?P<name>\w+) \((?P<type>.+?)\):", re.MULTILINE)
-_SAYS = re.compile(
+_LISTS = re.compile(
     r"(?:[Mm]ust be (?:one of|either)|[Pp]ossible values(?: are)?|[Ss]upported values(?: are)?|"
     r"[Cc]an be(?: one of| either)?(?= `?[\"'])|[Oo]ptions are|[Cc]hoose between)"
 )
@@ -22,21 +23,53 @@ _QUOTED = re.compile(r"`?[\"']([\w.+-]+)[\"']`?")
 
 @cache
 def from_annotations(annotation: str) -> tuple[str, ...] | None:
-    """Return the strings of a `Literal`, () if others are allowed too, None if there is no `Literal`."""
-    for node in ast.walk(ast.parse(annotation, mode="eval")):
-        match node:
-            case ast.Subscript(value=ast.Name(id="Literal"), slice=inner):
-                items = inner.elts if isinstance(inner, ast.Tuple) else [inner]
-                values = [item.value for item in items if isinstance(item, ast.Constant)]
-                texts = tuple(value for value in values if isinstance(value, str))
-                # PEFT lists a pattern among the texts: pissa_niter_[number of iters].
-                return () if any("[" in text for text in texts) else texts
-    return None
+    """Return the strings of a `Literal`, () if any string is allowed, None if there is no `Literal`."""
+    node = ast.parse(annotation, mode="eval").body
+    literals = [n for n in ast.walk(node) if _is_literal(n)]
+    if not literals:
+        return None
+    strings = [
+        item.value
+        for literal in literals
+        for item in ast.walk(literal.slice)
+        if isinstance(item, ast.Constant) and isinstance(item.value, str)
+    ]
+    # PEFT lists a pattern among the strings: pissa_niter_[number of iters].
+    is_open = any("[" in string for string in strings) or any(map(_is_str, _members(node)))
+    return () if is_open else tuple(dict.fromkeys(strings))
+
+
+def _is_literal(node: ast.AST) -> TypeGuard[ast.Subscript]:
+    return isinstance(node, ast.Subscript) and _name(node.value) == "Literal"
+
+
+def _is_str(node: ast.expr) -> bool:
+    return _name(node) == "str"
+
+
+def _name(node: ast.expr) -> str:
+    """Return the last part of a name: `Literal` for `typing.Literal`."""
+    return (
+        ast.unparse(node).rpartition(".")[2] if isinstance(node, (ast.Name, ast.Attribute)) else ""
+    )
+
+
+def _members(node: ast.expr) -> Iterator[ast.expr]:
+    """Yield the types of a union, or the one type."""
+    match node:
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            yield from _members(left)
+            yield from _members(right)
+        case ast.Subscript(value=value, slice=inner) if _name(value) in {"Optional", "Union"}:
+            for item in inner.elts if isinstance(inner, ast.Tuple) else [inner]:
+                yield from _members(item)
+        case _:
+            yield node
 
 
 @cache
 def from_enumerations(config: Class) -> dict[str, tuple[str, ...]]:
-    """Return argument -> members, for `self.optim = OptimizerNames(self.optim)` in __post_init__."""
+    """Return argument -> members of its enumeration, from `self.optim = OptimizerNames(self.optim)`."""
     out: dict[str, tuple[str, ...]] = {}
     for owner in config.lineage():
         method = owner.method("__post_init__")
@@ -44,19 +77,19 @@ def from_enumerations(config: Class) -> dict[str, tuple[str, ...]]:
             match node:
                 case ast.Assign(
                     targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)],
-                    value=ast.Call(func=ast.Name(id=made), args=[ast.Attribute(attr=other)]),
+                    value=ast.Call(func=ast.Name(id=enumeration), args=[ast.Attribute(attr=other)]),
                 ) if name == other:
-                    found = class_named(owner.module, made)
-                    if found is not None and found.is_enum:
-                        out.setdefault(name, tuple(found.members().values()))
+                    members = class_named(owner.module, enumeration)
+                    if members is not None and members.is_enum:
+                        out.setdefault(name, tuple(members.members().values()))
     return out
 
 
 @cache
 def from_chains(trainer: Class) -> dict[str, frozenset[str]]:
-    """Return argument -> the values that its trainer accepts before it raises an error.
+    """Return argument -> the values for which the trainer does not raise an error.
 
-    Where several chains check one argument, only values that all of them accept are returned.
+    If several chains check one argument, these are the values that all of them accept.
     """
     out: dict[str, frozenset[str]] = {}
     for owner in trainer.lineage():
@@ -66,37 +99,37 @@ def from_chains(trainer: Class) -> dict[str, frozenset[str]]:
         inner: set[ast.If] = set()
         for node in statements(owner.node.body):
             if isinstance(node, ast.FunctionDef):
-                # Inside another `if` such a check may hold for one loss only.
-                whole = [_negative(n, names) for n in node.body if isinstance(n, ast.If)]
-                for name, texts in filter(None, whole):
-                    out[name] = out.get(name, texts) & texts
+                # Only at the top level of a method: a nested check may apply to one loss only.
+                checks = [_negative(n, names) for n in node.body if isinstance(n, ast.If)]
+                for name, strings in filter(None, checks):
+                    out[name] = out.get(name, strings) & strings
             if not isinstance(node, ast.If) or node in inner:
                 continue
-            found = _chain(node, names, inner)
-            if found is not None:
-                name, texts = found
-                out[name] = out.get(name, texts) & texts
+            chain = _chain(node, names, inner)
+            if chain is not None:
+                name, strings = chain
+                out[name] = out.get(name, strings) & strings
     return out
 
 
 @cache
 def from_docstring(config: Class) -> dict[str, tuple[str, ...]]:
-    """Return argument -> strings, where the docstring says that it must be one of them."""
+    """Return argument -> strings, for arguments of which the docstring lists the allowed strings."""
     out: dict[str, tuple[str, ...]] = {}
     for owner in config.lineage():
         doc = ast.get_docstring(owner.node, clean=False) or ""
         for name, kind, text in _entries(doc):
-            said = _SAYS.search(text)
-            if "str" not in kind or "bool" in kind or said is None:
+            phrase = _LISTS.search(text)
+            if "str" not in kind or "bool" in kind or phrase is None:
                 continue
-            texts = tuple(dict.fromkeys(_QUOTED.findall(_first_list(text[said.end() :]))))
-            if len(texts) > 1:
-                out.setdefault(name, texts)
+            strings = tuple(dict.fromkeys(_QUOTED.findall(_first_list(text[phrase.end() :]))))
+            if len(strings) > 1:
+                out.setdefault(name, strings)
     return out
 
 
 def docs_of(config: Class) -> dict[str, str]:
-    """Return argument -> the first sentence about it in the docstrings."""
+    """Return argument -> the first sentence of its description in the docstrings."""
     out: dict[str, str] = {}
     for owner in config.lineage():
         for name, _, text in _entries(ast.get_docstring(owner.node, clean=False) or ""):
@@ -144,39 +177,39 @@ def _renamed(owner: Class) -> dict[str, str]:
 def _chain(
     node: ast.If, names: dict[str, str], inner: set[ast.If]
 ) -> tuple[str, frozenset[str]] | None:
-    """Return the argument and the texts of a chain that ends in an error; None for another one."""
+    """Return the argument and the strings of a chain that ends in `raise`; None for other chains."""
     subject: str | None = None
-    texts: set[str] = set()
+    strings: set[str] = set()
     branch = node
     while True:
         found = _test(branch.test, names)
         if found is None or (subject is not None and found[0] != subject):
             return None
         subject = found[0]
-        texts |= found[1]
+        strings |= found[1]
         if len(branch.orelse) != 1 or not isinstance(branch.orelse[0], ast.If):
             break
         branch = branch.orelse[0]
         inner.add(branch)
     raises = bool(branch.orelse) and isinstance(branch.orelse[0], ast.Raise)
-    return (subject, frozenset(texts)) if raises and len(texts) > 1 else None
+    return (subject, frozenset(strings)) if raises and len(strings) > 1 else None
 
 
 def _negative(node: ast.If, names: dict[str, str]) -> tuple[str, frozenset[str]] | None:
-    """Read `if args.loss_type not in ("nll", "dft"): raise`."""
+    """Return the argument and the strings of `if args.loss_type not in ("nll", "dft"): raise`."""
     match node.test:
         case ast.Compare(left=left, ops=[ast.NotIn()], comparators=[listed]):
-            subject, texts = _subject(left, names), _texts(listed)
-            if subject and texts and isinstance(node.body[0], ast.Raise):
-                return subject, texts
+            subject, strings = _subject(left, names), _strings(listed)
+            if subject and strings and isinstance(node.body[0], ast.Raise):
+                return subject, strings
     return None
 
 
 def _test(test: ast.expr, names: dict[str, str]) -> tuple[str, frozenset[str]] | None:
     match test:
         case ast.Compare(left=left, ops=[ast.Eq() | ast.In()], comparators=[right]):
-            subject, texts = _subject(left, names), _texts(right)
-            return (subject, texts) if subject and texts else None
+            subject, strings = _subject(left, names), _strings(right)
+            return (subject, strings) if subject and strings else None
     return None
 
 
@@ -193,8 +226,8 @@ def _subject(node: ast.expr, names: dict[str, str]) -> str | None:
     return None
 
 
-def _texts(node: ast.expr) -> frozenset[str] | None:
+def _strings(node: ast.expr) -> frozenset[str] | None:
     items = node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else [node]
     values = [item.value for item in items if isinstance(item, ast.Constant)]
-    texts = [value for value in values if isinstance(value, str)]
-    return frozenset(texts) if len(texts) == len(items) else None
+    strings = [value for value in values if isinstance(value, str)]
+    return frozenset(strings) if len(strings) == len(items) else None

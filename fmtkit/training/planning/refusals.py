@@ -1,10 +1,9 @@
-"""What a config asks for that cannot be honoured, found from its keys: each with the reason and a way out."""
+"""Refusals: settings of a config that cannot be honoured, each with the reason and what to do instead."""
 
 from collections.abc import Callable, Mapping
 
 from fmtkit.core.errors import UnknownNameError, near_match
 from fmtkit.core.runner import DEFAULT, Runner, guess, methods
-from fmtkit.tokenizers.turn_rule import ENDS
 from fmtkit.training.config import keys
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.keys import arguments_of
@@ -15,13 +14,13 @@ from fmtkit.training.run import freezing
 
 
 def _method(config: Config, runner: Runner) -> str | None:
-    """Refuse the sections of other methods if none was named."""
+    """Refuse sections of other methods if the config does not set `rl`."""
     if runner.method != DEFAULT:
         return None
     for section in keys.section_names():
         other = guess({section})
         if other is not None and any(n.startswith(f"{section}.") for n in config.settings):
-            return f"{section}: these keys are for another method than {DEFAULT}; write rl: {other}"
+            return f"{section}: these keys are for a method other than {DEFAULT}; write rl: {other}"
     return None
 
 
@@ -32,7 +31,7 @@ def _context_parallel(config: Config, runner: Runner) -> str | None:
     if not runner.splits_sequences:
         able = methods(lambda one: one.splits_sequences)
         return (
-            f"context_parallel_size: {size} works with {able} alone: TRL's trainer for "
+            f"context_parallel_size: {size} works only with {able}: TRL's trainer for "
             f"{runner.method} does not "
             "split sequences; leave it out, and use fsdp and gradient_checkpointing for long rows"
         )
@@ -44,16 +43,16 @@ def _context_parallel(config: Config, runner: Runner) -> str | None:
 
 
 def _reference(config: Config, runner: Runner) -> str | None:
-    wish = next((k for k in ("rl_adapter_ref_model", "ref_model") if config.get(k)), None)
-    if wish is None:
+    key = next((k for k in ("rl_adapter_ref_model", "ref_model") if config.get(k)), None)
+    if key is None:
         return None
     if runner.makes_reference:
         return (
-            f"{wish}: the trainer for {runner.method} takes no reference model; it makes its "
-            "own where beta is set"
+            f"{key}: the trainer for {runner.method} takes no reference model; it creates one "
+            "if beta is set"
         )
     if "reference" not in runner.needs:
-        return f"{wish}: {runner.method} has no reference model; leave it out"
+        return f"{key}: {runner.method} has no reference model; leave it out"
     return None
 
 
@@ -62,27 +61,27 @@ def _sync(config: Config, _: Runner) -> str | None:
         return None
     if config.get("adapter") and not config.get("rl_adapter_ref_model"):
         return (
-            "sync_ref_model: with an adapter the reference is the base model, which does not "
-            "move; leave one out"
+            "sync_ref_model: with an adapter the reference is the base model, which is never "
+            "updated; leave one of the two out"
         )
     if config.is_true("precompute_ref_log_probs"):
         return (
-            "sync_ref_model: precomputed log-probabilities do not follow a moving reference; "
-            "leave one out"
+            "sync_ref_model: precomputed log-probabilities do not follow an updated reference; "
+            "leave one of the two out"
         )
     return None
 
 
 def _losses(config: Config, _: Runner) -> str | None:
-    wish = config.get("loss_type")
-    if wish is None:
+    loss = config.get("loss_type")
+    if loss is None:
         return None
-    names = [str(name) for name in wish] if isinstance(wish, list) else [str(wish)]
+    names = [str(name) for name in loss] if isinstance(loss, list) else [str(loss)]
     if "exo_pair" in names and not config.get("label_smoothing"):
         return "loss_type: exo_pair needs label_smoothing above 0; its paper takes 0.001"
     weights = config.get("loss_weights")
     if isinstance(weights, list) and len(weights) != len(names):
-        return f"loss_weights has {len(weights)} numbers for {len(names)} losses"
+        return f"loss_weights: {len(weights)} numbers for {len(names)} losses; write one for each"
     return None
 
 
@@ -105,8 +104,8 @@ def _lengths(config: Config, runner: Runner) -> str | None:
     if runner.sees_lengths or has_kto_order or not config.is_true("group_by_length"):
         return None
     return (
-        f"group_by_length: the rows of {runner.method} have no one length for transformers to group "
-        "by; leave it out"
+        f"group_by_length: the rows of {runner.method} have no single length by which transformers could "
+        "group them; leave it out"
     )
 
 
@@ -137,17 +136,17 @@ _LABELS = {"score": 1, "steps": 2}
 def _quantized(config: Config, _: Runner) -> str | None:
     bits = next((k for k in ("load_in_4bit", "load_in_8bit") if config.is_true(k)), None)
     if bits and config.get("adapter") is None:
-        return f"{bits}: quantized weights cannot train; add adapter: qlora"
+        return f"{bits}: quantized weights cannot be trained; add adapter: qlora"
     if (bits or config.get("adapter") == "qlora") and config.get("model_quantization_config"):
         return (
-            "model_quantization_config: the weights are read in one form; leave it out, or "
-            f"{bits or 'adapter: qlora'}"
+            f"model_quantization_config and {bits or 'adapter: qlora'} both choose a quantization; "
+            "keep one"
         )
     kwargs = config.get("model_quantization_config_kwargs")
     dequantizes = isinstance(kwargs, Mapping) and kwargs.get("dequantize") is True
     if config.get("model_quantization_config") == "Mxfp4Config" and not dequantizes:
         return (
-            "model_quantization_config: weights in MXFP4 cannot train; add "
+            "model_quantization_config: MXFP4 weights cannot be trained; add "
             "model_quantization_config_kwargs: {dequantize: true}, which loads them in bfloat16"
         )
     if kwargs and not config.get("model_quantization_config"):
@@ -177,10 +176,10 @@ def _targets(config: Config, _: Runner) -> str | None:
 
 
 def _head(config: Config, runner: Runner) -> str | None:
-    wish = config.text("model_type")
+    model_class = config.text("model_type")
     right = _HEADS[runner.head]
-    if wish is not None and wish.startswith("Auto") and wish != right:
-        return f"model_type: {runner.method} trains an {right}, not {wish}; leave it out"
+    if model_class is not None and model_class.startswith("Auto") and model_class != right:
+        return f"model_type: {runner.method} trains an {right}, not {model_class}; leave it out"
     labels = config.get("num_labels")
     if labels is not None and labels != _LABELS.get(runner.head):
         right_labels = _LABELS.get(runner.head)
@@ -190,13 +189,13 @@ def _head(config: Config, runner: Runner) -> str | None:
 
 
 def _attention(config: Config, _: Runner) -> str | None:
-    wish = config.text("attn_implementation")
+    name = config.text("attn_implementation")
     # A name with a slash is a kernel of the hub.
-    if wish is None or "/" in wish or wish.removeprefix("paged|") in {*ATTENTION, "xformers"}:
+    if name is None or "/" in name or name.removeprefix("paged|") in {*ATTENTION, "xformers"}:
         return None
-    near = near_match(wish, ATTENTION)
+    near = near_match(name, ATTENTION)
     advice = f"did you mean {near!r}?" if near else f"known: {', '.join(ATTENTION)}"
-    return f"attn_implementation: transformers has no {wish!r}; {advice}"
+    return f"attn_implementation: transformers has no {name!r}; {advice}"
 
 
 def _loftq(config: Config, _: Runner) -> str | None:
@@ -255,24 +254,26 @@ ATTENTION = (
 """Attention implementations of transformers 5.23, besides kernels of the hub."""
 
 
+_USUAL_TURNS: Mapping[str, tuple[object, ...]] = {
+    "roles_to_train": (None, ["assistant"]),
+    "train_on_eos": (None, "turn"),
+    "train_on_eot": (None, "turn"),
+    "message_field_training_detail": (None,),
+}
+"""Key that chooses the trained turns of sft -> the values that change nothing."""
+
+
 def _masks(config: Config, runner: Runner) -> str | None:
-    entries = (*config.datasets, *config.test_datasets)
-    for where in (*entries, {k: config.get(k) for k in ("roles_to_train", "train_on_eos")}):
-        roles, ends = where.get("roles_to_train"), where.get("train_on_eos")
-        ends = where.get("train_on_eot", ends)
-        usual = roles in (None, ["assistant"]) and ends in {None, "turn"}
-        if not usual and runner.mask != "completion":
-            return (
-                f"roles_to_train and train_on_eos choose what sft learns; {runner.method} compares "
-                "whole replies: leave them out"
-            )
-        if where.get("message_field_training_detail") and runner.mask != "completion":
-            return (
-                f"message_field_training_detail chooses what sft learns; {runner.method} compares whole "
-                "replies: leave it out"
-            )
-        if ends not in {None, *ENDS}:
-            return f"train_on_eos: {ends}: takes {', '.join(ENDS)}"
+    if runner.mask == "completion":
+        return None
+    run = {key: config.get(key) for key in _USUAL_TURNS}
+    for entry in (*config.datasets, *config.test_datasets, run):
+        for key, usual in _USUAL_TURNS.items():
+            if entry.get(key) not in usual:
+                return (
+                    f"{key}: only sft can choose which turns are trained on; leave it out (the method "
+                    f"is {runner.method})"
+                )
     return None
 
 
@@ -305,47 +306,49 @@ def _weights(config: Config, _: Runner) -> str | None:
         weight = entry.get("weight")
         if isinstance(weight, (int, float)) and weight <= 0:
             return (
-                f"weight: {weight} for {entry.get('path')}: takes a number above 0; leave the "
-                "entry out"
+                f"weight: {weight} for {entry.get('path')}: must be above 0; to leave the "
+                "source out, delete its entry"
             )
     return None
 
 
 def _cuts(config: Config, runner: Runner) -> str | None:
-    wish, way = config.text("excess_length_strategy"), length_policy(config)
-    if not way.startswith("truncate"):
+    policy, applied = config.text("excess_length_strategy"), length_policy(config)
+    if not applied.startswith("truncate"):
         return None
-    if way in runner.cuts and not (way == "truncate-start" and config.is_true("sample_packing")):
+    if applied in runner.cuts and not (
+        applied == "truncate-start" and config.is_true("sample_packing")
+    ):
         return None
-    other = sorted(runner.cuts - {way})
-    if way in runner.cuts:
+    other = sorted(runner.cuts - {applied})
+    if applied in runner.cuts:
         why = "packing cuts a row at its end"
     elif other:
         why = f"{runner.method} cuts a row at its {other[0].rpartition('-')[2]}"
     else:
         why = f"{runner.method} cuts no row"
     advice = f"write {other[0]}, or drop" if other else "write drop, or raise sequence_len"
-    return f"excess_length_strategy: {wish}: {why}; {advice}"
+    return f"excess_length_strategy: {policy}: {why}; {advice}"
 
 
-PLUGINS = {
+ACCEPTED_PLUGINS = {
     "NemoGymPlugin": "",
     "LigerPlugin": "",
     "SwanLabPlugin": "",
-    "CutCrossEntropyPlugin": "the loss is computed without its kernel: the same function",
-    "KernelsPlugin": "layers are computed without its kernels: the same function",
+    "CutCrossEntropyPlugin": "not needed: the loss is computed without its kernel, with the same result",
+    "KernelsPlugin": "not needed: layers are computed without its kernels, with the same result",
 }
-"""Known plugins of axolotl, and the plan's note on each; their keys decide the rest."""
-PLUGINS_THAT_TRAIN = {
+"""Plugins of axolotl that a config may name -> the note on it in the plan, if any."""
+REFUSED_PLUGINS = {
     "ExpertParallelPlugin": "experts are not spread over devices",
-    "DiffusionPlugin": "diffusion language models have another objective",
+    "DiffusionPlugin": "the objective of diffusion language models is not implemented",
     "LLMCompressorPlugin": "weights are not pruned while training",
     "KDPlugin": "use rl: gkd or rl: distillation with a teacher_model",
     "SpectrumPlugin": "name the parameters that train in unfrozen_parameters",
     "GrokfastPlugin": "gradients are not filtered",
-    "DenseMixerPlugin": "the experts that train are those that the model chooses",
+    "DenseMixerPlugin": "only the experts that the router selects are trained",
 }
-"""Plugins that change what is trained, and why that cannot be done or what does it."""
+"""Plugins of axolotl that change the training -> why they are refused, or what to set instead."""
 
 
 def _batch(config: Config, _: Runner) -> str | None:
@@ -360,8 +363,8 @@ def _batch(config: Config, _: Runner) -> str | None:
     step = micro * (processes if isinstance(processes, int) else 1)
     if batch_size % step:
         return (
-            f"batch_size: {batch_size} is not a multiple of {step}, the rows that all processes take "
-            "at once"
+            f"batch_size: {batch_size} is not a multiple of {step}, the rows of one step of all "
+            "processes"
         )
     return None
 
@@ -378,9 +381,9 @@ def _evaluation(config: Config, _: Runner) -> str | None:
 def _missing_plugin(config: Config, _: Runner) -> str | None:
     for plugin in plugins(config):
         name = plugin.rpartition(".")[2]
-        if plugin not in plugin_files(config) and name not in PLUGINS:
-            why = PLUGINS_THAT_TRAIN.get(
-                name, "it is not known here; a FILE.py of yours may be named"
+        if plugin not in plugin_files(config) and name not in ACCEPTED_PLUGINS:
+            why = REFUSED_PLUGINS.get(
+                name, "fmtkit does not know it; to add code of your own, name a FILE.py"
             )
             return f"plugins: {plugin} cannot be honoured: {why}; leave it out"
     return None
@@ -396,8 +399,8 @@ def _steps(config: Config, _: Runner) -> str | None:
 
 
 def plugin_notes(config: Config) -> list[str]:
-    """Return the plan's notes on axolotl's plugins that are not needed."""
-    named = {plugin: PLUGINS.get(plugin.rpartition(".")[2]) for plugin in plugins(config)}
+    """Return the plan's notes on plugins of axolotl that have no effect here."""
+    named = {plugin: ACCEPTED_PLUGINS.get(plugin.rpartition(".")[2]) for plugin in plugins(config)}
     return [f"plugins: {plugin}: {note}" for plugin, note in named.items() if note]
 
 
@@ -411,17 +414,17 @@ RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
     ("reference", "a reference model for a method that takes none", _reference),
     (
         "sync_ref_model",
-        "a moving reference with an adapter or precomputed log-probabilities",
+        "`sync_ref_model` with an adapter or precomputed log-probabilities",
         _sync,
     ),
     (
         "loss_type",
-        "losses that the method's trainer does not have, and a wrong number of loss weights",
+        "`exo_pair` without `label_smoothing`, and `loss_weights` that are not one for each loss",
         _losses,
     ),
     ("gym_method", "a NeMo Gym with a method without rewards", _gym),
     ("environment_method", "an environment with a method that runs no episodes", _environment),
-    ("order", "batches by length with rows whose length the trainer does not know", _lengths),
+    ("order", "`group_by_length` for rows that have no single length", _lengths),
     (
         "quantized_weights",
         "quantized weights that cannot be trained, and contradictory keys of quantization",
@@ -435,7 +438,7 @@ RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
     ("frozen", "`unfrozen_parameters` with an adapter", _unfrozen),
     ("special_tokens", "unknown names of special tokens", _special),
     ("new_tokens", "new tokens that an adapter cannot learn", _tokens),
-    ("mask", "turns or end-of-turn tokens that cannot be trained on", _masks),
+    ("mask", "a choice of trained turns or ends of turns for a method other than sft", _masks),
     ("two_templates", "different chat templates for one model", _templates),
     (
         "template_variables",
@@ -443,17 +446,21 @@ RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
         _variables,
     ),
     ("mix_weight", "a source with a weight of 0 or less in the mix", _weights),
-    ("overlong", "truncation that the trainer does not support, or only at the other end", _cuts),
+    (
+        "overlong",
+        "truncation that the trainer does not support, or supports only at the other end",
+        _cuts,
+    ),
     (
         "batch_size",
-        "a `batch_size` that is not a multiple of the rows that all processes take",
+        "a `batch_size` that is not a multiple of the rows of one step of all processes",
         _batch,
     ),
     ("nothing_to_evaluate", "evaluation without data to evaluate on", _evaluation),
     ("plugin", "axolotl plugins without a counterpart", _missing_plugin),
     ("two_schedules", "two keys that set the same schedule", _steps),
 )
-"""Code, what it looks for, and what finds the reason why a configuration cannot be honoured."""
+"""Code, what is refused, and the function that returns the reason, or None."""
 
 TRACKERS: dict[str, tuple[str, ...]] = {
     "tensorboard": ("tensorboard", "tensorboardX"),
@@ -471,14 +478,14 @@ TRACKERS: dict[str, tuple[str, ...]] = {
     "neptune": ("neptune",),
     "swanlab": ("swanlab",),
 }
-"""Name of transformers 5.23 -> the packages, one of which must be installed."""
+"""Tracker's name in transformers 5.23 -> packages, one of which must be installed."""
 
 
 def trackers_of(resolution: Resolution) -> list[str]:
-    """Return the trackers that `report_to` and its shorthand keys name."""
+    """Return the trackers that `report_to` and its short keys name."""
     argument = resolution.trainer.get("report_to")
-    wish = argument.value if argument is not None else None
-    listed = wish if isinstance(wish, list) else [wish] if wish else []
+    value = argument.value if argument is not None else None
+    listed = value if isinstance(value, list) else [value] if value else []
     return [str(name) for name in listed if name not in {"all", "none"}]
 
 

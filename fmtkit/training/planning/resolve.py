@@ -84,7 +84,7 @@ def resolve(config: Config, runner: Runner, problems: Problems) -> Resolution:
     for name, value in runner.arguments.items():
         out.put("trainer", Argument(name, value, f"method {runner.method}"))
     fields = arguments_of(runner)
-    if not fields.judged:
+    if not fields.checked:
         out.notes.append(
             f"{fields.package} is not installed: the arguments of {fields.class_name} pass unchecked"
         )

@@ -103,7 +103,7 @@ def check(subject: Subject) -> Iterator[Problem]:
     """Yield what the trainer's config class and the trainer would raise for these arguments."""
     config, runner, out = subject.config, subject.runner, subject.resolution
     fields = arguments_of(runner)
-    config_class = find_class(runner.config) if fields.judged else None
+    config_class = find_class(runner.config) if fields.checked else None
     if config_class is None:
         return
     values = {name: found.default for name, found in fields.fields.items()}

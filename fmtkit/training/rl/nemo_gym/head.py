@@ -1,6 +1,6 @@
-"""The head server of a Gym: which servers there are, their addresses, and which of them a row goes to.
+"""The head server of a Gym: the names and addresses of its servers, and the server of each row.
 
-A row's own reference comes first, then the agents' configuration.
+A row is sent to the server that it names; if it names none, to the one that its agent is configured with.
 """
 
 from collections.abc import Mapping
@@ -14,14 +14,15 @@ from fmtkit.training.rl import http_client
 
 RESOURCES = "resources_servers"
 AGENTS = "responses_api_agents"
+_KIND_NAMES = {RESOURCES: "resources server", AGENTS: "agent"}
 _KINDS = (RESOURCES, AGENTS, "responses_api_models", "environment_servers")
 _TIMEOUT = 10.0
-_EVERYWHERE = {"0.0.0.0", "::", ""}  # noqa: S104  (what a server says, not where we listen)
+_EVERYWHERE = {"0.0.0.0", "::", ""}  # noqa: S104 - addresses in answers, not ones to bind
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server of a Gym, by the name under which its configuration has it."""
+    """A server of a Gym; `name` is its key in the Gym's configuration."""
 
     name: str
     kind: str
@@ -43,8 +44,8 @@ class Directory:
 def read(url: str) -> Directory:
     """Query the head server; raise CallError if it does not answer, OptionError if it is not a head server.
 
-    `/server_instances` is preferred, since it lists what was started; it calls a server `name` what
-    its class is called, and `process_name` what rows and agents call it.
+    `/server_instances` is preferred, since it lists the servers that were started. There `name` is the class
+    of a server; the name that rows and agents use is `process_name`.
     """
     config = _config(http_client.get(f"{url}/global_config_dict_yaml", _TIMEOUT), url)
     listed = _listed(url)
@@ -52,7 +53,7 @@ def read(url: str) -> Directory:
 
 
 def _config(answer: object, url: str) -> Mapping[str, Any]:
-    """Read the whole configuration: the answer is a JSON string that contains YAML."""
+    """Parse the configuration: the answer is a JSON string that contains YAML."""
     try:
         value = yaml.safe_load(answer) if isinstance(answer, str) else answer
     except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -74,8 +75,8 @@ def _listed(url: str) -> dict[str, Server]:
             raise
         return {}
     entries = answer if isinstance(answer, list) else []
-    found = [_server(entry) for entry in entries if isinstance(entry, Mapping)]
-    return {server.name: server for server in found if server is not None}
+    servers = [_server(entry) for entry in entries if isinstance(entry, Mapping)]
+    return {server.name: server for server in servers if server is not None}
 
 
 def _server(entry: Mapping[str, Any]) -> Server | None:
@@ -87,11 +88,11 @@ def _server(entry: Mapping[str, Any]) -> Server | None:
 
 
 def _configured(config: Mapping[str, Any]) -> dict[str, Server]:
-    found = {}
-    for name, kind, inner in _servers(config):
-        if inner.get("port") is not None:
-            found[name] = Server(name, kind, _url(inner.get("host"), inner["port"]))
-    return found
+    return {
+        name: Server(name, kind, _url(inner.get("host"), inner["port"]))
+        for name, kind, inner in _servers(config)
+        if inner.get("port") is not None
+    }
 
 
 def _servers(config: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:
@@ -111,12 +112,12 @@ def _values(holder: object, key: str) -> list[object]:
 
 
 def _resources(config: Mapping[str, Any]) -> dict[str, str]:
-    found = {}
+    resources = {}
     for name, kind, inner in _servers(config):
         reference = inner.get("resources_server")
         if kind == AGENTS and isinstance(reference, Mapping) and reference.get("name"):
-            found[name] = str(reference["name"])
-    return found
+            resources[name] = str(reference["name"])
+    return resources
 
 
 def _url(host: object, port: object) -> str:
@@ -138,7 +139,7 @@ def verifier(directory: Directory, server: str | None, agent: str | None) -> Ser
     if name is None:
         raise OptionError(
             "nemo_gym_datasets: a row does not name a server; set server_name next to its path"
-            + _there(directory, RESOURCES)
+            + _running(directory, RESOURCES)
         )
     return _known(directory, name, RESOURCES, "server_name" if server else "agent_ref")
 
@@ -159,12 +160,12 @@ def agent_server(directory: Directory, server: str | None, agent: str | None) ->
     if server is None:
         raise OptionError(
             "nemo_gym_multi_turn: a row names neither an agent nor a server; set server_name next to "
-            "its path, or agent_ref in the rows" + _there(directory, AGENTS)
+            "its path, or agent_ref in the rows" + _running(directory, AGENTS)
         )
     raise OptionError(
         f"nemo_gym_multi_turn: no agent uses {server}; start "
         "one that does, or write nemo_gym_multi_turn: false to score single answers"
-        + _there(directory, AGENTS)
+        + _running(directory, AGENTS)
     )
 
 
@@ -174,10 +175,12 @@ def _known(directory: Directory, name: str, kind: str, key: str) -> Server:
         return found
     names = directory.of_kind(kind)
     near = near_match(name, names)
-    advice = f"; did you mean {near!r}?" if near else _there(directory, kind)
-    raise OptionError(f"nemo_gym_datasets: {key}: no {kind} named {name!r} runs{advice}")
+    advice = f"; did you mean {near!r}?" if near else _running(directory, kind)
+    raise OptionError(
+        f"nemo_gym_datasets: {key}: no running {_KIND_NAMES[kind]} is named {name!r}{advice}"
+    )
 
 
-def _there(directory: Directory, kind: str) -> str:
+def _running(directory: Directory, kind: str) -> str:
     names = directory.of_kind(kind)
-    return f"; there are: {', '.join(names)}" if names else f"; no {kind} run at all"
+    return f"; running: {', '.join(names)}" if names else f"; no {_KIND_NAMES[kind]} is running"

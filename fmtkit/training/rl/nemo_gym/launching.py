@@ -30,37 +30,41 @@ def command(settings: GymSettings, policy: Mapping[str, str]) -> list[str]:
     overrides = [f"+config_paths=[{paths}]", "+skip_venv_if_present=true"]
     overrides += [f"+head_server.host={HEAD_HOST}", f"+head_server.port={settings.head_port}"]
     overrides += [f"++{name}={value}" for name, value in policy.items()]
-    overrides += [f"++{path}={settings.max_turns}" for path in _steps(settings)]
+    overrides += [f"++{path}={settings.max_turns}" for path in _max_steps_paths(settings)]
     return [*_program(settings), *overrides]
 
 
 def _program(settings: GymSettings) -> list[str]:
-    """Find `ng_run`, or `gym` in versions without it: in the Gym's own environment first."""
+    """Return the start of the command: `ng_run`, or `gym env start` in versions without it.
+
+    Those of the Gym's own environment come before an `ng_run` on PATH.
+    """
     folders = (settings.folder / ".venv" / "bin", settings.folder / "bin")
     for name, words in (("ng_run", []), ("gym", ["env", "start"])):
-        for place in folders:
-            if (place / name).is_file():
-                return [str(place / name), *words]
-        if name == "ng_run" and (found := shutil.which(name)):
-            return [found, *words]
+        for folder in folders:
+            if (folder / name).is_file():
+                return [str(folder / name), *words]
+    on_path = shutil.which("ng_run")
+    if on_path is not None:
+        return [on_path]
     raise DependencyError(
-        f"nemo_gym_auto_start: no ng_run in {folders[0]} or on PATH; make an environment of Python "
-        f"3.12 or newer there ({INSTALL}; it does not run on fmtkit's), or start the servers by "
-        "yourself and write nemo_gym_auto_start: false"
+        f"nemo_gym_auto_start: no ng_run or gym in {folders[0]}, and no ng_run on PATH; create a virtual "
+        f"environment with Python 3.12 or newer in {folders[0].parent} and {INSTALL} in it, or start the "
+        "servers yourself and set nemo_gym_auto_start: false"
     )
 
 
-def _steps(settings: GymSettings) -> list[str]:
-    """Return where the configurations set the maximum number of turns of each agent."""
+def _max_steps_paths(settings: GymSettings) -> list[str]:
+    """Return the dotted paths of `max_steps` of each agent in the configurations."""
     if not settings.multi_turn:
         return []
-    found = []
+    paths = []
     for path in config_files(settings):
         content = _content(path)
         for name, kinds in content.items() if isinstance(content, Mapping) else ():
             agents = kinds.get(AGENTS) if isinstance(kinds, Mapping) else None
-            found += [f"{name}.{AGENTS}.{inner}.max_steps" for inner in agents or ()]
-    return found
+            paths += [f"{name}.{AGENTS}.{inner}.max_steps" for inner in agents or ()]
+    return paths
 
 
 def _content(path: Path) -> object:
@@ -69,8 +73,8 @@ def _content(path: Path) -> object:
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
-        said = " ".join(str(error).split())
-        raise OptionError(f"nemo_gym_config_paths: {path}: cannot be read: {said}") from error
+        reason = " ".join(str(error).split())
+        raise OptionError(f"nemo_gym_config_paths: {path}: cannot be read: {reason}") from error
 
 
 def config_files(settings: GymSettings) -> list[Path]:
@@ -89,15 +93,15 @@ def config_files(settings: GymSettings) -> list[Path]:
 def servers_of(settings: GymSettings, log: Path, policy: Mapping[str, str]) -> Iterator[None]:
     """Run the servers of a run: start them, wait for all of them, stop them at the end.
 
-    The servers write to the file `log`. Does nothing where they run already (auto_start: false).
+    The servers write to the file `log`. Does nothing if the user has started them (`auto_start: false`).
     """
     if not settings.auto_start:
         yield
         return
     if http_client.answers(f"{settings.head_url}/", 2.0):
         raise OptionError(
-            f"nemo_gym_head_port: something answers at {settings.head_url} already; stop it, take "
-            "another port, or use it: nemo_gym_auto_start: false"
+            f"nemo_gym_head_port: a server is already running at {settings.head_url}; stop it, choose "
+            "a different port, or use it: nemo_gym_auto_start: false"
         )
     with interrupts.handling(interrupt):
         process = _started(settings, log, policy)
@@ -112,7 +116,7 @@ def _started(
     settings: GymSettings, log: Path, policy: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
     quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
-    # A cluster that runs here already is of another Python, and Ray would refuse to join it.
+    # A Ray cluster that is already running here has a different Python, and Ray would refuse to join it.
     quiet["RAY_ADDRESS"] = os.environ.get("RAY_ADDRESS", "local")
     folder = settings.folder if settings.folder.is_dir() else None
     return started(command(settings, policy), log, {**os.environ, **quiet}, folder)
@@ -121,20 +125,22 @@ def _started(
 def _wait(settings: GymSettings, process: subprocess.Popen[bytes], log: Path) -> None:
     """Wait until every server answers; the head server answers seconds before the others."""
     deadline = time.monotonic() + settings.server_timeout
-    while time.monotonic() < deadline:
+    while True:
         if process.poll() is not None:
             raise OptionError(
                 f"nemo_gym_auto_start: the Gym ended with code {process.returncode}: {tail(log)}; "
-                f"all of it is in {log}"
+                f"the complete log is {log}"
             )
-        if not _asleep(_directory(settings)):
+        late = _not_answering(_directory(settings))
+        if not late:
             return
+        if time.monotonic() > deadline:
+            raise OptionError(
+                f"nemo_gym_server_timeout: {', '.join(late)} did not answer within "
+                f"{settings.server_timeout:g} s; look at {log}, or allow more time (the first start "
+                "installs packages)"
+            )
         time.sleep(_POLL)
-    late = ", ".join(_asleep(_directory(settings)))
-    raise OptionError(
-        f"nemo_gym_server_timeout: {late} did not answer within {settings.server_timeout:g} s; "
-        f"look at {log}, or allow more time (the first start installs packages)"
-    )
 
 
 def _directory(settings: GymSettings) -> Directory | None:
@@ -144,9 +150,9 @@ def _directory(settings: GymSettings) -> Directory | None:
         return None
 
 
-def _asleep(directory: Directory | None) -> list[str]:
-    """Return which servers do not answer yet; agents also need servers that no row names."""
+def _not_answering(directory: Directory | None) -> list[str]:
+    """Return the servers that do not answer yet, of all: agents also use servers that no row names."""
     if directory is None or not directory.servers:
         return ["the head server"]
-    found = directory.servers.values()
-    return [server.name for server in found if not http_client.answers(f"{server.url}/", 2.0)]
+    servers = directory.servers.values()
+    return [server.name for server in servers if not http_client.answers(f"{server.url}/", 2.0)]

@@ -1,15 +1,17 @@
 """A `verifiers` environment behind two HTTP calls; run by the interpreter that has verifiers.
 
-    python bridge.py NAME --arguments JSON --rows FILE --count N      # write its dataset and end
-    python bridge.py NAME --arguments JSON --address FILE             # serve it, and write the address
+    python bridge.py NAME --arguments JSON --rows FILE --count N      # write its dataset and exit
+    python bridge.py NAME --arguments JSON --address FILE             # serve it; write the address to FILE
 
-`GET /` answers {"status": "ok"}. `POST /run` takes {"task", "base_url", "model", "sampling"}, lets the
-environment run one episode with the model at `base_url`, an OpenAI-compatible address, and answers
-{"reward", "metrics", "error", "stop"}. Nothing of fmtkit is imported: this runs where fmtkit is not.
+`--place FOLDER`, which may be repeated, adds a folder to the module search path. `GET /` answers
+{"status": "ok"}. `POST /run` takes {"task", "base_url", "model", "sampling"}, lets the environment run one
+episode with the model at `base_url`, an OpenAI-compatible address, and answers {"reward", "metrics", "error",
+"stop"}. Nothing of fmtkit is imported: this runs where fmtkit is not installed.
 
-Two programming interfaces are known by what the package has: that of `verifiers.load_environment`
-(releases from 0.1.14 to 0.3, `vf.Environment` with a rubric), and that of `verifiers.v1` (tasksets,
-harnesses and agents; all that is left since 0.4). https://github.com/PrimeIntellect-ai/verifiers.
+The package has two programming interfaces: `verifiers.load_environment` (releases from 0.1.14 to 0.3,
+`vf.Environment` with a rubric) and `verifiers.v1` (tasksets, harnesses and agents; the only one since 0.4).
+The first is used if the package has it, unless the arguments have a `taskset`, which only the second takes.
+https://github.com/PrimeIntellect-ai/verifiers.
 """
 
 import argparse
@@ -29,11 +31,11 @@ from typing import Any
 
 KEY = "FMTKIT_POLICY_KEY"
 Row = tuple[list[Any], Any]
-"""The messages of a prompt, and the task that the environment wants back."""
+"""The messages of a prompt, and the task that `run` of the environment takes."""
 
 
-class Classic:
-    """An environment of `load_environment(NAME, **arguments)`: its dataset and its rubric."""
+class LegacyEnvironment:
+    """An environment of `verifiers.load_environment(NAME, **arguments)`."""
 
     def __init__(self, name: str, arguments: Mapping[str, Any]) -> None:
         import verifiers
@@ -60,12 +62,12 @@ class Classic:
         return {
             "reward": output.get("reward"),
             "metrics": output.get("metrics") or {},
-            "error": None if not error else _said(error),
+            "error": None if not error else _in_one_line(error),
             "stop": output.get("stop_condition"),
         }
 
 
-class Episodes:
+class V1Environment:
     """A taskset of `verifiers.v1` with its harness; `arguments` are the rest of its EnvConfig."""
 
     def __init__(self, name: str, arguments: Mapping[str, Any]) -> None:
@@ -103,7 +105,11 @@ class Episodes:
         if episode.ok and len(trained) != 1:
             return {"error": f"the episode has {len(trained)} trained agents; one can be trained"}
         if not episode.ok:
-            return {"error": _said(errors[-1]) if errors else "the episode failed without a reason"}
+            return {
+                "error": _in_one_line(errors[-1])
+                if errors
+                else "the episode failed without a reason"
+            }
         (trace,) = trained
         return {
             "reward": trace.reward,
@@ -113,7 +119,7 @@ class Episodes:
         }
 
 
-def _said(error: Any) -> str:
+def _in_one_line(error: Any) -> str:
     """Return an error in one line: an exception, its record, or a string."""
     for kind, message in (("type", "message"), ("error", "error_chain_repr")):
         found = error.get(kind) if isinstance(error, dict) else getattr(error, kind, None)
@@ -124,45 +130,56 @@ def _said(error: Any) -> str:
     return " ".join(text.split())
 
 
-def opened(name: str, arguments: Mapping[str, Any]) -> "Classic | Episodes":
-    """Load an environment by whichever interface this release of verifiers has for it."""
-    classic = any(
+def opened(name: str, arguments: Mapping[str, Any]) -> "LegacyEnvironment | V1Environment":
+    """Load an environment by the programming interface that the installed verifiers has for it."""
+    has_legacy = any(
         importlib.util.find_spec(module) is not None
         for module in ("verifiers.legacy", "verifiers.envs")
     )
-    if classic and "taskset" not in arguments:
-        return Classic(name, arguments)
-    return Episodes(name, arguments)
+    if has_legacy and "taskset" not in arguments:
+        return LegacyEnvironment(name, arguments)
+    return V1Environment(name, arguments)
 
 
-def write_rows(environment: "Classic | Episodes", path: Path, count: int | None) -> None:
+def write_rows(
+    environment: "LegacyEnvironment | V1Environment", path: Path, count: int | None
+) -> None:
     """Write the first `count` rows (None: all) as JSON lines; the file appears once it is complete."""
     rows, part = environment.rows(), path.with_suffix(".part")
     with part.open("w", encoding="utf-8") as out:
-        for prompt, task in itertools.islice(rows, count):
-            messages = [message(one) for one in prompt]
+        for number, (prompt, task) in enumerate(itertools.islice(rows, count)):
             line = {
-                "prompt": messages,
+                "prompt": [message(one, number) for one in prompt],
                 "verifiers_task": json.dumps(task, ensure_ascii=False, default=str),
             }
             out.write(json.dumps(line, ensure_ascii=False) + "\n")
     part.replace(path)
 
 
-def message(one: Any) -> dict[str, str]:
-    """Return a message as {role, content}: its text only, without images and tool calls."""
+def message(one: Any, row: int) -> dict[str, str]:
+    """Return a message as {role, content}; exit if it has an image or another part that is not text.
+
+    Tool calls are left out: the prompt is shown beside its completions, and the environment itself sends
+    the model the messages of its task.
+    """
     given = one if isinstance(one, dict) else one.model_dump(mode="json")
     content = given.get("content") or ""
     if not isinstance(content, str):
-        content = "".join(part.get("text", "") for part in content)
+        for part in content:
+            if part.get("text") is None:
+                raise SystemExit(
+                    f"row {row} of its dataset: the prompt has a part of type {part.get('type')!r}; "
+                    "only text can be trained on"
+                )
+        content = "".join(part["text"] for part in content)
     return {"role": given["role"], "content": content}
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Hands requests to the environment's event loop; `environment` and `loop` are set by `serve`."""
+    """Passes requests to the environment's event loop; `serve` sets `environment` and `loop`."""
 
     protocol_version = "HTTP/1.1"
-    environment: "Classic | Episodes"
+    environment: "LegacyEnvironment | V1Environment"
     loop: asyncio.AbstractEventLoop
 
     def do_GET(self) -> None:
@@ -193,14 +210,14 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """A server to which as many episodes may be sent at once as a batch has."""
+    """A server with a queue long enough for the episodes of a batch."""
 
     daemon_threads = True
     request_queue_size = 2048
 
 
-async def serve(environment: "Classic | Episodes", address: Path) -> None:
-    """Serve until the process is interrupted; the file `address` says where, once it is ready."""
+async def serve(environment: "LegacyEnvironment | V1Environment", address: Path) -> None:
+    """Serve until the process is interrupted; write the URL to `address` once it is ready."""
     async with environment.serving():
         loop = asyncio.get_running_loop()
         bound = type("Bound", (Handler,), {"environment": environment, "loop": loop})

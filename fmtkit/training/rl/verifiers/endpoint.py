@@ -11,7 +11,7 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -186,6 +186,14 @@ def text_of(message: Mapping[str, Any]) -> str:
     return "".join(str(part.get("text") or "") for part in content)
 
 
+def unread_part(messages: Iterable[Mapping[str, Any]]) -> str | None:
+    """Return the type of the first content part that is not text (`image_url`), or None."""
+    contents = (message.get("content") for message in messages)
+    parts = (part for content in contents if isinstance(content, list) for part in content)
+    types = (str(part.get("type")) for part in parts if part.get("text") is None)
+    return next(types, None)
+
+
 def comparable(message: Mapping[str, Any]) -> tuple[str, str, str]:
     """Return what is compared of a message: environments may reformat an answer when they send it back."""
     calls = [
@@ -238,6 +246,12 @@ class Endpoint:
                 "chat template; use a model that calls tools with its own template"
             )
             raise RefusedError(400, conversation.fault)
+        unread = unread_part(body["messages"])
+        if unread is not None:
+            conversation.fault = (
+                f"its environment sends a part of type {unread!r}; only text can be trained on"
+            )
+            raise RefusedError(400, conversation.fault)
         with conversation.lock:
             return self._answered(conversation, body)
 
@@ -255,8 +269,8 @@ class Endpoint:
                 f"This model's maximum context length is {len(prompt) + room} tokens",
                 "context_length_exceeded",
             )
-        wish = body.get("max_completion_tokens") or body.get("max_tokens") or room
-        ids, logprobs = conversation.sample(prompt, min(room, int(wish)))
+        allowed = body.get("max_completion_tokens") or body.get("max_tokens") or room
+        ids, logprobs = conversation.sample(prompt, min(room, int(allowed)))
         if conversation.is_closed:
             raise RefusedError(410, "this conversation has ended")
         message = self.wording.message(prompt, ids, tools)

@@ -95,8 +95,8 @@ def _wait(settings: VerifiersSettings, process: "subprocess.Popen[bytes]", run: 
 
 def _ended(settings: VerifiersSettings, code: int, log: Path) -> OptionError:
     return OptionError(
-        f"verifiers.environment: {settings.environment} ended with code {code}: {tail(log)}; all of it "
-        f"is in {log}"
+        f"verifiers.environment: {settings.environment} ended with code {code}: {tail(log)}; the "
+        f"complete log is {log}"
     )
 
 
