@@ -47,7 +47,7 @@ help:
 	@echo "make check     ruff, and the tests that a change since the last commit (or BASE) touches: a minute"
 	@echo "make test      the tests, in about five minutes"
 	@echo "make test-all  the slow ones too: real trainers, browsers, big inputs"
-	@echo "make test-stress  what takes longer still: a million mutated lines through the kernel"
+	@echo "make test-stress  the longest tests: a million mutated lines through the kernel, the engine ray"
 	@echo "make test-sanitized  the kernel's tests with address and undefined-behaviour sanitizers"
 	@echo "make fuzz      coverage-guided fuzzing of the kernel, for FUZZ_SECONDS (60); needs clang"
 	@echo "make wheel     a wheel with the native kernel, for every Linux of this architecture; tried"
