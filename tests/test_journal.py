@@ -55,7 +55,7 @@ def test_a_journal_that_cannot_be_read_is_an_error(tmp_path):
     with pytest.raises(ResumeError, match=r"journal.json: .*start again without --resume"):
         journal.load(path)
     path.write_text(json.dumps({"version": 0}))
-    with pytest.raises(ResumeError, match="is of another fmtkit"):
+    with pytest.raises(ResumeError, match="was written by a different version of fmtkit"):
         journal.load(path)
 
 

@@ -162,7 +162,7 @@ def test_a_file_holds_one_split(tmp_path):
 def test_rows_of_another_schema_are_refused(tmp_path):
     sink = FileSink(tmp_path / "out.parquet", "parquet")
     sink.write(ROWS)
-    with pytest.raises(WriteError, match="another schema than those before"):
+    with pytest.raises(WriteError, match="the schema of the rows differs"):
         sink.write(encode(pa.table({"other": [1]}), find("parquet"), "snappy"))
 
 

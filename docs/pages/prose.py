@@ -41,9 +41,9 @@ numbers as they were written. `fmtkit schema TABLE` prints the JSON Schema.
 | T | text. A number is never made text |
 | M | a list of messages `{role, content}`; `M{from, value}` has these names for the two |
 | message | one message |
-| F | `true`, `false`, 0, 1, 0.0 or 1.0; texts only through `label_map` |
+| F | `true`, `false`, 0, 1, 0.0 or 1.0; strings only through `label_map` |
 | number | a number |
-| L | a list of text; `L of …` a list of another kind |
+| L | a list of strings; `L of …` a list of values of that kind |
 | R | a list of objects with the fields in braces |
 | tools | a list of tool definitions, or its JSON text |
 | ? | the column may be absent or null |

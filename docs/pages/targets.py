@@ -49,7 +49,7 @@ data_dir="OUT/data")` unchanged; `fmtkit.to_trl(table)` does the same with a tab
 file, both are printed and are in the report as `beside`.
 
 A package adds a target as it adds a type: a function with the decorator `@fmtkit.target(...)`, in a file that `--plugin`
-names or behind an entry point in the group `fmtkit.targets`.
+names, or as an entry point of the group `fmtkit.targets`.
 """
 
 CHAT = {

@@ -37,7 +37,7 @@ def begins_with(dialog: Expr, turns: Expr, where: Expr) -> Expr:
 
 
 def joined(first: Expr, second: Expr, where: Expr) -> Expr:
-    """Append the second conversation to the first in some rows; elsewhere keep the second alone."""
+    """Append the second conversation to the first in some rows; elsewhere keep only the second."""
     # Both are lists of the same messages; polars takes the dtype of the input, since none is given.
     return pl.map_batches([second, first, where], _joined, is_elementwise=True)
 
@@ -138,9 +138,9 @@ def _joined(columns: Sequence[pl.Series]) -> pl.Series:
     sizes = lead + second.sizes
     ends = buffers.ends(sizes)
     within = np.arange(int(ends[-1])) - np.repeat(ends[:-1], sizes)
-    behind = np.repeat(len(first.messages) + second.starts - lead, sizes) + within
+    places = np.repeat(len(first.messages) + second.starts - lead, sizes) + within
     places = np.where(
-        within < np.repeat(lead, sizes), np.repeat(first.starts, sizes) + within, behind
+        within < np.repeat(lead, sizes), np.repeat(first.starts, sizes) + within, places
     )
     laid = pl.concat([first.messages, second.messages], rechunk=False).gather(places)
     messages = laid.to_arrow(compat_level=pl.CompatLevel.newest())

@@ -79,7 +79,7 @@ def leading(text: Expr) -> tuple[Expr, Expr]:
 
 
 def is_inside(text: Expr) -> Expr:
-    """Return whether a block of thinking is in a reply behind other text."""
+    """Return whether a block of thinking is in a reply after other text."""
     return text.str.contains(f"(?s){BLOCK}") & ~text.str.contains(f"(?s)\\A\\s*(?:{BLOCK})")
 
 

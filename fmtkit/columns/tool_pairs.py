@@ -48,7 +48,7 @@ class Whole:
     several: Expr
     """Whether the source gave only a reply, whose messages are not a single answer."""
     problems: tuple[Problem, ...] = ()
-    """What is wrong with a reply that the source gave alone."""
+    """What is wrong with a reply that the source gave without its context."""
 
 
 def without_answer(messages: Column, chosen: Column) -> Column:

@@ -74,7 +74,7 @@ class WithoutAnswer:
 
 @dataclass(frozen=True)
 class AfterContext:
-    """A reply after its context, or alone where it brings turns along, and so begins otherwise."""
+    """A reply after its context; a reply that has turns of its own stays without it."""
 
     context: "Source"
     reply: "Source"

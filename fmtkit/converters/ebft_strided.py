@@ -56,7 +56,7 @@ def structured_chat(
     name="ebft_strided_chat.transform",
     aliases=["ebft_strided_chat"],
     any_of=EITHER,
-    differs="anchors lie in assistant turns alone; a pad id of 0 stays 0",
+    differs="anchors are only in assistant turns; a pad id of 0 stays 0",
 )
 def every(messages: WideMessages = ABSENT, conversations: WideMessages = ABSENT) -> Document:
     """https://docs.axolotl.ai/docs/ebft.html."""

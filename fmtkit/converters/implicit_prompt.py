@@ -1,4 +1,4 @@
-"""Pairs with an implicit prompt: chosen and rejected begin with it, and no column holds it alone."""
+"""Pairs with an implicit prompt: chosen and rejected begin with it, and it has no column."""
 
 from collections.abc import Sequence
 

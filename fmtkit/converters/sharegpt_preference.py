@@ -22,7 +22,7 @@ def preference(
     rejected: ShareGPTReply,
     system: Text = ABSENT,
 ) -> Preference:
-    """https://huggingface.co/datasets/llamafactory/DPO-En-Zh-20k; a reply may be text alone."""
+    """https://huggingface.co/datasets/llamafactory/DPO-En-Zh-20k; a reply may be a string."""
     return answered(with_system(system, conversations), "conversations", chosen, rejected)
 
 

@@ -1,7 +1,7 @@
 """Binding: the parameters of a converter are matched to the columns of a source.
 
 The bound signature is the read schema. A kind that takes several shapes (text or messages) is bound to
-the one that the first block shows; rows of another legal shape are read one by one, never rejected.
+the one that the first block shows; rows of a different legal shape are read one by one, and not rejected.
 """
 
 from collections import Counter
@@ -201,7 +201,7 @@ def bind(
     carried = []
     for name, kind in kept.items():
         bound = BoundColumn(name, (name,), kind, required=False, shape=None)
-        # Media are read by the strict parser alone, which says that they are unsupported.
+        # Media are read only by the strict parser, which reports that they are unsupported.
         shape = None if name in MEDIA else _shape(bound, sample)
         carried.append(replace(bound, name=f"__keep_{name}", shape=shape))
     return watching(Binding(converter, tuple(columns), options, tuple(carried)), watched)

@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 MEDIA = frozenset({"image", "images", "audio", "audios", "video", "videos"})
 """Columns of media, which are not converted: a row with a value there is refused."""
 _OBJECT = (dict, Mapping)
-"""The most common types of objects first: Mapping alone runs Python code."""
+"""The most common types of objects first: only the check for Mapping runs Python code."""
 
 
 @dataclass(frozen=True)

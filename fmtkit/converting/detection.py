@@ -31,7 +31,7 @@ TRUSTED = 0.5
 PLAIN = 0.9
 """Share of rows that must have text for plain text to be detected."""
 MIXED = 0.02
-"""Share of rows of another layout above which they are more than a few bad rows."""
+"""Share of rows with a different layout above which they are no longer taken for a few bad rows."""
 HARDLY = 0.2
 """Share of valid rows below which a type does not fit, whatever it reads."""
 GENERIC = frozenset(
@@ -66,7 +66,7 @@ class Fit:
     unread: tuple[str, ...] = ()
     """Columns with turns, answers, labels or a system prompt that the converter would leave unread."""
     mapping: Mapping[str, str] = field(default_factory=dict)
-    """Parameter -> path, of columns that are read under another name."""
+    """Parameter -> path, of columns that are read under a different name."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Options of the type by which its messages are read."""
 

@@ -192,7 +192,7 @@ class Fusion:
     def fuse(self, records: Records) -> Fused | None:
         """Fuse the rows of a block that can be; None if the whole block should go the ordinary way."""
         if self.paths is None:
-            # Rows of another source may have taken the paths.
+            # The paths may be those of rows of a different source.
             self.take_paths()
         paths = self.paths
         if paths is None or self._misses > 2:

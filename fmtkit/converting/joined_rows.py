@@ -16,7 +16,7 @@ from fmtkit.sources.spooling import MadeSource
 
 ROWS = "rows"
 MOST = 10_000
-"""Most rows that are joined: more with the same value suggest another layout, and would fill the memory."""
+"""Most rows that are joined: more rows of one value suggest a different layout, and would fill the memory."""
 
 
 def joined(rows: Iterable[Mapping[str, Any]], by: str) -> list[Mapping[str, Any]]:

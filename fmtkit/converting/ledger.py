@@ -69,7 +69,7 @@ class Counted(Protocol):
 
     @property
     def joined(self) -> int:
-        """Count the rows that are part of a row made of another one."""
+        """Count the rows that were joined into the row of a different one."""
         ...
 
     @property
@@ -145,7 +145,7 @@ class Ledger:
         self.no_place.update(r.column or "" for r in piece.rejects if r.code == "no_place")
 
     def merge(self, other: "Ledger") -> None:
-        """Enter all that another ledger counts."""
+        """Add the counts of another ledger."""
         for name in ("rows_read", *TERMS, *_BESIDE):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("reasons", "warnings", "unread", "losses", "no_place"):

@@ -1,4 +1,4 @@
-"""Near misses: columns that a converter could read under another name, found by name and by values.
+"""Near misses: columns that a converter could read under a different name, found by name and by values.
 
 `instructions` for `instruction`, `chosenResponse` for `chosen_response`, `meta.question` for `question`,
 `reply` for `response`, `{speaker, text}` for `{role, content}`: whatever is proposed here is tried on
@@ -121,7 +121,7 @@ def _messages(value: Any) -> list[Mapping[str, Any]]:
 
 
 def proposal(converter: Converter, sample: Sequence[Row]) -> dict[str, str] | None:
-    """Return parameter -> path of another column for what the rows lack; None where nothing fits.
+    """Return parameter -> path of a column to read instead of the one that rows lack; None if none fits.
 
     Each required column must be found; optional ones are filled where a column with turns, answers
     or a system prompt would be left unread.

@@ -92,7 +92,7 @@ class Job:
             raise self._unnamed() or error from error
 
     def _unnamed(self) -> OptionError | None:
-        """Return the error for a plugin file that has the name of another module."""
+        """Return the error for a plugin file with the name of a different module."""
         for plugin in self.options.plugins:
             file, name = Path(plugin).resolve(), Path(plugin).stem
             held = getattr(sys.modules.get(name), "__file__", None)
@@ -445,7 +445,7 @@ def _wants_single_rows(method: str) -> bool:
 def _canonical_schema(binding: Binding, table: type[Table], kept: Kept) -> pa.Schema:
     """Return the schema of the rows before they are rendered."""
     converter = binding.converter
-    # What is made of another table has its optional columns as far as they mean the same.
+    # A table made from a different one has those optional columns that mean the same.
     present = frozenset(converter.table_columns())
     schema = table.schema(present, wide=converter.wide, text=converter.text)
     if binding.options.get("soft"):

@@ -403,7 +403,7 @@ def _whole(prompt: TurnTable, completion: TurnTable) -> TurnTable:
     if prompt.where(earlier).any():
         untrained = pl.when(earlier).then(pl.lit(value=False)).otherwise(pl.col("train"))
         prompt = prompt.replaced(train=untrained)
-    return completion.behind(prompt)
+    return completion.after(prompt)
 
 
 def _mapped(turns: TurnTable, mask: Bools, change: _Change) -> TurnTable:

@@ -197,7 +197,7 @@ class TextStage:
 
 
 def _set_aside(schema: pa.Schema, table: type[Table]) -> pa.Schema:
-    """Return a schema in which a kept column that is called like a dialog (`chosen`) has another name."""
+    """Return a schema in which a kept column that is called like a dialog (`chosen`) has a different name."""
     own = set(table.column_names())
     own |= {text for name, text in TEXT_NAMES.items() if name in own}
     aside = _NAMES - own

@@ -81,7 +81,7 @@ class TurnTable:
         return found
 
     def only(self, mask: Bools) -> "TurnTable":
-        """Return the table with these messages alone."""
+        """Return the table with only these messages."""
         if mask.all():
             return self
         return TurnTable(self.flat.filter(pl.Series(mask)), self.row[mask], self.rows)
@@ -91,13 +91,13 @@ class TurnTable:
         return TurnTable(self.flat.with_columns(**keys), self.row, self.rows)
 
     def of_rows(self, kept: Bools) -> "TurnTable":
-        """Return the conversations of these rows alone, which are recounted."""
+        """Return the conversations of only these rows, which are numbered anew."""
         mask = kept[self.row]
         numbers = np.cumsum(kept) - 1
         flat = self.flat.filter(pl.Series(mask))
         return TurnTable(flat, numbers[self.row[mask]], int(kept.sum()))
 
-    def behind(self, first: "TurnTable") -> "TurnTable":
+    def after(self, first: "TurnTable") -> "TurnTable":
         """Append these messages to those of the same rows of another table."""
         row = np.concatenate((first.row, self.row))
         order = np.argsort(row, kind="stable")

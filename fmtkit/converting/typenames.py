@@ -23,7 +23,7 @@ REFUSED: Mapping[str, str] = {
     "creative_acr.load_revise": f"its prompts are axolotl's own long texts; {_AS_SEGMENTS}",
     "llama2_chat": "write type: chat_template, and Llama 2's template as chat_template_jinja",
     "messages.chat": "write type: chat_template, which reads the same rows",
-    "metharme": "it learns three EOS tokens behind a reply; for one write type: {field_instruction: "
+    "metharme": "it learns three EOS tokens after a reply; for one write type: {field_instruction: "
     "prompt, field_output: generation, format: '{instruction}', no_input_format: '{instruction}'}",
     "pretrain": "fmtkit is for post-training; give text as type completion",
     "pygmalion": f"its markers stand in the text, and each reply has an EOS; {_AS_SEGMENTS}",

@@ -123,7 +123,7 @@ def _by_tasks(rows: RowStream, *, schema: bool) -> list[Finding]:
             source = task.parts[0][0]
             # Only the first of its sources may have been started by the tasks before.
             first = rows.progress.rows.get(source, 0), rows.progress.lines.get(source, 1) - 1
-            items += [_behind(f, *first) if own == source else f for own, f in found]
+            items += [_shifted(f, *first) if own == source else f for own, f in found]
             rows.ledger.merge(Ledger.from_dict(counts.ledger))
             rows.progress.jump(task, counts)
             rows.report_progress()
@@ -159,7 +159,7 @@ def _findings(job: Job, piece: Piece, check: "_SchemaCheck | None") -> list[Find
     return sorted(found, key=lambda finding: finding.row)
 
 
-def _behind(finding: Finding, rows: int, lines: int) -> Finding:
+def _shifted(finding: Finding, rows: int, lines: int) -> Finding:
     line = None if finding.line is None else finding.line + lines
     return replace(finding, row=finding.row + rows, line=line)
 

@@ -17,7 +17,7 @@ class Code:
 BAD_ROWS: dict[str, Code] = {
     "missing_field": Code(
         "a required column is absent from the row",
-        "If the key is misspelled in the file, repair it; if the column has another name, use"
+        "If the key is misspelled in the file, repair it; if the column has a different name, use"
         " `--map`. A column that no row has is a usage error before anything is converted.",
     ),
     "null_field": Code(
@@ -25,7 +25,7 @@ BAD_ROWS: dict[str, Code] = {
         "Fill the value or drop the row.",
     ),
     "type_error": Code(
-        "a value is of another kind than its column",
+        "a value has a different kind from its column",
         "Write the value as the kind requires: a string in quotes, a label as true or false. Labels"
         " that are strings need `--option label_map=…`.",
     ),
@@ -175,7 +175,7 @@ ODD_ROWS: dict[str, Code] = {
         "Another pair policy (`--option pairs=…`) may find pairs among the other answers of the row.",
     ),
     "ranking_without_pair": Code(
-        "a ranking without a pair, in a row where another ranking makes one",
+        "a ranking without a pair, in a row of which a different ranking gives one",
         "The row's other rankings are converted. Equal scores or equal replies make no pair;"
         " another pair policy (`--option pairs=…`) may find one.",
     ),

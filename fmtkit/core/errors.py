@@ -58,7 +58,7 @@ class UnknownNameError(FmtkitError, LookupError):
 
 
 class ColumnMismatchError(FmtkitError, ValueError):
-    """Columns are missing or of another kind; the message lists the types that fit."""
+    """Columns are missing or have values of a different kind; the message lists the types that fit."""
 
 
 class OptionError(FmtkitError, ValueError):

@@ -176,7 +176,7 @@ class Part(Generic[T]):
 def in_parts(
     rows: range, call: Callable[[range, float], T], seconds: float, *, whole: int = 1
 ) -> Iterator[Part[T]]:
-    """Yield what a call returns for all rows; if it raises, for each half, down to what fails alone.
+    """Yield what a call returns for all rows; if it raises, for each half, down to single rows.
 
     `call(rows, seconds)` gets adjacent rows, and the seconds that it may take: its
     share of `seconds`, so that a row that never ends costs twice the time and not a multiple.

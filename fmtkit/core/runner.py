@@ -3,7 +3,7 @@
 A runner is one module with one constant, RUNNER: a file `runners/METHOD.py` of fmtkit, or a module of
 an installed package that its entry point in the group `fmtkit.runners` names. Converting and planning
 read it too, so it imports nothing heavy: classes and functions that train are named
-("trl:DPOTrainer") and loaded in the training process alone.
+("trl:DPOTrainer") and loaded only in the training process.
 """
 
 import importlib
@@ -120,7 +120,7 @@ class Runner:
     transformers: str = ""
     """Versions of transformers that it needs, where not all that fmtkit trains with will do."""
     instead: str = ""
-    """What to do where the installed TRL has no such trainer, or transformers is another."""
+    """What to do if the installed TRL has no such trainer, or the version of transformers does not fit."""
     arguments: Mapping[str, object] = field(default_factory=dict)
     """Arguments that the method fixes."""
     defaults: Mapping[str, object] = field(default_factory=dict)
@@ -146,7 +146,7 @@ class Runner:
     row_variables: bool = False
     """Whether its trainer reads the template's variables from a column of the rows."""
     whole_dialogs: bool = False
-    """Whether its trainer takes conversations alone, prompts with completions joined."""
+    """Whether its trainer takes only conversations, each a prompt joined with its completion."""
     words_prompts: bool = False
     """Whether its trainer makes a message of a text prompt, and renders it with the template."""
     both_labels: bool = False

@@ -1,7 +1,7 @@
 """Files at URLs, by fsspec: the package for each scheme, time limits, retries, and hidden credentials.
 
-Each backend of fsspec uses another client library, with its own errors. `attempted` gives every call a time
-limit, retries transient errors, and raises any other as an OSError with a one-line message.
+Each backend of fsspec uses a different client library, with its own errors. `attempted` gives every call a
+time limit, retries transient errors, and raises any other as an OSError with a one-line message.
 """
 
 import math
@@ -219,7 +219,7 @@ def _status(cause: BaseException) -> int | None:
     if type(cause) is OSError and str(cause).startswith("Forbidden: "):
         return 403  # gcsfs raises it without a status
     # `code` is gcsfs's; aiohttp's errors also have it, as 400 where a response broke off, so it counts
-    # for gcsfs alone. `status_code` is Azure's.
+    # only for gcsfs. `status_code` is Azure's.
     names = ("code",) if type(cause).__name__ == "HttpError" else ("status", "status_code")
     found = (getattr(cause, name, None) for name in names)
     return next((status for status in found if isinstance(status, int)), None)

@@ -1,6 +1,6 @@
 """Where a byte-level tokenizer may be cut: between these bytes no match of its pattern reaches.
 
-A byte-level BPE splits a text by a pattern and encodes each part (pre-token) alone. A cut is safe
+A byte-level BPE splits a text by a pattern and encodes each part (pre-token) separately. A cut is safe
 where every text has a border of parts, and where neither side is split otherwise when the other is
 not there. Two families of rules cover the patterns of GPT-2 and of what followed cl100k; everything
 else is not cut at all. Control characters and everything beyond ASCII are never cut at, but before
@@ -46,7 +46,7 @@ CL100K_PATTERNS = frozenset(
         ),
         # Tekken (of Mistral)
         (_CASED.replace("SUFFIX", "") + r"|\p{N}" + _SLASHES + _WHITE,),
-        # DeepSeek 3: three splits, one after the other; the last alone would join digits and words.
+        # DeepSeek 3: three splits, one after the other; the last one by itself would join digits and words.
         (
             r"\p{N}{1,3}",
             r"[一-龥぀-ゟ゠-ヿ]+",
@@ -158,7 +158,7 @@ def _steps(step: dict[str, Any] | None) -> list[str | None]:
 
 
 def find_cuts(data: Bytes, ends: Ints, family: Family) -> Bools:
-    """Mark the bytes that begin a piece; `ends` are where stretches end that are split alone.
+    """Mark the bytes that begin a piece; `ends` are the ends of stretches that are split separately.
 
     The first byte of a stretch is for the caller to mark.
     """

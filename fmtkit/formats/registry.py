@@ -43,7 +43,7 @@ class Converter:
     paths: Mapping[str, str] = field(default_factory=dict)
     """Parameter -> dotted path of its column, where it is not the parameter's own name."""
     rows_by: str = ""
-    """Column by whose value rows that follow each other are read as one; empty where each is alone."""
+    """Column by whose value consecutive rows are joined into one; empty if each row is read by itself."""
     summary: str = ""
     differs: str = ""
     """The deliberate difference from axolotl, in one line; empty where there is none."""

@@ -123,7 +123,7 @@ class _Flags:
 
 
 def _inside(rule: AnchorRule, mask: _Flags, rows: Ints, anchors: Ints) -> Bools:
-    """Return which windows hold ones alone."""
+    """Return which windows hold only ones."""
     starts = np.minimum(mask.starts[rows] + anchors, mask.ends[rows])
     ends = np.minimum(starts + rule.generate_max_len, mask.ends[rows])
     inside: Bools = mask.between(starts, ends) == ends - starts

@@ -39,7 +39,7 @@ def template_of(
     try:
         tokenizer.needs_chat_template()
     except TokenizerError as error:
-        lacks = [f"{error}; until then lengths are of the contents alone"]
+        lacks = [f"{error}; until then lengths count only the contents"]
         return None, notes if table in WITHOUT_TEMPLATE else [*notes, *lacks]
     return template_sources.find_model_template(
         template_sources.TOKENIZER_DEFAULT, tokenizer=options.tokenizer

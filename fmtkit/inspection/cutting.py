@@ -161,7 +161,7 @@ class CuttingTally:
         equal = self.equal_count.get((limit, way), 0)
         examples = tuple(self.equal.get((limit, way), ()))
         if way == "truncate-start":
-            # The prompt goes first: it is gone where a reply alone fills the length.
+            # The prompt goes first: it is gone if the reply itself fills the length.
             gone = self.replies.longer_than(limit - 1)
             return Cut(limit, way, 0, long_rows, lost, equal, gone, 0, examples)
         gone = self.prompts.longer_than(limit - 1)

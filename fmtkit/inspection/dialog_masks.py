@@ -73,7 +73,7 @@ def _marked(text: str, spans: Sequence[Span], tokenizer: Tokenizer) -> Masked:
     return replace(one, prompt_length=_first(one), notes=tuple(notes))
 
 
-MOST_BEHIND = 3
+MOST_AFTER = 3
 """Tokens after a content within which its end of turn is looked for, as axolotl looks for it."""
 
 
@@ -101,10 +101,10 @@ def _by_turns(
         first, final = _whole(encoding, span) if span else (None, None)
         if first is None or final is None:
             continue
-        behind = _token_behind(encoding, content, first, final) if reply else final + 1
-        limit = max(final, behind - 1 + MOST_BEHIND) + 1
+        following = _token_after(encoding, content, first, final) if reply else final + 1
+        limit = max(final, following - 1 + MOST_AFTER) + 1
         end = next(
-            (i for i in range(behind, min(limit, len(one.ids))) if one.ids[i] in control), None
+            (i for i in range(following, min(limit, len(one.ids))) if one.ids[i] in control), None
         )
         if is_trained and message.get("train_detail") is not None:
             lost += not _train_details(one, encoding, message, content, text)
@@ -140,7 +140,7 @@ def _train_details(
     return True
 
 
-def _token_behind(encoding: Encoding, content: Span | None, first: int, final: int) -> int:
+def _token_after(encoding: Encoding, content: Span | None, first: int, final: int) -> int:
     """Return the first token after what a reply says; its calls count as said, and hold no end of turn."""
     is_empty = content is None or content[1] == content[0]
     at = None if is_empty or content is None else _whole(encoding, content)[1]
@@ -167,7 +167,7 @@ def mask_replies(
     tokenizer: Tokenizer,
     template: RowTemplate,
 ) -> list[Masked]:
-    """Train what follows the tokens that the prompt alone and every whole have in common."""
+    """Train the tokens after those that the prompt and every complete row have in common."""
     context, made = _rendered(prompt, replies, tools, tokenizer, template)
     length = min(common_prefix(context, one.ids) for one in made)
     return [_after(one, length, len(context)) for one in made]
@@ -191,14 +191,14 @@ def mask_answer(
     """Train the last turn, as TRL's collator for GKD finds it.
 
     By a byte-level tokenizer that is the first token after the prompt's text, by another as many
-    tokens as the prompt alone has.
+    tokens as the prompt itself has.
     """
     context = template.render(messages[:-1], tools, add_generation_prompt=True)
     one = encoded(template.render(messages, tools), tokenizer, "teacher")
     start = len(tokenizer.encode(context).ids)
     if _is_byte_level(tokenizer):
-        behind = (i for i, (first, _) in enumerate(one.offsets) if first >= len(context))
-        start = next(behind, len(one.ids))
+        following = (i for i, (first, _) in enumerate(one.offsets) if first >= len(context))
+        start = next(following, len(one.ids))
     one.trained[start:] = True
     return replace(one, prompt_length=min(start, len(one.ids)))
 

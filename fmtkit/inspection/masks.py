@@ -31,7 +31,7 @@ DEFAULT_RULES = {"Preference": "preference", "Unpaired": "unpaired", "Completion
 """Table -> the rule where no method is named, or its runner names none."""
 
 ANSWERLESS = ("Prompt", "Reference", "Ranking")
-"""Tables whose rows are context alone."""
+"""Tables whose rows are only context."""
 
 
 @dataclass(frozen=True)

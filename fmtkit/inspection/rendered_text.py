@@ -16,7 +16,7 @@ TRANSCRIPT = "transcript"
 FULL = 0.5
 """Share of a column's texts that must be written so."""
 TOKENS = 2
-"""Control tokens of one template that a string must hold: one alone may be what the text is about."""
+"""Control tokens of one template that a string must hold: a text may quote a single one."""
 
 
 def find(sample: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:

@@ -162,7 +162,7 @@ def make_bare_survey(
     summaries = tuple(replace(s, rows=counts[i]) for i, s in enumerate(summaries))
     guesses = {summary.types[0].type for summary in summaries if summary.types}
     reason = (
-        f"the sources are of different types, {', '.join(sorted(guesses))}: inspect each alone"
+        f"the sources are of different types, {', '.join(sorted(guesses))}: inspect each separately"
         if guesses
         else unfitting([source.name for source in sources], [r for rows in samples for r in rows])
     )
@@ -342,7 +342,7 @@ def _notes(look: Look, fetch: RowFetch, viewer: Viewer) -> list[str]:
             f"lengths are of one row in {viewer.stride:,} (--sample): {look.counted:,} rows"
         )
     if viewer.template is None and viewer.tokenizer is not None and look.shapes.roles:
-        notes.append("lengths are of the contents alone: no template writes the turns")
+        notes.append("lengths count only the contents: there is no template that writes the turns")
     for said, count in look.refusals.most_common(3):
         notes.append(f"the template says of {count:,} rows: {said}")
     if any(source.once for source in fetch.job.sources):

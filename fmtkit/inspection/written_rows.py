@@ -28,7 +28,7 @@ class Written:
 
     kept: Ints
     texts: Mapping[str, pa.Array]
-    """Column -> text of each row: prompts with the generation prompt, replies alone."""
+    """Column -> text of each row: prompts with the generation prompt, replies without their prompt."""
     lists: Mapping[str, pa.ListArray] = field(default_factory=dict)
     """Column -> texts of each row, tokenized one by one: steps, ranked replies."""
     failures: tuple[chat.Failure, ...] = ()

@@ -1,7 +1,7 @@
 """Clean lines: what the kernel reads of JSON lines by a spec, and which it leaves to the strict parser.
 
 A line is clean where it is certain that the strict parser takes it and makes the same values of it. The
-kernel decides that for the ordinary line alone: a content in parts, an escape in a key, a number of
+kernel decides that only for ordinary lines: a content in parts, an escape in a key, a number of
 more than 19 digits make a line unsure, though it may be sound.
 """
 

@@ -1,8 +1,8 @@
 """Contents made of parts: which form of content a template takes, and a message in that form.
 
 A message's content is one text, or a list of parts (`{"type": "text", "text": ...}`). Templates of
-vision models often read parts alone: of a text they write nothing, or raise. Others take texts
-alone and would print the list itself. transformers hands over what it is given, TRL makes parts of
+vision models often read only parts: of a string they write nothing, or raise. Others take only strings
+and would print the list itself. transformers hands over what it is given, TRL makes parts of
 every text where the model has a processor (`trl.data_utils.prepare_multimodal_messages`); here the
 template itself is tried once, with both forms.
 """
@@ -66,7 +66,7 @@ _TRIED_AFTER = {
     "developer": ("developer", "user", "assistant"),
     "tool": ("user", "assistant", "tool"),
 }
-"""Role -> the conversation in which it alone is tried: Gemma 4 takes parts, but prints a system's list."""
+"""Role -> a conversation to try it in: Gemma 4 takes parts, but prints the list of a system prompt."""
 
 
 def forms_of(template: Renders) -> Forms:

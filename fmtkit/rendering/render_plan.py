@@ -40,7 +40,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Plan:
-    """Conversation 0 rendered alone, or as prompt before each of `replies` further conversations."""
+    """Conversation 0 rendered by itself, or as the prompt of each of `replies` further conversations."""
 
     replies: int = 0
     generation_prompt: bool = False
@@ -52,7 +52,7 @@ class Plan:
 
     @property
     def views(self) -> tuple[View, ...]:
-        """Return what is rendered for each row; with replies, the second view is the prompt alone.
+        """Return what is rendered for each row; with replies, the second view is only the prompt.
 
         The tools are numbered after all conversations.
         """

@@ -119,13 +119,13 @@ def _written_again(row: Sequence[Message]) -> int:
 
 
 def span_of(
-    text: str, start: str | None, end: str | None, message: Message, behind: int
+    text: str, start: str | None, end: str | None, message: Message, start_at: int
 ) -> Span | None:
     """Return a turn's span: by what was written before and through it, else by its content."""
     if start is not None and end is not None and text.startswith(start) and text.startswith(end):
         return len(start), len(end)
     content = message["content"] or ""
-    place = text.find(content, behind) if content else -1
+    place = text.find(content, start_at) if content else -1
     return (place, place + len(content)) if place >= 0 else None
 
 
@@ -145,7 +145,7 @@ def token_rows(
 ) -> list[TokenRow]:
     """Tokenise conversations; trained on are the tokens that begin in a span of the assistant.
 
-    `trained` says of which spans: `every` one, the `last`, or the last one's `answer` alone.
+    `trained` says of which spans: `every` one, the `last`, or only the `answer` of the last one.
 
     Anchors may be in the same tokens, thinking included, also where it is not trained on.
     """

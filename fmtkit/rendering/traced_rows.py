@@ -31,7 +31,7 @@ from fmtkit.rendering.survival import (
 from fmtkit.rendering.tracing import Fault, Leaf, Signature
 
 SAME_TOOLS = 8
-"""Rows of a batch that have the same tools, from which on a trace for these alone is worth it."""
+"""Number of rows of a batch with the same tools from which on a trace of their own pays."""
 
 MAX_TREES = 4_000
 """Signatures whose paths are kept; data with more has few conversations of the same shape."""

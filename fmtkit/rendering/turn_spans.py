@@ -50,13 +50,13 @@ def reply_spans(
 
 
 def _span(
-    text: str, start: str | None, end: str | None, message: Message, behind: int
+    text: str, start: str | None, end: str | None, message: Message, start_at: int
 ) -> Span | None:
     """Return a turn's span; where the template left its thinking out, that of the rest."""
     said = (message.get("content") or "").strip()
     answer = thinking.without_blocks(said).strip()
     for words in dict.fromkeys((said, answer)):
-        found = span_of(text, start, end, {**message, "content": words}, behind)
+        found = span_of(text, start, end, {**message, "content": words}, start_at)
         # A template that drops a turn would leave an empty span, and nothing to learn.
         if found is not None and words in text[slice(*found)]:
             return found
@@ -66,7 +66,7 @@ def _span(
 def _begun(
     template: RowTemplate, messages: list[Message], tools: str | None, *, asks: bool
 ) -> str | None:
-    """Write the beginning of a conversation; None where the template writes none of it alone."""
+    """Write the beginning of a conversation; None if the template cannot render it by itself."""
     try:
         return template.render(messages, tools, add_generation_prompt=asks)
     except TemplateError:
@@ -89,10 +89,10 @@ def content_spans(
         if found is not None:
             return found
     spans: list[Span | None] = []
-    behind = 0
+    start_at = 0
     for message in messages:
-        spans.append(_searched(text, message, behind))
-        behind = (spans[-1] or (0, behind))[1]
+        spans.append(_searched(text, message, start_at))
+        start_at = (spans[-1] or (0, start_at))[1]
     return spans
 
 
@@ -146,10 +146,10 @@ def _inside(content: str, place: int) -> str:
     return before + _around(core, place) + content[len(before) + len(core) :]
 
 
-def _searched(text: str, message: Message, behind: int) -> Span | None:
+def _searched(text: str, message: Message, start_at: int) -> Span | None:
     said = (message.get("content") or "").strip()
     for words in dict.fromkeys((said, thinking.without_blocks(said).strip())):
-        at = text.find(words, behind) if words else -1
+        at = text.find(words, start_at) if words else -1
         if at >= 0:
             return at, at + len(words)
     return None

@@ -138,8 +138,8 @@ def title_of(row: Mapping[str, Any] | None) -> str:
 
 def _opening(side: ShownSide) -> str:
     """Return the beginning of what a row of tokens trains."""
-    behind = side.offsets[side.prompt_length : side.prompt_length + 1]
-    return _words(side.text[behind[0][0] if behind else 0 :])
+    reply_start = side.offsets[side.prompt_length : side.prompt_length + 1]
+    return _words(side.text[reply_start[0][0] if reply_start else 0 :])
 
 
 def _words(text: str) -> str:

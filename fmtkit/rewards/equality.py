@@ -313,7 +313,7 @@ def _ascii(character: str) -> str:
     above, slash, below = unicodedata.normalize("NFKC", character).partition("⁄")
     if slash and below:
         return rf"\frac{{{above}}}{{{below}}}"
-    # Full-width forms alone: NFKC would also make 102 of 10².
+    # Only full-width forms: NFKC would also make 102 of 10².
     return chr(ord(character) - 0xFEE0) if 0xFF01 <= ord(character) <= 0xFF5E else character
 
 
@@ -413,7 +413,7 @@ def _unit(rest: str, currency: str) -> str | None:
 
 
 def _are_units(words: str, rest: str) -> bool:
-    r"""Return whether words are units; a letter is one in \text{} alone, and 5m or 5 xy may be products."""
+    r"""Return whether words are units; a letter is one only in \text{}, since 5m or 5 xy may be products."""
     marked = _TEXT in rest
     attached = not marked and not rest.startswith(" ")
     named = [word.lower() for word in re.findall("[A-Za-z]+", words)]

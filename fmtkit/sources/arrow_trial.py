@@ -1,6 +1,6 @@
 """Arrow IPC data is validated in a separate process first, since damaged data can crash its reader.
 
-Arrow checks the metadata of a message, not what its offsets and lengths make of the bytes behind it: of
+Arrow checks the metadata of a message, not how its offsets and lengths divide the bytes after it: of
 363 damaged files five ended the process that read them by SIGSEGV and two by SIGABRT. A worker
 opens a file, reads its batches and validates them in full, a piece ahead of the conversion; where
 it dies, the file is a source that cannot be read. That costs a run 0.2 s of CPU for the start of the

@@ -42,7 +42,7 @@ class Cutting:
 
     @property
     def hold_bytes(self) -> int:
-        """How much is held: no more than the limit, so that too long a record is always alone."""
+        """How much is held: no more than the limit, so that a record that is too long is always by itself."""
         return min(self.block_bytes, self.max_line_bytes + 1)
 
 

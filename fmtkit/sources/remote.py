@@ -101,7 +101,7 @@ def _location(system: Any, path: str, listed: Details, name: str) -> Location:
 
 
 def _supports_ranges(system: Any, path: str, size: int) -> bool:
-    """Request the second byte alone: the Accept-Ranges header of a server is not reliable."""
+    """Request only the second byte: the Accept-Ranges header of a server is not reliable."""
     if size < 2:
         return True
 

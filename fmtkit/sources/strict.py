@@ -1,4 +1,4 @@
-"""The strict JSON parser: one line, judged alone.
+"""The strict JSON parser: each line is parsed by itself.
 
 Python's `json` takes what JSON does not have (NaN, 1e400, half surrogate pairs) and hides what it has
 (duplicate keys, how a number was written). Here such values come back as marks, so that a column that

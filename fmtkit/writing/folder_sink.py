@@ -136,7 +136,7 @@ class FolderSink:
         """Shards that no checkpoint names yet: the worker's name of each, and its final name."""
         self._adopted = 0
         """How many tasks no checkpoint names yet, and the state of the run after them."""
-        self._behind: Progress | None = None
+        self._checkpoint_due: Progress | None = None
         self._waiting = 0.0
         self._quarantine = QuarantineFile(
             self._work.out / QUARANTINE, resume_at=self._journal.quarantine_bytes
@@ -242,15 +242,15 @@ class FolderSink:
             self._add(shard.split, shard.rows, shard.bytes, shard.sha256)
         if not self._adopted:
             self._waiting = time.monotonic()
-        self._adopted, self._behind = self._adopted + 1, progress
+        self._adopted, self._checkpoint_due = self._adopted + 1, progress
         if self._adopted == TASKS or time.monotonic() - self._waiting > SECONDS:
             self._checkpoint(progress)
 
     def finish(self, closing: Closing) -> list[Written]:
         """Give shards their final names, write manifest and report, put the folder in place."""
         self._close_shards(closing.metadata)
-        if self._adopted and self._behind is not None:
-            self._checkpoint(self._behind)
+        if self._adopted and self._checkpoint_due is not None:
+            self._checkpoint(self._checkpoint_due)
         self._journal_file.close()
         with writing(self.path):
             written = self._work.give_names(self._shards, self._format)
@@ -316,10 +316,10 @@ class FolderSink:
 
     def suspend(self) -> None:
         """Stop so that a later run may resume."""
-        if self._adopted and self._behind is not None:
+        if self._adopted and self._checkpoint_due is not None:
             # For threads, which continue from the journal. If it cannot be written, workers' records have it.
             with suppress(WriteError):
-                self._checkpoint(self._behind)
+                self._checkpoint(self._checkpoint_due)
         self._journal_file.close()
         self._discard_shards()
         self._quarantine.leave()

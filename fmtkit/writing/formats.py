@@ -180,7 +180,7 @@ class ArrowStitcher:
     def add(self, encoded: Encoded, position: int) -> Sequence[Bytes]:
         """Return the messages; magic and schema come before the first."""
         if self._head and self._head != encoded.head:
-            raise ValueError("the rows have another schema than those before them")
+            raise ValueError("the schema of the rows differs from that of the rows before them")
         start = () if position else (self._START, encoded.head)
         self._head = encoded.head
         place = position or len(self._START) + len(encoded.head)

@@ -151,7 +151,9 @@ def load(path: Path) -> Journal | None:
         with path.open("rb") as file:
             begun = json.loads(file.readline())
             if begun.pop("version", None) != _VERSION:
-                raise ResumeError(f"{path} is of another fmtkit; start again without --resume")
+                raise ResumeError(
+                    f"{path} was written by a different version of fmtkit; start again without --resume"
+                )
             for line in file:
                 if not line.endswith(b"\n"):
                     break  # what a run was killed at

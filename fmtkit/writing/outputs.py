@@ -120,7 +120,7 @@ def _remote(out: str, scheme: str) -> Destination:
 
 
 def local_path(address: str | Path, option: str) -> Path:
-    """Return a path of this machine; OptionError, naming the option, for the URL of another place."""
+    """Return a path of this machine; OptionError, naming the option, for a URL."""
     text = str(address)
     if text.startswith(_FILE):
         text = text.removeprefix(_FILE)
@@ -207,7 +207,7 @@ def page_path(
     """Return where a page or picture may be written; a `mark` near its beginning shows that fmtkit wrote it.
 
     Raises:
-        OptionError: if it is a URL or has another suffix.
+        OptionError: if it is a URL or has a different suffix.
         OutputExistsError: if something is there that is not ours, or not to be overwritten.
         WriteError: if the system cannot look at the path.
     """

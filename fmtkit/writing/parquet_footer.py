@@ -222,7 +222,7 @@ class JoinedFooter:
         if self._first is None:
             self._first = fields
         elif any(self._first[key] != fields[key] for key in (_SCHEMA, _KEY_VALUES)):
-            raise ValueError("the rows have another schema than those before them")
+            raise ValueError("the schema of the rows differs from that of the rows before them")
         for group in _structs(fields[_ROW_GROUPS]):
             rows = _integer(group[_GROUP_ROWS])
             if rows:  # an empty table is one empty row group; its schema is all that counts

@@ -168,7 +168,7 @@ class FileSink:
     def quarantine(self, lines: bytes) -> None:
         """Append lines made by `fmtkit.writing.quarantine.encode`."""
         if lines and not self._quarantine.has_begun:
-            # A run that another has overtaken takes nothing from it: one of them comes to its end.
+            # If another run has taken over the output, its files are left alone, so that one of the two ends.
             self._rows.file.check()
         self._quarantine.write(lines)
 

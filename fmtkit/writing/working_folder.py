@@ -98,7 +98,7 @@ class WorkingFolder:
         return written
 
     def place(self, run: str) -> LocalPlace:
-        """Return where workers put their output for a run; they may have another current folder."""
+        """Return where workers put their output for a run; their current folder may differ."""
         return LocalPlace((self.tasks / run).absolute())
 
     def move(self, run: str, moves: Mapping[str, str]) -> None:
