@@ -1,4 +1,4 @@
-"""A conversion under way: pieces go to a sink, and every row is accounted for."""
+"""Runs a conversion: writes its pieces to a sink, and accounts for every row in the ledger."""
 
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -47,7 +47,7 @@ READERS = 16
 
 
 class ConversionRun:
-    """One conversion under way."""
+    """The run of one conversion."""
 
     def __init__(
         self, jobs: Sequence[Job], out: Destination, options: ConvertOptions, watch: Watch | None
@@ -78,9 +78,9 @@ class ConversionRun:
     def _open(self, out: Destination) -> None:
         """Start the output, or continue a folder from the state that an interrupted run left.
 
-        A file is never seen half-written, so that there is no part of it to continue with.
+        A single file is written atomically, so that an interrupted run leaves no part of it.
         """
-        # For a file only what is to be compared: its sources are hashed as they are read.
+        # Only for a folder: the sources of a single file are hashed as they are read.
         if self.is_folder:
             hash_sources([source for job in self.jobs for source in job.sources], self.options)
         fingerprint = self._fingerprint() if self.is_folder else {}
@@ -93,7 +93,7 @@ class ConversionRun:
             return
         engine = engine_of(self.options)
         if isinstance(engine, Cluster):
-            # Before the output is begun: what cannot be reached leaves none.
+            # Before the output is created, so that an unreachable cluster leaves none.
             engine.reach(*(replace(job, sources=()) for job in self.jobs if job.code))
         self.sink: Sink = destinations.open_sink(
             out,
@@ -145,7 +145,7 @@ class ConversionRun:
         self._write_pieces(encode)
 
     def _write_pieces(self, encode: Encoding, tasks: Sequence[Task] | None = None) -> None:
-        """Write the pieces of the blocks of all tasks, or of some."""
+        """Write the pieces of all tasks, or of the given ones."""
         read = stream(self.job, encode=encode, progress=self.progress, tasks=tasks)
         with closing(read) as pieces:
             for piece in pieces:
@@ -157,7 +157,7 @@ class ConversionRun:
                 for split, encoded in piece.result:
                     self.sink.write(encoded, split)
                 if self.is_folder:
-                    # Only here: a single file has no checkpoints, and its source's hash comes last.
+                    # A single file has no checkpoints, and its source's hash is known only at the end.
                     self.sink.end_block(self._point(piece.task, ends_task=piece.ends_task))
                 if self.watch is not None:
                     done = self.finished_bytes + self.progress.bytes_of_sources()
@@ -174,14 +174,14 @@ class ConversionRun:
         return is_seen and works_by_tasks(self.job)
 
     def _write_tasks(self, encode: Encoding) -> None:
-        """Let workers write every task that is not done, and adopt what they wrote, in order."""
+        """Let workers write every unfinished task, and take over their shards in the order of the tasks."""
         assert isinstance(self.sink, FolderSink | ObjectFolderSink)
         place = self.sink.workers_place()
         left = [
             task for task in limited_tasks(self.job) if task.next_block > self.progress.next_block
         ]
         if left and left[0].has_begun(self.progress.next_block):
-            # On threads, with a shard that was full before its task came to its end.
+            # A task that threads began: a shard was full before the task was finished.
             self._write_pieces(encode, [left.pop(0)])
         work = TaskWork(self.job, encode, place, self._metadata())
         with closing(self._records(left, work)) as records:
@@ -189,9 +189,9 @@ class ConversionRun:
                 self._adopt(task, record, place.bad(record), records)
 
     def _records(self, tasks: Sequence[Task], work: TaskWork) -> Generator[TaskRecord, None, None]:
-        """Yield the record of each task in order: what an earlier run left, or what workers do now.
+        """Yield the record of each task in order, from an earlier run or from the workers of this one.
 
-        Some records are read ahead, since on an object store each is a request, and never all of them.
+        Up to READERS records are read ahead, since on an object store each is a request.
         """
         assert isinstance(self.sink, FolderSink | ObjectFolderSink)
         engine, done = engine_of(self.options), self.sink.finished_tasks()
@@ -208,14 +208,14 @@ class ConversionRun:
             for task in tasks:
                 record = next(found) if task.number in done else next(made)
                 if record is None:
-                    # Its record is there, its shards are not.
+                    # The record exists, but its shards do not.
                     [record] = written([task])
                 yield record
 
     def _adopt(
         self, task: Task, record: TaskRecord, bad: bytes, records: Generator[Any, None, None]
     ) -> None:
-        """Account for a task that a worker wrote, as if its blocks had been converted here."""
+        """Add a task that a worker wrote to the output and the ledger, as if it had been converted here."""
         lines = self._shifted(record, bad)
         for step in record.trace:
             ledger = Ledger.from_dict(self.ledger.as_dict())
@@ -254,7 +254,7 @@ class ConversionRun:
         return self.progress.rows.get(source, 0), self.progress.lines.get(source, 1) - 1
 
     def _shifted(self, record: TaskRecord, bad: bytes, size: int | None = None) -> bytes:
-        """Number the rows of a task's part of the quarantine by their sources, up to a number of bytes."""
+        """Return `size` bytes of a task's quarantine, with rows and lines counted from the source's start."""
         parts, at = [], 0
         for source, length in record.bad:
             end = at + length if size is None else min(at + length, size)
@@ -299,7 +299,7 @@ class ConversionRun:
         self.sink.reject(self._report(()))
 
     def _final(self, written: Sequence[Written]) -> dict[str, Any]:
-        """Make the report; of a file it says what the manifest of a folder does."""
+        """Return the report; that of a single file has the fingerprint that a folder has in its manifest."""
         own = {} if self.is_folder else {"fingerprint": self._fingerprint()}
         return self._report(written) | own
 
@@ -363,17 +363,17 @@ class ConversionRun:
         outputs = [str(file.path) for file in written]
         if self.ledger.quarantined:
             outputs.append(str(self.sink.quarantine_path))
-        # The one that was written is the one that is returned, clock and all.
+        # The report as it was written, including its times.
         return Report(self.sink.report, tuple(outputs))
 
 
 def fingerprint_of(job: Job, options: ConvertOptions) -> dict[str, Any]:
-    """Return what must be unchanged for a run to be resumed."""
-    # Code is hashed by itself; what else is left out makes no other rows.
+    """Return everything that must be the same for a run to be resumed."""
+    # Code is hashed separately; the other options that are left out do not change the rows.
     own = {"resume", "plugins", "folders", "function_config", "typed", "begun"}
     ignored = options.with_same_rows() | own
     kept = {k: _plain(v) for k, v in vars(options).items() if k not in ignored}
-    # Of the user, whose code makes rows.
+    # User code that makes rows.
     functions = {s.function.file for s in job.sources if isinstance(s, TransformedSource)}
     code = sorted({*options.plugins, *(str(file) for file in functions)})
     return {
@@ -386,7 +386,7 @@ def fingerprint_of(job: Job, options: ConvertOptions) -> dict[str, Any]:
 
 
 def _date_of(jobs: Sequence[Job]) -> dict[str, str]:
-    """Return the date that templates of a run write, under its key; nothing where none does."""
+    """Return the date that the templates of a run write, under its key; empty if none writes it."""
     now = next((job.now for job in jobs if job.now is not None), None)
     return {} if now is None else {DATE: now.isoformat()}
 

@@ -2,9 +2,9 @@
 
 A worker serves one target, a function `setup -> (bytes -> bytes)` named `package.module:function`.
 It is spawned (never forked from a process with threads), takes a batch of items, and answers
-each with one frame: the item that exceeds the time limit is the item whose answer has not
-come, and the worker is killed. Only bytes cross the border, no pickles: what comes back cannot harm
-us.
+each with one frame. If an answer does not come within the time limit, the worker is killed, and the item
+without an answer is the one at fault. Only bytes are exchanged and nothing is unpickled, so that an answer
+cannot run code here.
 """
 
 import json
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Serve = Callable[[bytes], bytes]
 
 STDERR = 2
-"""What user code prints is not a result: it goes where messages go."""
+"""User code's output to stdout is not a result: it goes to stderr, as messages do."""
 
 BOOT = (
     "import sys; sys.path[:] = sys.argv[2:]; from fmtkit.core.worker import serve; "
@@ -43,12 +43,12 @@ class WorkerError(FmtkitError, RuntimeError):
 
 
 _STALLED = 5.0
-"""Seconds beyond an item's own limit in which a worker may read nothing of its input."""
+"""Seconds, beyond the limit of an item, for which a worker may fail to read its input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a worker may take: seconds for one item, bytes of memory (None: any), bytes of one answer."""
+    """Limits of a worker: seconds for one item, bytes of memory (None: no limit), bytes of one answer."""
 
     seconds: float = 5.0
     memory: int | None = 2 << 30
@@ -69,7 +69,7 @@ class Worker:
     def __init__(
         self, target: str, setup: Mapping[str, Any], limits: Limits, *, quiet: bool = False
     ) -> None:
-        """Keep the target; the process starts with the first item, `quiet` without stderr."""
+        """Keep the target; the process starts with the first item. `quiet` discards its stderr."""
         first = {"target": target, "setup": setup, "memory": limits.memory}
         self._first = json.dumps(first | {"seconds": limits.seconds}).encode()
         self._limits = limits
@@ -123,7 +123,7 @@ class Worker:
             return self._connection
         ours, theirs = socket.socketpair()
         _limit_waits(ours, self._limits.seconds + _STALLED)
-        # -P: a module in the working directory is not one of ours.
+        # -P: modules in the working directory are not importable.
         boot = [sys.executable, "-P", "-c", BOOT, str(theirs.fileno()), *child_path()]
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
             boot,
@@ -143,7 +143,7 @@ class Worker:
         return connection
 
     def close(self) -> None:
-        """Kill the process; the next item starts another one."""
+        """Kill the process; the next item starts a new one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -180,7 +180,7 @@ def _connection(descriptor: int) -> "Connection":
 
 
 def _limit_waits(ours: socket.socket, seconds: float) -> None:
-    """Let no read or write of a frozen worker's socket wait for longer: it fails with an OSError."""
+    """Limit how long reads and writes of a frozen worker's socket wait; then they raise an OSError."""
     limit = struct.pack("ll", int(seconds) + 1, 0)
     for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
         ours.setsockopt(socket.SOL_SOCKET, option, limit)
@@ -206,7 +206,7 @@ def serve(descriptor: int) -> None:
             count = int.from_bytes(connection.recv_bytes(), "little")
             items = [connection.recv_bytes() for _ in range(count)]
             for item in items:
-                # Nobody kills us if the other side was killed: an alarm does, even inside C code.
+                # If the parent was killed, nobody kills this process: an alarm does, even inside C code.
                 signal.setitimer(signal.ITIMER_REAL, 2 * first["seconds"])
                 connection.send_bytes(answer(item))
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -215,7 +215,7 @@ def serve(descriptor: int) -> None:
 
 
 def _limit(memory: int | None) -> None:
-    """Forbid this process more memory than it has and `memory` bytes, and core files."""
+    """Limit this process to its present memory plus `memory` bytes, and write no core files."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform != "linux" or memory is None:
         return

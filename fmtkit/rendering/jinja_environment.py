@@ -1,5 +1,4 @@
-"""The Jinja that chat templates are written for: what transformers 5.23 gives a template, and no
-more.
+"""The Jinja environment of chat templates: the filters, globals and extensions of transformers 5.23.
 
 Rendering equals `tokenizer.apply_chat_template(..., tokenize=False)` byte for byte
 (test_templates.py compares them over every template that TRL ships); transformers itself is not
@@ -22,20 +21,20 @@ from jinja2.utils import Namespace
 from fmtkit.core import moments
 
 REASONING_KEYS = ("reasoning_content", "thinking", "reasoning")
-"""Keys under which a message may carry its reasoning, the one that templates should read first."""
+"""Keys under which a message may have its reasoning; the first one is what templates should read."""
 
 GENERATION_START = "\U0010fff0"
 GENERATION_END = "\U0010fff1"
-"""Put around what `{% generation %}` encloses while spans are asked for."""
+"""Marks around the text of `{% generation %}` while spans are searched."""
 
 
 class Generation(Extension):
-    """`{% generation %}`: encloses what the model learns to write; it has no text itself."""
+    """`{% generation %}`: encloses the text that the model is trained on; it writes no text itself."""
 
     tags = {"generation"}  # noqa: RUF012 - jinja2 declares it as an instance variable
 
     def parse(self, parser: Parser) -> nodes.Node:
-        """Read the block as a call block: like in transformers, what it sets stays inside."""
+        """Parse the block as a call block, as transformers does: variables set in it are local."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         return nodes.CallBlock(self.call_method("_enclose"), [], [], body).set_lineno(line)
@@ -53,7 +52,7 @@ def raise_exception(message: str) -> None:
 
 
 write_json = json.JSONEncoder(ensure_ascii=False).encode
-"""Write what `tojson` does without options; to make the encoder takes longer than small values do."""
+"""The encoder of `tojson` without options; creating it takes longer than encoding a small value."""
 
 
 def tojson(
@@ -63,7 +62,7 @@ def tojson(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Write JSON as models saw it: Jinja's own filter would escape <, > and & for HTML."""
+    """Write JSON as transformers does; Jinja's own filter would escape <, > and & for HTML."""
     if not ensure_ascii and indent is None and separators is None and not sort_keys:
         return write_json(value)
     return json.dumps(
@@ -72,7 +71,7 @@ def tojson(
 
 
 class TemplateDict:
-    """`dict` without the type behind it, through which a template could reach the interpreter."""
+    """`dict` as a function, since a template could reach the interpreter through the type."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
         """Make a dict."""
@@ -108,7 +107,7 @@ MAX_REPEATED = 1 << 24
 
 
 def refuse_growth(operator: str, left: Any, right: Any) -> None:
-    """Refuse a product or a power that would take more memory than a template has use for."""
+    """Raise OverflowError for a product or a power that would be larger than any template needs."""
     if operator == "*":
         for text, times in ((left, right), (right, left)):
             repeats = isinstance(text, (str, list, tuple)) and isinstance(times, int)
@@ -120,12 +119,12 @@ def refuse_growth(operator: str, left: Any, right: Any) -> None:
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
-    """For foreign templates: no operator makes much of little, compiled or run."""
+    """An environment for users' templates: its operators raise an error instead of producing huge values."""
 
     intercepted_binops = frozenset({"*", "**"})
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Multiply what stays small."""
+        """Apply `*` or `**` unless the result would be too large."""
         refuse_growth(operator, left, right)
         return super().call_binop(context, operator, left, right)
 
@@ -163,7 +162,7 @@ def text_part(text: str) -> dict[str, str]:
 
 
 def with_reasoning_aliases(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Give reasoning the names that templates read, and drop keys whose value is None."""
+    """Return messages with their reasoning under the names that templates read, without null keys."""
     return [_with_aliases({k: v for k, v in m.items() if v is not None}) for m in messages]
 
 

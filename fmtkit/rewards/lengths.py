@@ -1,4 +1,4 @@
-"""Is the completion as long as it should be?"""
+"""Rewards for the length of a completion: near a target, or below a cap."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _UNITS = ("tokens", "words", "characters")
 
 @dataclass(frozen=True)
 class length_target:  # noqa: N801
-    """1 at `target` tokens, less in proportion to the distance, 0 at nothing and at twice as many."""
+    """1 at `target` tokens, falling linearly with the distance to 0 at no tokens and at twice the target."""
 
     target: int
     unit: str = "tokens"

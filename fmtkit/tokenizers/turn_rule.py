@@ -1,4 +1,4 @@
-"""Which turns of a conversation are trained on, and with which ends: `roles_to_train`, `train_on_eos`."""
+"""Which turns and ends of turns of a conversation are trained on: `roles_to_train`, `train_on_eos`."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,14 +11,14 @@ ENDS = ("turn", "all", "last", "none")
 
 @dataclass(frozen=True)
 class TurnRule:
-    """Turns are trained on by their role; a message that says `train` true or false decides for itself."""
+    """Trains on turns by their role, or by the message's `train` if it has one."""
 
     roles: tuple[str, ...] = ("assistant",)
     ends: Ends = "turn"
-    """The end-of-turn tokens that are trained on: those of the turns that are, all, the last one, none."""
+    """Which end-of-turn tokens are trained on: of trained turns, of all turns, of the last turn, or none."""
 
     def trains_on(self, message: Mapping[str, Any], *, everything: bool) -> bool:
-        """Return whether a turn is trained on; `everything` takes each that does not say otherwise."""
+        """Return whether a turn is trained on; with `everything`, each turn that is not exempt by its `train`."""
         own = message.get("train")
         if own is None and message.get("train_detail") is not None:
             return bool(details_of(message))
@@ -42,11 +42,11 @@ class TurnRule:
 
 USUAL_TURNS = TurnRule()
 Detail = tuple[int, int, bool]
-"""The first and the last character of a stretch of a content, and whether it is trained on."""
+"""The first and the last character of a part of a content, and whether that part is trained on."""
 
 
 def details_of(message: Mapping[str, Any]) -> list[Detail]:
-    """Return what a message's `train_detail` says of its content; empty where it has none."""
+    """Return the parts that a message's `train_detail` lists; empty if it has none."""
     written = message.get("train_detail")
     return [
         (span["begin_offset"], span["end_offset"], span["train"])
@@ -55,10 +55,10 @@ def details_of(message: Mapping[str, Any]) -> list[Detail]:
 
 
 def trained_tokens(details: Sequence[Detail], tokens: Sequence[tuple[int, int]]) -> list[bool]:
-    """Return which tokens of a content are trained on: those in a stretch that is, as axolotl finds them.
+    """Return which tokens of a content are trained on: those in a trained part, by axolotl's rule.
 
-    `tokens` are the first and the last character of each. A stretch that begins or ends inside of a
-    token takes it whole, except for its last character alone at the beginning, or its first at the end.
+    `tokens` are the first and the last character of each. A part that begins or ends inside a token includes
+    it, unless it has only the token's last character at its beginning, or only the first at its end.
     """
     trained = [False] * len(tokens)
     for begin, end, is_trained in details:
