@@ -15,7 +15,7 @@ class TurnRule:
 
     roles: tuple[str, ...] = ("assistant",)
     ends: Ends = "turn"
-    """Which end-of-turn tokens are trained on: of trained turns, of all turns, of the last turn, or none."""
+    """End-of-turn tokens that are trained on: of trained turns, of all turns, of the last turn, or none."""
 
     def trains_on(self, message: Mapping[str, Any], *, everything: bool) -> bool:
         """Return whether a turn is trained on; with `everything`, each turn that is not exempt by its `train`."""
