@@ -146,7 +146,7 @@ def test_a_slice_is_taken_of_files_of_any_layout(form, tmp_path):
 
 
 def test_a_slice_without_a_row_says_how_many_there_are(files, tmp_path):
-    with pytest.raises(OptionError, match="of 10 rows the slice or shard takes none"):
+    with pytest.raises(OptionError, match="the slice or shard selects none of 10 rows"):
         converted(tmp_path, {"path": str(files / "train.jsonl"), "split": "train[40:]"})
 
 

@@ -1,6 +1,6 @@
-"""Instructions in the prompt texts that axolotl and Stanford Alpaca know, as segments of text.
+"""Instructions in the prompt formats of axolotl and Stanford Alpaca, as segments of text.
 
-The prompt is context, the output is trained on with the tokenizer's EOS after it.
+The prompt is not trained on; the output is, with the tokenizer's EOS after it.
 """
 
 import sys
@@ -23,12 +23,12 @@ STANFORD = (
     "Below is an instruction that describes a task. Write a response that appropriately completes "
     "the request.",
 )
-"""What Stanford Alpaca writes before an instruction: with an input, and without."""
+"""Stanford Alpaca's text before an instruction: with an input, and without one."""
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a prompt is written; the formats know {instruction} and {input}, or {system}."""
+    """The format strings of a prompt, with the placeholders {instruction} and {input}, or {system}."""
 
     format: str
     no_input_format: str
@@ -60,7 +60,7 @@ STYLES = {"instruct": INSTRUCT, "chat": CHAT, "chatml": CHATML, "phi": PHI}
 
 
 def style_of(name: str) -> Style:
-    """Return the style of that name; raise UnknownNameError with a did-you-mean."""
+    """Return the style of that name; raise UnknownNameError, with a suggestion, for an unknown one."""
     if name not in STYLES:
         raise UnknownNameError("style", name, STYLES)
     return STYLES[name]
@@ -82,16 +82,16 @@ def answered(
 ) -> Segments:
     """Make the prompt of an instruction in a style, and its output, which is trained on.
 
-    A null or empty system prompt is left out; so is the input, with what the style writes around it.
-    Raises OptionError for a format with another placeholder.
+    A null or empty system prompt or input is left out, with the style's text around it. Raises OptionError
+    for a format with a different placeholder.
     """
     asked = {"instruction": instruction, "input": input}
-    alone = {"instruction": instruction}
+    without_input = {"instruction": instruction}
     introduction = _formatted("system_format", style.system_format, {"system": system})
     turn = (
         pl.when(filled(input.value))
         .then(_formatted("format", style.format, asked))
-        .otherwise(_formatted("no_input_format", style.no_input_format, alone))
+        .otherwise(_formatted("no_input_format", style.no_input_format, without_input))
     )
     before = pl.when(filled(system.value)).then(introduction).otherwise(pl.lit(""))
     prompt = Column(pl.concat_str([before, turn]))
@@ -103,13 +103,13 @@ def _formatted(name: str, text: str, columns: Mapping[str, Column]) -> pl.Expr:
 
 
 def trained_output(prompt: Column, output: Column) -> Segments:
-    """Make segments of a prompt's text and of the output, which is trained on; BOS and EOS go around."""
+    """Make segments of a prompt and of the output, which is trained on; BOS and EOS are added around them."""
     both = pl.concat_list(_segment(prompt, is_trained=False), _segment(output, is_trained=True))
     return Segments(Column(both).depending_on(prompt, output), literal("closed"))
 
 
 def document(text: Column) -> Segments:
-    """Make one segment of a text that is trained on as a whole, and cut where it is too long."""
+    """Make one segment of a text, all of which is trained on, and which is split if it is too long."""
     return Segments(
         text.with_value(pl.concat_list(_segment(text, is_trained=True))), literal("document")
     )

@@ -11,7 +11,7 @@ TAGS = (
     ("<reasoning>", "</reasoning>"),
     ("<|begin_of_thought|>", "<|end_of_thought|>"),
 )
-"""How models open and close what they think before they answer."""
+"""The opening and closing tags of thinking that models write before an answer."""
 
 
 def _either(tags: tuple[str, ...]) -> str:
@@ -21,7 +21,7 @@ def _either(tags: tuple[str, ...]) -> str:
 OPEN, CLOSE = (_either(kind) for kind in zip(*TAGS, strict=True))
 BLOCK = "|".join(f"{_either((start,))}.*?{_either((end,))}" for start, end in TAGS)
 BLOCK_OR_REST = rf"{BLOCK}|(?:{OPEN}).*\z"
-"""A block, or a tag that none closes with all after it: each block after it was a search to the end."""
+"""A block, or an unclosed tag with all text after it, so that the search takes linear time."""
 LEADING = "|".join(
     rf"\A\s*{_either((start,))}(?<r{i}>.*?){_either((end,))}(?<a{i}>.*)\z"
     for i, (start, end) in enumerate(TAGS)
@@ -29,9 +29,9 @@ LEADING = "|".join(
 
 
 def answer(text: Expr) -> Expr:
-    """Return a reply without its blocks of thinking, trimmed; what follows a lone closing tag.
+    """Return a reply without its blocks of thinking, trimmed; or the rest after an unopened closing tag.
 
-    Null where a block is never closed: where the answer begins is unknown.
+    Null if a block is never closed, since the beginning of the answer is unknown.
     """
     rest = text.str.replace_all(f"(?s){BLOCK_OR_REST}", "")
     last = text.str.extract_all(f"(?s){BLOCK_OR_REST}").list.last().fill_null("")
@@ -42,7 +42,7 @@ def answer(text: Expr) -> Expr:
 
 
 def blocks(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where blocks of thinking begin and end, in order, as BLOCK finds them in linear time."""
+    """Yield the start and end of each block of thinking that BLOCK matches, in linear time."""
     end_of = dict(TAGS)
     reached = 0
     for tag in re.finditer(OPEN, text):
@@ -50,7 +50,7 @@ def blocks(text: str) -> Iterator[tuple[int, int]]:
             continue
         place = text.find(end_of[tag[0]], tag.end())
         if place < 0:
-            # Nothing closes it from here on: the next tag of its kind need not look.
+            # No closing tag follows: none needs to be searched for the later tags of its kind.
             del end_of[tag[0]]
             continue
         reached = place + len(end_of[tag[0]])
@@ -70,11 +70,11 @@ def leading(text: Expr) -> tuple[Expr, Expr]:
     """Return the thinking that a reply begins with and the rest, trimmed; else "" and the reply."""
     groups = text.str.extract_groups(f"(?s){LEADING}").struct
     names = [f"r{i}" for i in range(len(TAGS))], [f"a{i}" for i in range(len(TAGS))]
-    thought, said = (pl.coalesce([groups.field(n) for n in kind]) for kind in names)
+    thought, answered = (pl.coalesce([groups.field(n) for n in kind]) for kind in names)
     split = thought.is_not_null()
     return (
         pl.when(split).then(thought.str.strip_chars()).otherwise(pl.lit("")),
-        pl.when(split).then(said.str.strip_chars()).otherwise(text),
+        pl.when(split).then(answered.str.strip_chars()).otherwise(text),
     )
 
 
@@ -83,11 +83,11 @@ def is_inside(text: Expr) -> Expr:
     return text.str.contains(f"(?s){BLOCK}") & ~text.str.contains(f"(?s)\\A\\s*(?:{BLOCK})")
 
 
-def joined(thought: Expr, said: Expr) -> Expr:
+def joined(thought: Expr, answered: Expr) -> Expr:
     """Return thinking and answer as one text, with the first pair of tags."""
     start, end = TAGS[0]
     return (
         pl.when(thought != "")
-        .then(pl.format(f"{start}\n{{}}\n{end}\n\n{{}}", thought, said))
-        .otherwise(said)
+        .then(pl.format(f"{start}\n{{}}\n{end}\n\n{{}}", thought, answered))
+        .otherwise(answered)
     )

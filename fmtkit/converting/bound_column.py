@@ -20,15 +20,15 @@ _OBJECT = (dict, Mapping)
 
 @dataclass(frozen=True)
 class BoundColumn:
-    """A parameter, the place of its column, and the shape that a typed column of it has."""
+    """A parameter, the path of its column, and the shape of its values in a typed source."""
 
     name: str
     path: tuple[str, ...]
-    """Empty for the whole row."""
+    """Empty if the parameter is the whole row."""
     kind: Kind
     required: bool
     shape: str | None
-    """None where the source's first block has no such column, or only rows of mixed shapes."""
+    """None if the first block has no such column, or rows with different shapes."""
 
     @property
     def read_from(self) -> tuple[str, tuple[str, ...], Kind, bool]:
@@ -46,11 +46,11 @@ class BoundColumn:
 
     @property
     def top(self) -> str | None:
-        """Return the column of the source that it is in; None for the whole row."""
+        """Return the top-level column of the source that holds it; None for the whole row."""
         return self.path[0] if self.path else None
 
     def lookup(self, row: Row) -> Any:
-        """Return the value in a row; None if it is null or not there."""
+        """Return the value in a row; None if it is null or missing."""
         value: Any = row
         for key in self.path:
             if not isinstance(value, _OBJECT):
@@ -59,7 +59,7 @@ class BoundColumn:
         return value
 
     def parsed(self) -> Expr:
-        """Return the expression over a typed source."""
+        """Return the expression that reads it from a typed source."""
         expression = pl.col(self.path[0])
         for key in self.path[1:]:
             expression = expression.struct.field(key)
@@ -67,7 +67,7 @@ class BoundColumn:
 
 
 def column_faults(column: BoundColumn, row: Row) -> list[Fault]:
-    """Return what is wrong with the value of a column, or with its absence."""
+    """Return the faults of the value of a column, or of its absence."""
     holder: Any = row
     found: list[Fault] = []
     for i, key in enumerate(column.path):
@@ -86,10 +86,10 @@ def column_faults(column: BoundColumn, row: Row) -> list[Fault]:
 
 
 def kept_faults(column: BoundColumn, row: Row) -> list[Fault]:
-    """Return what is wrong with a kept value.
+    """Return the faults of a kept value.
 
-    Its kind was chosen to hold all of them, so that only a source that changes meanwhile can have
-    others; NaN and what is like it had no say in the choice.
+    The kind was chosen to fit all values, apart from NaN and the like. Others appear only if the source
+    changes during the run.
     """
     name = column.path[0]
     value = row.get(name)

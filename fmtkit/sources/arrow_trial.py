@@ -2,9 +2,9 @@
 
 Arrow checks the metadata of a message, not how its offsets and lengths divide the bytes after it: of
 363 damaged files five ended the process that read them by SIGSEGV and two by SIGABRT. A worker
-opens a file, reads its batches and validates them in full, a piece ahead of the conversion; where
-it dies, the file is a source that cannot be read. That costs a run 0.2 s of CPU for the start of the
-process, and 0.13 s for 446 MB (uncompressed, in the page cache) that are read once more.
+opens a file, reads its batches and validates them in full, a piece ahead of the conversion. If the
+worker dies, the conversion ends with a SourceError. Starting the process takes 0.2 s of CPU, and reading
+446 MB twice (uncompressed, in the page cache) 0.13 s.
 """
 
 import json
@@ -38,7 +38,7 @@ LIMITS = Limits(seconds=120.0, memory=None)
 
 @dataclass
 class Trial:
-    """How far the worker has read a file without a crash."""
+    """The validation of a file by the worker: how far it has read without a fault."""
 
     path: str
     name: str
@@ -69,13 +69,13 @@ class Trial:
             yield found
 
     def _go_on(self) -> None:
-        # The worker outlives a change of the working directory.
+        # The worker keeps its working directory if that of this process changes.
         path = str(Path(self.path).absolute())
         asked = json.dumps({"path": path, "start": self.sound}).encode()
         (answer,) = _worker().answer([asked])
         if isinstance(answer, Overrun):
             raise SourceError(
-                f"{self.name} cannot be read: it is damaged such that the process that read it ended "
+                f"{self.name} cannot be read: it is damaged, and the process that read it crashed "
                 f"({answer.message}); fetch or write the file again"
             )
         found = json.loads(answer)
@@ -90,7 +90,7 @@ def _worker() -> Worker:
 
 
 def serve(setup: Mapping[str, Any]) -> Callable[[bytes], bytes]:  # noqa: ARG001
-    """Return the function by which the worker validates the next piece of a file."""
+    """Return the function with which the worker validates the next piece of a file."""
     pieces = _Pieces()
 
     def answer(asked: bytes) -> bytes:
@@ -106,7 +106,7 @@ def serve(setup: Mapping[str, Any]) -> Callable[[bytes], bytes]:  # noqa: ARG001
 
 
 class _Pieces:
-    """The file that was asked for last, open where its last piece ended."""
+    """The file of the last request, kept open at the end of its last piece."""
 
     def __init__(self) -> None:
         self.forget()
@@ -116,7 +116,7 @@ class _Pieces:
         self._batches: Iterator[pa.RecordBatch] = iter(())
 
     def read(self, path: str, start: int) -> tuple[int, bool]:
-        """Validate batches from `start` on; return how many there are so far, and if those are all."""
+        """Validate batches from `start` on; return how many are validated, and whether those are all."""
         if (path, start) != (self._path, self._place):
             self._open(path, start)
         size = 0

@@ -1,4 +1,4 @@
-"""Text read ahead, and the block made from it: shared by the readers of JSON arrays."""
+"""Text that is read ahead, and the blocks made of it, for the readers of JSON arrays."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ from fmtkit.sources.raw import RawBytes, Readable, read_fully
 
 @dataclass
 class Text:
-    """Text that is still to be cut: the bytes read ahead, and their offset."""
+    """The bytes that are read ahead and not yet divided into elements."""
 
     file: Readable
     raw: RawBytes
@@ -23,9 +23,9 @@ class Text:
     ended: bool = False
     """Whether the file has no more bytes."""
     indent: bytes = b""
-    """Blanks before an element that begins its line."""
+    """The indentation of an element at the start of a line."""
     nests_alike: bool = False
-    """Whether objects inside elements begin their lines as elements do."""
+    """Whether objects inside elements have the same indentation as elements."""
 
     def hold(self, size: int) -> None:
         """Read ahead until `size` bytes are held."""
@@ -41,7 +41,7 @@ class Text:
         self.held = self.held[size:]
 
     def skip_blanks(self, size: int) -> bool:
-        """Drop leading blanks, hold `size` bytes of what follows and return whether anything does."""
+        """Drop leading blanks, hold `size` bytes after them, and return whether there are any."""
         self.hold(size)
         while blanks := len(self.held) - len(self.held.lstrip(BLANK)):
             self.note_indent(self.held[:blanks])
@@ -56,13 +56,13 @@ class Text:
 
     @property
     def next_element(self) -> bytes:
-        """The beginning of an element on a line of its own, its line feed included."""
+        """The start of an element at the start of a line, with the line feed before it."""
         return b"\n" + self.indent + b"{"
 
 
 @dataclass
 class Records:
-    """Records and rejects on their way into one block."""
+    """Collects the records and rejects of one block."""
 
     first_line: int
     pieces: list[bytes] = field(default_factory=list)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Mask = npt.NDArray[np.bool_]
 Choice = Callable[[list[int]], list[Mask]]
-"""Numbers of rows of sources -> a boolean for each of their rows."""
+"""Number of rows of each source -> for each source, which of its rows are chosen."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class Picked:
 
 @dataclass(frozen=True)
 class PickedReader:
-    """A reader of the rows of a mask; lines are counted as in the file."""
+    """A reader of the rows that a mask chooses; line numbers are those of the file."""
 
     whole: Reader
     mask: Mask
 
     def blocks(self, columns: Sequence[str] | None) -> Iterator[Block]:
-        """Read the source from its start, without the blocks that nothing is wanted of."""
+        """Read the source from its start, and yield the blocks with chosen rows."""
         at = 0
         for block in self.whole.blocks(columns):
             count = _rows(block)
@@ -51,18 +51,18 @@ class PickedReader:
                 yield _taken(block, wanted)
 
     def schema(self) -> pa.Schema | None:
-        """Return the schema of the whole."""
+        """Return the schema of the source."""
         return self.whole.schema()
 
     def sha256(self) -> str:
-        """Return the hash of the whole source's bytes."""
+        """Return the hash of all bytes of the source."""
         return self.whole.sha256()
 
 
 def pick(sources: Sequence["Source"], choose: Choice) -> list["Source"]:
     """Return the sources with the chosen rows; sources without any are left out.
 
-    Reads every source once, to count its rows. Raises OptionError where no row at all is chosen.
+    Reads every source once, to count its rows. Raises OptionError if no row is chosen.
     """
     for source in sources:
         source.keep()
@@ -71,7 +71,7 @@ def pick(sources: Sequence["Source"], choose: Choice) -> list["Source"]:
     if not any(mask.any() for mask in masks):
         names = ", ".join(dict.fromkeys(source.name for source in sources))
         raise OptionError(
-            f"{names}: of {max(counts, default=0)} rows the slice or shard takes none"
+            f"{names}: the slice or shard selects none of {max(counts, default=0)} rows"
         )
     return [
         replace(source, reader=PickedReader(source.reader, mask))
@@ -85,7 +85,7 @@ def _rows(block: Block) -> int:
 
 
 def _taken(block: Block, wanted: Mask) -> Block:
-    """Return some rows of a block; `wanted` says it of its records and rejects in their order."""
+    """Return some rows of a block; `wanted` has a value for each record and reject, in their order."""
     if isinstance(block, ArrowBlock):
         return replace(block, batch=block.batch.filter(buffers.booleans(wanted)))
     number = np.cumsum(wanted) - 1
@@ -107,7 +107,7 @@ def _taken_lines(
     block: JsonBlock, kept: npt.NDArray[np.int64], rejects: tuple[Reject, ...]
 ) -> JsonBlock:
     records = block.records()
-    # Stretches of records that follow each other are copied at once.
+    # Runs of consecutive records are copied at once.
     ends = [0, *(np.flatnonzero(np.diff(kept) != 1) + 1).tolist(), len(kept)]
     parts = [
         block.data[records.found.starts[kept[a]] : records.found.ends[kept[b - 1]]].rstrip(b"\r\n")

@@ -18,7 +18,7 @@ class TurnRule:
     """End-of-turn tokens that are trained on: of trained turns, of all turns, of the last turn, or none."""
 
     def trains_on(self, message: Mapping[str, Any], *, everything: bool) -> bool:
-        """Return whether a turn is trained on; with `everything`, each turn that is not exempt by its `train`."""
+        """Return whether a turn is trained on; `everything` includes other roles."""
         own = message.get("train")
         if own is None and message.get("train_detail") is not None:
             return bool(details_of(message))
