@@ -141,7 +141,7 @@ class Fusion:
 
     @property
     def _held(self) -> dict[str, Kind]:
-        """Return the kinds of the bound columns that rows are made of."""
+        """Return the kinds of the bound columns of which rows are made."""
         held = self._rules.bound
         return {column.name: column.kind for column in self.binding.columns if column.name in held}
 
@@ -151,7 +151,7 @@ class Fusion:
 
     @property
     def _has_plain_columns(self) -> bool:
-        """Return whether each column is a conversation of known turns, or a bound column as it is."""
+        """Return whether each column is a conversation of known turns, or an unchanged bound column."""
         return not any(
             isinstance(column, Several)
             or (column.turns if name in self.names else column.bound) is None
@@ -160,7 +160,7 @@ class Fusion:
 
     def _has_rule(self, problem: Problem) -> bool:
         if isinstance(problem.rule, Null):
-            # The kernel itself leaves a line whose required column is null.
+            # The kernel leaves lines whose required column is null to the strict parser.
             required = {column.name for column in self.binding.columns if column.required}
             return problem.rule.column in required
         return problem.rule is not None
@@ -190,7 +190,7 @@ class Fusion:
         return replace(layout, keys=keys if self.stage.wide and (reads or not is_text) else ())
 
     def fuse(self, records: Records) -> Fused | None:
-        """Fuse the rows of a block that can be; None if the whole block should go the ordinary way."""
+        """Convert and render those rows of a block that the kernel can; None if it can too few."""
         if self.paths is None:
             # The paths may be those of rows of a different source.
             self.take_paths()
@@ -218,7 +218,7 @@ class Fusion:
         )
 
     def _table(self, fused: clean_lines.LayoutLines) -> pa.Table:
-        """Return the rows as they are written."""
+        """Return the rows as they will be written."""
         names = TEXT_NAMES if self.is_text else {}
         made = {names.get(n, n): column for n, column in zip(self.names, fused.made, strict=True)}
         rest = {n: c.bound for n, c in self.columns.items() if n not in self.names and c.bound}
@@ -232,7 +232,7 @@ class Fusion:
         return pa.table([made[name] for name in self.schema.names], schema=self.schema)
 
     def _values(self, row: Row) -> dict[str, Any]:
-        """Return what the strict parser makes of the columns of a row that conversations are made of."""
+        """Return the strict parser's values of a row for the columns of which conversations are made."""
         values = {}
         for column in self.binding.columns:
             if column.name in self._rules.bound:
@@ -248,7 +248,7 @@ class Fusion:
         return self.stage.template.compiled
 
     def take_paths(self) -> None:
-        """Add the paths that rows have taken on the ordinary way since the last call."""
+        """Add the paths that rows rendered by columns have taken since the last call."""
         if not self.fits:
             return
         if not self.is_text:
@@ -267,20 +267,20 @@ class Fusion:
         return Paths(layout, compiled, np.array(shortened, np.bool_))
 
     def _paths_of(self, leaves: Mapping[Signature, Sequence[Leaf]]) -> Paths | None:
-        """Make a layout of the paths that it can express; None if there is none."""
+        """Return a layout with the paths that it can express; None if it can express none."""
         shapes, shortened = [], []
         roles = {*clean_lines.roles_of(self._rules, self.binding.spec)}
         keys = {"content", *(name for name, _ in self._rules.keys)}
         without_tools = ((parts[:-1], found) for parts, found in leaves.items() if not parts[-1])
         for signature, found in islice(without_tools, MOST_SHAPES):
-            said = [shape for dialog in signature for shape in dialog]
-            if len(said) > MOST_TURNS or any(
+            messages = [shape for dialog in signature for shape in dialog]
+            if len(messages) > MOST_TURNS or any(
                 shape.role not in roles
                 or shape.in_part
                 or shape.calls is not None
                 or "content" not in shape.keys
                 or not keys.issuperset(shape.keys)
-                for shape in said
+                for shape in messages
             ):
                 continue
             made = _ShapeMaking(signature)
@@ -295,10 +295,10 @@ class Fusion:
             self._ready(replace(self._rules, shapes=tuple(shapes)), shortened) if shapes else None
         )
 
-    # The sample that is rendered both ways.
+    # The sample that is also rendered row by row.
 
     def _difference(self, fused: Sequence[pa.Array], rows: Int64s, records: Records) -> bool:
-        """Render the sample row by row, from the strict parser's values; return whether it differs."""
+        """Render a sample row by row from the strict parser's values, and return whether it differs."""
         sample = sample_of(fused[0])
         if not len(sample):
             return False
@@ -324,7 +324,7 @@ class Fusion:
 
 
 class _ShapeMaking:
-    """A shape being made of the paths of a signature, with the views that they need."""
+    """Builds the shape of a signature from its paths, with the views that they need."""
 
     def __init__(self, signature: Signature) -> None:
         self.signature = signature
@@ -356,7 +356,7 @@ class _ShapeMaking:
         return [(path, outcome)]
 
     def _view(self, text: str, unknowns: Unknowns) -> int | None:
-        """Number the view that a symbolic text is; None where it is none."""
+        """Return the number of the view that a symbolic text is; None if it is none."""
         trimmed = trimmed_slot(text, unknowns)
         if trimmed is None:
             return None

@@ -1,4 +1,4 @@
-"""Rows that are made from the sound rows of a block, by a user function or by joining them."""
+"""Rows made from the valid rows of a block, by a user function or by joining rows."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -11,7 +11,7 @@ from fmtkit.sources.blocks import Block, MadeBlock
 
 
 class MadeRows:
-    """The sound rows of a block, and what is made from them."""
+    """The valid rows of a block, and the rows made from them."""
 
     def __init__(self, block: Block) -> None:
         self.records = block.records()
@@ -24,10 +24,10 @@ class MadeRows:
         self._lines: list[int | None] = []
 
     def sound(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Yield the number and the value of each row that is sound, and refuse the others."""
+        """Yield the number and the value of each valid row, and reject the others."""
         for record in range(len(self.records)):
             value, fault = self.records.value(record, written=True)
-            # Whoever makes rows sees the whole row, and could be handed no NaN by way of JSON.
+            # A function gets all columns of a row, and JSON cannot pass it a NaN.
             fault = fault or next(iter(judge(RowKind(), value, "")), None)
             if fault is None:
                 yield record, value
@@ -35,7 +35,7 @@ class MadeRows:
                 self.refuse(record, fault.code, fault.column, fault.message)
 
     def place(self, record: int) -> int:
-        """Return the row of the block that a record is."""
+        """Return the row number in the block of a record."""
         return int(self._places[record])
 
     def refuse(self, record: int, code: str, column: str | None, message: str) -> None:
@@ -44,7 +44,7 @@ class MadeRows:
         self._rejects.append(replace(reject, row=self.place(record)))
 
     def add(self, row: bytes, place: int, line: int | None) -> None:
-        """Add a row that was made, at the place and line of a row that it was made of."""
+        """Add a made row, with the row number and line of a row of which it was made."""
         self.rows.append(row)
         self._made_of.append(place)
         self._lines.append(line)

@@ -1,8 +1,8 @@
-"""How many tokens each text of a column has: exact, and without making the tokens.
+"""Exact token counts of the strings of a column, without tokenizing each of them.
 
-A histogram needs counts, not ids, and the same words come again and again. A column is cut where
-its tokenizer may be cut (fmtkit.counting.pieces), equal pieces are counted once, by the tokenizer itself,
-and the counts are added up. A tokenizer that must not be cut is asked for every text.
+Strings are split where no token can cross the boundary (fmtkit.counting.pieces), the tokenizer counts each
+distinct piece once, and the counts are added up. With a tokenizer for which no such boundaries are known,
+each string is tokenized.
 """
 
 import json
@@ -24,30 +24,30 @@ Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 
 BLOCK_BYTES = 8 << 20
-"""Text that one thread counts at once: enough for words to repeat."""
+"""Bytes of text that one thread counts at a time: enough for words to repeat."""
 
 ASK_BYTES = 1 << 20
-"""Text that the tokenizer gets at once: its ids and offsets take 60 bytes a byte of text."""
+"""Bytes of text per call of the tokenizer, whose ids and offsets take 60 bytes per byte."""
 
 MEMO_PIECES = 500_000
-"""Pieces whose counts are kept, about 100 bytes each; when full the memo begins again."""
+"""Pieces whose counts are kept, about 100 bytes each; when full, the memo is emptied."""
 
 MEMO_PIECE_BYTES = 64
-"""Longer pieces hardly ever come again."""
+"""Bytes of the longest piece that is kept; longer ones are rarely repeated."""
 
 LONG_PIECES = 40
-"""Mean bytes of a piece above which (Chinese, base64) cutting costs more than it saves."""
+"""Mean bytes of a piece above which splitting (Chinese, base64) costs more than it saves."""
 
 NEAR = 256
-"""Bytes on either side of a seam in which a cut is looked for."""
+"""Bytes on either side of a seam in which a boundary is searched."""
 
 SAMPLE = 509
-"""Every n-th distinct text is also counted by the tokenizer, at least one per block."""
+"""Every n-th distinct string is also counted by the tokenizer as a check, at least one per block."""
 
 
 @dataclass
 class TokenCounter:
-    """Count the tokens of texts as `len(encode(text, add_special_tokens=False))` does.
+    """Counts the tokens of strings as `len(encode(string, add_special_tokens=False))` does.
 
     Keeps the counts of pieces between calls. Safe to use from one thread at a time.
     """
@@ -70,7 +70,7 @@ class TokenCounter:
         self.cuttable = self._cuttable([t["content"].encode() for t in description["added_tokens"]])
 
     def count(self, texts: pa.Array | pa.ChunkedArray | list[str]) -> Ints:
-        """Count the tokens of each text, of equal texts once; a null has none."""
+        """Return the number of tokens of each string; 0 for a null."""
         if isinstance(texts, list):
             texts = buffers.texts(texts)
         if isinstance(texts, pa.ChunkedArray):
@@ -85,11 +85,10 @@ class TokenCounter:
         return result
 
     def count_joined(self, left: pa.Array, right: pa.Array, counts: Ints) -> Ints:
-        """Count the tokens of `left + right` in each row; `counts` are those of the two, added.
+        """Return the number of tokens of `left + right` in each row; `counts` are the sums for the two.
 
-        Where the tokenizer may be cut between the two that is the answer already. Where tokens could
-        merge across the seam, the text between the nearest cuts is counted; where none is near, the
-        whole.
+        Where no token can cross the seam, that sum is the result. Elsewhere the text between the nearest
+        boundaries around the seam is counted again, or all of it if none is near.
         """
         seams = text_bytes.seams(left, right)
         merging = np.flatnonzero(~self.cuttable[seams])
@@ -114,10 +113,7 @@ class TokenCounter:
         return result
 
     def _around(self, left: pa.LargeStringArray, right: pa.LargeStringArray) -> tuple[Ints, Ints]:
-        """Return how many bytes are between the seam and the nearest cuts; -1 for none near.
-
-        A cut between two such bytes is in no added token, and nothing merges across it.
-        """
+        """Return the bytes between the seam and the nearest boundary on each side; -1 if none is near."""
         data, borders = text_bytes.flat(left)
         places = np.maximum(borders[1:, None] - NEAR + np.arange(NEAR), borders[:-1, None])
         before = self._cuts_within(data, places)
@@ -129,7 +125,7 @@ class TokenCounter:
         return tails, np.where(after.any(axis=1), 1 + np.argmax(after, axis=1), -1)
 
     def _cuts_within(self, data: Bytes, places: Ints) -> Bools:
-        """Return between which neighbours in rows of places a cut is; a place may occur again."""
+        """Return for each pair of neighbours in rows of places whether a boundary is between them."""
         if len(data) == 0:
             return np.zeros((len(places), NEAR - 1), dtype=np.bool_)
         near = data[np.minimum(places, len(data) - 1)].astype(np.int64)
@@ -138,7 +134,7 @@ class TokenCounter:
         return found
 
     def _cuttable(self, added: list[bytes]) -> Bools:
-        """Make the table of seams: true at `256 * last byte + first byte` where none can merge."""
+        """Return a table that is true at `256 * last byte + first byte` if no token can cross that seam."""
         table = np.zeros((256, 256), dtype=np.bool_)
         if self.family is not None and not self.ascii_only:
             classes = pieces.CLASSES.astype(np.int64)
@@ -148,7 +144,7 @@ class TokenCounter:
                 table[first, second] = False
         greedy = [token for kind in self.added for token in kind.greedy]
         for token in greedy:
-            # It takes along what is beside it: white space, or whether a word does.
+            # Its match depends on its neighbours: it strips white space, or must be a single word.
             table[token[-1], :] = table[:, token[0]] = False
         if greedy:
             white = np.flatnonzero(pieces.IS_WHITE[pieces.CLASSES])
@@ -190,7 +186,7 @@ class TokenCounter:
         return counts
 
     def _whole(self, data: Bytes, borders: Ints, found: added_tokens.Found) -> Ints:
-        """Return the texts of a block that must not be cut at all."""
+        """Return the strings of a block that must not be split."""
         places = found.starts[found.greedy]
         if self.ascii_only:
             places = np.concatenate((places, np.flatnonzero(data >= 128)))
@@ -236,13 +232,13 @@ class TokenCounter:
         if len(wrong):
             text = texts[int(sample[wrong[0]])].as_py()
             raise TokenizerError(
-                f"fmtkit counts the tokens of a string wrong with tokenizer {self.tokenizer.name!r}: "
-                f"please report it with this text: {text[:200]!r}"
+                f"fmtkit miscounts the tokens of a string with tokenizer {self.tokenizer.name!r}: "
+                f"please report it with this string: {text[:200]!r}"
             )
 
 
 def _inside(size: int, found: added_tokens.Found) -> Bools:
-    """Mark the bytes of added tokens except for the first of each."""
+    """Mark the bytes of added tokens, except the first byte of each."""
     steps = np.zeros(size + 1, dtype=np.int8)
     steps[found.starts + 1] += 1
     np.add.at(steps, found.ends, -1)

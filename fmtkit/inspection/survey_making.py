@@ -1,4 +1,4 @@
-"""A survey made of a look: figures, places of findings, and the masks of some rows."""
+"""Makes the survey of an inspection: its figures, the rows of its findings, and masks of some rows."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ from fmtkit.sources.blocks import Block
 from fmtkit.sources.opening import Source
 
 MASK_ROWS = 200
-"""Rows whose masks are made and counted."""
+"""Rows whose loss masks are counted."""
 
 BAD_EXAMPLES = 3
 """Bad rows of each code that are shown."""
@@ -49,18 +49,18 @@ class BadRows:
     found: dict[str, list[tuple[int, Reject]]] = field(default_factory=dict)
 
     def add(self, rejects: Iterable[Reject], first: int) -> None:
-        """Keep what is wanted of the rejects of a source whose row 0 is row `first` here."""
+        """Add the first rejects of each code of a source whose row 0 is row `first` here."""
         for reject in rejects:
             self._keep(reject.code, first + reject.row, reject)
 
     def absorb(self, other: "BadRows", first: int) -> None:
-        """Keep what is wanted of other rows, whose row 0 is row `first` here."""
+        """Add the first bad rows of each code of other rows, whose row 0 is row `first` here."""
         for code, rejects in other.found.items():
             for number, reject in rejects:
                 self._keep(code, number + first, reject)
 
     def placed(self, line: Callable[[int, int | None], int | None]) -> "BadRows":
-        """Return the same with other lines: what `line` makes of row and line."""
+        """Return the same with the line numbers that `line` returns for row and line."""
         return BadRows(
             {
                 code: [(n, replace(r, line=line(n, r.line))) for n, r in rejects]
@@ -74,7 +74,7 @@ class BadRows:
             known.append((number, reject))
 
     def rows(self, fetch: RowFetch) -> tuple[BadRow, ...]:
-        """Return them with their places, by code."""
+        """Return the bad rows with their places, in the order of their codes."""
         return tuple(
             bad_row(fetch.place(number, reject.line), reject)
             for _, rejects in sorted(self.found.items())
@@ -83,14 +83,14 @@ class BadRows:
 
 
 def bad_row(place: Place, reject: Reject) -> BadRow:
-    """Describe a reject."""
+    """Return a reject as a bad row of a survey."""
     raw = reject.raw[:RAW_SHOWN].decode("utf-8", "backslashreplace")
     return BadRow(place, reject.code, reject.column, reject.message, raw)
 
 
 @dataclass(frozen=True)
 class Passed:
-    """What the first pass over the rows gave."""
+    """The results of the first pass over the rows."""
 
     look: Look
     ledger: Ledger
@@ -98,7 +98,7 @@ class Passed:
 
 
 def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: InspectOptions) -> Survey:
-    """Make the survey of a look at every row."""
+    """Make the survey from the results of the first pass."""
     look, ledger, fetch = passed.look, passed.ledger, passed.fetch
     cutting = look.cutting.report(options.loss_budget) if look.cutting else None
     if cutting is not None and options.max_length:
@@ -143,7 +143,7 @@ def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: Inspec
 
 
 def _unread(ledger: Ledger) -> list[Finding]:
-    """Return the finding of columns with turns that the type does not read, with its rows by column."""
+    """Return the finding for columns with turns that the type does not read, with the rows of each."""
     count = ledger.warnings["unread_turns"]
     if not count:
         return []
@@ -157,7 +157,7 @@ def make_bare_survey(
     samples: Sequence[Sequence[Mapping[str, Any]]],
     options: InspectOptions,
 ) -> Survey:
-    """Make the survey of sources that are read by no type: their rows, columns and lengths of text."""
+    """Make the survey of sources that no type reads: their rows, columns and lengths."""
     columns, counts = _counted_sources(sources, options)
     summaries = tuple(replace(s, rows=counts[i]) for i, s in enumerate(summaries))
     guesses = {summary.types[0].type for summary in summaries if summary.types}
@@ -215,8 +215,8 @@ def _counted_sources(
     else:
         found = engine.map(_counted, blocks_of(sources, tasks))
     columns, counts = ColumnCounts(), Counter[int]()
-    for own, rows in found:
-        columns.absorb(own)
+    for more, rows in found:
+        columns.absorb(more)
         counts.update(rows)
     return columns, counts
 
@@ -230,8 +230,8 @@ class BareTask:
     def __call__(self, task: Task) -> tuple[ColumnCounts, Counter[int]]:
         """Read a task."""
         columns, counts = ColumnCounts(), Counter[int]()
-        for own, rows in map(_counted, blocks_of(self.sources, [task])):
-            columns.absorb(own)
+        for more, rows in map(_counted, blocks_of(self.sources, [task])):
+            columns.absorb(more)
             counts.update(rows)
         return columns, counts
 
@@ -269,7 +269,7 @@ def _look_closely(
     findings: Sequence[Finding],
     options: InspectOptions,
 ) -> _Seen:
-    """Fetch the rows whose masks are counted, that are to be shown, or that have no line yet."""
+    """Fetch the rows whose masks are counted, that are shown, or whose line is not known yet."""
     seen = _Seen()
     masked = set(fetch.sample(MASK_ROWS)) if rows.tokenizer else set()
     shown = {
@@ -296,16 +296,18 @@ def _see(
 
 
 def show(fetched: Fetched, rows: RowViewer) -> tuple[ShownRow, tuple[Masked, ...]]:
-    """Show a fetched row, or say why there is none."""
+    """Return a fetched row as it is shown, or the reason why there is none."""
     if fetched.row is not None:
         return rows.show(fetched.row, fetched.place)
     reject = fetched.reject
-    why = f"{reject.code}: {reject.message}" if reject else "the row makes no row of the table"
+    why = (
+        f"{reject.code}: {reject.message}" if reject else "no row of the table is made of this row"
+    )
     return ShownRow(fetched.place, (), why, {}), ()
 
 
 def _note_equal(look: Look, cutting: Cutting) -> None:
-    """Make a finding of pairs that become equal at a length that was asked for."""
+    """Add a finding for pairs that become equal when they are truncated to `max_length`."""
     equal = [cut for cut in cutting.cuts if cut.rows_equal and cut.way != "drop"]
     if equal:
         worst = max(equal, key=lambda cut: cut.rows_equal)
@@ -343,8 +345,8 @@ def _notes(look: Look, fetch: RowFetch, viewer: Viewer) -> list[str]:
         )
     if viewer.template is None and viewer.tokenizer is not None and look.shapes.roles:
         notes.append("lengths count only the contents: there is no template that writes the turns")
-    for said, count in look.refusals.most_common(3):
-        notes.append(f"the template says of {count:,} rows: {said}")
+    for message, count in look.refusals.most_common(3):
+        notes.append(f"the template refuses {count:,} rows: {message}")
     if any(source.once for source in fetch.job.sources):
         notes.append("a stream is read once: rows are shown from its beginning only")
     return notes

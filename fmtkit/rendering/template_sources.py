@@ -1,9 +1,8 @@
-"""Where templates come from, by name: ours, TRL's, a tokenizer's own, or a file.
+"""Finds chat templates by name: fmtkit's, TRL's, a tokenizer's, or a file.
 
-A name can mean two things. In a type (`llama3.intel`) it is the *family*, a plain text form: ours
-first, written with an empty `bos_token`. As `chat_template` of a config or `--chat-template` it is
-the *model's* template of that name, with its BOS, its trimming and all: TRL's where TRL ships one,
-else ours.
+A name can mean two templates. In a type (`llama3.intel`) it is the *family*: fmtkit's template first,
+rendered with an empty `bos_token`. As `chat_template` of a config or `--chat-template` it is the template of the
+*model*, with its BOS and its trimming: TRL's if TRL ships one, else fmtkit's.
 """
 
 from collections.abc import Mapping
@@ -26,7 +25,7 @@ SHIPPED = tuple(
         if entry.name.endswith(_SUFFIX)
     )
 )
-"""Our own templates: one file each."""
+"""The templates of fmtkit, one file each."""
 
 ALIASES = {
     "mistral": "mistral_v3_tekken",
@@ -48,7 +47,7 @@ ALIASES = {
     "qwen_25": "trl:qwen2_5",
     "qwen3": "trl:qwen3",
 }
-"""Names that users of other tools know -> ours."""
+"""Names in other tools -> the name here."""
 
 OF_THE_TOKENIZER = frozenset(
     {
@@ -71,10 +70,10 @@ OF_THE_TOKENIZER = frozenset(
         "qwen3_5",
     }
 )
-"""Names that axolotl has a copy of a model's own template for: that model's tokenizer brings it."""
+"""Names for which axolotl ships a copy of a model's template; here the model's tokenizer has it."""
 
 TRL_FIRST = frozenset({"gemma", "llama3"})
-"""Families of ours whose model template TRL ships."""
+"""Families of fmtkit of which TRL ships the model's template."""
 
 TOKENIZER_DEFAULT = "tokenizer_default"
 TRL_PREFIX = "trl:"
@@ -83,7 +82,7 @@ WITHOUT_TOKENIZER = {"bos_token": ""}
 
 
 def names() -> list[str]:
-    """Return every name that can be found here and now, without files and tokenizers."""
+    """Return every available name of a template, apart from files and tokenizers."""
     trl = trl_names()
     known = {name for name, target in ALIASES.items() if _is_here(target, trl)}
     return sorted({*SHIPPED, *known, *(TRL_PREFIX + name for name in trl)})
@@ -95,7 +94,7 @@ def _is_here(target: str, trl: tuple[str, ...]) -> bool:
 
 @cache
 def is_known(name: str) -> bool:
-    """Return whether a name means a template, even one whose package is not installed."""
+    """Return whether a name is that of a template, even if its package is not installed."""
     return (
         name in SHIPPED
         or name in ALIASES

@@ -1,8 +1,8 @@
-r"""Are two answers the same? As numbers where both are numbers as a whole, else as normalised text.
+r"""Equality of two answers: as numbers if each is a number and nothing else, otherwise as normalized text.
 
-Nothing is parsed or computed but a number in the ways that people write one: 1,000, 1{,}000, \frac12,
-3\frac{1}{2}, 3.0 \times 10^5, 2^{10}, with a currency, a percent sign, degrees or a unit. What is
-anything else, such as 2\sqrt{3}, is not a number, and no number is read out of it.
+The only expressions that are evaluated are numbers as people write them: 1,000, 1{,}000, \frac12,
+3\frac{1}{2}, 3.0 \times 10^5, 2^{10}, with a currency, a percent sign, degrees or a unit. Anything else,
+such as 2\sqrt{3}, is not a number, and no number is extracted from it.
 """
 
 import re
@@ -13,11 +13,11 @@ from fractions import Fraction
 from functools import lru_cache
 
 _TEXT, _END, _ROW, _OPEN, _CLOSE, _DOLLAR = "\x04", "\x05", "\x06", "\x02", "\x03", "\x01"
-r"""Stand for \text{, its }, \\, \{, \} and \$, which must not be taken for what they look like."""
+r"""Placeholders for \text{, its }, \\, \{, \} and \$, so that no pattern takes them for syntax."""
 _NEAR = 60
-"""Characters before a number that say whether it is part of something."""
+"""Characters before a number in which signs of a longer expression are searched."""
 _LONGEST = 2000
-"""Characters of an answer that is looked at; a longer one is compared as it is."""
+"""Characters of the longest answer that is normalized; a longer one is compared unchanged."""
 
 _SYMBOLS = str.maketrans(
     {
@@ -179,7 +179,7 @@ _EXPRESSION = re.compile(
     r"|(?:sin|cos|tan|log|exp|sqrt|[a-z]?matrix)(?![A-Za-z]))+",
     re.DOTALL,
 )
-"""What may be computed: no words, no relations, no ratios or times."""
+"""An expression: no words, no relations, no ratios and no times of day."""
 _VARIABLE = re.compile(r"(?<![\\A-Za-z])(?![ei](?![A-Za-z]))[A-Za-z]{1,2}(?![A-Za-z])")
 _GOES_ON_BEFORE = re.compile(
     r"(?:[-+*/^<>≤≥±~≈√×·\\(]|\\[A-Za-z]+|\d,?|\d\S* to|\b(?:or|not|no|minus|negative|times))\Z",
@@ -190,15 +190,15 @@ _GOES_ON_AFTER = re.compile(rf"[-+*/^<>≤≥±×·\\!]|[a-z]\b|{_OTHER_NUMBER.p
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number and its unit, which is "" where there is none."""
+    """A number and its unit ("" for none)."""
 
     value: Fraction
     unit: str = ""
 
     def is_near(self, other: "Quantity", tolerance: Fraction = Fraction(0)) -> bool:
-        """Return whether this is the other, a reference, within `tolerance` relative to it.
+        """Return whether this equals `other`, the reference, within `tolerance` relative to it.
 
-        Units must be the same where both have one; a percentage is also the hundredth part.
+        If both have a unit, it must be the same. A percentage also equals its hundredth part.
         """
         if self.unit and other.unit and self.unit != other.unit:
             return False
@@ -209,14 +209,14 @@ class Quantity:
 
 
 def is_same(answer: str, reference: str) -> bool:
-    r"""Return whether an answer is the reference, as a number or as normalised text.
+    r"""Return whether an answer equals the reference, as a number or as normalized text.
 
     Args:
-        answer: What is to be judged, without the words around it.
-        reference: What it should be.
+        answer: The answer, without the words around it.
+        reference: The correct answer.
 
     Returns:
-        Whether they are the same; uncertain cases are not.
+        Whether they are equal; False if that is uncertain.
 
     Example:
         >>> is_same(r"\frac12", "0.5")
@@ -227,7 +227,7 @@ def is_same(answer: str, reference: str) -> bool:
 
 
 def expressions(answer: str, reference: str) -> tuple[str, str] | None:
-    """Return two answers as LaTeX for a verifier of expressions; None where there is nothing to compute.
+    """Return two answers as LaTeX for a verifier of expressions; None if they are not both expressions.
 
     Numbers are compared by `is_same`; words, units, times and equations are not expressions, and a
     tuple is not a set.
@@ -253,18 +253,18 @@ def expression(text: str) -> str | None:
 
 
 def quantity_of(text: str) -> Quantity | None:
-    """Return the number that a string is as a whole, with its unit; None for anything else."""
+    """Return the number, with its unit, if a string is a number and nothing else; otherwise None."""
     return _quantity(_sides(_plain(text))[1])
 
 
 def number_of(text: str) -> Fraction | None:
-    """Return the number that a string is, or None; 1,234.5, $3, 50%, 1/2 and -2e3 are numbers."""
+    """Return the value of a string that is a number (1,234.5, $3, 50%, 1/2, -2e3), or None."""
     found = quantity_of(text)
     return None if found is None else found.value
 
 
 def last_number(text: str) -> str | None:
-    """Return the last number of a string that marks no answer, with its unit; None where it is a part."""
+    """Return the last number of a string, with its unit; None if it is part of a longer expression."""
     words = text.split()
     at = next((i for i in range(len(words) - 1, -1, -1) if re.search(r"\d", words[i])), None)
     if at is None or _GOES_ON_BEFORE.search(" ".join(words[max(at - 2, 0) : at])[-_NEAR:]):
@@ -283,7 +283,7 @@ def last_number(text: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def _plain(text: str) -> str:
-    """Return a string with one way to write each thing, and its spaces and capitals as they are."""
+    """Return a string with one notation for each thing, and with its spaces and capitals."""
     plain = text.strip()
     if len(plain) > _LONGEST:
         return plain
@@ -298,7 +298,7 @@ def _plain(text: str) -> str:
 
 
 def _unicode(text: str) -> str:
-    """Return digits, fractions and signs of other alphabets as ASCII and LaTeX."""
+    """Return a string with Unicode digits, fractions and signs as ASCII and LaTeX."""
     if text.isascii():
         return text
     text = re.sub("⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda m: f"^{{{m[0].translate(_SUPERSCRIPT)}}}", text)
@@ -318,20 +318,20 @@ def _ascii(character: str) -> str:
 
 
 def _unmarked(match: re.Match[str]) -> str:
-    r"""Return what \text{} holds, marked as words unless it begins with a digit or has no letter."""
+    r"""Return the content of \text{}, marked as words unless it begins with a digit or has no letter."""
     inside = match[1].replace(_TEXT, "").replace(_END, "")
     is_words = re.search(r"[^\W\d_]", inside) and not re.match(r"\s*[-+]?[\d\x01]", inside)
     return _TEXT + inside + _END if is_words else f"{{{inside}}}"
 
 
 def _sides(plain: str) -> tuple[str, str]:
-    """Return the name and the value of `x = 5`; without a name it is empty."""
+    """Return the name and the value of `x = 5`; the name is empty if there is none."""
     match = _NAMED.fullmatch(plain)
     return ("", plain) if match is None else (match["name"], match["value"].strip())
 
 
 def _values(answer: str, reference: str) -> tuple[str, str] | None:
-    """Return what is to be compared of two answers; None for values of different variables."""
+    """Return the parts of two answers to compare; None for values of different variables."""
     (name, value), (wanted_name, wanted) = _sides(_plain(answer)), _sides(_plain(reference))
     if name and wanted_name and _canonical(name) != _canonical(wanted_name):
         return None
@@ -359,7 +359,7 @@ def _quantity(plain: str) -> Quantity | None:
 
 
 def _value(match: re.Match[str]) -> Fraction | None:
-    """Return the number that was matched, without its sign; None for one that is none, such as 1/0."""
+    """Return the matched number without its sign; None if it has no value, such as 1/0."""
 
     def either(name: str) -> str | None:
         return match[name] or match[f"{name}_"]
@@ -396,7 +396,7 @@ def _simple(text: str) -> Fraction:
 
 
 def _unit(rest: str, currency: str) -> str | None:
-    """Return the one name of what is around a number; None where that is not an unit."""
+    """Return the normalized unit of a number; None if the text around the number is not a unit."""
     sign = currency.replace(_DOLLAR, "$")
     words = _words(rest).replace(_DOLLAR, "$")
     if not words:
@@ -425,7 +425,7 @@ def _are_units(words: str, rest: str) -> bool:
 
 
 def _singular(words: str) -> str:
-    """Return a unit under its one name, without its plural."""
+    """Return the normalized name of a unit, in the singular."""
     shown = re.sub(r"\s?([/^])\s?", r"\1", words.rstrip(". "))
     # MW and mW are two units, Hours and hours are one.
     lower = shown if len(shown) < 3 else shown.lower()
@@ -440,7 +440,7 @@ def _singular(words: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _canonical(plain: str) -> str:
-    """Return a plain text without spaces that say nothing; words in lower case, variables as they are."""
+    """Return a string without insignificant spaces; words in lower case, variables unchanged."""
     text = re.sub(r"(?<!\.)\.\Z", "", _words(plain))
     text = re.sub(r"(\\[A-Za-z]+) (?![A-Za-z])", r"\1", text)
     text = re.sub(r" (?![^\W_])|(?<![^\W_]) ", "", text)
@@ -450,7 +450,7 @@ def _canonical(plain: str) -> str:
 
 
 def _slashed(match: re.Match[str]) -> str:
-    r"""Return \frac{a}{b} as a/b, with brackets around a sum above and what is not an atom below."""
+    r"""Return \frac{a}{b} as a/b, with brackets around a sum in the numerator and anything but an atom in the denominator."""
     above, below = match[1], match[2]
     is_sum = re.search(r"(?<=.)[-+]", above) is not None
     is_atom = re.fullmatch(r"\\?[A-Za-z]+|\d+", below) is not None
@@ -463,7 +463,7 @@ def _words(plain: str) -> str:
 
 
 def _is_collection(value: str, wanted: str) -> bool:
-    """Return whether two tuples, intervals, sets or lists hold the same; the order counts but in sets."""
+    """Return whether two tuples, intervals, sets or lists have equal items, in order except in sets."""
     (kind, items), (wanted_kind, wanted_items) = _items(value), _items(wanted)
     if kind != wanted_kind or len(items) != len(wanted_items) or not items:
         return False
@@ -490,7 +490,7 @@ def _is_item(item: str, other: str) -> bool:
 
 
 def _items(plain: str) -> tuple[str, list[str]]:
-    """Return the brackets of a collection ("" for a list without) and its items; none for no such."""
+    """Return the brackets of a collection ("" for a bare list) and its items; no items if it is none."""
     text, kind = plain, ""
     if text[:1] in {"(", "[", _OPEN} and text[-1:] in {")", "]", _CLOSE}:
         kind, text = text[0] + text[-1], text[1:-1]
@@ -501,7 +501,7 @@ def _items(plain: str) -> tuple[str, list[str]]:
 
 
 def _is_choice(value: str, wanted: str) -> bool:
-    """Return whether a letter was wanted and chosen: A, (A), A., option A, or "A) and its text"."""
+    """Return whether both are the same letter of a choice: A, (A), A., option A, or "A) and its text"."""
     reference, chosen = _LETTER.fullmatch(_words(wanted)), _CHOSEN.fullmatch(_words(value))
     if reference is None or chosen is None:
         return False
@@ -510,7 +510,7 @@ def _is_choice(value: str, wanted: str) -> bool:
 
 
 def _without_unit(plain: str) -> str:
-    """Return an expression without the unit that is marked as text at its end."""
+    r"""Return an expression without a unit in \text{} at its end."""
     start = plain.find(_TEXT)
     if start < 1 or _unit(plain[start:], "") is None:
         return plain
@@ -523,11 +523,11 @@ def _is_expression(plain: str) -> bool:
 
 
 def _same_case(value: str, wanted: str) -> bool:
-    """Return whether no letter is large here and small there: x and X are two variables."""
+    """Return whether no name differs only in case: x and X are two variables."""
     here, there = set(re.findall("[A-Za-z]+", value)), set(re.findall("[A-Za-z]+", wanted))
     return {name.lower() for name in here - there}.isdisjoint(map(str.lower, there - here))
 
 
 def _latex(plain: str) -> str:
-    """Return what stands for LaTeX's escapes as they were written."""
+    """Return a string with LaTeX's escapes instead of their placeholders."""
     return plain.replace(_ROW, r"\\").replace(_OPEN, r"\{").replace(_CLOSE, r"\}")
