@@ -208,7 +208,7 @@ class Fields:
     @property
     def annotations(self) -> dict[str, str]:
         """Return the annotation of every argument, as it is in the source."""
-        return {name: found.annotation for name, found in self.fields.items()}
+        return {name: entry.annotation for name, entry in self.fields.items()}
 
     def check(self, name: str, origin: str) -> None:
         """Raise OptionError if the class has no such argument."""
@@ -247,11 +247,11 @@ def fields_of(config: str, trainer: str = "") -> Fields:
         raise DependencyError(
             f"{package} is not installed; install it with: pip install 'fmtkit[train]'"
         )
-    found = find_class(config)
-    if found is None:
+    definition = find_class(config)
+    if definition is None:
         raise DependencyError(f"{package} {version} has no {module}.{class_name}")
     taker = find_class(trainer or trainer_of(config))
-    return Fields(class_name, f"{package} {version}", _fields(found, taker))
+    return Fields(class_name, f"{package} {version}", _fields(definition, taker))
 
 
 def trainer_of(config: str) -> str:

@@ -204,21 +204,21 @@ def _check_foreign(values: Mapping[str, object], source: str) -> None:
     parts = [name for name, v in values.items() if isinstance(v, Mapping) and _COMPONENT in v]
     if parts:
         raise OptionError(_foreign_message(source, "torchtune", [f"{parts[0]}.{_COMPONENT}"]))
-    for tool, own in _OTHER_TOOLS.items():
-        found = sorted(own & set(values))
+    for tool, keys_of_tool in _OTHER_TOOLS.items():
+        foreign = sorted(keys_of_tool & set(values))
         # A model or a name alone may be anybody's.
-        if len(found) > 1 and not {"base_model", "datasets"} & set(values):
-            raise OptionError(_foreign_message(source, tool, found[:3]))
+        if len(foreign) > 1 and not {"base_model", "datasets"} & set(values):
+            raise OptionError(_foreign_message(source, tool, foreign[:3]))
 
 
-def _foreign_message(source: str, tool: str, found: list[str]) -> str:
+def _foreign_message(source: str, tool: str, foreign: list[str]) -> str:
     if tool == "accelerate":
         return (
-            f"{source}: this is a configuration of accelerate ({', '.join(found)}); name it as "
+            f"{source}: this is a configuration of accelerate ({', '.join(foreign)}); name it as "
             "accelerate_config in a config with base_model and datasets"
         )
     return (
-        f"{source}: this is a configuration of {tool} ({', '.join(found)}); fmtkit reads axolotl's keys "
+        f"{source}: this is a configuration of {tool} ({', '.join(foreign)}); fmtkit reads axolotl's keys "
         "(base_model, datasets, rl, adapter, ...): write them, see docs/from-axolotl.md"
     )
 
@@ -298,8 +298,10 @@ def _meant(name: str, setting: Setting, problems: Problems) -> Setting:
         with problems.collecting("value", name):
             return replace(setting, value=_path(name, value))
     if key is not None and isinstance(value, float) and value.is_integer():
-        whole = not takes(key, value + 0.5)
-        return replace(setting, value=int(value)) if whole and takes(key, value) else setting
+        takes_integers = not takes(key, value + 0.5)
+        return (
+            replace(setting, value=int(value)) if takes_integers and takes(key, value) else setting
+        )
     return setting
 
 
@@ -384,7 +386,7 @@ def _entries(settings: Mapping[str, Setting], key: str, problems: Problems) -> t
 
 
 def _entry(item: object, name: str, problems: Problems) -> Entry:
-    whole = name.partition(".")[0]
+    section = name.partition(".")[0]
     known = {s: key for key in dataset_table().values() for s in (key.name, *key.aliases)}
     out: dict[str, object] = {}
     if not isinstance(item, Mapping):
@@ -397,7 +399,7 @@ def _entry(item: object, name: str, problems: Problems) -> Entry:
         place = f"{name}.{written}"
         with problems.collecting("unknown_key", place):
             if written not in known:
-                raise UnknownNameError(f"key of {whole}", str(written), known)
+                raise UnknownNameError(f"key of {section}", str(written), known)
             key = known[written]
             if value is None:
                 continue

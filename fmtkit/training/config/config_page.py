@@ -89,11 +89,11 @@ def _groups() -> Iterator[str]:
 def _named() -> str:
     """Return the arguments that pass by name, as the installed packages have them."""
     rows = []
-    for name, found in everywhere().items():
+    for name, argument in everywhere().items():
         key = find_key(name)
         kind = words(key.kind) if key else ""
-        about = found.field.about.replace("|", "\\|") or "-"
-        rows.append(f"| `{name}` | {kind} | {', '.join(_methods(found.methods))} | {about} |\n")
+        about = argument.field.about.replace("|", "\\|") or "-"
+        rows.append(f"| `{name}` | {kind} | {', '.join(_methods(argument.methods))} | {about} |\n")
     return (
         f"## Arguments of the trainer classes\n\nThese are the arguments in {made_from()}, with the "
         "descriptions of those packages. With other versions, the arguments of the installed ones apply.\n\n"
@@ -103,7 +103,7 @@ def _named() -> str:
 
 
 def _methods(names: tuple[str, ...]) -> tuple[str, ...]:
-    every = {method for found in everywhere().values() for method in found.methods}
+    every = {method for argument in everywhere().values() for method in argument.methods}
     return ("all",) if set(names) == every else names
 
 

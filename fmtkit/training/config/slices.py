@@ -61,8 +61,8 @@ class Shard:
         order = np.random.default_rng(self.seed).permutation(rows)
         size, more = divmod(rows, self.count)
         start = size * self.index + min(self.index, more)
-        found: list[int] = order[start : start + size + (self.index < more)].tolist()
-        return found
+        indices: list[int] = order[start : start + size + (self.index < more)].tolist()
+        return indices
 
 
 @dataclass(frozen=True)
@@ -92,13 +92,13 @@ class Slice:
         return self.parts == (Part(self.name),) and self.shard is None
 
 
-def wish_of(entry: Mapping[str, object], seed: object) -> Slice:
+def slice_of(entry: Mapping[str, object], seed: object) -> Slice:
     """Return which rows an entry of `datasets` wants; `seed` is the run's, 42 where it names none."""
-    found = parse_slice(str(entry.get("split", "train")))
+    selection = parse_slice(str(entry.get("split", "train")))
     count, index = entry.get("shards"), entry.get("shards_idx", 0)
     if not isinstance(count, int) or not isinstance(index, int):
-        return found
-    return replace(found, shard=Shard(count, index, seed if isinstance(seed, int) else 42))
+        return selection
+    return replace(selection, shard=Shard(count, index, seed if isinstance(seed, int) else 42))
 
 
 def parse_slice(text: str) -> Slice:
@@ -139,16 +139,16 @@ def _choose(
 ) -> "list[Mask]":
     import numpy as np
 
-    made: list[Mask] = []
+    masks: list[Mask] = []
     for part, sources in parts:
-        own = counts[len(made) : len(made) + sources]
-        start, stop = part.bounds(sum(own))
-        places = np.arange(sum(own))
+        sizes = counts[len(masks) : len(masks) + sources]
+        start, stop = part.bounds(sum(sizes))
+        places = np.arange(sum(sizes))
         mask = (places >= start) & (places < stop)
-        made += np.split(mask, np.cumsum(own)[:-1]) if own else []
+        masks += np.split(mask, np.cumsum(sizes)[:-1]) if sizes else []
     if shard is None:
-        return made
-    selected = np.concatenate(made) if made else np.zeros(0, dtype=np.bool_)
+        return masks
+    selected = np.concatenate(masks) if masks else np.zeros(0, dtype=np.bool_)
     there = np.flatnonzero(selected)
     kept = np.zeros(len(selected), dtype=np.bool_)
     kept[there[shard.of(len(there))]] = True

@@ -33,13 +33,13 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[object, object]:
     written = {id(key_node) for key_node, _ in node.value}
     loader.flatten_mapping(node)
     out: dict[object, object] = {}
-    own: set[object] = set()
+    keys: set[object] = set()
     for key_node, value_node in node.value:
         key = loader.construct_object(key_node, deep=True)
-        if key in own and id(key_node) in written:
+        if key in keys and id(key_node) in written:
             loader.doubles.append((key_node.start_mark.line + 1, key))
         if id(key_node) in written:
-            own.add(key)
+            keys.add(key)
         out[key] = loader.construct_object(value_node, deep=True)
     return out
 
@@ -133,8 +133,8 @@ def parsed(text: str, name: str) -> tuple[dict[str, object], list[tuple[int, obj
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{name}:{mark.line + 1}" if mark else name
-        said = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
-        problem = next((words for part, words in _SYNTAX if part in said), said)
+        reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
+        problem = next((words for part, words in _SYNTAX if part in reason), reason)
         below = excerpt(name, mark.line + 1 if mark else None)
         raise with_excerpt(OptionError(f"{where}: {problem}"), below) from error
     except OptionError as error:

@@ -38,10 +38,10 @@ def _is_shuffled(job: Job) -> bool:
     It decides what is packed together; the trainer's sampler shuffles again, unless it is sequential.
     Then, as in axolotl, only several sources are shuffled, and only where that is asked for.
     """
-    wish, several = job.setting("shuffle_merged_datasets"), len(job.train) > 1
+    shuffle, several = job.setting("shuffle_merged_datasets"), len(job.train) > 1
     if job.trainer.get("train_sampling_strategy") == "sequential":
-        return wish is True and several
-    return wish is True or (wish is None and several)
+        return shuffle is True and several
+    return shuffle is True or (shuffle is None and several)
 
 
 def _with_variables(job: Job, rows: Any) -> Any:
@@ -305,11 +305,11 @@ def _clashes(parts: Sequence[Any]) -> list[str]:
 
 def _types(parts: Sequence[Any], name: str) -> list[Any]:
     """Return the different types of a column; they cannot be hashed."""
-    found: list[Any] = []
+    types: list[Any] = []
     for part in parts:
-        if name in part.column_names and part.features[name] not in found:
-            found.append(part.features[name])
-    return found
+        if name in part.column_names and part.features[name] not in types:
+            types.append(part.features[name])
+    return types
 
 
 def rendered(rows: Any, tokenizer: Any) -> Any:

@@ -91,7 +91,7 @@ def tokenized(rows: Any, tokenizer: Any, *, everything: bool, longest: int | Non
     from fmtkit.tokenizers.tokens import Tokenizer
 
     special = {name: str(text) for name, text in tokenizer.special_tokens_map.items()}
-    own = Tokenizer(tokenizer.name_or_path, tokenizer.backend_tokenizer, special)
+    adapted = Tokenizer(tokenizer.name_or_path, tokenizer.backend_tokenizer, special)
     template = None
     if tokenizer.chat_template is not None:
         variables = rows[0].get("chat_template_kwargs") or {}
@@ -103,7 +103,7 @@ def tokenized(rows: Any, tokenizer: Any, *, everything: bool, longest: int | Non
         names = list(batch)
         for values in zip(*batch.values(), strict=True):
             row, masking = masking_of_row(dict(zip(names, values, strict=True)), usual)
-            for one in mask_row(row, _table(row), own, template, masking):
+            for one in mask_row(row, _table(row), adapted, template, masking):
                 ids = one.ids.tolist()
                 marks = zip(ids, one.trained.tolist(), strict=True)
                 out["input_ids"].append(ids)

@@ -187,6 +187,6 @@ def waiting(run: Run) -> tuple[Check[Run], ...]:
 
 def every() -> tuple[Check[Any], ...]:
     """Return every problem that is looked for: while the plan is made, then check by check."""
-    made = (Check[Any](code, "config", about, lambda _: None) for code, about in MAKING)
-    own = (check for runner in shipped() for check in of_method(runner))
-    return (*made, *KEYS, *own, *of_sections(), *ARGUMENTS, *RUN)
+    of_making = (Check[Any](code, "config", about, lambda _: None) for code, about in MAKING)
+    of_runners = (check for runner in shipped() for check in of_method(runner))
+    return (*of_making, *KEYS, *of_runners, *of_sections(), *ARGUMENTS, *RUN)

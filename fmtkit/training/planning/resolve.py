@@ -200,8 +200,8 @@ def _notes(config: Config, runner: Runner, out: Resolution) -> None:
                 f"{key.name} changes nothing: {fields.class_name} has no {key.target}, which would "
                 "change speed and memory alone"
             )
-        elif said := key.remark(value):
-            out.notes.append(said)
+        elif remark := key.remark(value):
+            out.notes.append(remark)
         other = _acts_with(key)
         if other and value is not False and runner.sections & {"rl"} and _is_idle(config, other):
             out.notes.append(f"{key.name} changes nothing without {other}")
@@ -340,16 +340,16 @@ def _floor(config: Config, out: Resolution) -> None:
 
 
 def _precision(config: Config, out: Resolution) -> None:
-    wish = config.get("bf16")
-    if isinstance(wish, bool):
-        out.put("trainer", Argument("bf16", wish, config.settings["bf16"].origin))
+    bf16 = config.get("bf16")
+    if isinstance(bf16, bool):
+        out.put("trainer", Argument("bf16", bf16, config.settings["bf16"].origin))
     elif config.is_true("fp16"):
         out.put("trainer", Argument("bf16", False, "key fp16"))
     else:
         out.put("trainer", Argument("bf16", "auto", "default of fmtkit"))
     # As in axolotl, bf16 is the precision of the weights too, and not of autocast alone.
     dtype = (
-        {True: "bfloat16", "auto": BY_DEVICE}.get(wish) if isinstance(wish, bool | str) else None
+        {True: "bfloat16", "auto": BY_DEVICE}.get(bf16) if isinstance(bf16, bool | str) else None
     )
     origin = config.settings["bf16"].origin if dtype else "default of fmtkit"
     out.model.setdefault("dtype", Argument("dtype", dtype or "float32", origin))
@@ -429,8 +429,8 @@ def _mask(config: Config, chosen: Runner, out: Resolution) -> None:
 
 def length_policy(config: Config) -> str:
     """Return what becomes of longer rows, by the words of --on-overlong; the default is to drop them."""
-    wish = config.text("excess_length_strategy") or "drop"
-    return str(table()["excess_length_strategy"].translate(wish))
+    strategy = config.text("excess_length_strategy") or "drop"
+    return str(table()["excess_length_strategy"].translate(strategy))
 
 
 def _length(config: Config, chosen: Runner, out: Resolution) -> None:
@@ -453,8 +453,14 @@ def _variables(config: Config, chosen: Runner, out: Resolution) -> None:
 
 
 def _reports(config: Config) -> object:
-    wish = config.get("report_to")
-    named = [str(w) for w in wish] if isinstance(wish, list) else [str(wish)] if wish else []
+    report_to = config.get("report_to")
+    named = (
+        [str(w) for w in report_to]
+        if isinstance(report_to, list)
+        else [str(report_to)]
+        if report_to
+        else []
+    )
     for key, service in (
         ("use_tensorboard", "tensorboard"),
         ("use_wandb", "wandb"),

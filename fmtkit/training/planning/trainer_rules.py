@@ -106,7 +106,7 @@ def check(subject: Subject) -> Iterator[Problem]:
     config_class = find_class(runner.config) if fields.judged else None
     if config_class is None:
         return
-    values = {name: found.default for name, found in fields.fields.items()}
+    values = {name: entry.default for name, entry in fields.fields.items()}
     values |= dict.fromkeys(_DECIDED_LATER, UNKNOWN) | _SET_HERE
     values |= {a.name: a.value for a in out.trainer.values() if a.value != "auto"}
     values |= {a.name: UNKNOWN for a in out.trainer.values() if a.value == "auto"}
@@ -140,11 +140,11 @@ def failures(config: Class, values: Mapping[str, object], trainer: Class | None)
     """
     state = _State(config.lineage(), dict(values))
     _call(state, "__post_init__", (), {}, 0)
-    found = state.failures
+    messages = state.failures
     if trainer is not None:
-        made = _State(trainer.lineage(), given={"args": state}, failures=found)
-        _call(made, "__init__", (), {}, 0)
-    return tuple(dict.fromkeys(found))
+        trainer_state = _State(trainer.lineage(), given={"args": state}, failures=messages)
+        _call(trainer_state, "__init__", (), {}, 0)
+    return tuple(dict.fromkeys(messages))
 
 
 @dataclass
@@ -222,9 +222,9 @@ def _run(body: Iterable[ast.stmt], frame: _Frame) -> None:
 def _step(statement: ast.stmt, frame: _Frame) -> None:  # noqa: C901 - one case a statement
     match statement:
         case ast.Assign(targets=targets, value=value):
-            made = _value(value, frame)
+            result = _value(value, frame)
             for target in targets:
-                _assign(target, made, frame)
+                _assign(target, result, frame)
         case ast.AnnAssign(target=target, value=ast.expr() as value):
             _assign(target, _value(value, frame), frame)
         case ast.AugAssign(target=target):
@@ -380,10 +380,10 @@ def _value(node: ast.expr, frame: _Frame) -> object:
 
 
 def _sure(node: ast.expr, frame: _Frame) -> object:
-    found = _known(node, frame)
-    if found is UNKNOWN:
+    result = _known(node, frame)
+    if result is UNKNOWN:
         raise _UnknownError
-    return found
+    return result
 
 
 def _known(node: ast.expr, frame: _Frame) -> object:  # noqa: C901, PLR0911, PLR0912 - one case a form
@@ -434,9 +434,9 @@ def _known(node: ast.expr, frame: _Frame) -> object:  # noqa: C901, PLR0911, PLR
 def _name(name: str, frame: _Frame) -> object:
     if name in frame.names:
         return frame.names[name]
-    found = class_named(frame.owner.module, name) if name[0].isupper() else None
-    if found is not None:
-        return found
+    class_ = class_named(frame.owner.module, name) if name[0].isupper() else None
+    if class_ is not None:
+        return class_
     for node in frame.owner.module.tree.body:
         if isinstance(node, ast.Assign) and any(
             isinstance(target, ast.Name) and target.id == name for target in node.targets
@@ -498,7 +498,7 @@ def _compared(
     return True
 
 
-def _comprehended(made: ast.expr, loop: ast.comprehension, frame: _Frame) -> list[object]:
+def _comprehended(element: ast.expr, loop: ast.comprehension, frame: _Frame) -> list[object]:
     items = _sure(loop.iter, frame)
     if not isinstance(items, (list, tuple, set, dict, str)):
         raise _UnknownError
@@ -509,7 +509,7 @@ def _comprehended(made: ast.expr, loop: ast.comprehension, frame: _Frame) -> lis
             raise _UnknownError
         inner.names[loop.target.id] = item
         if all(_sure(test, inner) for test in loop.ifs):
-            out.append(_sure(made, inner))
+            out.append(_sure(element, inner))
     return out
 
 
@@ -531,11 +531,11 @@ def _called(call: ast.Call, frame: _Frame) -> object:
     raise _UnknownError
 
 
-def _member(made: object, call: ast.Call, frame: _Frame) -> str:
+def _member(class_: object, call: ast.Call, frame: _Frame) -> str:
     """Return the member of an enumeration that is made of a value, or raise as the enumeration does."""
-    if not (isinstance(made, Class) and made.is_enum and len(call.args) == 1):
+    if not (isinstance(class_, Class) and class_.is_enum and len(call.args) == 1):
         raise _UnknownError
-    value, known = _sure(call.args[0], frame), made.members().values()
+    value, known = _sure(call.args[0], frame), class_.members().values()
     if value not in known:
         raise _RaisedError(f"{value!r} is not one of {', '.join(known)}")
     return str(value)

@@ -36,9 +36,9 @@ def session() -> "Session":
     """
     from requests import Session
 
-    made = Session()
-    made.trust_env = False
-    return made
+    client = Session()
+    client.trust_env = False
+    return client
 
 
 def post(

@@ -140,10 +140,10 @@ class RunLog:
         self.first = self.first or dict(values)
         self.last = dict(values)
         self.recent.append(values)
-        found = list(self.health.see(values, state.global_step)) if self.health else []
+        noticed = list(self.health.see(values, state.global_step)) if self.health else []
         if len(self.recent) == _PATIENCE:
-            found += findings(list(self.recent), self.runner)
-        for finding in found:
+            noticed += findings(list(self.recent), self.runner)
+        for finding in noticed:
             if finding not in self.findings:
                 self.findings.append(finding)
                 if state.is_world_process_zero:

@@ -61,8 +61,8 @@ def latest(folder: Path, expected: Expected) -> tuple[Path | None, tuple[Incompl
     """Return the last complete checkpoint of a folder, and incomplete ones, newest first."""
     incomplete: list[Incomplete] = []
     complete: Path | None = None
-    found = [path for path in folder.glob("checkpoint-*") if _NAME.fullmatch(path.name)]
-    for path in sorted(found, key=step_of, reverse=True):
+    folders = [path for path in folder.glob("checkpoint-*") if _NAME.fullmatch(path.name)]
+    for path in sorted(folders, key=step_of, reverse=True):
         fault = fault_of(path, expected)
         if fault is not None:
             incomplete.append(Incomplete(path, fault))
@@ -97,8 +97,8 @@ def fault_of_file(file: Path) -> str | None:
 def missing_shard(index: Path) -> str | None:
     """Return the fault of a sharded model: a file in its index is missing."""
     try:
-        said = json.loads(index.read_text(encoding="utf-8"))
-        names = sorted(set(said["weight_map"].values()))
+        content = json.loads(index.read_text(encoding="utf-8"))
+        names = sorted(set(content["weight_map"].values()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return f"{index.name} is cut short or lists no files"
     absent = [str(name) for name in names if not (index.parent / str(name)).is_file()]
@@ -156,8 +156,8 @@ def _holds(folder: Path, *patterns: str) -> bool:
 
 def step_of(folder: Path) -> int:
     """Return the step in a checkpoint's name; -1 for another name."""
-    found = _NAME.fullmatch(folder.name)
-    return int(found[1]) if found else -1
+    match = _NAME.fullmatch(folder.name)
+    return int(match[1]) if match else -1
 
 
 def _safetensors_fault(file: Path) -> str | None:

@@ -48,8 +48,8 @@ def read(run: Path) -> dict[str, list[tuple[float, float]]]:
 
 def draw(run: Path) -> Path | None:
     """Draw the curves into the run folder; None without matplotlib or without two points."""
-    found = {name: points for name, points in read(run).items() if len(points) > 1}
-    curves = {name: found[name] for name in sorted(found, key=place)}
+    drawable = {name: points for name, points in read(run).items() if len(points) > 1}
+    curves = {name: drawable[name] for name in sorted(drawable, key=place)}
     if not curves or find_spec("matplotlib") is None:
         return None
     from matplotlib.figure import Figure

@@ -32,13 +32,13 @@ def tokenize_row(self: Any, feature: dict[str, str], model: Any = None) -> dict[
     for name in ("chosen", "rejected"):
         prompt, reply = feature["prompt"], feature[name]
         ids = _ids(self.processing_class, prompt + reply)
-        alone = _ids(self.processing_class, prompt)
-        start = _common(alone, ids)
+        prompt_ids = _ids(self.processing_class, prompt)
+        start = _common(prompt_ids, ids)
         labels = [-100] * start + ids[start:]
         out[f"{name}_input_ids"] = ids[: self.max_length]
         out[f"{name}_attention_mask"] = [1] * len(ids[: self.max_length])
         out[f"{name}_labels"] = labels[: self.max_length]
-        out.setdefault("prompt_input_ids", alone[:start])
+        out.setdefault("prompt_input_ids", prompt_ids[:start])
         out.setdefault("prompt_attention_mask", [1] * start)
     return out
 

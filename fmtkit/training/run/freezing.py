@@ -31,13 +31,13 @@ def read(text: str) -> Chosen:
 
     Raises OptionError for what is not a regular expression, or names no row.
     """
-    found = _ROWS.fullmatch(text)
+    match = _ROWS.fullmatch(text)
     name, start, stop = text, 0, None
-    if found is not None and (found["colon"] or found["start"]):
-        name = found["name"]
-        start = int(found["start"] or 0)
-        stop = int(found["stop"]) if found["stop"] else None
-        stop = stop if found["colon"] else start + 1
+    if match is not None and (match["colon"] or match["start"]):
+        name = match["name"]
+        start = int(match["start"] or 0)
+        stop = int(match["stop"]) if match["stop"] else None
+        stop = stop if match["colon"] else start + 1
         if stop is not None and stop <= start:
             raise OptionError(f"unfrozen_parameters: {text!r}: no row is in [{start}:{stop}]")
     try:

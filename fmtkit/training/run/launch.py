@@ -106,9 +106,9 @@ class Launch:
 
 def make(config: Config, run: Path) -> Launch:
     """Return how this configuration is launched; raise OptionError where its keys contradict."""
-    wishes = [name for name in ("deepspeed", "fsdp", "accelerate_config") if config.get(name)]
-    if len(wishes) > 1:
-        raise OptionError(f"{' and '.join(wishes)} both say how to launch; keep one")
+    launchers = [name for name in ("deepspeed", "fsdp", "accelerate_config") if config.get(name)]
+    if len(launchers) > 1:
+        raise OptionError(f"{' and '.join(launchers)} both say how to launch; keep one")
     processes = config.get("num_processes")
     count = processes if isinstance(processes, int) else None
     if config.get("context_parallel_size") not in {None, 1} or config.get("fsdp"):
@@ -163,8 +163,8 @@ def _accelerate(name: str, profile: Mapping[str, object], run: Path, count: int 
 
 
 def _fsdp(config: Config, run: Path, count: int | None) -> Launch:
-    wish = config.get("fsdp")
-    words = set(wish.split() if isinstance(wish, str) else wish if isinstance(wish, list) else ())
+    fsdp = config.get("fsdp")
+    words = set(fsdp.split() if isinstance(fsdp, str) else fsdp if isinstance(fsdp, list) else ())
     unknown = words - _FSDP_WORDS
     if unknown:
         raise UnknownNameError("word of fsdp", min(unknown), _FSDP_WORDS)
@@ -251,9 +251,9 @@ def _check_policy(config: Config, value: object) -> None:
 
 
 def _deepspeed(config: Config, run: Path, count: int | None) -> Launch:
-    wish = config.get("deepspeed")
-    stage = next((s for s in (1, 2, 3) if f"zero{s}" in str(wish).lower()), None)
-    if isinstance(wish, Mapping) or Path(str(wish)).is_file():
+    deepspeed = config.get("deepspeed")
+    stage = next((s for s in (1, 2, 3) if f"zero{s}" in str(deepspeed).lower()), None)
+    if isinstance(deepspeed, Mapping) or Path(str(deepspeed)).is_file():
         command = (
             "torchrun",
             "--standalone",
@@ -262,13 +262,18 @@ def _deepspeed(config: Config, run: Path, count: int | None) -> Launch:
             *_training(run),
         )
         return Launch(
-            _python(command), "torchrun, DeepSpeed", needs_cuda=True, trainer={"deepspeed": wish}
+            _python(command),
+            "torchrun, DeepSpeed",
+            needs_cuda=True,
+            trainer={"deepspeed": deepspeed},
         )
     if stage is None:
-        raise OptionError(f"deepspeed: {wish}: no such file; give one, or zero1, zero2 or zero3")
+        raise OptionError(
+            f"deepspeed: {deepspeed}: no such file; give one, or zero1, zero2 or zero3"
+        )
     launch = _accelerate(f"zero{stage}", PROFILES[f"zero{stage}"], run, count)
-    note = f"deepspeed: {wish} is not here; the profile zero{stage} stands in for it"
-    notes = () if str(wish) == f"zero{stage}" else (note,)
+    note = f"deepspeed: {deepspeed} is not here; the profile zero{stage} stands in for it"
+    notes = () if str(deepspeed) == f"zero{stage}" else (note,)
     return Launch(launch.command, launch.profile, launch.accelerate, notes, needs_cuda=True)
 
 
@@ -291,13 +296,13 @@ def _processes_in(file: Path) -> int | None:
     """Return what an accelerate file says; None where it leaves the number to the machine."""
     try:
         # JSON is YAML.
-        said = yaml.safe_load(file.read_text(encoding="utf-8"))
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         first = str(error).partition("\n")[0]
         raise OptionError(f"accelerate_config: {file} cannot be read: {first}") from error
-    if not isinstance(said, Mapping):
+    if not isinstance(content, Mapping):
         raise OptionError(
             f"accelerate_config: {file} has no keys; it is not a config file of accelerate"
         )
-    count = said.get("num_processes")
+    count = content.get("num_processes")
     return count if isinstance(count, int) else None

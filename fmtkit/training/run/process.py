@@ -81,8 +81,8 @@ def train(work: Job, stop: Stop | None = None) -> int:
     run, stop, counter = Path(work.run), stop or Stop(), TokenCounter()
     log = RunLog(run, stop, counter, runner_of(work))
     bar = ProgressBar(lambda: log.last.get("tokens_per_second"))
-    own = [log, bar, *_watchdogs(work)]
-    parts = parts_of(work, [*map(_callback, own), *_early_stopping(work)])
+    callbacks = [log, bar, *_watchdogs(work)]
+    parts = parts_of(work, [*map(_callback, callbacks), *_early_stopping(work)])
     _check_world(work, processes_of(parts.arguments))
     trainer = make_trainer(work, parts)
     _check_rows(trainer)
@@ -188,12 +188,14 @@ def _check_world(work: Job, joined: int) -> None:
     )
 
 
-def _callback(own: Any) -> Any:
+def _callback(callback: Any) -> Any:
     """Return one of our callbacks as one of transformers'."""
     from transformers import TrainerCallback
 
-    own.__class__ = type(own.__class__.__name__, (own.__class__, TrainerCallback), {})
-    return own
+    callback.__class__ = type(
+        callback.__class__.__name__, (callback.__class__, TrainerCallback), {}
+    )
+    return callback
 
 
 def _watchdogs(work: Job) -> list[LossWatchdog]:
@@ -274,9 +276,9 @@ def _save(trainer: Any, work: Job, parts: Any) -> None:
     parts.tokenizer.save_pretrained(folder)
     if work.setting("merge_lora") and work.peft is not None:
         # Of what was saved: where weights are sharded or quantized, those in memory cannot be merged.
-        found = TrainedModel(folder, work.model, parts.runner.head, work)
+        trained = TrainedModel(folder, work.model, parts.runner.head, work)
         shutil.rmtree(Path(work.run) / merging.MERGED, ignore_errors=True)
-        merging.write(found, Path(work.run) / merging.MERGED)
+        merging.write(trained, Path(work.run) / merging.MERGED)
 
 
 def _report(work: Job, trainer: Any, log: RunLog, result: Any, seconds: float) -> None:

@@ -147,8 +147,8 @@ def _silent(_: str) -> None:
 
 
 def _resumes(settings: Config) -> bool:
-    wish = settings.get("resume_from_checkpoint")
-    return wish is True or settings.is_true("auto_resume_from_checkpoints")
+    resume = settings.get("resume_from_checkpoint")
+    return resume is True or settings.is_true("auto_resume_from_checkpoints")
 
 
 def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> list[str]:
@@ -193,9 +193,9 @@ def template_text(planned: Plan) -> str | None:
 
     named_by_type = planned.template[1].startswith(("type ", "prerendered text"))
     find = template_sources.find_family if named_by_type else template_sources.find_model_template
-    found = find(template_source(planned.config, planned.template))
+    template = find(template_source(planned.config, planned.template))
     # The training variant marks the replies, and keeps earlier turns as they were.
-    return found.training or found.source
+    return template.training or template.source
 
 
 def launched(planned: Plan) -> int:

@@ -30,8 +30,8 @@ def others(value: object) -> list[object]:
 
 def with_ours(value: object, reward: object) -> list[object]:
     """Return the entries with the environment's reward where it is named, or at the end."""
-    found = [entry if _ours(entry) is None else reward for entry in listed(value)]
-    return found if reward in found else [*found, reward]
+    entries = [entry if _ours(entry) is None else reward for entry in listed(value)]
+    return entries if reward in entries else [*entries, reward]
 
 
 def check(value: object, *, enabled: bool, multi_turn: bool) -> None:

@@ -45,8 +45,8 @@ def started(
 def tail(log: Path) -> str:
     """Return the last lines of a log, joined to one line."""
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
-    said = [line.strip() for line in lines if line.strip()]
-    return " | ".join(said[-_LAST_LINES:]) or "its log is empty"
+    written = [line.strip() for line in lines if line.strip()]
+    return " | ".join(written[-_LAST_LINES:]) or "its log is empty"
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

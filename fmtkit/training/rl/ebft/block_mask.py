@@ -22,8 +22,8 @@ def visibility(layout: BlockLayout) -> Predicate:
 
     def allow(row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:  # noqa: ARG001
         same_block = (query - document) % blocks == (key - document) % blocks
-        own = (query >= document) & same_block & (key <= query)
-        return torch.where(key < document, key < limits[row, query], own)
+        in_block = (query >= document) & same_block & (key <= query)
+        return torch.where(key < document, key < limits[row, query], in_block)
 
     return allow
 

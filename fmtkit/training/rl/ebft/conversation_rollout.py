@@ -47,7 +47,7 @@ class Rollout:
     ends: frozenset[int]
     longest: int
     """Tokens of a completion, inserted ones included."""
-    rounds: Callable[[int], int] = lambda own: own
+    rounds: Callable[[int], int] = lambda turns: turns
     """Turns to generate for, given this rank's own: sharded generation needs all ranks at once."""
     together: bool = False
     """Generate for every conversation in every turn, as several ranks must."""

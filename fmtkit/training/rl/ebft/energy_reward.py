@@ -60,15 +60,15 @@ class Energy:
 
         Alignment and diversity carry the factor 2 that they have in the reward.
         """
-        found = {
+        values = {
             "ebft/alignment": float(2 * self.alignment[chosen].mean()),
             "ebft/diversity": float(2 * self.diversity[chosen].mean()),
             "ebft/cfm_loss": float(self.distance[chosen].mean()),
         }
         if self.unwhitened is not None:
             for name, term in zip(UNWHITENED, self.unwhitened, strict=True):
-                found[name] = float(2 * term[chosen].mean())
-        return found
+                values[name] = float(2 * term[chosen].mean())
+        return values
 
 
 def energy(samples: Tensor, reference: Tensor, weights: Weights) -> Energy:

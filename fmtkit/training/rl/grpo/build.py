@@ -174,10 +174,10 @@ def _rewards(job: Job, parts: Parts, gym: ExternalEnvironment | None) -> Rewards
     """Load the rewards of a run."""
     section = job.sections.get("rl", {})
     # EBFT and an environment have rewards of their own, which TRL weighs beside these.
-    alone = "rewards" in parts.runner.needs and not section.get("environment_factory")
+    needs_rewards = "rewards" in parts.runner.needs and not section.get("environment_factory")
     if gym is not None:
         rewards = gym.rewards(job)
-    elif alone:
+    elif needs_rewards:
         rewards = rewards_of(job)
     else:
         named = entries.read(section.get("reward_funcs"), [Path(place) for place in job.places])

@@ -112,7 +112,7 @@ def keeper(table: SampleTable, trainer: Any) -> Any:
     """Return the callback, for a trainer that keeps `_logs`, as TRL's GRPO and RLOO trainers do, and ours."""
     from transformers import TrainerCallback
 
-    own = _Keeper(table, trainer)
+    sample_keeper = _Keeper(table, trainer)
 
     class KeepSamples(TrainerCallback):
         """Watches the trainer; only rank 0 writes."""
@@ -125,18 +125,18 @@ def keeper(table: SampleTable, trainer: Any) -> Any:
                 and "loss" in values
                 and not _ANSWERED.isdisjoint(values)
             ):
-                own.keep(state.global_step)
+                sample_keeper.keep(state.global_step)
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             del args, control
             if state.is_world_process_zero and table.logs:
                 table.write()
-                own.show()
+                sample_keeper.show()
 
         def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             # A run of fewer steps than one log takes has answers all the same.
             if state.is_world_process_zero and not table.logs and len(trainer._logs["prompt"]):
-                own.keep(state.global_step)
+                sample_keeper.keep(state.global_step)
             self.on_save(args, state, control)
 
     return KeepSamples()

@@ -44,14 +44,14 @@ class FmtkitOnlineDPOTrainer(OnlineDPOTrainer):
         return values
 
     def _generate(self, model: Any, prompts: Any, images: Any = None) -> Any:
-        made = super()._generate(model, prompts, images)  # type: ignore[no-untyped-call]
-        self._mask = made[3]
-        return made
+        generated = super()._generate(model, prompts, images)  # type: ignore[no-untyped-call]
+        self._mask = generated[3]
+        return generated
 
     def _generate_vllm(self, prompts: Any, images: Any = None) -> Any:
-        made = super()._generate_vllm(prompts, images)  # type: ignore[no-untyped-call]
-        self._mask = made[3]
-        return made
+        generated = super()._generate_vllm(prompts, images)  # type: ignore[no-untyped-call]
+        self._mask = generated[3]
+        return generated
 
     def _calculate_rewards_from_functions(
         self, prompts: Sequence[Any], completions: Sequence[Any], *ids: Any, **columns: Any
@@ -95,8 +95,8 @@ class FmtkitOnlineDPOTrainer(OnlineDPOTrainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log how many samples failed and what calls took, as means since the last time."""
         if "loss" in logs:
-            found, self._measured = self._measured, {}
-            logs |= {name: sum(values) / len(values) for name, values in found.items()}
+            measured, self._measured = self._measured, {}
+            logs |= {name: sum(values) / len(values) for name, values in measured.items()}
         super().log(logs, start_time)
 
     def train(self, *args: Any, **kwargs: Any) -> Any:

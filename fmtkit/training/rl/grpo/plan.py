@@ -91,8 +91,8 @@ def _metric(subject: Subject) -> str | None:
     if not names or elsewhere or "rewards" not in subject.runner.needs:
         return None
     places = places_of(config.source)
-    found = entries.read(naming.others(config.get("trl.reward_funcs")), places)
-    known = {name for entry in found for name in (entry.label, entry.name)}
+    rewards = entries.read(naming.others(config.get("trl.reward_funcs")), places)
+    known = {name for entry in rewards for name in (entry.label, entry.name)}
     wrong = next((name for name in names if name not in known), None)
     if wrong is None:
         return None
@@ -124,8 +124,8 @@ def _replay(subject: Subject) -> str | None:
 def _weights(subject: Subject) -> None:
     config = subject.config
     rewards = naming.listed(config.get("trl.reward_funcs"))
-    own = config.is_true("nemo_gym_enabled") or config.get("verifiers.environment")
-    if "rewards" in subject.runner.needs and rewards and not own:
+    has_environment = config.is_true("nemo_gym_enabled") or config.get("verifiers.environment")
+    if "rewards" in subject.runner.needs and rewards and not has_environment:
         entries.check_weights(config.get("trl.reward_weights"), rewards)
 
 

@@ -118,7 +118,7 @@ def placed(
     multiple: int | None = None,
 ) -> dict[str, Any]:
     """Replace the rows with these numbers, and pad the whole batch again."""
-    whole = [
+    batch_rows = [
         rows.get(index) or _row(batch, index) for index in range(batch["completion_ids"].size(0))
     ]
     device = batch["completion_ids"].device
@@ -127,16 +127,16 @@ def placed(
         out = pad(parts, padding_value=value, padding_side=side, pad_to_multiple_of=multiple)
         return out.to(device)
 
-    ones = [torch.ones_like(row.prompt) for row in whole]
+    ones = [torch.ones_like(row.prompt) for row in batch_rows]
     out = dict(batch) | {
-        "prompt_ids": padded([row.prompt for row in whole], pad_token, "left"),
+        "prompt_ids": padded([row.prompt for row in batch_rows], pad_token, "left"),
         "prompt_mask": padded(ones, 0, "left"),
-        "completion_ids": padded([row.completion for row in whole], pad_token, "right"),
-        "advantages": torch.tensor([row.advantage for row in whole], device=device),
+        "completion_ids": padded([row.completion for row in batch_rows], pad_token, "right"),
+        "advantages": torch.tensor([row.advantage for row in batch_rows], device=device),
     }
     for name, value in FILLED.items():
         if name in batch:
-            out[name] = padded([row.values[name] for row in whole], value, "right")
+            out[name] = padded([row.values[name] for row in batch_rows], value, "right")
     return out
 
 
@@ -225,9 +225,9 @@ class Replay:
         """Renew what depends on the old policy in the rows that came again."""
         if self.recompute and "old_per_token_logps" in batch:
             # Sharded models need the same forward passes on every process: there, of all rows.
-            alone = self.trainer.accelerator.num_processes == 1
+            is_single = self.trainer.accelerator.num_processes == 1
             every = range(batch["completion_ids"].size(0))
-            asked = list(indices) if alone else list(every)
+            asked = list(indices) if is_single else list(every)
             fresh = dict(zip(asked, self._logps(batch, asked), strict=True))
             for index in indices:
                 batch["old_per_token_logps"][index] = fresh[index]
@@ -252,8 +252,8 @@ class Replay:
             logps, _, _ = trainer._get_per_token_logps_and_entropies(
                 model, ids, mask, kept, batch_size=trainer.args.per_device_train_batch_size
             )
-        found: Tensor = logps
-        return found
+        result: Tensor = logps
+        return result
 
     def _ratio(self, batch: Batch) -> Tensor:
         """Compute TRL's ratio for the whole batch; for rows that stayed it is what it was."""

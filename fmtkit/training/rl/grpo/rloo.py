@@ -55,9 +55,9 @@ class FmtkitRLOOTrainer(RLOOTrainer):
         if ready is not None:
             return ready
         rewards: Tensor = super()._calculate_rewards(inputs, prompts, completions, ids)
-        found: Tensor = self.failed.masked(rewards, inputs)
+        masked: Tensor = self.failed.masked(rewards, inputs)
         self.failed.log_reasons()
-        return found
+        return masked
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """Train; then print a summary of calls and rewards, and stop the reward workers."""

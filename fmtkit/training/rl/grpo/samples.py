@@ -65,9 +65,9 @@ class SampleTable:
         """Return the step whose removal leaves the smallest gap; the first and the newest logs stay."""
         steps = list(self.logs)
         gaps = zip(steps, steps[1:-NEWEST], islice(steps, 2, None), strict=False)
-        found = min(((after - before, step) for before, step, after in gaps), default=None)
+        narrowest = min(((after - before, step) for before, step, after in gaps), default=None)
         # Without any between them the texts are long: the newest log alone is kept for certain.
-        return steps[0] if found is None else found[1]
+        return steps[0] if narrowest is None else narrowest[1]
 
     def _drop(self, step: int) -> None:
         del self.logs[step], self._texts[step]

@@ -34,8 +34,8 @@ class Batch:
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments as TRL passes them to a function."""
-        own = {"prompts": self.prompts, "completions": self.completions}
-        return {**own, "completion_ids": self.completion_ids, **self.columns, **self.context}
+        named = {"prompts": self.prompts, "completions": self.completions}
+        return {**named, "completion_ids": self.completion_ids, **self.columns, **self.context}
 
 
 def batch_of(

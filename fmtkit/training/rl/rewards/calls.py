@@ -124,8 +124,8 @@ class Called:
         quiet = replace(part, context=context)
         returned = self._tried(quiet, seconds, self.retries if ends else 0)
         values = checked(returned, len(part), self.label, part.first)
-        whole = len(rows) == len(batch)
-        replay(batch.context, [one for one in logged if whole or one[0] != "log_extra"])
+        is_complete = len(rows) == len(batch)
+        replay(batch.context, [one for one in logged if is_complete or one[0] != "log_extra"])
         return values
 
     def _reason(self, error: Exception, rows: Batch) -> str:
@@ -215,10 +215,10 @@ class Called:
     def _place(self, where: TracebackType | None) -> str:
         file = self._file()
         frames = traceback.extract_tb(where)
-        own = [frame for frame in frames if frame.filename == file] or frames
-        if not own:
+        in_file = [frame for frame in frames if frame.filename == file] or frames
+        if not in_file:
             return ""
-        return f" ({Path(own[-1].filename).name}:{own[-1].lineno}: {own[-1].line})"
+        return f" ({Path(in_file[-1].filename).name}:{in_file[-1].lineno}: {in_file[-1].line})"
 
 
 def check_columns(called: Called, columns: Collection[str]) -> None:
@@ -232,8 +232,8 @@ def check_columns(called: Called, columns: Collection[str]) -> None:
     if own_check is not None:
         own_check(columns)
     given = {*_OURS, *CONTEXT, "environments", *called.options, *columns}
-    found = inspect.signature(called.function).parameters.values()
-    for parameter in found:
+    declared = inspect.signature(called.function).parameters.values()
+    for parameter in declared:
         is_named = parameter.kind in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}
         if not is_named or parameter.default is not parameter.empty or parameter.name in given:
             continue

@@ -38,8 +38,8 @@ class Cutting:
 
     def cut(self, batch: Batch, called: Called, workers: int) -> list[Batch]:
         """Return the parts that a function is called with, one after another or side by side."""
-        whole = getattr(called.function, "needs_full_batch", False)
-        if whole or not len(batch) or not (self.groups or workers > 1):
+        needs_all = getattr(called.function, "needs_full_batch", False)
+        if needs_all or not len(batch) or not (self.groups or workers > 1):
             return [batch]
         size = self.group_size() if callable(self.group_size) else self.group_size
         starts = group_starts(batch.prompts, size)
@@ -128,10 +128,10 @@ class AsyncReward(_Standing):
         batch = batch_of(prompts, completions, completion_ids, others)
         cut = self.cutting.cut(batch, self.called, 1)
         try:
-            found = await asyncio.gather(*(self._part(part, self.called.seconds) for part in cut))
+            scored = await asyncio.gather(*(self._part(part, self.called.seconds) for part in cut))
         except RewardError as error:
             return self.lost(batch, error)
-        return self.finish(batch, Scored.joined(found))
+        return self.finish(batch, Scored.joined(scored))
 
     async def _part(self, batch: Batch, seconds: float) -> Scored:
         """Score a batch; if it fails and samples may fail, score each half."""

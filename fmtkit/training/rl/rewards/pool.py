@@ -104,15 +104,15 @@ class Pool:
         while self._starts:
             self._starts.pop().result()
         self._asked = asked = [self._threads.submit(self._ask, item) for item in items]
-        found: list[Scored] = []
+        outcomes: list[Scored] = []
         try:
             for part, answer in zip(parts, asked, strict=True):
-                found.append(self._outcome(index, part, answer))
+                outcomes.append(self._outcome(index, part, answer))
         except RewardError:
             # The other parts are of no use, and the process could not end before they have.
             self.close()
             raise
-        return found
+        return outcomes
 
     def close(self) -> None:
         """Kill the workers; a later call starts them again."""
@@ -145,8 +145,8 @@ class Pool:
         if kind == "failed":
             raise RewardError(first, second)
         replay(part.context, second)
-        found: Scored = first
-        return found
+        scored: Scored = first
+        return scored
 
     def _items(self, index: int, parts: Sequence[Batch]) -> list[bytes] | None:
         """Return the parts as bytes, or None if a column cannot be pickled."""

@@ -58,24 +58,24 @@ class Rollout:
         self, prompts: list[Any], trainer: Any, rows: Sequence[Mapping[str, Any]] | None = None
     ) -> dict[str, Any]:
         """Call the function, on any thread; prompts for which it failed have None for ids."""
-        own = list(trainer.rows if rows is None else rows) if self.takes_rows else []
+        given = list(trainer.rows if rows is None else rows) if self.takes_rows else []
         settings = getattr(trainer, "rollouts", None)
         started = time.perf_counter()
         if settings is None or self.in_step or self.runs_alone:
-            return self._called(prompts, trainer, own)
+            return self._called(prompts, trainer, given)
 
         def call(part: range, seconds: float) -> dict[str, Any]:
             chosen = slice(part.start, part.stop)
-            once = partial(self._called, prompts[chosen], trainer, own[chosen])
+            once = partial(self._called, prompts[chosen], trainer, given[chosen])
             return retried(partial(self._limited, seconds, once), settings.max_retries)
 
         limit = settings.rollout_timeout
         if settings.max_failed_share == 0 and processes() == 1:
             output = call(range(len(prompts)), limit)
         else:
-            group, alone = trainer.num_generations, settings.max_failed_share == 0
-            whole = len(prompts) if alone or len(prompts) % group else group
-            parts = list(in_parts(range(len(prompts)), call, limit, whole=whole))
+            group, none_may_fail = trainer.num_generations, settings.max_failed_share == 0
+            unit = len(prompts) if none_may_fail or len(prompts) % group else group
+            parts = list(in_parts(range(len(prompts)), call, limit, whole=unit))
             output = _joined(parts)
         each = (time.perf_counter() - started) / len(prompts)
         self.timings.add("rollout", [each] * len(prompts), limit, ["a batch"] * len(prompts))
@@ -135,17 +135,17 @@ def _joined(parts: Sequence[Part[dict[str, Any]]]) -> dict[str, Any]:
             raise part.error
     if len(parts) == 1 and parts[0].value is not None:
         return parts[0].value
-    made = [part.value for part in parts if part.value is not None]
-    names = dict.fromkeys([*_NEEDED, *(name for one in made for name in one), ROLLOUT_ERROR])
+    outputs = [part.value for part in parts if part.value is not None]
+    names = dict.fromkeys([*_NEEDED, *(name for one in outputs for name in one), ROLLOUT_ERROR])
     out: dict[str, Any] = {name: [] for name in names}
     for part in parts:
         count, value = len(part.rows), part.value or {}
         for name in names:
-            found = value.get(name)
+            values = value.get(name)
             if name == ROLLOUT_ERROR and part.error is not None:
-                found = str(part.error)
-            out[name] += found if isinstance(found, list) else [found] * count
-    if all(one["logprobs"] is None for one in made):
+                values = str(part.error)
+            out[name] += values if isinstance(values, list) else [values] * count
+    if all(one["logprobs"] is None for one in outputs):
         out["logprobs"] = None
     return out
 

@@ -32,16 +32,16 @@ def guarded(factory: Any, settings: RolloutSettings, timings: Timings) -> Any:
 
     @functools.wraps(factory)
     def make() -> Any:
-        made = factory()
-        kind: Any = type(made)
+        environment = factory()
+        kind: Any = type(environment)
         try:
-            made.__class__ = _guarded_class(kind, settings, timings)
+            environment.__class__ = _guarded_class(kind, settings, timings)
         except TypeError as error:
             raise OptionError(
                 f"trl.environment_factory: {kind.__name__} cannot be guarded ({error}); name the "
                 "class itself"
             ) from error
-        return made
+        return environment
 
     return make
 

@@ -165,8 +165,8 @@ class Producer:
         """Return answers made ahead; else those of TRL's `_generate`, with nothing under way beside it."""
         pending = self.pending.pop(self.index, None) if self.trainer.model.training else None
         if pending is not None and agreed(self.trainer.accelerator, pending.prompts == prompts):
-            made = partial(self._waited, pending)
-            return self.generation.generate(self.trainer, prompts, made, usual)
+            wait = partial(self._waited, pending)
+            return self.generation.generate(self.trainer, prompts, wait, usual)
         with self.worker.busy:
             return usual(prompts)
 
@@ -205,8 +205,8 @@ class Producer:
         with self.trainer.limited(rows):
             job = self.generation.prepare(self.trainer, prompts, rows)
         if job is not None:
-            made = self.worker.submit(job).result
-            self.pending[index] = Pending(rows, prompts, self.trainer.state.global_step, made)
+            result = self.worker.submit(job).result
+            self.pending[index] = Pending(rows, prompts, self.trainer.state.global_step, result)
 
     def hold_sync(self, vllm_generation: Any) -> None:
         """Let no weights go out while answers are made with those of before."""

@@ -61,10 +61,10 @@ class Server:
     def instance(self) -> str | None:
         """Return an identifier of this start of the server; None outside development mode."""
         try:
-            found = self.info().get("instance_id")
+            instance_id = self.info().get("instance_id")
         except ServerError:
             return None
-        return None if found is None else str(found)
+        return None if instance_id is None else str(instance_id)
 
     def info(self) -> Mapping[str, Any]:
         """Return the server's configuration as it resolved it; raises ServerError (404: not offered)."""
@@ -186,8 +186,8 @@ def _check_transfer(info: Mapping[str, Any], server: Server, rank: int | None, s
 
 
 def _part(info: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = info.get(name)
-    return found if isinstance(found, Mapping) else {}
+    part = info.get(name)
+    return part if isinstance(part, Mapping) else {}
 
 
 def _same_model(served: str, wanted: str) -> bool:

@@ -73,9 +73,12 @@ class RolloutTrainer(GRPOTrainer):
         function = kwargs.get("rollout_func")
         if function is not None:
             kwargs["rollout_func"] = self._checked(function, kwargs["args"])
-        alone = self.rollouts.vllm_lora_sync
+        sends_adapter = self.rollouts.vllm_lora_sync
         seconds = kwargs["args"].vllm_server_timeout
-        with without_weight_transfer() if alone else nullcontext(), limited_requests(seconds):
+        with (
+            without_weight_transfer() if sends_adapter else nullcontext(),
+            limited_requests(seconds),
+        ):
             super().__init__(**kwargs)
         self.connect_rollouts()
 
@@ -159,10 +162,10 @@ class RolloutTrainer(GRPOTrainer):
             return super()._generate_and_score_completions(rows)
 
     def _generate(self, prompts: list[Any]) -> Any:
-        made = self.answers(prompts)
+        generated = self.answers(prompts)
         if self.producer is not None and self.model.training:
             self.producer.ask_ahead(self.rows_ahead)
-        return made
+        return generated
 
     def answers(self, prompts: list[Any]) -> Any:
         """Return what TRL's `_generate` does, for the rows in `rows`; a subclass may ask several times."""
