@@ -21,7 +21,7 @@ REMOVED: dict[str, str] = {
     "max_prompt_length": "prompts are no longer truncated; rows longer than sequence_len are dropped",
     "max_seq_length": "it is max_length now",
     "no_cuda": "it is use_cpu now",
-    "overwrite_output_dir": "use --resume, or another output_dir",
+    "overwrite_output_dir": "use --resume, or a different output_dir",
     "rpo_alpha": "write loss_type: [sigmoid, sft] and loss_weights: [1.0, ALPHA]",
     "save_safetensors": "nothing else is written",
     "tokenizer": "it is processing_class now, and fmtkit passes it",
@@ -32,7 +32,7 @@ FORMER_NAMES = {
     "activation_checkpointing": "gradient_checkpointing",
     "activation_checkpointing_kwargs": "gradient_checkpointing_kwargs",
 }
-"""Arguments of transformers -> what older ones of version 5 call them (5.17 does, 5.23 does not)."""
+"""Arguments of transformers -> their names in older releases of version 5 (in 5.17, not in 5.23)."""
 
 COUNTS = frozenset(
     {
@@ -63,7 +63,7 @@ COUNTS = frozenset(
         "vllm_tensor_parallel_size",
     }
 )
-"""Whole numbers that begin at 1; the source calls them `int` and fails later, or not at all."""
+"""Whole numbers from 1; the source only says `int`, and fails later or not at all."""
 SHARES = frozenset(
     {
         "adam_beta1",
@@ -91,7 +91,7 @@ SIGNED = frozenset(
         "top_k",
     }
 )
-"""Numbers that may be below 0; no other may, unless its default is."""
+"""Numbers that may be below 0; others may not, unless their default is."""
 
 MODEL_ARGUMENTS = frozenset(
     [
@@ -152,7 +152,7 @@ class Field:
     about: str = ""
 
     def problem(self, value: object) -> str | None:
-        """Return why a value cannot be meant, or None."""
+        """Return why a value is not valid, or None."""
         if value is None:
             return None
         if self.types is not None and not self._fits(value):
@@ -198,7 +198,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Fields:
-    """The arguments of a config class, by name; unjudged where its package is not installed."""
+    """The arguments of a config class, by name; not checked if its package is not installed."""
 
     class_name: str
     package: str
@@ -237,7 +237,7 @@ class Fields:
 def fields_of(config: str, trainer: str = "") -> Fields:
     """Return the arguments of a config class named as in a runner ("trl:DPOConfig").
 
-    `trainer` is the class that takes them; without it the one of like name is looked for. Raises
+    `trainer` is the class that takes them; by default, the one with the matching name. Raises
     DependencyError where the package is not installed or has no such class.
     """
     module, _, class_name = config.partition(":")

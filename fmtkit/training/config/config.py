@@ -52,7 +52,7 @@ class Config:
     """The line of every key of the file, by its dotted name: as written and as fmtkit calls it."""
     notes: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
-    """What is wrong with keys that are left out of `settings` for it, where `load` did not raise it."""
+    """Problems of keys that were left out of `settings`, if `load` did not raise them."""
 
     def get(self, name: str) -> object:
         """Return a key's value, or None where it is unset."""
@@ -102,8 +102,8 @@ def load(
 ) -> Config:
     """Read a file (or take a mapping), apply `KEY=VALUE` overrides and check every key.
 
-    With `collect` what is wrong with keys is left in `problems`, for a plan to report with all else; what
-    is wrong with the method is raised all the same, since everything else depends on it.
+    With `collect`, problems of keys are kept in `problems`, for a plan to report with all others; a problem
+    of the method is always raised, since everything else depends on it.
 
     Raises UnknownNameError for an unknown key, OptionError for a value of the wrong kind, for a key
     that cannot be honoured and for a file that cannot be read; a RefusalError for several of them.
@@ -118,7 +118,7 @@ def load(
         changed = _override(override, settings)
         settings |= changed
         for key in changed:
-            # What is wrong with it now is in no line.
+            # A problem with it now has no line in the file.
             lines.pop(key, None)
     settings = {key: _meant(key, setting, problems) for key, setting in settings.items()}
     wrong = _check_values(settings, problems)
@@ -206,7 +206,7 @@ def _check_foreign(values: Mapping[str, object], source: str) -> None:
         raise OptionError(_foreign_message(source, "torchtune", [f"{parts[0]}.{_COMPONENT}"]))
     for tool, keys_of_tool in _OTHER_TOOLS.items():
         foreign = sorted(keys_of_tool & set(values))
-        # A model or a name alone may be anybody's.
+        # A single key, such as a model or a name, may be that of any tool.
         if len(foreign) > 1 and not {"base_model", "datasets"} & set(values):
             raise OptionError(_foreign_message(source, tool, foreign[:3]))
 
@@ -343,7 +343,7 @@ def _check_value(key: Key, name: str, value: object, problems: Problems) -> bool
             unknown = runner.unknown(value)
             unknown.args = (f"{name}: {unknown}",)
             raise unknown
-        # Which of an argument's texts a method knows is said when it is known which method it is.
+        # The choices of an argument are checked when the method is known.
         is_open = key.to == "trainer" and key.kind.startswith("enum:") and isinstance(value, str)
         # What asks for nothing may be spelled in any way.
         is_open = is_open or key.to in {"refused", "nothing"}

@@ -38,10 +38,10 @@ KEYS: tuple[tuple[str, str, str], ...] = (
 
 @contextmanager
 def advice(config: Config | None = None, typed: Collection[str] = ()) -> Iterator[None]:
-    """Let errors that are raised inside name keys instead of flags.
+    """Let errors that are raised inside the block name keys instead of flags.
 
-    Options of these names were `typed` and stay flags. With a `config` the line of the first key that
-    is named comes before the message.
+    Options in `typed` were given on the command line and stay flags. With a `config`, the line of the
+    first key that is named comes before the message.
     """
     try:
         yield
@@ -75,14 +75,14 @@ def _placed(config: Config | None, message: str, text: str, typed: Collection[st
 
 
 def _lines(config: Config, keys: Sequence[str]) -> Iterator[int]:
-    """Yield the lines of the file in which one of these keys is."""
+    """Yield the lines of the file that set one of these keys."""
     for key in keys:
         place = re.compile(re.escape(key).replace(r"datasets\.", r"datasets\.\d+\."))
         yield from (line for name, line in config.lines.items() if place.fullmatch(name))
 
 
 def _saying(error: FmtkitError, text: str) -> FmtkitError:
-    """Return the same error with another message."""
+    """Return the same error with a different message."""
     copy = type(error).__new__(type(error), text)
     copy.args = (text,)
     copy.__dict__.update(error.__dict__)

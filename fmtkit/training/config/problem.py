@@ -26,7 +26,7 @@ _SAID_BY: dict[str, frozenset[str]] = {
         | {"launch", "two_schedules", "nothing_to_evaluate"}
     ),
 }
-"""Code of what a general check finds -> codes of checks that have said the same, and better."""
+"""Code of a general check -> codes of checks that report the same problem more precisely."""
 _WIDTH = 120
 _WORD = re.compile(r"[\w.]+\w")
 
@@ -39,7 +39,7 @@ class Problem:
     message: str
     key: str = ""
     error: type[FmtkitError] | None = None
-    """The error that it would be by itself; None for a RefusalError."""
+    """The class that is raised if it is the only problem; None for a RefusalError."""
     line: int | None = None
     """Its line, where no key determines it."""
 
@@ -69,7 +69,7 @@ class Problems:
         self.found: list[Problem] = []
 
     def add(self, code: str, message: str, key: str = "") -> None:
-        """Add a problem that is a RefusalError by itself."""
+        """Add a problem that is raised as a RefusalError."""
         self.found.append(Problem(code, message, key))
 
     def collecting(self, code: str, key: str = "") -> "_Collecting":
@@ -105,7 +105,7 @@ class Problems:
 
 @dataclass(frozen=True)
 class _Collecting:
-    """A block of which only the first error is kept; what follows the block runs in any case."""
+    """A block of which only the first error is kept; what follows the block always runs."""
 
     problems: Problems
     code: str
@@ -145,7 +145,7 @@ def excerpt(source: str, line: int | None, key: str = "") -> tuple[str, ...]:
 
 
 def with_excerpt(error: FmtkitError, below: tuple[str, ...]) -> FmtkitError:
-    """Return the error, which shows these lines below its own."""
+    """Return the error, which shows these lines below its message."""
     if below:
         error.__dict__["_shown"] = (*error.lines, *(f"  {part}" for part in below))
     return error
@@ -157,7 +157,7 @@ def line_of(problem: Problem, lines: Mapping[str, int]) -> int | None:
         return problem.line
     for word in (problem.key, *_WORD.findall(problem.message)):
         parts = word.split(".")
-        # A place inside a key's value has the line of the key, where it has none of its own.
+        # A place inside a key's value has the line of the key, unless it has its own.
         prefixes = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
         line = next((lines[prefix] for prefix in prefixes if prefix in lines), None)
         if line is not None:

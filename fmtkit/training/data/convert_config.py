@@ -45,8 +45,8 @@ def convert_config(
     """Convert what a config's `datasets:` name to the rows that `fmtkit train` trains on.
 
     Flags that were given win over the config's keys. One entry, or several of one table, may go to a
-    file; else OUT is a folder with a subfolder for each entry, named as they are counted: 00, 01, ...
-    `say` receives what of the config concerns only the trainer.
+    file; else OUT is a folder with a subfolder for each entry, named by its number: 00, 01, ...
+    `say` receives notes on what in the config concerns only the trainer.
 
     Raises what `convert_to` raises; OptionError if sources are given as well, or there is no dataset.
     """
@@ -99,7 +99,7 @@ def _converted(
         for (specs, chosen), split in zip(entries, splits, strict=True)
     ]
     opened = [open_named(specs, chosen.hash, chosen.delimiter) for specs, chosen in entries]
-    # Of all before the first is written: the output of one entry may be the source of another.
+    # All are checked before the first is written: the output of one entry may be the source of another.
     names = [source.name for sources in opened for source in sources]
     for folder in folders:
         refuse_output(folder, names, options)
@@ -144,7 +144,7 @@ def _entry(
         "columns": columns,
         "options": options,
     }
-    # One time for all datasets of the config.
+    # One start time for all datasets of the config.
     changed["begun"] = given.begun
     return specs, replace(configured, **changed)
 
@@ -154,7 +154,7 @@ def _text(run_plan: Plan, entry: DatasetPlan, configured: ConvertOptions) -> dic
     if entry.reading.is_segments:
         return {}
     if entry.table == "Tokens" or entry.reading.is_text:
-        # Text of a file is cut where it is written: who knows what trains on it?
+        # Text in a file is cut when it is written, since any trainer may read it.
         return {"cut_in_training": False}
     if run_plan.template[1] == "default":
         return {"as_": "messages", "as_made": False}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def data_remarks(plan: "Plan") -> list[str]:
-    """Return a line for each dataset of what its conversion left out or took apart."""
+    """Return lines on what the conversion of each dataset left out or split."""
     folders = [plan.run / "data" / f"{index:02}" for index in range(len(plan.datasets))]
     named = zip(plan.datasets, folders, strict=True)
     return [

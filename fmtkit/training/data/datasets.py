@@ -47,9 +47,9 @@ _DERIVED = frozenset(
         "split_by",
     }
 )
-"""Options that follow from more than their own key."""
+"""Options that depend on more than their own key."""
 _SEED = 42
-"""The seed of transformers, where a config names none."""
+"""The seed of transformers, if a config sets none."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def prepare(
 
 @dataclass(frozen=True)
 class _Entry:
-    """A dataset that is to be converted into a folder, and the key of what it becomes."""
+    """A dataset that is to be converted into a folder, and the key of the result."""
 
     dataset: DatasetPlan
     folder: Path
@@ -94,7 +94,7 @@ class _Entry:
     key: dict[str, object]
 
     def is_there(self, *, rebuild: bool) -> bool:
-        """Return whether the folder holds what would be converted."""
+        """Return whether the folder already holds the result."""
         return not rebuild and _stored(self.folder) == self.key
 
 
@@ -113,7 +113,7 @@ def _entry(
 
 
 def _split(entries: Sequence[_Entry], *, rebuild: bool) -> list[_Entry]:
-    """Find which rows of all datasets together are to be evaluated on, where that goes by rows."""
+    """Choose the rows of all datasets together to evaluate on, if the split is by rows."""
     options = [entry.options for entry in entries]
     if not any(one.val_size is not None and one.split_by == "rows" for one in options):
         return list(entries)
@@ -131,7 +131,7 @@ def _split(entries: Sequence[_Entry], *, rebuild: bool) -> list[_Entry]:
 def shared_splits(
     specs: Sequence[list[object]], options: Sequence[ConvertOptions]
 ) -> "list[Split | None]":
-    """Return the split of each dataset by rows, of all that have one together.
+    """Return the split of each dataset by rows, drawn from all datasets that have one together.
 
     Raises OptionError where no row would be left to train on.
     """
@@ -244,7 +244,7 @@ def _files(folder: Path, split: str) -> list[str]:
 
 
 def specs_of(dataset: DatasetPlan, selection: Slice) -> tuple[list[object], list[str]]:
-    """Return what the pipeline reads, and the local files that it is; hub datasets have none."""
+    """Return what the pipeline reads, and its local files; hub datasets have none."""
     entry = dataset.entry
     listed = entry.get("data_files")
     named = (
@@ -269,7 +269,7 @@ def specs_of(dataset: DatasetPlan, selection: Slice) -> tuple[list[object], list
 
 
 def _wanted(dataset: DatasetPlan, named: Sequence[str], selection: Slice) -> list[object]:
-    """Return what is read of local files: all that are of the split, or what picks the rows of them."""
+    """Return what is read of local files: all files of the split, or a choice of their rows."""
     splits = dict.fromkeys(part.name for part in selection.parts)
     folder = len(named) == 1 and Path(named[0]).is_dir() and "data_files" not in dataset.entry
     if len(splits) > 1 and not folder:
@@ -340,9 +340,9 @@ def _hub(entry: Mapping[str, object], path: str, selection: Slice) -> object:
 def options_of(
     plan: Plan, dataset: DatasetPlan, selection: Slice, *, local: bool, split: bool
 ) -> ConvertOptions:
-    """Return the options of a dataset's conversion, as its config says them.
+    """Return the options of a dataset's conversion, as its config sets them.
 
-    `fmtkit train` and `fmtkit convert -c` both convert by these, so that both have the same rows.
+    `fmtkit train` and `fmtkit convert -c` both use these, so that both make the same rows.
     """
     config = plan.config
     given = said_options(config, dataset.entry)
@@ -384,7 +384,7 @@ def options_of(
 
 
 def said_options(config: Config, entry: Entry) -> dict[str, Any]:
-    """Return the options of a conversion that a config says by their keys; those of the entry win."""
+    """Return the options of a conversion that a config sets by their keys; those of the entry win."""
     out: dict[str, Any] = {}
     for name, declared in ConvertOptions.declared().items():
         for key in declared.keys:
@@ -400,7 +400,7 @@ def _form(plan: Plan, dataset: DatasetPlan) -> dict[str, object]:
     """Return the options that say what the columns hold: messages, except for text and tokens."""
     if dataset.table == "Tokens":
         return {"as_": "tokens"}
-    # Prompts that are sampled from may be texts as well: the rows decide.
+    # Prompts to sample from may be strings as well: the rows decide.
     open_ended = dataset.reading.function or dataset.reading.type == "passthrough"
     if "rewards" in plan.runner.needs and dataset.reading.template is None and open_ended:
         return {"as_made": True}
@@ -462,7 +462,7 @@ def _key_file(folder: Path) -> Path:
 
 
 def _stored(folder: Path) -> object:
-    """Return the key of what a folder holds; None where there is none, or none that is whole."""
+    """Return the key of what a folder holds; None if it has none, or an incomplete one."""
     try:
         return json.loads(_key_file(folder).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):

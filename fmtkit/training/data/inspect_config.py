@@ -61,12 +61,12 @@ def _inspected(
         "assistant_only": run_plan.config.get("assistant_only_loss") is True,
         "max_length": () if limit is None else (limit,),
     }
-    # A keyword, as no module but a runner's names a section as text.
+    # A keyword argument: only a runner's module may name a section in a string.
     options = replace(replace(given, ebft=_anchors(run_plan)), **{**values, **typed})
-    # Every row is looked at, those too long as well: what a length cuts is reported.
+    # Every row is inspected, even one that is too long: what a length cuts is reported.
     uncut: dict[str, Any] = {"max_length": None, "on_overlong": "keep"}
     reading = options.of_sources()
-    # By what a model's text is made, and where the config's functions are, is the dataset's own.
+    # The tokenizer, the template and the plugins stay those of the dataset.
     for name in ("tokenizer", "chat_template", "plugins"):
         del reading[name]
     rows = replace(

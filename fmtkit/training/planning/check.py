@@ -42,7 +42,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Run:
-    """What checks examine of a whole plan, and later of its rows."""
+    """What checks examine of a complete plan, and later of its rows."""
 
     plan: "Plan"
     resume: bool = False

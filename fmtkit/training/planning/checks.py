@@ -38,7 +38,7 @@ _FILE_OF = {
     "tokenizer_config": "tokenizer_config.json",
     "lora_model_dir": "adapter_config.json",
 }
-"""Key -> the file that what it names has; a model has config.json."""
+"""Key -> the file that must be in the folder that it names; for a model, config.json."""
 _WEIGHTS = (".safetensors", ".bin", ".index.json", ".pt", ".pth", ".gguf")
 """Endings of the files that a model's or an adapter's weights are in."""
 _MODELS = ("base_model", "ref_model", "teacher_model", "tokenizer_config", "lora_model_dir")
@@ -119,7 +119,7 @@ def _fault_of_weights(folder: Path, *, needed: bool) -> str | None:
 
 
 def check_template(run: Run) -> None:
-    """Raise TemplateError for a template of the user's own that does not compile."""
+    """Raise TemplateError for a template of the user that does not compile."""
     plan = run.plan
     name = plan.template[0]
     text = plan.config.text("chat_template_jinja") if name == "jinja" else None
@@ -202,13 +202,13 @@ def find_absent_trackers(run: Run) -> Iterator[Problem]:
         if packages and not any(map(find_spec, packages)):
             text = (
                 f"report_to: {name} is not installed: pip install {packages[0]}, or leave it out; "
-                "metrics.jsonl and the run's page are written all the same"
+                "metrics.jsonl and the run's page are still written"
             )
             yield Problem("", text, "report_to", DependencyError)
 
 
 def find_processes(run: Run) -> Problem | None:
-    """Return the problem of more processes than GPUs; a run without GPUs is another check."""
+    """Return the problem of more processes than GPUs; a run without GPUs is a separate check."""
     plan = run.plan
     count, seen = plan.config.get("num_processes"), gpus.visible(os.environ)
     is_here = run.trains_here and plan.launch.is_local and not plan.config.is_true("use_cpu")
@@ -241,7 +241,7 @@ def has_labels(run: Run) -> bool:
 
 
 def remarks(plan: "Plan", train: Sequence[Source]) -> list[str]:
-    """Return notes on converted rows that will train all the same."""
+    """Return notes on converted rows that do not prevent training."""
     if plan.template[1] != "prerendered text":
         return []
     open_ended, count, end = _open_ended(plan, [file for source in train for file in source.files])
@@ -320,7 +320,7 @@ def _hub_file(key: str, name: str, file: str) -> Path:
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    # runs/tiny beside a folder `runs` is a path, and nothing to ask the hub for.
+    # runs/tiny beside a folder `runs` is a path, for which the hub is not asked.
     is_path = "/" in name and Path(name).parent.is_dir()
     trouble: str | None = None
     try:
@@ -369,7 +369,7 @@ def _facts(model: str, file: Path) -> dict[str, Any]:
 
 
 def _largest_id(tokenizer: Tokenizer, given: Mapping[str, object]) -> int:
-    """Return the largest id that any text may have: of plain words, and of BOS and EOS.
+    """Return the largest id that a text may contain: that of a plain token, BOS or EOS.
 
     Other added tokens may go unused: Gemma 3's tokenizer has one for images, its text model none.
     """

@@ -147,7 +147,7 @@ def notes(config: Config, readings: tuple[Reading, ...]) -> list[str]:
     lines = list(_template_notes(config))
     if config.is_true(f"ebft.{option}") and not any(option in r.options for r in readings):
         lines.append(
-            f"ebft.{option} changes nothing: ebft_reasoning.transform_strided alone separates thinking "
+            f"ebft.{option} changes nothing: only ebft_reasoning.transform_strided separates thinking "
             "from answers"
         )
     return lines
@@ -163,13 +163,13 @@ def tables_of(entry: Entry) -> tuple[str, ...]:
     if isinstance(type_, Mapping) and not {"field_instruction", "field_output", "format"} & {
         *type_
     }:
-        # Prompts with chosen and rejected answers have fields of their own.
+        # Prompts with chosen and rejected answers have their own fields.
         return tuple(table for table in tables if table != "Segments")
     return tables
 
 
 def _own_name(name: str, config: Config, runner: Runner) -> str:
-    """Return the type that axolotl's bare `chat_template` stands for where NeMo Gym reads it."""
+    """Return the name under which fmtkit has a type of axolotl, which may depend on the method."""
     if name == "chat_template" and config.get("nemo_gym_enabled") and "Prompt" in runner.tables:
         return "nemo_gym"
     # axolotl's `alpaca` is the prompt text of Stanford Alpaca; fmtkit's makes messages of such rows.
@@ -269,8 +269,8 @@ def _template_notes(config: Config) -> Iterator[str]:
     for name in dict.fromkeys(map(str, named)):
         if name in template_sources.OF_THE_TOKENIZER:
             yield (
-                f"chat_template: {name} is a copy in axolotl of a model's own template: that of the "
-                "tokenizer is taken; name another, or a FILE.jinja, if the model has none"
+                f"chat_template: {name} is axolotl's copy of a model's own template: that of the "
+                "tokenizer is used; name a different one, or a FILE.jinja, if the model has none"
             )
         elif name.startswith(FALLBACK):
             yield f"chat_template: {name}: {_at_hand(name, config)} is taken"

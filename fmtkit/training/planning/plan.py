@@ -216,7 +216,7 @@ def _completed(config: Config) -> Config:
         return config
     tables = dataset_entries.tables_of(config.datasets[0]) if config.datasets else ()
     method = None
-    # The default method's tables are no evidence for another method.
+    # The default method's tables are no evidence for other methods.
     if not {*tables} & {*runner.find(runner.DEFAULT).tables}:
         method = next(filter(None, (runner.guess({table}) for table in tables)), None)
     if method is None:
@@ -287,7 +287,7 @@ def _check_transformers(chosen: Runner) -> None:
         instead = f"; {chosen.instead}" if chosen.instead else ""
         raise DependencyError(
             f"{chosen.method}: its trainer needs transformers{wanted}, and transformers {version} is "
-            f"installed; install another with: pip install 'transformers{wanted}'{instead}"
+            f"installed; install a matching one with: pip install 'transformers{wanted}'{instead}"
         )
 
 
@@ -304,7 +304,7 @@ def _on_trl(chosen: Runner, package: str) -> str:
     if version not in SpecifierSet(chosen.trl, prereleases=True):
         raise DependencyError(
             f"{chosen.method}: {package}'s trainer was made for trl{chosen.trl}, and trl {version} is "
-            f"installed; install the other with: pip install 'trl{chosen.trl}'"
+            f"installed; install a matching one with: pip install 'trl{chosen.trl}'"
         )
     if package == "fmtkit":
         return f"trl {version}"

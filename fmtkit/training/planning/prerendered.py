@@ -1,6 +1,6 @@
-"""Detection of prerendered text, from first rows, for types that take text or messages (`passthrough`).
+"""Detection of prerendered text, from the first rows, for types that take text or messages (`passthrough`).
 
-Prerendered text is trained on unchanged, with the identity template; any other would be applied on top.
+Prerendered text is trained on unchanged, with the identity template; any other would be applied on top of it.
 """
 
 from collections.abc import Mapping

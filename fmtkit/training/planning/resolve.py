@@ -106,7 +106,7 @@ def resolve(config: Config, runner: Runner, problems: Problems) -> Resolution:
 
 
 def _is_left_out(key: Key, value: object, config: Config, fields: Fields) -> bool:
-    """Return whether a key sets nothing by itself; the plan says why, where it is not obvious."""
+    """Return whether a key has no effect on its own; the plan says why, where it is not obvious."""
     if key.name == "lora_target_modules":
         # axolotl takes the union; _adapter makes it.
         return config.is_true("lora_target_linear")
@@ -132,7 +132,7 @@ def _set_keys(config: Config) -> Iterator[tuple[Key, object, str]]:
 
 
 def _inner_origin(key: Key, name: str, origin: str) -> str:
-    """Return where one entry of a mapping came from; `--set` may have set another one of it."""
+    """Return where one entry of a mapping came from; `--set` may have set a different one."""
     given = origin.removeprefix("--set ")
     if given in {origin, key.name}:
         return f"{origin}.{name}"
@@ -147,11 +147,11 @@ def _arguments(key: Key, value: object, origin: str) -> Iterator[Argument]:
         for name, inner in value.items():
             yield Argument(str(name), inner, _inner_origin(key, str(name), origin))
         return
-    # A switch that spells one value of an argument (flash_attention: true) says nothing when false.
+    # A switch that spells one value of an argument (flash_attention: true) sets nothing when false.
     if value is False and key.values and False not in key.values:
         return
     if key.target == "optim_args" and isinstance(value, Mapping):
-        # transformers wants a text of this form.
+        # transformers wants a string of this form.
         value = ",".join(f"{name}={inner}" for name, inner in value.items())
     yield Argument(key.target, key.translate(value), origin)
 
@@ -198,7 +198,7 @@ def _notes(config: Config, runner: Runner, out: Resolution) -> None:
         if _lacks(key, fields) and value is not False:
             out.notes.append(
                 f"{key.name} changes nothing: {fields.class_name} has no {key.target}, which would "
-                "change speed and memory alone"
+                "change only speed and memory"
             )
         elif remark := key.remark(value):
             out.notes.append(remark)
@@ -223,7 +223,7 @@ def _notes(config: Config, runner: Runner, out: Resolution) -> None:
 
 
 def _acts_with(key: Key) -> str:
-    """Return the key that another one needs to have an effect; TRL's vLLM arguments need use_vllm."""
+    """Return the key without which this one has no effect; TRL's vLLM arguments need use_vllm."""
     is_vllm = key.name.startswith(f"{SECTION}.vllm_")
     return key.acts_with or (f"{SECTION}.use_vllm" if is_vllm else "")
 
@@ -347,7 +347,7 @@ def _precision(config: Config, out: Resolution) -> None:
         out.put("trainer", Argument("bf16", False, "key fp16"))
     else:
         out.put("trainer", Argument("bf16", "auto", "default of fmtkit"))
-    # As in axolotl, bf16 is the precision of the weights too, and not of autocast alone.
+    # As in axolotl, bf16 is the precision of the weights too, not only of autocast.
     dtype = (
         {True: "bfloat16", "auto": BY_DEVICE}.get(bf16) if isinstance(bf16, bool | str) else None
     )

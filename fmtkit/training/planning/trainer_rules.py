@@ -1,9 +1,9 @@
 """Checks of a config class and its trainer on their arguments, run on a plan's values.
 
-TRL says what it refuses in Python: `if self.loss_type not in (...): raise ValueError`. A list of such
-rules copied here would grow old, so the statements themselves are followed, in the installed source and
-without importing it. What a statement needs and a plan does not know (the model, the data, the device)
-is unknown; a check is a problem only where it fails whatever the unknown may be.
+TRL says what it refuses in Python: `if self.loss_type not in (...): raise ValueError`. A copied list of such
+rules would go out of date, so the statements themselves are followed in the installed source, without
+importing it. What a statement needs and a plan does not know (the model, the data, the device) is
+unknown; a check is a problem only if it fails whatever the unknown values are.
 """
 
 import ast
@@ -95,7 +95,7 @@ class _State:
     lineage: tuple[Class, ...]
     values: dict[str, object] = field(default_factory=dict)
     given: Mapping[str, object] = field(default_factory=dict)
-    """What a parameter of this name of every `__init__` is, however it is handed on."""
+    """The values of these parameters in every `__init__`, however they are passed on."""
     failures: list[str] = field(default_factory=list)
 
 
@@ -250,7 +250,7 @@ def _branch(statement: ast.If, test: ast.expr, frame: _Frame) -> None:
     known = _value(test, frame)
     if known is UNKNOWN:
         _forget(statement, frame)
-        # Whether what follows is reached at all is not known.
+        # It is not known whether what follows is reached at all.
         if _may_return(statement):
             raise _ReturnError
         return
@@ -258,7 +258,7 @@ def _branch(statement: ast.If, test: ast.expr, frame: _Frame) -> None:
 
 
 def _forget(statement: ast.stmt, frame: _Frame) -> None:
-    """Make unknown what a statement may set."""
+    """Mark as unknown what a statement may set."""
     for inner in _changing(statement):
         if isinstance(inner, ast.Call):
             _forget_called(inner, frame)
@@ -296,7 +296,7 @@ def _attributes_set(method: ast.FunctionDef) -> tuple[str, ...]:
 
 
 def _forget_called(call: ast.Call, frame: _Frame) -> None:
-    """Make unknown what a call may change: the object whose method it is, and mutable arguments."""
+    """Mark as unknown what a call may change: the object whose method it is, and mutable arguments."""
     if isinstance(call.func, ast.Attribute):
         owner = call.func.value
         inside = _value(owner, frame)

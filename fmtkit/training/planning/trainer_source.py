@@ -117,7 +117,7 @@ def installed(package: str) -> str | None:
 
 @cache
 def _installed(package: str, _: tuple[str, ...]) -> str | None:
-    # A package whose distribution has another name is looked up in the metadata of all distributions.
+    # A package whose distribution has a different name is looked up in the metadata of all distributions.
     try:
         return version(package)
     except PackageNotFoundError:

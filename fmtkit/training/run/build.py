@@ -29,7 +29,7 @@ _AUTO = {
 
 @dataclass
 class Parts:
-    """The inputs of every trainer; `model` is a path wherever TRL can load it by itself."""
+    """The inputs of every trainer; `model` is a path wherever TRL can load it itself."""
 
     runner: Runner
     tokenizer: Any
@@ -119,7 +119,7 @@ def processes_of(arguments: Any) -> int:
 def make_trainer(job: Job, parts: Parts) -> Any:
     """Make the trainer that the runner names.
 
-    Raises OptionError where the function that makes it makes another.
+    Raises OptionError if the runner's function makes one of a different class.
     """
     trainer = load_class(parts.runner.builder)(job, parts)
     if not isinstance(trainer, load_class(parts.runner.trainer)):
@@ -217,7 +217,7 @@ def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not _has_devices():
         # Without a device accelerate joins processes where it is told to use the CPU, and nowhere else.
         values.setdefault("use_cpu", True)
-    # Pinned memory is of use to a device alone; torch warns where there is none.
+    # Pinned memory is useful only with a device; torch warns without one.
     values.setdefault("dataloader_pin_memory", torch.cuda.is_available())
     if runner.mask == "completion" and "messages" in columns:
         # A conversation is trained on where its template says that the assistant turn is.
@@ -234,7 +234,7 @@ def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
     if "teacher_model_name_or_path" in names and job.teacher:
         values["teacher_model_name_or_path"] = job.teacher
     values["output_dir"] = str(Path(job.run) / "checkpoints")
-    # Trackers would invent a name; the folder's is the one that is looked for.
+    # Trackers would invent a name; users look for that of the folder.
     values.setdefault("run_name", Path(job.run).name)
     # The progress bar and the metrics are fmtkit's; the filter would hide a NaN loss, and
     # look at the loss on the device at every step.
@@ -327,7 +327,7 @@ def pretrained(
 
     if head != "causal":
         values["num_labels"] = labels or _LABELS[head]
-        # A head that is new is expected here; the report on it would read like an error.
+        # A new head is expected here; the report on it would read like an error.
         speak: Any = transformers.utils.logging
         speak.set_verbosity_error()
     auto = getattr(transformers, _AUTO[head])

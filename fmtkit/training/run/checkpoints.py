@@ -1,8 +1,8 @@
 """Checkpoints of a run: which of them are complete, judged from their files without loading them.
 
 A checkpoint is written file by file, weights first and `trainer_state.json` last. A run that is killed
-meanwhile, or whose disk is full, leaves one that stops anywhere: files are missing, or are cut short.
-Nothing of torch is imported: a file of torch is a ZIP archive, whose directory is at its end, and the
+meanwhile, or whose disk is full, leaves an incomplete one: files are missing, or are cut short.
+torch is not imported: its files are ZIP archives, whose directory is at the end, and the
 header of a safetensors file says how long the file is.
 """
 
@@ -29,7 +29,7 @@ _WEIGHTS = (
 _OPTIMIZERS = ("optimizer.pt", "optimizer.bin", "optimizer_*", "global_step*")
 _SCHEDULERS = ("scheduler.pt", "global_step*")
 _LARGEST_HEADER = 100_000_000
-"""Bytes; what the safetensors library takes at most."""
+"""Bytes; the maximum that the safetensors library takes."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def _holds(folder: Path, *patterns: str) -> bool:
 
 
 def step_of(folder: Path) -> int:
-    """Return the step in a checkpoint's name; -1 for another name."""
+    """Return the step in a checkpoint's name; -1 for other names."""
     match = _NAME.fullmatch(folder.name)
     return int(match[1]) if match else -1
 

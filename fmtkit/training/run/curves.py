@@ -33,7 +33,7 @@ _FIRST = (
 def read(run: Path) -> dict[str, list[tuple[float, float]]]:
     """Return each metric's points (step, value), in the order in which they first came.
 
-    A resumed run does steps again that came after its checkpoint: the later line holds.
+    A resumed run does steps again that came after its checkpoint: the later line counts.
     """
     out: dict[str, dict[float, float]] = {}
     path = run / METRICS

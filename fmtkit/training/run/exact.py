@@ -13,7 +13,7 @@ from fmtkit.training.run.job import Job
 
 
 def build_trainer(job: Job, parts: Parts) -> Any:
-    """Make a CPO or ORPO trainer that takes the rendered text as it is."""
+    """Make a CPO or ORPO trainer that takes the rendered text unchanged."""
     trainer_class = load_class(parts.runner.trainer)
     parts.train = rendered(parts.train, parts.tokenizer)
     parts.evaluation = rendered(parts.evaluation, parts.tokenizer)
@@ -49,6 +49,6 @@ def _ids(tokenizer: Any, text: str) -> list[int]:
 
 
 def _common(first: list[int], second: list[int]) -> int:
-    """Return how many ids both begin with."""
+    """Return the length of the common prefix of ids."""
     pairs = zip(first, second, strict=False)
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))

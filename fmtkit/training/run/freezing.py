@@ -27,7 +27,7 @@ class Chosen:
 
 
 def read(text: str) -> Chosen:
-    """Read a regular expression, with rows after it or without: `^model.embed_tokens.weight$[:32000]`.
+    """Read a regular expression, with or without rows after it: `^model.embed_tokens.weight$[:32000]`.
 
     Raises OptionError for what is not a regular expression, or names no row.
     """
@@ -64,7 +64,7 @@ def freeze(model: Any, patterns: Sequence[object], source: str) -> None:
 
 @dataclass(frozen=True)
 class _Rows:
-    """A hook that keeps the gradients of some rows of a weight, and makes the others zero."""
+    """A hook that keeps the gradients of some rows of a weight, and sets the others to zero."""
 
     chosen: Sequence[Chosen]
 

@@ -26,7 +26,7 @@ def is_interruption(code: int) -> bool:
 def handling(handler: Handler) -> Iterator[None]:
     """Give the signals to a handler; a lost terminal stays ignored where it was (nohup)."""
     if threading.current_thread() is not threading.main_thread():
-        # Python gives signals to the main thread, which has its own way with them.
+        # Python gives signals to the main thread, which handles them itself.
         yield
         return
     taken = [n for n in SIGNALS if n == signal.SIGINT or signal.getsignal(n) != signal.SIG_IGN]

@@ -92,7 +92,8 @@ def read(run: Path) -> Job:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         first = str(error).partition("\n")[0]
         raise ResumeError(
-            f"{run / FILE} is incomplete, or of another version ({first}); start again in another folder"
+            f"{run / FILE} is incomplete, or of a different version ({first}); start again in a "
+            "different folder"
         ) from error
 
 

@@ -55,7 +55,7 @@ PROFILES: dict[str, dict[str, object]] = {
     "zero2": _zero(2),
     "zero3": _zero(3),
 }
-"""Name of a profile -> the accelerate file that it stands for, without the number of processes."""
+"""Name of a profile -> its accelerate file, without the number of processes."""
 
 _FSDP_1 = frozenset(
     {
@@ -131,12 +131,12 @@ def _plain(run: Path, count: int) -> Launch:
 
 def _training(run: Path) -> tuple[str, ...]:
     """Return the command of one training process."""
-    # -P: a module in the working directory (trl.py) is none of ours, and none of TRL's.
+    # -P: a module in the working directory, such as trl.py, must not shadow an installed one.
     return (sys.executable, "-P", "-m", MODULE, str(run))
 
 
 def _python(command: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the command through this interpreter and our own launcher of launchers."""
+    """Return the command that runs a launcher by this interpreter (see `fmtkit.training.run.several`)."""
     return (sys.executable, "-P", "-m", "fmtkit.training.run.several", *command)
 
 
@@ -245,7 +245,7 @@ def _check_policy(config: Config, value: object) -> None:
         config.get("bf16") if value == "bf16" else config.get("fp16") if value == "fp16" else 0
     ):
         raise OptionError(
-            f"fsdp_config.mixed_precision_policy: {value}: the run's own precision is taken; write "
+            f"fsdp_config.mixed_precision_policy: {value}: the run's own precision is used; write "
             "bf16: true or fp16: true, or leave it out"
         )
 
@@ -272,7 +272,7 @@ def _deepspeed(config: Config, run: Path, count: int | None) -> Launch:
             f"deepspeed: {deepspeed}: no such file; give one, or zero1, zero2 or zero3"
         )
     launch = _accelerate(f"zero{stage}", PROFILES[f"zero{stage}"], run, count)
-    note = f"deepspeed: {deepspeed} is not here; the profile zero{stage} stands in for it"
+    note = f"deepspeed: {deepspeed} is not here; the profile zero{stage} is used instead"
     notes = () if str(deepspeed) == f"zero{stage}" else (note,)
     return Launch(launch.command, launch.profile, launch.accelerate, notes, needs_cuda=True)
 

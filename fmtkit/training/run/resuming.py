@@ -41,7 +41,7 @@ def find(planned: "Plan", *, resume: bool) -> Resumed:
     if resumed.checkpoint is not None and not planned.runner.resumes:
         raise ResumeError(
             f"--resume: the trainer of {planned.runner.method} cannot continue from a checkpoint; start "
-            "again in another output_dir"
+            "again in a different output_dir"
         )
     return resumed
 
@@ -53,7 +53,7 @@ def _find(planned: "Plan", *, resume: bool) -> Resumed:
         is_there = path.is_dir()
         fault = checkpoints.fault_of(path, _expected(planned)) if is_there else "no such folder"
         if fault is not None:
-            raise ResumeError(f"resume_from_checkpoint: {named}: {fault}; name another one")
+            raise ResumeError(f"resume_from_checkpoint: {named}: {fault}; name a different one")
         return Resumed(path)
     if not resume:
         return Resumed()
@@ -84,7 +84,7 @@ def _expected(planned: "Plan") -> checkpoints.Expected:
 
 
 def check_same(run: Path, work: job.Job) -> None:
-    """Raise ResumeError if the interrupted run was another one."""
+    """Raise ResumeError if the interrupted run had a different configuration."""
     if not (run / job.FILE).is_file():
         return
     before = job.read(run)

@@ -58,7 +58,7 @@ def merge(
         )
     target = Path(out).expanduser() if out is not None else _place(trained)
     if os.path.lexists(target):
-        raise OutputExistsError(f"{target} is there already; choose another folder by --out")
+        raise OutputExistsError(f"{target} is there already; choose a different folder by --out")
     return write(trained, target, dtype=dtype, card_text=_card(trained))
 
 
@@ -159,7 +159,7 @@ def _merge_layer(layer: Any) -> None:
 
 
 def _align(model: Any, tokenizer: Any) -> None:
-    """Let the model end and pad with the tokens that it was trained with, as a run's own model does."""
+    """Set the model's end and padding tokens to those that it was trained with, as a run's model has them."""
     model.config.pad_token_id = tokenizer.pad_token_id
     generation = getattr(model, "generation_config", None)
     if generation is None or tokenizer.eos_token_id is None:
@@ -172,7 +172,7 @@ def _align(model: Any, tokenizer: Any) -> None:
 
 @contextmanager
 def _whole_folder(folder: Path, size: int) -> Iterator[Path]:
-    """Give a hidden folder next to the final one, which gets its name once all is in it."""
+    """Give a hidden folder next to the final one, which is renamed to it once complete."""
     partial = atomic.partial_name(folder)
     with atomic.writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -180,7 +180,7 @@ def _whole_folder(folder: Path, size: int) -> Iterator[Path]:
         if size > free:
             raise WriteError(
                 f"cannot write {folder}: the model takes {size:,} bytes, and {free:,} are free; free "
-                "some space, or choose another disk by --out"
+                "some space, or choose a different disk by --out"
             )
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
@@ -198,7 +198,7 @@ def _whole_folder(folder: Path, size: int) -> Iterator[Path]:
 
 @contextmanager
 def _as_os_error() -> Iterator[None]:
-    """Raise an OSError for what safetensors says of the operating system in words alone."""
+    """Raise an OSError for an error of the operating system that safetensors reports only in words."""
     from safetensors import SafetensorError
 
     try:

@@ -24,7 +24,7 @@ _HEADS: Mapping[str, "Head"] = {"SEQ_CLS": "score", "TOKEN_CLS": "steps"}
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """Weights in a folder: a whole model, or an adapter for `base`."""
+    """Weights in a folder: a full model, or an adapter for `base`."""
 
     folder: Path
     base: str
@@ -57,11 +57,11 @@ class TrainedModel:
 def of_run(
     folder: str | Path, *, checkpoint: str | None = None, model: str | None = None
 ) -> TrainedModel:
-    """Find what a run has trained: its model, or of an unfinished one the newest whole checkpoint.
+    """Find what a run has trained: its model, or the newest complete checkpoint of an unfinished run.
 
     Args:
         folder: The run folder.
-        checkpoint: A name in its `checkpoints`, such as checkpoint-200, or the step alone.
+        checkpoint: A name in its `checkpoints`, such as checkpoint-200, or only the step.
         model: Where the base model is now, if not where the run found it.
 
     Raises:
@@ -119,7 +119,7 @@ def _named(folder: Path, name: str, expected: checkpoints.Expected) -> Path:
 
 
 def _fault(folder: Path) -> str | None:
-    """Return what is wrong with the files of weights in a folder; None where they are whole."""
+    """Return what is wrong with the files of weights in a folder; None if they are complete."""
     files = [p for p in sorted(folder.iterdir()) if p.suffix in {".safetensors", ".bin"}]
     faults = (checkpoints.fault_of_file(file) for file in files)
     indices = (checkpoints.missing_shard(index) for index in folder.glob("*.index.json"))
@@ -227,7 +227,7 @@ def _pretrained(trained: TrainedModel, place: Path | str, dtype: str | None) -> 
 
 @contextmanager
 def loading(name: str, what: str) -> Iterator[None]:
-    """Make an OptionError of what keeps transformers from loading; wait for no hub that is not there."""
+    """Turn what keeps transformers from loading into an OptionError; do not wait for an unreachable hub."""
     with hub_access.bounded() as trouble, quietly():
         try:
             yield
@@ -235,13 +235,13 @@ def loading(name: str, what: str) -> Iterator[None]:
             first = next((line for line in str(error).splitlines() if line.strip()), "")
             cut_off = f"; the hub cannot be reached ({trouble})" if trouble else ""
             raise OptionError(
-                f"{what} {name}: cannot be loaded: {first}{cut_off}; --model names another place"
+                f"{what} {name}: cannot be loaded: {first}{cut_off}; --model names a different place"
             ) from error
 
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Let transformers draw no bars inside, and warn of no names of its own that are to change."""
+    """Keep transformers from drawing progress bars and from warning about its own deprecated names."""
     from transformers.utils import logging
 
     speak: Any = logging

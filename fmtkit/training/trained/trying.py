@@ -39,7 +39,7 @@ _TAKES: Mapping[str, frozenset[Kind]] = {
 
 @dataclass(frozen=True)
 class Item:
-    """A row that is tried, with what the base model and the trained one make of it.
+    """A row that is tried, with the results of the base model and of the trained one.
 
     `base` and `trained` hold `answer`; or of each side (chosen, rejected, completion) its `score` or
     `logps`, the sum of the log-probabilities of its tokens; or `right`, a probability for each step.
@@ -79,7 +79,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class _Row:
-    """A row as it reaches the models: a context to continue from, or whole sequences."""
+    """A row as it reaches the models: a context to continue from, or complete sequences."""
 
     prompt: str
     expected: Any
@@ -147,7 +147,7 @@ def _prompts(trained: TrainedModel, tokenizer: Any, options: TryOptions) -> list
 
 
 def _is_plain(trained: TrainedModel) -> bool:
-    """Return whether no template writes the rows of the run."""
+    """Return whether the rows of the run are written without a template."""
     assert trained.job is not None
     return trained.job.template == WITHOUT
 
@@ -209,7 +209,7 @@ def _row_options(trained: TrainedModel, options: TryOptions) -> RowOptions:
 def _encoding(
     trained: TrainedModel, tokenizer: Any, table: str, kind: Kind
 ) -> Callable[[Mapping[str, Any]], _Row]:
-    """Return what makes ids of a row: those that its training would make."""
+    """Return the function that makes ids of a row, the same as in its training."""
     from fmtkit.inspection.masks import Masking, mask_row
     from fmtkit.rendering import template_sources
     from fmtkit.rendering.row_templates import RowTemplate
@@ -293,7 +293,7 @@ def _has_head(base: Any, trained: TrainedModel) -> bool:
 def _making(
     kind: Kind, trained: TrainedModel, tokenizer: Any, options: TryOptions
 ) -> Callable[[Any, _Row, int], dict[str, Any]]:
-    """Return what a model makes of a row."""
+    """Return the function that gives a model's result for a row."""
     import torch
 
     ends = _ends(tokenizer) if kind == "answers" else []

@@ -14,7 +14,7 @@ from fmtkit.training.run.launch import Launch, processes_of
 from fmtkit.training.vllm import ready, serve
 
 ASYNC = "trl.experimental.async_grpo:AsyncGRPOConfig"
-"""The trainer that makes answers in processes of its own, and has rules of its own."""
+"""The trainer that generates answers in its own processes, and has its own rules."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class GenerationSettings:
     config: Config
     runner: Runner
     processes: int | None
-    """None where all devices are taken, however many."""
+    """None if all visible devices are used."""
 
     def is_set(self, name: str) -> bool:
-        """Return whether a key of `trl` asks for something."""
+        """Return whether a key of `trl` is set to something other than false."""
         return self.config.get(f"trl.{name}") not in {None, False}
 
     @property
@@ -50,7 +50,7 @@ class GenerationSettings:
 
     @property
     def rolls_out(self) -> bool:
-        """Return whether a function of the user's, a NeMo Gym or an environment makes the answers."""
+        """Return whether a user's function, a NeMo Gym or an environment makes the answers."""
         has_environment = self.is_set("rollout_func") or self.config.is_true("nemo_gym_multi_turn")
         return has_environment or self.config.get("verifiers.environment") is not None
 
@@ -121,8 +121,8 @@ def _adapter(settings: GenerationSettings) -> str | None:
     wrong = next((name for name, is_there in named.items() if is_there), None)
     if wrong is not None:
         return (
-            f"trl.vllm_lora_sync: vLLM serves plain LoRA alone, and {wrong} is {config.get(wrong)}; "
-            "leave one of the two out (whole weights are sent then)"
+            f"trl.vllm_lora_sync: vLLM serves only plain LoRA, and {wrong} is {config.get(wrong)}; "
+            "leave one of the two out (all weights are sent then)"
         )
     copies = config.get("vllm.data_parallel_size")
     if isinstance(copies, int) and copies > 1:

@@ -114,7 +114,7 @@ def check_server() -> None:
     version = installed("vllm")
     if version is None:
         raise DependencyError(
-            f"vllm is not installed in {sys.prefix}; give it an environment of its own: python -m venv "
+            f"vllm is not installed in {sys.prefix}; give it its own environment: python -m venv "
             f"vllm-env && vllm-env/bin/pip install fmtkit 'vllm{RANGE}' ({_DOCS})"
         )
     _check_range(version)
@@ -146,7 +146,7 @@ def _check_range(version: str) -> None:
 
 
 def _check_transformers(vllm: str) -> None:
-    """Hold the installed transformers against what the installed vLLM asks for."""
+    """Compare the installed transformers with what the installed vLLM requires."""
     from importlib.metadata import requires
 
     from packaging.requirements import Requirement
