@@ -1,8 +1,8 @@
 """Samples whose reward, rollout or environment failed: counted, masked, and never trained as zero.
 
-`trl.max_failed_share` says how many of a generation batch may fail, over all processes. Those that do have
-no reward by any function, so that neither an advantage nor the statistics of their group know them, and no
-token of theirs is in the loss. More than that end the run on every process.
+`trl.max_failed_share` says how many of a generation batch may fail, over all processes. Those that do
+have no reward by any function, so they count neither in an advantage nor in the statistics of their group,
+and none of their tokens is in the loss. If more fail, the run ends on every process.
 """
 
 import math

@@ -111,7 +111,7 @@ def _top(key: str, name: str, places: Sequence[Path]) -> ModuleSpec | None:
 
 
 def _make_room(module_name: str, places: Sequence[Path]) -> None:
-    """Forget a module of the same name that was loaded from another folder."""
+    """Forget a module of the same name that was loaded from a different folder."""
     top = module_name.partition(".")[0]
     loaded = sys.modules.get(top)
     wanted = PathFinder.find_spec(top, [str(place) for place in places])

@@ -84,7 +84,7 @@ class Job:
 
 
 def read(run: Path) -> Job:
-    """Read the job of a run folder; raise ResumeError if it is missing, incomplete or of another version."""
+    """Read a run folder's job; raise ResumeError if it is missing, incomplete or of a different version."""
     try:
         return _read(run)
     except FileNotFoundError as error:

@@ -21,7 +21,7 @@ class EnvReward:
     __name__ = ENV_REWARD
 
     def __init__(self, max_turns: int | None, kind: str = "nemo_gym") -> None:
-        """Take the maximum number of turns of a conversation, and the name of what ran it, for metrics."""
+        """Take the maximum number of turns of a conversation, and the kind of environment, for metrics."""
         self.max_turns = max_turns
         self.kind = kind
         self.failures = Failures()
@@ -66,7 +66,7 @@ class RewardWithFailures(Protocol):
     failures: Failures
 
     def __call__(self, *arguments: Any, **named: Any) -> list[float | None]:
-        """Return one reward for each sample, None where there is none."""
+        """Return one reward for each sample, None for samples without one."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def check(value: object, *, enabled: bool, multi_turn: bool) -> None:
         raise OptionError(f"{_KEY}: {_words(named)} are the same reward; name it once")
     right = ENV_REWARD if multi_turn else VERIFY
     if _ours(named[0]) != right:
-        kind = "whole conversations, run by an agent" if multi_turn else "single answers"
+        kind = "entire conversations, run by an agent" if multi_turn else "single answers"
         raise OptionError(
             f"{_KEY}: {named[0]}: nemo_gym_multi_turn: {str(multi_turn).lower()} is for {kind}; "
             f"their reward is {right}, which need not be named"

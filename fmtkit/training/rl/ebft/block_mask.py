@@ -42,7 +42,7 @@ def dense_mask(
 def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """Turn a bool mask into 0 where allowed and the lowest number elsewhere.
 
-    SDPA takes both forms, but eager attention adds a bool mask to the scores without a word.
+    SDPA takes both forms, but eager attention silently adds a bool mask to the scores.
     """
     out = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
     return out.masked_fill_(~mask, torch.finfo(dtype).min)

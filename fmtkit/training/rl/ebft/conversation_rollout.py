@@ -100,7 +100,7 @@ def inserted_turns(remaining: Sequence[Message] | None) -> list[list[Message]]:
 
 
 def roll_out_conversations(prompts: list[Any], trainer: Any) -> dict[str, Any]:
-    """Generate whole conversations for TRL, which masks the inserted turns from the loss.
+    """Generate complete conversations for TRL, which masks the inserted turns from the loss.
 
     The signature is that of TRL's `rollout_func`; the rows come from the trainer, which stashed
     them.

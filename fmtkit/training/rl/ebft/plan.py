@@ -1,4 +1,4 @@
-"""What a plan says of EBFT: its keys read together, and what of a configuration it has no use for."""
+"""What a plan says of EBFT: its keys read together, and which keys of a configuration have no effect."""
 
 from fmtkit.core.runner import Runner
 from fmtkit.training.config.config import Config

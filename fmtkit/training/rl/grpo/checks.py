@@ -29,7 +29,7 @@ def lacking_device(plan: "Plan") -> str | None:
 
 
 def is_online(run: Run) -> bool:
-    """Return whether the method samples answers, and so calls code of the user's."""
+    """Return whether the method samples answers, and so calls the user's code."""
     return "rl" in run.plan.runner.sections
 
 

@@ -1,6 +1,6 @@
 """Dynamic sampling: prompts whose answers all have the same reward are replaced by fresh ones.
 
-https://arxiv.org/abs/2503.14476, section 3.2. It is inside of TRL's generation, before anything is
+https://arxiv.org/abs/2503.14476, section 3.2. It runs inside TRL's generation, before anything is
 computed from the answers: TRL gets a batch of groups with a signal, and makes advantages,
 log-probabilities and metrics of it as of any other, whatever its loss and its scaling. Rewards
 come from every process, so that all of them make the same decisions and the same number of rounds.
@@ -41,7 +41,7 @@ _EQUAL = 1e-6
 
 
 class NoSignalError(BetweenStepsError):
-    """No prompt of a whole batch of rerolls had answers with different rewards."""
+    """No prompt in all the rounds of a batch had answers with different rewards."""
 
     is_shared = True
 
@@ -191,8 +191,8 @@ class DynamicSampling:
     def _further(self, fresh: Iterator[Row], count: int) -> Answers:
         """Answer and score that many fresh rows on each process.
 
-        TRL prepares rows (environments, images, tools) in the method that is called; nothing
-        after the rewards is needed of it.
+        TRL prepares rows (environments, images, tools) in the method that is called; what it does after the
+        rewards is not needed.
         """
         trainer = self.trainer
         group, processes = trainer.num_generations, trainer.accelerator.num_processes
@@ -250,7 +250,7 @@ class DynamicSampling:
     def _align(self, answers: Answers, more: Answers) -> None:
         """Give the answers of both rounds the same columns in one order, on every process.
 
-        A process or a round alone may have some: samples that failed have a mask and a reason.
+        Only one process or one round may have some: samples that failed have a mask and a reason.
         """
         both = (answers, more)
         generated = [n for one in both for n, value in one.made.items() if value is not None]
@@ -264,7 +264,7 @@ class DynamicSampling:
                 if ("made", name) in every and one.made[name] is None:
                     one.made[name] = _filled(name, one)
             if "extra_fields" in one.made:
-                # The rows have them as columns; TRL would write those of the first round over them.
+                # The rows have them as columns, which TRL would overwrite with those of the first round.
                 one.made["extra_fields"] = {}
 
     def _log_again(self, answers: Answers) -> None:
@@ -327,7 +327,7 @@ class _Tally:
                 "test CONFIG`, begin with easier prompts or a model that was trained on such answers"
             )
         else:
-            what = "if that is the best there is, the prompts are solved: end here, or take harder ones"
+            what = "if no reward is better, the prompts are solved: end here, or take harder ones"
         return (
             f"trl.dynamic_sampling: all answers to each prompt had one reward, in all {self.groups} groups "
             f"of {self.rounds} rounds (mean reward {reward:g} in {count} of them): {what}; or raise "

@@ -21,13 +21,13 @@ def rows_of(
     weights: Sequence[float] | None = None,
     masks_cut: bool = False,
 ) -> Iterator[Row]:
-    """Yield rows of the last generation that TRL's trainers keep: the first groups, each whole.
+    """Yield rows of the last generation that TRL's trainers keep: the first groups, each complete.
 
     Args:
         logs: A trainer's `_logs`. Its extra columns `tokens` (int), `cut` (bool) and `masked` (why an
             answer is not trained on, None where it is) become columns of that name, the others `extra/…`.
         group: Answers to a prompt.
-        weights: Of the reward functions, for the column `reward`; 1 each where there are none.
+        weights: Of the reward functions, for the column `reward`; 1 each if there are none.
         masks_cut: Answers that were cut off are not trained on.
     """
     count = min(max(1, ROWS // group) * group, len(logs["prompt"]))
@@ -134,7 +134,7 @@ def keeper(table: SampleTable, trainer: Any) -> Any:
                 sample_keeper.show()
 
         def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            # A run of fewer steps than one log takes has answers all the same.
+            # A run of fewer steps than the first log takes has answers too.
             if state.is_world_process_zero and not table.logs and len(trainer._logs["prompt"]):
                 sample_keeper.keep(state.global_step)
             self.on_save(args, state, control)

@@ -71,7 +71,7 @@ class FmtkitOnlineDPOTrainer(OnlineDPOTrainer):
         return self._without_failed(total, order)
 
     def _without_failed(self, total: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
-        """Take the pair of an answer without a reward out of the loss; its place in the mean stays.
+        """Leave the pair of an answer without a reward out of the loss; it still counts in the mean.
 
         TRL adds a reward that is None as 0, and looks at the mask after it has the rewards.
         """
@@ -89,7 +89,7 @@ class FmtkitOnlineDPOTrainer(OnlineDPOTrainer):
         lost = lost.to(total.device)
         pairs = lost | lost.roll(len(lost) // 2)
         self._mask[pairs] = 0
-        # What is logged of the scores knows the other answer of the pair alone.
+        # The logged scores are only those of the other answer of the pair.
         return torch.where(lost, total.roll(len(lost) // 2), total)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:

@@ -59,7 +59,7 @@ def _method(subject: Subject) -> str | None:
     if subject.config.text("trl.backend") != "async" or async_plan.is_async(chosen):
         return None
     able = methods(lambda one: any(map(async_plan.is_async, one.variants.values())))
-    return f"trl.backend: async: TRL has it for {able} alone, not for {chosen.method}"
+    return f"trl.backend: async: TRL has it only for {able}, not for {chosen.method}"
 
 
 def _features(subject: Subject) -> Iterator[str]:
@@ -71,7 +71,7 @@ def _features(subject: Subject) -> Iterator[str]:
         if value is not None and value != IDLE.get(name):
             able = methods(lambda one: name in one.features)  # noqa: B023 - called at once
             yield (
-                f"trl.{name}: TRL's trainer for {chosen.method} has nothing of the kind; it is for "
+                f"trl.{name}: TRL's trainer for {chosen.method} has no such feature; it is for "
                 f"{able}"
             )
 
@@ -143,7 +143,7 @@ CHECKS = (
     Check(
         "online_feature",
         "config",
-        "keys of fmtkit's GRPO trainer with a method of another trainer",
+        "keys of fmtkit's GRPO trainer with a method of a different trainer",
         _features,
     ),
     Check(

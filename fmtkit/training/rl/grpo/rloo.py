@@ -1,4 +1,4 @@
-"""TRL's RLOO trainer with dynamic sampling; without it, it is TRL's."""
+"""TRL's RLOO trainer with dynamic sampling; without dynamic sampling it computes what TRL's does."""
 
 from typing import Any
 

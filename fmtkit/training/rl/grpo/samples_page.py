@@ -12,7 +12,7 @@ from fmtkit.training.rl.grpo.samples import FILE, REWARD, Row
 
 PAGE = "answers.html"
 TEXT_SHOWN = 40_000
-"""Characters of a message in the page; the table has the whole."""
+"""Characters of a message in the page; the table has all of them."""
 _TITLE = 90
 _SHOWN = 16
 _LONGEST = 4000
@@ -83,7 +83,7 @@ def _cut(role: str, text: str) -> tuple[str, str, int]:
 
 
 def section(run: Path) -> str:
-    """Return the part of the run's page, escaped; an empty text where the run kept no answers."""
+    """Return the part of the run's page, escaped; an empty string if the run kept no answers."""
     file = run / FILE
     if not file.is_file():
         return ""

@@ -34,7 +34,7 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """Return the name in TRL's metrics, with its module if another reward has the same name."""
+        """Return the name in TRL's metrics, with its module if a second reward has the same name."""
         return self.path.rpartition(".")[2] or self.model.rstrip("/").rpartition("/")[2]
 
 

@@ -29,10 +29,10 @@ from fmtkit.training.rl.rewards.verdicts import (
 
 
 class Cutting:
-    """Cuts batches into parts of whole groups; all functions of a run share one."""
+    """Cuts batches into parts of complete groups; all functions of a run share one."""
 
     def __init__(self, groups: int) -> None:
-        """Cut after that many groups; 0 leaves batches whole."""
+        """Cut after that many groups; 0 leaves batches unsplit."""
         self.groups = groups
         self.group_size: int | Callable[[], int] | None = None
 
@@ -115,7 +115,7 @@ class Reward(_Standing):
 
 
 class AsyncReward(_Standing):
-    """A coroutine function; it runs on a loop of its own, since a blocking call would stop TRL's."""
+    """A coroutine function; it runs on its own loop, since a blocking call would stop TRL's."""
 
     async def __call__(
         self,
@@ -187,7 +187,7 @@ _LOOPS: list[asyncio.AbstractEventLoop] = []
 
 
 def _loop() -> asyncio.AbstractEventLoop:
-    """Return the one loop on which all coroutines of users run, in a thread of its own."""
+    """Return the one loop on which all coroutines of users run, in its own thread."""
     if not _LOOPS:
         _LOOPS.append(asyncio.new_event_loop())
         threading.Thread(target=_LOOPS[0].run_forever, daemon=True).start()

@@ -1,7 +1,7 @@
 """Reward workers: processes that run reward functions, parts of a batch in parallel.
 
 They are spawned, not forked, and do not import the main module: TRL and torch are not loaded
-there. Each has a main thread of its own, so that functions may use `signal.alarm`.
+there. Each has its own main thread, so that functions may use `signal.alarm`.
 """
 
 import pickle
@@ -38,7 +38,7 @@ _PLAIN = (int, float, str, list, dict, type(None))
 def spec_of(item: Entry | Callable[..., Any], called: Called) -> Spec | None:
     """Return what a worker loads a function from, or None if it cannot be sent to one.
 
-    A named function is loaded by its name. The main module's are not there in a worker.
+    A named function is loaded by its name. Those of the main module do not exist in a worker.
     """
     if isinstance(item, Entry):
         return pickle.dumps(((), pickle.dumps(item)))
@@ -93,7 +93,7 @@ class Pool:
         self._warned = False
 
     def takes(self, batch: Batch) -> bool:
-        """Return whether a batch can be sent to another process: live environments cannot."""
+        """Return whether a batch can be sent to another process: live environments cannot be."""
         return "environments" not in batch.columns
 
     def run(self, index: int, parts: Sequence[Batch]) -> list[Scored]:

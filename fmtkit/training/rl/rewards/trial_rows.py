@@ -29,7 +29,7 @@ _UNMEASURED: dict[str, Any] = {
     "max_length": None,
     "on_overlong": "keep",
 }
-"""Options of rows whose lengths nobody asks for."""
+"""Options of rows whose lengths do not matter."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def first_rows(plan: Plan, count: int) -> tuple[list[dict[str, Any]], list[str]]
 
 
 def tried(rows: Sequence[Mapping[str, Any]]) -> list[Tried]:
-    """Put completions to rows: the reference where there is one, nothing, and the question again."""
+    """Pair rows with completions: the reference if it exists, an empty one, and the question repeated."""
     out = []
     for number, row in enumerate(rows):
         texts = {"reference": _reference(row), "empty": "", "echo": _question(row["prompt"])}
@@ -74,7 +74,7 @@ def tried(rows: Sequence[Mapping[str, Any]]) -> list[Tried]:
 
 
 def given(rows: Sequence[Mapping[str, Any]], path: str) -> list[Tried]:
-    """Put the completions of a file to rows: line by line, or by their own `row`."""
+    """Pair the completions of a file with rows: line by line, or by their own `row`."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -145,7 +145,7 @@ def _converted(
 
 
 def _head(specs: Sequence[object], count: int, folder: Path) -> list[object]:
-    """Write the first rows of the sources as JSON lines: a transform runs over whole sources."""
+    """Write the first rows of the sources as JSON lines: a transform runs over complete sources."""
     path = folder / "head.jsonl"
     written = 0
     with path.open("w", encoding="utf-8", errors="surrogatepass") as file:

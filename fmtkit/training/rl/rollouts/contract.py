@@ -28,7 +28,7 @@ class RolloutError(BetweenStepsError):
 class Rollout:
     """A user's rollout function that is checked at every call.
 
-    One that `samples_here` takes its answers from the model that trains.
+    One with `samples_here` takes its answers from the model in training.
     """
 
     def __init__(
@@ -38,9 +38,10 @@ class Rollout:
         self.function = function
         self.samples_here = samples_here
         self.takes_rows = bool(getattr(function, "takes_rows", False))
-        # What samples with the other processes must be called as they are, and on all of them at once.
+        # A function that samples together with the other processes must be called when they call it, and with
+        # all prompts at once.
         self.in_step = samples_here or bool(getattr(function, "in_step", False))
-        # An environment that runs each sample by itself has a time limit for each, and reports which failed.
+        # An environment that runs each sample separately has a time limit for each, and reports which failed.
         self.runs_alone = bool(getattr(function, "plays_alone", False))
         self.timings = getattr(function, "timings", None) or Timings()
 
@@ -86,8 +87,8 @@ class Rollout:
             return within(seconds, call)
         except OverdueError as error:
             raise RolloutError(
-                f"{self.name} had not returned after {seconds:g} seconds; give what it waits for a time "
-                "limit of its own, or raise trl.rollout_timeout"
+                f"{self.name} had not returned after {seconds:g} seconds; give what it waits for its "
+                "own time limit, or raise trl.rollout_timeout"
             ) from error
 
     def _called(
@@ -151,7 +152,7 @@ def _joined(parts: Sequence[Part[dict[str, Any]]]) -> dict[str, Any]:
 
 
 def check_place(rollout: Rollout, *, ahead: bool, use_vllm: bool) -> None:
-    """Raise OptionError for a function that samples from the model in training, where that cannot be."""
+    """Raise OptionError for a function that samples from the model in training, where that is impossible."""
     if not rollout.samples_here or not (ahead or use_vllm):
         return
     why = "it cannot be prefetched" if ahead else "its answers are not from vLLM"

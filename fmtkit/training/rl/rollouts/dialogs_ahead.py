@@ -1,9 +1,9 @@
-"""Prefetch of whole conversations with tools or environments: TRL's own loop, on a copy of the trainer.
+"""Prefetch of complete conversations with tools or environments: TRL's own loop, on a copy of the trainer.
 
 The thread runs what TRL runs: it chooses and resets environments, asks the server, calls tools and asks
-again. Its copy of the trainer has a tokenizer, metrics and environments of its own, and no weights are
+again. Its copy of the trainer has its own tokenizer, metrics and environments, and no weights are
 transferred between two turns of a conversation. The main thread takes the conversations over when their batch
-trains, and the environments with them, since rewards may ask those.
+trains, and the environments with them, since rewards may use those.
 """
 
 import copy
@@ -95,7 +95,7 @@ class DialogGeneration:
         return prefetched.answers
 
     def _copy(self, trainer: Any) -> Any:
-        """Return a copy of the trainer that may run in a thread, as the settings are now."""
+        """Return a copy of the trainer that may run in a thread, with the current settings."""
         copied = copy.copy(trainer)
         copied.processing_class = self.processing_class
         copied._tokenizer = getattr(self.processing_class, "tokenizer", self.processing_class)
@@ -118,7 +118,7 @@ def _prefetch(copied: Any, rows: Rows) -> Prefetched:
     def generate(prompts: list[Any]) -> None:
         raise _End(list(prompts), GRPOTrainer._generate(copied, prompts))
 
-    # In the place of the method: TRL's own code sets everything up and calls it.
+    # In place of the method: TRL's own code sets everything up and calls it.
     copied._generate = generate
     try:
         GRPOTrainer._generate_and_score_completions(copied, list(rows))

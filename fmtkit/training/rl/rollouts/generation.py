@@ -1,9 +1,9 @@
-"""Prefetch in two halves: what the main thread prepares, and what another thread may run.
+"""Prefetch in two halves: what the main thread prepares, and what a second thread may run.
 
 A thread may only generate: not with the trainer's tokenizer (fast ones refuse two users at once), no
 collective of the processes, no metrics. A generation is `prepare` (main thread, all processes) -> a job
 for the thread, and `generate` (main thread, all processes) -> what TRL's `_generate` returns. Those here
-answer once; `dialogs_ahead` runs whole conversations.
+answer once; `dialogs_ahead` runs complete conversations.
 """
 
 import copy
@@ -75,7 +75,7 @@ class ServerGeneration(Given):
             return None
         group = trainer.num_generations
         if trainer.accelerator.num_processes == 1:
-            # As it is now: a limit on the answers may be another by the time the thread asks.
+            # Copied now: a limit on the answers may have changed by the time the thread asks.
             return partial(_alone, copy.copy(trainer.vllm_generation), prompt_ids, group)
         return _together(trainer, prompt_ids, group)
 
@@ -134,7 +134,7 @@ def _together(trainer: Any, prompt_ids: list[list[int]], group: int) -> Job:
     }
 
     def ask() -> dict[str, Any]:
-        # Groups are together over all processes, so every group-th prompt is another one.
+        # Groups are together over all processes, so every group-th prompt is a new one.
         output = vllm.vllm_client.generate(prompts=every[::group], **wanted)
         return _flat(every, output["completion_ids"], output["logprobs"])
 

@@ -1,6 +1,6 @@
 """The legacy rollout function: f(model, processing_class, prompts, generation_config) -> texts.
 
-It samples from the policy in this process, so it cannot run beside the training, nor with vLLM.
+It samples from the policy in this process, so it cannot run during training, nor with vLLM.
 """
 
 import inspect
@@ -26,7 +26,7 @@ def is_legacy(function: Callable[..., Any]) -> bool:
 def adapt(name: str, function: Callable[..., Any]) -> Callable[[list[Any], Any], dict[str, Any]]:
     """Return the function in TRL's form.
 
-    Prompts are given as {"messages": ...}, plain texts as {"prompt": ...}; the texts that come back are
+    Prompts are given as {"messages": ...}, plain strings as {"prompt": ...}; the returned strings are
     tokenized without special tokens, ended by the end-of-sequence token, and cut at
     max_completion_length (a cut answer has no end).
     """

@@ -25,8 +25,8 @@ class SyncInterval:
     """Lets TRL transfer the weights only when `interval` steps have passed since the last time.
 
     Counted from the last transfer, not by the step's own number: with `num_iterations: 2` answers are
-    made at every second step, and an interval of 3 then means steps 0, 4, 8. The weights always go out
-    before the first answers, and before an evaluation, which is of the model as it is.
+    made at every second step, and an interval of 3 then means steps 0, 4, 8. The weights are always
+    sent before the first answers, and before an evaluation, which is of the current model.
     """
 
     def __init__(self, interval: int) -> None:
@@ -34,7 +34,7 @@ class SyncInterval:
         self.last: int | None = None
 
     def before_generation(self, trainer: Any) -> bool:
-        """Return whether TRL will transfer the weights now; keep it from doing so where they are not due.
+        """Return whether TRL will transfer the weights now; keep it from doing so if they are not due.
 
         TRL does whenever `_last_loaded_step` is not the current step.
         """
@@ -53,7 +53,7 @@ Rows = Sequence[dict[str, Any]]
 
 
 class RolloutTrainer(GRPOTrainer):
-    """A GRPOTrainer whose answers may be made ahead of time, and whose server is handled with care."""
+    """A GRPOTrainer whose answers may be made ahead of time, and and whose server may be lost."""
 
     # TRL and transformers leave these unions of everything that they may be.
     args: Any
@@ -88,7 +88,7 @@ class RolloutTrainer(GRPOTrainer):
         return rollout
 
     def connect_rollouts(self) -> None:
-        """Set up what the settings ask for; again, where the server was put in place afterwards."""
+        """Set up what the settings ask for; call it again if the server was set up afterwards."""
         if not self.use_vllm:
             return
         self.interval = SyncInterval(self.rollouts.vllm_sync_interval)
@@ -110,7 +110,7 @@ class RolloutTrainer(GRPOTrainer):
         guard(self, self.vllm_generation, self.rollouts.vllm_request_timeout, lifeline)
 
     def start_prefetch(self) -> None:
-        """Begin to make answers ahead of time, where the settings ask for it."""
+        """Begin to generate answers ahead of time, if the settings ask for it."""
         if self.rollouts.async_prefetch:
             self.producer = Producer(self, self._made_ahead(), self.rollouts.prefetch_depth)
             if self.use_vllm:
@@ -119,8 +119,8 @@ class RolloutTrainer(GRPOTrainer):
     def _made_ahead(self) -> Generation:
         """Return how answers are made ahead.
 
-        Only one of several processes knows the server: the first turn of a conversation with tools is made
-        ahead, and the others when it is their turn.
+        With several processes, only one has a client of the server, so only the first turn of a conversation
+        with tools is made ahead.
         """
         if self.rollout_func is not None:
             return FunctionGeneration(self.rollout_func)
