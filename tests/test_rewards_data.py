@@ -112,7 +112,9 @@ def test_a_prompt_of_text_stays_text(folder):
 def test_a_prompt_that_ends_with_an_assistant_turn_is_named_and_not_trained(folder):
     plan, work = prepared(folder, "rewards.answered")
     assert len(loaded(work)) == 3
-    assert "1 of 4 rows are not sound and do not train (role_order 1)" in data_remarks(plan)[0]
+    assert (
+        "1 of 4 rows are not valid and are not trained on (role_order 1)" in data_remarks(plan)[0]
+    )
     quarantined = (folder / "run/data/00/quarantine.jsonl").read_text().splitlines()
     bad = json.loads(quarantined[0])
     assert (len(quarantined), bad["line"], bad["code"]) == (1, 2, "role_order")

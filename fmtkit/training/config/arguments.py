@@ -157,8 +157,8 @@ class Field:
             return None
         if self.types is not None and not self._fits(value):
             return f"{self.name} takes {self.annotation}, not {value!r}"
-        texts = value if isinstance(value, list) else [value]
-        wrong = [t for t in texts if isinstance(t, str) and self.choices and t not in self.choices]
+        items = value if isinstance(value, list) else [value]
+        wrong = [t for t in items if isinstance(t, str) and self.choices and t not in self.choices]
         if wrong:
             near = near_match(wrong[0], self.choices)
             meant = f"; did you mean {near!r}?" if near else ""
@@ -207,7 +207,7 @@ class Fields:
 
     @property
     def annotations(self) -> dict[str, str]:
-        """Return the annotation of every argument, as it is in the source."""
+        """Return the annotation of every argument, as in the source."""
         return {name: entry.annotation for name, entry in self.fields.items()}
 
     def check(self, name: str, origin: str) -> None:
@@ -279,9 +279,9 @@ def _fields(config: Class, trainer: Class | None) -> dict[str, Field]:
             name = node.target.id
             types = types_of(annotation)
             literal = argument_choices.from_annotations(annotation)
-            texts = choices.get(name, ()) if literal is None else literal
+            literals = choices.get(name, ()) if literal is None else literal
             out[name] = Field(
-                name, annotation, types, _default(node.value), texts, docs.get(name, "")
+                name, annotation, types, _default(node.value), literals, docs.get(name, "")
             )
     return out
 

@@ -68,7 +68,7 @@ GROUPS: dict[str, tuple[Key, ...]] = {
 
 
 def text(runners: Iterable[Runner] | None = None) -> str:
-    """Return the whole page, with these methods; those of fmtkit itself unless given."""
+    """Return the page, with these methods; those of fmtkit itself unless given."""
     places = "".join(f"| {name} | {about} |\n" for name, about in DESTINATIONS.items())
     methods = "".join(map(_method, runner.shipped() if runners is None else runners))
     groups = "".join(f"\n{part}" for part in _groups())

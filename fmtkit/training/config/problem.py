@@ -126,7 +126,7 @@ class _Collecting:
 
 
 def excerpt(source: str, line: int | None, key: str = "") -> tuple[str, ...]:
-    """Return a line of a file and a line of carets below the key in it; nothing where there is none."""
+    """Return a line of a file and a line of carets below the key in it; nothing for an unknown line."""
     if line is None or not Path(source).is_file():
         return ()
     lines = Path(source).read_text(encoding="utf-8-sig", errors="replace").splitlines()

@@ -145,7 +145,7 @@ def parsed(text: str, name: str) -> tuple[dict[str, object], list[tuple[int, obj
         # A number of 5,000 digits, a list as a key.
         raise OptionError(f"{name}: a value that YAML cannot read: {error}") from error
     if size > MAX_VALUES:
-        raise OptionError(f"{name}: its aliases (*name) stand for more than {MAX_VALUES:,} values")
+        raise OptionError(f"{name}: its aliases (*name) expand to more than {MAX_VALUES:,} values")
     if raw is None:
         return {}, []
     if not isinstance(raw, dict):

@@ -450,7 +450,7 @@ def _digest(name: str) -> str | None:
 
 
 def _function_digest(options: ConvertOptions) -> str | None:
-    """Return the hash of the user's file that a type names, or None for a type of ours."""
+    """Return the hash of the user's file that a type names, or None for a built-in type."""
     if not options.folders:
         return None
     return _digest(str(find_function(options.chosen_type, options.places).file))

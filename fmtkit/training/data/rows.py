@@ -93,8 +93,8 @@ def _load(job: Job, source: Source, runner: Runner, *, flagged: bool) -> Any:
 def _worded(rows: Any) -> Any:
     """Give text conversations the shape of messages, for the identity template to render unchanged."""
     columns = [name for name in rows.column_names if name in {*DIALOG_COLUMNS, "text"}]
-    texts = [name for name in columns if _is_text(rows.features[name])]
-    if not texts or "replies" in rows.column_names or "completions" in rows.column_names:
+    strings = [name for name in columns if _is_text(rows.features[name])]
+    if not strings or "replies" in rows.column_names or "completions" in rows.column_names:
         return rows
 
     def word(batch: dict[str, list[str]]) -> dict[str, list[list[dict[str, str]]]]:
@@ -103,10 +103,10 @@ def _worded(rows: Any) -> Any:
                 [{"role": _TEXT_ROLES.get(name, "assistant"), "content": text}]
                 for text in batch[name]
             ]
-            for name in texts
+            for name in strings
         }
 
-    dropped = [name for name in texts if name == "text"]
+    dropped = [name for name in strings if name == "text"]
     return rows.map(word, batched=True, remove_columns=dropped)
 
 
@@ -234,7 +234,7 @@ def _seed(job: Job) -> int:
 
 
 def whole_dialogs(rows: Any) -> Any:
-    """Return rows with `messages` instead of prompt and completion; others as they are.
+    """Return rows with `messages` instead of prompt and completion; others unchanged.
 
     GKD's collator (TRL 1.16) reads `messages` and uses the last turn as the completion.
     """

@@ -287,9 +287,9 @@ def _open_ended(plan: "Plan", files: Sequence[str]) -> tuple[int, int, str]:
     for file in files if end else ():
         names = set(pq.read_schema(file).names) & {"text", "completion", "chosen"}
         for name in sorted(names):
-            texts = pq.ParquetFile(file).read(columns=[name]).column(name).slice(0, _LOOK)
-            count += len(texts)
-            unended += sum(not text.rstrip().endswith(end) for text in texts.to_pylist())
+            column = pq.ParquetFile(file).read(columns=[name]).column(name).slice(0, _LOOK)
+            count += len(column)
+            unended += sum(not text.rstrip().endswith(end) for text in column.to_pylist())
     return unended, count, end
 
 

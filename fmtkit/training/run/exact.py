@@ -26,7 +26,7 @@ def build_trainer(job: Job, parts: Parts) -> Any:
 
 
 def tokenize_row(self: Any, feature: dict[str, str], model: Any = None) -> dict[str, list[int]]:
-    """Tokenize rendered texts; labels are -100 on the prompt, rows are cut at max_length."""
+    """Tokenize rendered text; labels are -100 on the prompt, rows are cut at max_length."""
     del model
     out: dict[str, list[int]] = {}
     for name in ("chosen", "rejected"):

@@ -54,7 +54,7 @@ def merge(
     trained = _found(run, checkpoint, adapter, model)
     if not trained.is_adapter:
         raise OptionError(
-            f"{trained.folder}: no adapter to merge: all weights were trained, and this is the whole model"
+            f"{trained.folder}: no adapter to merge: all weights were trained, and this is the full model"
         )
     target = Path(out).expanduser() if out is not None else _place(trained)
     if os.path.lexists(target):
@@ -101,12 +101,12 @@ def write(
     """
     tokenizer = trained_model.load_tokenizer(trained)
     base = trained_model.load_base(trained, tokenizer, dtype)
-    # Before the work: the adapter adds no weights, but those that it replaces.
+    # Before the merge: the adapter adds no weights, but those that it replaces.
     size = sum(p.numel() * p.element_size() for p in base.parameters())
     try:
         model = merged(trained_model.with_adapter(trained, base))
     except ValueError as error:
-        # What safe_merge of peft says of an adapter in which numbers are NaN or infinite.
+        # What peft's safe_merge raises for an adapter with NaN or infinite numbers.
         raise OptionError(
             f"{trained.folder}: the adapter has no finite numbers: {error}"
         ) from error

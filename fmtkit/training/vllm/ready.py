@@ -24,7 +24,7 @@ _HERE = frozenset({"0.0.0.0", "127.0.0.1", "::1", "localhost"})  # noqa: S104 - 
 
 @dataclass(frozen=True)
 class Listener:
-    """A process of ours that listens on a port."""
+    """A local process that listens on a port."""
 
     pid: int
     command: tuple[str, ...]

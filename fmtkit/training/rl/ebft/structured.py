@@ -126,8 +126,8 @@ class EBFTTrainer(FmtkitGRPOTrainer):
         if not self.settings.adaptive_max_tokens:
             return longest
         tokenizer = self.processing_class
-        texts = list(dict.fromkeys(text for row in inputs for text in answers(row)))
-        ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+        references = list(dict.fromkeys(text for row in inputs for text in answers(row)))
+        ids = tokenizer(references, add_special_tokens=False)["input_ids"] if references else []
         most = self.most_of_all_ranks(max(map(len, ids), default=0))
         if not most:
             return longest
@@ -159,8 +159,8 @@ def has_turns(dataset: Any) -> bool:
 def answers(row: dict[str, Any]) -> list[str]:
     """Return the reference answers of all turns; an empty list for a row without a reference."""
     later = row.get("remaining_turns") or ()
-    texts = [row["ground_truth"], *(m["content"] for m in later if m["role"] == "assistant")]
-    return [text for text in texts if text and text.strip()]
+    contents = [row["ground_truth"], *(m["content"] for m in later if m["role"] == "assistant")]
+    return [text for text in contents if text and text.strip()]
 
 
 def check_columns(dataset: Any) -> None:

@@ -336,9 +336,9 @@ class _Tally:
 
 
 def fresh_rows(dataset: Any, seed: Sequence[int], seen: set[str]) -> Iterator[Row]:
-    """Yield rows of a dataset without end, in an order that follows from the seed.
+    """Yield rows of a dataset endlessly, in an order that depends on the seed.
 
-    No prompt comes twice, nor one that was seen, before all have come.
+    No prompt is repeated, nor one that was seen before, until all have been drawn.
     """
     order = np.random.default_rng(seed)
     while True:

@@ -80,9 +80,9 @@ class _Standing:
         values = scored.values
         if self.failures is not None:
             self.failures.add(scored.failed)
-            texts = [f"completion {shown(one)}" for one in batch.completions]
+            descriptions = [f"completion {shown(one)}" for one in batch.completions]
             label = f"reward {self.called.label}"
-            self.failures.timings.add(label, scored.seconds, self.called.seconds, texts)
+            self.failures.timings.add(label, scored.seconds, self.called.seconds, descriptions)
         if self.judged is not None:
             log_metric = batch.context.get("log_metric")
             self.judged.add(self.index, batch.completions, values, log_metric)

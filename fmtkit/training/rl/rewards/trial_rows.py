@@ -64,10 +64,10 @@ def tried(rows: Sequence[Mapping[str, Any]]) -> list[Tried]:
     """Pair rows with completions: the reference if it exists, an empty one, and the question repeated."""
     out = []
     for number, row in enumerate(rows):
-        texts = {"reference": _reference(row), "empty": "", "echo": _question(row["prompt"])}
+        answers = {"reference": _reference(row), "empty": "", "echo": _question(row["prompt"])}
         out += [
             Tried(number, row["prompt"], kind, _shaped(text, row["prompt"]), row)
-            for kind, text in texts.items()
+            for kind, text in answers.items()
             if text is not None
         ]
     return out
@@ -141,7 +141,7 @@ def _converted(
         raise NothingWrittenError(f"datasets: {dataset.source}: {error}") from error
     bad = report.as_dict()["reasons"]
     counts = ", ".join(f"{code} {n}" for code, n in bad.items())
-    return _plain(out), [f"rows that are not sound are left out: {counts}"] if bad else []
+    return _plain(out), [f"rows that are not valid are left out: {counts}"] if bad else []
 
 
 def _head(specs: Sequence[object], count: int, folder: Path) -> list[object]:

@@ -4,7 +4,7 @@ TRL's contract: f(prompts, trainer) -> {"prompt_ids", "completion_ids", "logprob
 hold `num_generations` copies of each; the lists have one entry for each of them. `logprobs` are flat:
 one number for each token of a completion. `env_mask` is 1 where the model wrote the token, else 0.
 Any other key becomes a column for the reward functions: a list, or one value for all. The key
-`rollout_error` says of each answer why there is none, or None: such an answer is masked.
+`rollout_error` holds for each answer the reason why there is none, or None: such an answer is masked.
 """
 
 import time

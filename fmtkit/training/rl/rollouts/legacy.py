@@ -1,4 +1,4 @@
-"""The legacy rollout function: f(model, processing_class, prompts, generation_config) -> texts.
+"""The legacy rollout function: f(model, processing_class, prompts, generation_config) -> strings.
 
 It samples from the policy in this process, so it cannot run during training, nor with vLLM.
 """
@@ -38,13 +38,13 @@ def adapt(name: str, function: Callable[..., Any]) -> Callable[[list[Any], Any],
         if "generation_config" in takes:
             named["generation_config"] = trainer.generation_config
         with _policy(trainer) as model, torch.no_grad():
-            texts = function(model=model, **named)
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            answers = function(model=model, **named)
+        if not isinstance(answers, list) or not all(isinstance(text, str) for text in answers):
             raise RolloutError(f"{name} must return a list of strings, one for each prompt")
         prompt_ids, _, _ = trainer._tokenize_prompts(prompts)
         return {
             "prompt_ids": prompt_ids,
-            "completion_ids": [_ids(text, trainer) for text in texts],
+            "completion_ids": [_ids(text, trainer) for text in answers],
             "logprobs": None,
         }
 

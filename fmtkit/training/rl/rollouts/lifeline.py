@@ -2,9 +2,9 @@
 
 TRL's client has no time limit. Here each request has one (`trl.vllm_request_timeout`), and while it waits,
 the health of the server is checked: a frozen server accepts requests and answers none. The run waits for a
-server that is gone or frozen as long as at its start (`trl.vllm_server_timeout`). A signal that asks the run to stop ends the waiting at once. A server that
-was restarted has the base model's weights: an adapter is sent again; full weights cannot be, since
-the NCCL group died with it.
+server that is gone or frozen as long as at its start (`trl.vllm_server_timeout`). A signal that asks the
+run to stop ends the waiting at once. A server that was restarted has the base model's weights: an adapter
+is sent again; full weights cannot be, since the NCCL group died with it.
 """
 
 import os
