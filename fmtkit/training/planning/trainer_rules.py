@@ -422,10 +422,10 @@ def _known(node: ast.expr, frame: _Frame) -> object:  # noqa: C901, PLR0911, PLR
             if "…" not in text:
                 return text
         case (
-            ast.GeneratorExp(elt=made, generators=[loop])
-            | ast.ListComp(elt=made, generators=[loop])
+            ast.GeneratorExp(elt=element, generators=[loop])
+            | ast.ListComp(elt=element, generators=[loop])
         ):
-            return _comprehended(made, loop, frame)
+            return _comprehended(element, loop, frame)
         case ast.Call():
             return _called(node, frame)
     raise _UnknownError

@@ -57,7 +57,7 @@ class DialogGeneration:
         return partial(_prefetch, self._copy(trainer), rows)
 
     @contextmanager
-    def scoring(self, trainer: Any, made: Callable[[], Any]) -> Iterator[None]:
+    def scoring(self, trainer: Any, wait: Callable[[], Any]) -> Iterator[None]:
         """Wrap TRL's scoring of finished conversations so that environments are not reset again."""
         factories, before = trainer.environment_factories, trainer.environments
         # TRL would draw and reset environments for this batch; `generate` puts it back.
@@ -70,14 +70,14 @@ class DialogGeneration:
                 trainer.environments = before
             else:
                 # Their rewards have been read; they are no longer used.
-                self.free.append(made().trainer._environment_pool)
+                self.free.append(wait().trainer._environment_pool)
 
     def generate(
-        self, trainer: Any, prompts: list[Any], made: Callable[[], Any], usual: Callable[..., Any]
+        self, trainer: Any, prompts: list[Any], wait: Callable[[], Any], usual: Callable[..., Any]
     ) -> Any:
         """Return what TRL's `_generate` returned in the thread; raises what was raised there."""
         del usual
-        prefetched: Prefetched = made()
+        prefetched: Prefetched = wait()
         if trainer.state.global_step != trainer._last_loaded_step:
             # As TRL does before it generates: the next conversations are of these weights.
             trainer.vllm_generation.sync_weights()

@@ -53,7 +53,7 @@ Rows = Sequence[dict[str, Any]]
 
 
 class RolloutTrainer(GRPOTrainer):
-    """A GRPOTrainer whose answers may be made ahead of time, and and whose server may be lost."""
+    """A GRPOTrainer whose answers may be made ahead of time, and whose server may be lost."""
 
     # TRL and transformers leave these unions of everything that they may be.
     args: Any
