@@ -119,7 +119,7 @@ def _fault_of_weights(folder: Path, *, needed: bool) -> str | None:
 
 
 def check_template(run: Run) -> None:
-    """Raise TemplateError for a template of the user that does not compile."""
+    """Raise TemplateError for a user's template that does not compile."""
     plan = run.plan
     name = plan.template[0]
     text = plan.config.text("chat_template_jinja") if name == "jinja" else None

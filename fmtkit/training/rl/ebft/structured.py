@@ -27,7 +27,7 @@ from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
 from fmtkit.training.rl.rollouts.settings import RolloutSettings, capped
 
 LEAST_CAP = 64
-"""References of a few words still leave room for an answer of a different length."""
+"""The least cap, so that references of a few words leave room for longer answers."""
 
 
 class EBFTTrainer(FmtkitGRPOTrainer):

@@ -163,7 +163,7 @@ class Called:
         place = self._place(where) if where is not None else ""
         return RewardError(
             f"reward {self.label} had not returned after {self.seconds:g} seconds for {count} "
-            f"completions{place}; give what it waits for its own time limit, or set "
+            f"completions{place}; set a time limit on what it waits for, or set "
             "trl.reward_timeout"
         )
 

@@ -87,8 +87,8 @@ class Rollout:
             return within(seconds, call)
         except OverdueError as error:
             raise RolloutError(
-                f"{self.name} had not returned after {seconds:g} seconds; give what it waits for its "
-                "own time limit, or raise trl.rollout_timeout"
+                f"{self.name} had not returned after {seconds:g} seconds; set a time limit on what it "
+                "waits for, or raise trl.rollout_timeout"
             ) from error
 
     def _called(
