@@ -148,7 +148,7 @@ def test_xformers_falls_back_to_sdpa_with_a_note():
 def test_a_template_that_the_tokenizer_brings_is_taken_from_it_and_said():
     plan = plan_of("sft-kernels")
     assert plan.template == ("tokenizer_default", "key chat_template")
-    assert [n for n in plan.notes if n.startswith("chat_template: qwen3_5 is a copy")]
+    assert [n for n in plan.notes if n.startswith("chat_template: qwen3_5 is axolotl's copy")]
 
 
 def test_how_a_quantized_checkpoint_is_read_goes_to_its_class_and_needs_no_device():

@@ -213,7 +213,7 @@ def test_the_asynchronous_trainer_is_planned_with_its_own_names() -> None:
         ("replay_buffer_size: 5", "it is for trl.backend: sync"),
         ("prefetch_depth: 2", "max_staleness"),
         ("rollout_func: a.b", "environment_factory"),
-        ("vllm_mode: colocate", "a server of its own"),
+        ("vllm_mode: colocate", "uses its own server"),
     ],
 )
 def test_what_the_asynchronous_trainer_lacks_is_refused(key, words) -> None:

@@ -158,13 +158,13 @@ def test_canonical_prompts_stay_what_they_are_under_a_limit(folder, model):
 
 def test_a_column_of_two_kinds_is_named(folder):
     _, work = prepared(folder, "rewards.with_tests", "rewards.level_as_text")
-    with pytest.raises(OptionError, match="column 'level' holds another kind of value"):
+    with pytest.raises(OptionError, match="column 'level' holds different kinds of value"):
         loaded(work)
 
 
 def test_texts_and_dialogs_cannot_be_mixed(folder):
     _, work = prepared(folder, "rewards.as_text", "rewards.answered")
-    with pytest.raises(OptionError, match="column 'prompt' holds another kind"):
+    with pytest.raises(OptionError, match="column 'prompt' holds different kinds"):
         loaded(work)
 
 

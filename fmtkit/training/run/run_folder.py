@@ -46,7 +46,7 @@ def check(run: Run) -> None:
     blocking = next((p for p in (run.plan.run, *run.plan.run.parents) if p.exists()), None)
     if blocking is not None and not blocking.is_dir():
         raise OutputExistsError(
-            f"output_dir: {blocking} is a file, and a run writes a folder; choose a different output_dir"
+            f"output_dir: {blocking} is a file, and a run writes a folder; choose another output_dir"
         )
     with writing(run.plan.run):
         _check(run.plan, RESULTS if run.resume else KEPT)
@@ -62,7 +62,7 @@ def _check(plan: "Plan", kept: tuple[str, ...]) -> None:
         path = plan.run / name
         if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
             raise OutputExistsError(
-                f"{path} is there, and no run of fmtkit wrote it; choose a different output_dir"
+                f"{path} is there, and no run of fmtkit wrote it; choose another output_dir"
             )
 
 

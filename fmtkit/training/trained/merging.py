@@ -58,7 +58,7 @@ def merge(
         )
     target = Path(out).expanduser() if out is not None else _place(trained)
     if os.path.lexists(target):
-        raise OutputExistsError(f"{target} is there already; choose a different folder by --out")
+        raise OutputExistsError(f"{target} is there already; choose another folder by --out")
     return write(trained, target, dtype=dtype, card_text=_card(trained))
 
 
@@ -180,7 +180,7 @@ def _whole_folder(folder: Path, size: int) -> Iterator[Path]:
         if size > free:
             raise WriteError(
                 f"cannot write {folder}: the model takes {size:,} bytes, and {free:,} are free; free "
-                "some space, or choose a different disk by --out"
+                "some space, or choose another disk by --out"
             )
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
